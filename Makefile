@@ -85,7 +85,7 @@ fuzz: $(STAMP)  ## spoil 20,000 inputs and see that each ends well; goes on wher
 	$(BIN)/python tests/fuzz/campaign.py --folder .fuzz
 
 kept: $(STAMP)  ## compute anew the figures that tests keep in tests/**/kept: `git diff` shows what a change does to them
-	KEPT=renew $(BIN)/python -m pytest -q -m 'prove or not prove' $$(grep -rl assert_kept tests --include='test_*.py') tests/benchmarks/suites tests/benchmarks/studies
+	KEPT=renew $(BIN)/python -m pytest -q --hypothesis-profile=test -m 'prove or not prove' $$(grep -rl assert_kept tests --include='test_*.py') tests/benchmarks/suites tests/benchmarks/studies
 	$(BIN)/python -m tests.support.golden
 
 best: $(STAMP)  ## keep what is better in FILES, solutions of references, than in the best known that ship

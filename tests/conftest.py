@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import resource
 import secrets
 import signal
@@ -19,7 +20,7 @@ settings.register_profile("test", max_examples=25, **UNTIMED)
 settings.register_profile("prove", max_examples=200, **UNTIMED)
 settings.register_profile("dev", max_examples=10, **UNTIMED)
 
-# Compiling is most of what tests cost, much of it optimising. `make prove` runs what users run.
+# Compiling is most of what tests cost, much of it optimising. Tests marked `prove`, and all of `make prove`, run what users run.
 QUICKLY_COMPILED_BY_XLA = (
     *("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"),
     "--xla_cpu_parallel_codegen_split_count=1",
@@ -44,13 +45,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def is_quick(config: pytest.Config) -> bool:
+    """Tell whether a run compiles quickly: by its profile of Hypothesis, else unless it selects tests marked `prove`."""
+    profile = config.option.hypothesis_profile
+    if profile is not None:
+        return bool(profile != "prove")
+    return re.search(r"(?<!or )\bnot prove\b", config.option.markexpr) is not None
+
+
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the whole run
 def pytest_configure(config: pytest.Config) -> None:
     """Draw one fresh seed for all properties of this run, unless a run is replayed; let collecting make no pause for garbage."""
     gc.disable()
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
-    if config.option.hypothesis_profile != "prove":
+    if is_quick(config):
         if "XLA_FLAGS" not in os.environ:
             from tests.support.xla_flags import known_flags
 
@@ -85,7 +94,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile quickly, if tests compile anything; collect garbage again, but never walk over what importing made."""
-    if session.config.option.hypothesis_profile != "prove":
+    if is_quick(session.config):
         if "numba" in sys.modules:
             from tests.support.quick_flags import compile_quickly
 

@@ -340,19 +340,6 @@ def test_a_worker_reads_its_own_writes():
     assert np.array_equal(np.asarray(reply.parameters), np.full(SIZE, -1.0))
 
 
-@pytest.mark.prove  # of bits that optimising makes
-def test_products_and_sums_are_contracted_so_numpy_differs_in_the_last_bit():
-    """Bits may be compared between compiled functions only: this is why."""
-    start, gradients = drawn(10_000, 1)
-    rate = np.float32(0.1)
-    compiled = run_clocks(start, gradients, jnp.ones(1), Sgd(learning_rate=float(rate)), clocks=1)[0]
-    twice_rounded = start - rate * gradients[0]
-    once_rounded = (start.astype(np.float64) - np.float64(rate) * gradients[0].astype(np.float64)).astype(np.float32)
-    assert np.abs(compiled - twice_rounded).max() <= 2 * EPS * 8
-    differing = np.mean(compiled != once_rounded)
-    assert differing <= np.mean(compiled != twice_rounded) or differing == 0
-
-
 @pytest.mark.parametrize("length", [1, SIZE + 1])
 def test_pushes_of_another_length_are_refused_and_not_stretched(length):
     optimiser = OPTIMISERS[0]
