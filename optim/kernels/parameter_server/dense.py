@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated, compiled_for_rule
 from optim.kernels.parameter_server.shapes import check_shape, check_wide
 
 LARGEST_FOLD = 16
@@ -97,7 +97,7 @@ def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> Sha
     )
 
 
-@partial(jax.jit, donate_argnums=0, static_argnames="optimiser")
+@compiled_for_rule(donate_argnums=0, static_argnames="optimiser")
 def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> ShardState:
     """Apply the mean of what was pushed, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
 
@@ -212,6 +212,6 @@ def _total(weights: jax.Array) -> jax.Array:
     return jnp.where(total == 0, jnp.inf, total)
 
 
-_apply = jax.jit(_updated, donate_argnums=(0, 1), static_argnames="optimiser")
-_apply_kept = jax.jit(_updated, static_argnames="optimiser")
+_apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(_updated)
+_apply_kept = compiled_for_rule(static_argnames="optimiser")(_updated)
 _fold = jax.jit(weighted_chain, donate_argnums=2)

@@ -4,12 +4,15 @@ All are elementwise, so cutting a vector into shards or rows changes no bit of t
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import wraps
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 
+from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 
 Slots = tuple[jax.Array, ...]
@@ -26,7 +29,7 @@ class AbstractOptimiser(ABC):
     num_slots
         Arrays of the parameters' shape that the rule keeps beside them.
     learning_rate
-        Positive; traced values are allowed in `update`, not in functions of which the optimiser is a static argument.
+        Positive. It may be traced: a caller may compile, map or differentiate over it.
     rests_at_zero
         Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
     """
@@ -37,8 +40,15 @@ class AbstractOptimiser(ABC):
     learning_rate: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.learning_rate, jax.core.Tracer):  # a caller may compile or differentiate over the rate
-            check_in("(0, inf)", self, "learning_rate")
+        if has_traced_rate(self):
+            return
+        if isinstance(self.learning_rate, jax.Array):  # which has no hash
+            if self.learning_rate.ndim:
+                raise InvalidOptionError(
+                    f"learning_rate must be one number, got shape {self.learning_rate.shape}; for several, map over it with jax.vmap"
+                )
+            object.__setattr__(self, "learning_rate", float(self.learning_rate))
+        check_in("(0, inf)", self, "learning_rate")
 
     def initial_slots(self, parameters: jax.Array) -> Slots:
         """Return the slots before the first update: zeros."""
@@ -96,7 +106,7 @@ class Momentum(AbstractOptimiser):
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
-        check_in("[0, 1)", self, "decay")
+        check_untraced("[0, 1)", self, "decay")
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return ``(decay u + g,)``."""
@@ -124,7 +134,7 @@ class Adagrad(AbstractOptimiser):
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
-        check_in("(0, inf)", self, "epsilon")  # it keeps the quotient finite
+        check_untraced("(0, inf)", self, "epsilon")  # it keeps the quotient finite
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return ``(h + g^2,)``."""
@@ -153,8 +163,8 @@ class Adam(AbstractOptimiser):
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
-        check_in("[0, 1)", self, "first_decay", "second_decay")
-        check_in("(0, inf)", self, "epsilon")
+        check_untraced("[0, 1)", self, "first_decay", "second_decay")
+        check_untraced("(0, inf)", self, "epsilon")
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return ``(b1 m + (1 - b1) g, b2 v + (1 - b2) g^2)``."""
@@ -170,3 +180,38 @@ class Adam(AbstractOptimiser):
         rate = self.learning_rate / (1.0 - self.first_decay**count)
         scale = 1.0 / (1.0 - self.second_decay**count)
         return parameters - rate * slots[0] / (jnp.sqrt(slots[1] * scale) + self.epsilon)
+
+
+def has_traced_rate(rule: AbstractOptimiser) -> bool:
+    """Tell whether the rate is part of what JAX is tracing, so that the rule has no hash."""
+    return isinstance(rule.learning_rate, jax.core.Tracer)
+
+
+def check_untraced(interval: str, options: object, *names: str) -> None:
+    """Raise unless options are numbers, no traced ones, in an interval."""
+    for name in names:
+        if isinstance(getattr(options, name), jax.core.Tracer):
+            raise InvalidOptionError(
+                f"{name} must be a number, got a traced value; of these options only learning_rate may be traced"
+            )
+    check_in(interval, options, *names)
+
+
+def compiled_for_rule(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function as `jax.jit` does, with its ``optimiser`` or ``layout`` as a static argument.
+
+    With a traced rate there is nothing to compile alone: the function becomes part of what the caller traces, and donates nothing.
+    """
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        kernel = jax.jit(function, **settings)
+
+        @wraps(function)
+        def call(*arrays: Any, **named: Any) -> Any:
+            rule = named["layout"].optimiser if "layout" in named else named["optimiser"]
+            return (function if has_traced_rate(rule) else kernel)(*arrays, **named)
+
+        call.lower = kernel.lower  # type: ignore[attr-defined]  # of a compiled function
+        return call
+
+    return compiled

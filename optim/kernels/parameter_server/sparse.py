@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, compiled_for_rule
 from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
 Vector = NDArray[Any]
@@ -122,7 +122,7 @@ def _of_held_rows(kernel: Any, place: int) -> Any:
 
 
 @partial(_of_held_rows, place=1)
-@partial(jax.jit, donate_argnums=0, static_argnames="layout")
+@compiled_for_rule(donate_argnums=0, static_argnames="layout")
 def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
     """Apply pushed rows to a table; repeated rows add up first, or one by one where that is the same but for rounding. `table` is donated.
 
@@ -164,7 +164,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
 
 
 @partial(_of_held_rows, place=1)
-@partial(jax.jit, static_argnames="layout")
+@compiled_for_rule(static_argnames="layout")
 def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
     read = _read_rows(table.arrays[0], rows)

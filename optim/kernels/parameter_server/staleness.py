@@ -7,8 +7,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.core.ranges import check_in
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
+from optim.kernels.parameter_server.optimisers import (
+    AbstractOptimiser,
+    Slots,
+    Updated,
+    check_untraced,
+    compiled_for_rule,
+)
 from optim.kernels.parameter_server.shapes import check_shape
 
 
@@ -25,7 +30,7 @@ class Damping:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        check_in("[0, inf)", self, "power")  # older gradients may not weigh more
+        check_untraced("[0, inf)", self, "power")  # older gradients may not weigh more
 
     def weight(self, lag: jax.Array) -> jax.Array:
         """Return the weight, float32, for lags counted in versions; exactly 1 at lag 0."""
@@ -33,7 +38,7 @@ class Damping:
         return 1.0 / age if self.power == 1.0 else age**-self.power
 
 
-@partial(jax.jit, donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
+@compiled_for_rule(donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
 def apply_damped(
     parameters: jax.Array,
     slots: Slots,
@@ -63,7 +68,7 @@ def apply_damped(
     return optimiser.update(parameters, slots, scaled, version + 1)
 
 
-@partial(jax.jit, donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
+@compiled_for_rule(donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
 def apply_damped_batch(
     parameters: jax.Array,
     slots: Slots,

@@ -6,7 +6,26 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.kernels.parameter_server import Adagrad, Adam, Momentum, RowLayout, Sgd, initial_rows, initial_state
+from optim.kernels.parameter_server import (
+    Adagrad,
+    Adam,
+    Damping,
+    Momentum,
+    RowLayout,
+    Sgd,
+    apply_accumulated,
+    apply_damped,
+    apply_damped_batch,
+    apply_pushes,
+    initial_rows,
+    initial_state,
+    pull_rows,
+    push_dense,
+    push_sparse,
+    sharded_apply,
+)
+from optim.kernels.parameter_server.blocks import BLOCK
+from optim.kernels.parameter_server.sharding import AXIS
 
 RNG = np.random.default_rng(0)
 START, GRADIENTS = RNG.standard_normal(7), RNG.standard_normal((5, 7))
@@ -87,6 +106,108 @@ def test_the_learning_rate_may_be_traced(kind):
     np.testing.assert_allclose(jax.jit(moved)(0.1), moved(0.1), rtol=1e-6)
     slope = (moved(0.2) - moved(0.1)) / 0.1  # all rules are linear in the rate
     np.testing.assert_allclose(jax.jacfwd(moved)(0.1), slope, rtol=1e-4)
+
+
+def _start(size=7):
+    return jnp.asarray(np.resize(START, size), jnp.float32)
+
+
+def _gradients(size=7):
+    return jnp.asarray(np.resize(GRADIENTS, (5, size)), jnp.float32)
+
+
+def _accumulated(rule):
+    return apply_accumulated(
+        push_dense(initial_state(_start(), rule), _gradients()[0], jnp.float32(2.0)), optimiser=rule
+    ).parameters
+
+
+def _pushed(rule, size=7, count=2):
+    weights, start = jnp.ones(count), _start(size)
+    pushes = [_gradients(size)[number % 5] for number in range(count)]
+    return apply_pushes(start, rule.initial_slots(start), pushes, weights, jnp.int32(0), optimiser=rule)[0]
+
+
+def _damped(rule):
+    start, version = _start(), jnp.int32(0)
+    return apply_damped(
+        start, rule.initial_slots(start), _gradients()[0], version, version, optimiser=rule, damping=Damping()
+    )[0]
+
+
+def _damped_batch(rule):
+    start, lags = _start(), jnp.zeros(5, jnp.int32)
+    return apply_damped_batch(
+        start, rule.initial_slots(start), _gradients(), jnp.int32(0), lags, optimiser=rule, damping=Damping()
+    )[0]
+
+
+def _rows(rule, method):
+    layout, rows = RowLayout(width=7, optimiser=rule, method=method), jnp.array([1, 0, 1])
+    table = initial_rows(jnp.stack([_start()] * 3), layout)
+    return pull_rows(push_sparse(table, rows, _gradients()[:3], jnp.int32(0), layout=layout), rows, layout=layout)
+
+
+def _sharded(rule):
+    start = _start()
+    update = sharded_apply(jax.sharding.Mesh(np.array(jax.devices()[:1]), (AXIS,)), rule)
+    return update(start, rule.initial_slots(start), _gradients(), jnp.ones(5), jnp.int32(0))[0]
+
+
+UPDATES = {
+    "accumulated": _accumulated,
+    "pushed": _pushed,
+    "pushed in groups": lambda rule: _pushed(rule, count=18),
+    "pushed in blocks": lambda rule: _pushed(rule, size=2 * BLOCK + 5),
+    "damped": _damped,
+    "damped batch": _damped_batch,
+    "rows, loop": lambda rule: _rows(rule, "loop"),
+    "rows, sort": lambda rule: _rows(rule, "sort"),
+    "sharded": _sharded,
+}
+
+
+@pytest.mark.parametrize("kind", [Sgd, Momentum, Adam])  # of no, one and two slots
+@pytest.mark.parametrize("name", UPDATES)
+def test_every_update_may_be_compiled_and_mapped_over_the_learning_rate(kind, name):
+    """The rate isn't known while a caller's function is compiled, and what comes out is what the known rate gives."""
+
+    def moved(rate):
+        return UPDATES[name](kind(learning_rate=rate))
+
+    found = jax.jit(jax.vmap(moved))(jnp.array([0.1, 0.2]))
+    for rate, one in zip((0.1, 0.2), found, strict=True):
+        np.testing.assert_allclose(one, moved(rate), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_every_update_is_differentiated_over_the_learning_rate(name):
+    """SGD is linear in the rate where each gradient is applied once: its slope is the step at a rate of one."""
+
+    def moved(rate):
+        return UPDATES[name](Sgd(learning_rate=rate))
+
+    slope = jax.jacfwd(moved)(0.25)
+    np.testing.assert_allclose(slope, (moved(0.5) - moved(0.25)) / 0.25, rtol=1e-4, atol=1e-5)
+
+
+def test_a_rate_from_an_array_is_its_number():
+    assert Sgd(learning_rate=jnp.float32(0.5)) == Sgd(learning_rate=0.5)
+    assert np.array_equal(_pushed(Sgd(learning_rate=jnp.float32(0.5))), _pushed(Sgd(learning_rate=0.5)))
+    with pytest.raises(InvalidOptionError, match=r"learning_rate must be one number, got shape \(2,\); .*jax\.vmap"):
+        Sgd(learning_rate=jnp.ones(2))
+    with pytest.raises(InvalidOptionError, match="learning_rate must be positive"):
+        Sgd(learning_rate=jnp.float32(-0.5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(Momentum, "decay"), (Adagrad, "epsilon"), (Adam, "first_decay"), (Adam, "epsilon"), (Damping, "power")],
+)
+def test_no_other_option_may_be_traced(kind, name):
+    rate = {} if kind is Damping else {"learning_rate": 0.1}
+    with pytest.raises(InvalidOptionError, match=f"^{name} must be a number, got a traced value; .*only learning_rate"):
+        jax.jit(lambda value: kind(**rate, **{name: value}) and value)(0.5)
 
 
 def test_parameters_of_16_bits_are_refused():
