@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants map fuzz lines kept best check lint types wheel lock clean
+.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants map fuzz lines kept best check lint types wheel sbom lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -18,8 +18,8 @@ setup: $(STAMP)  ## make the virtual environment .venv
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement constraints.txt
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 bench: $(STAMP)  ## run every suite at small size: table and report
@@ -103,8 +103,25 @@ wheel: $(STAMP)  ## build wheel and source archive, and install each into a fres
 
 check: lint types test  ## what CI runs
 
-lock: $(STAMP)  ## renew constraints.txt from the environment
-	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+# Tools of a release have environments of their own: what they need is nobody else's affair.
+.venv-%/bin/python:
+	$(PYTHON) -m venv .venv-$*
+
+SBOM ?= dist/sbom.json
+sbom: .venv-sbom/bin/python .venv-released/bin/python  ## a release's list of parts (CycloneDX): what it installs with all that users add, with versions and licences
+	.venv-sbom/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7,<8'
+	@grep -vE '^ ' constraints.txt | sed 's/ \\$$//' > .venv-released/constraints.txt
+	.venv-released/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-released/constraints.txt '.[pandas,plot,dask,learn,testing]'
+	.venv-released/bin/python -m pip uninstall --quiet --yes pip setuptools
+	@mkdir -p $(dir $(SBOM))
+	.venv-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --validate \
+	  --output-format JSON --output-file $(SBOM) .venv-released/bin/python
+	rm -r .venv-released
+
+lock: .venv-lock/bin/python  ## renew constraints.txt, pins and hashes, where pyproject.toml asks for it; with UPGRADE=--upgrade all of it
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lock/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate --no-header --no-emit-index-url \
+	  --python-version 3.11 --extra dev $(UPGRADE) pyproject.toml --output-file constraints.txt
 
 clean:  ## remove the environment and caches
 	rm -rf $(VENV) .venv-* .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build

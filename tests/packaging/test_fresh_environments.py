@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -103,3 +104,29 @@ def test_answers_from_a_fresh_environment(kind, version, environment, request, t
 def test_every_supported_python_is_tried():
     named = {line.rsplit(" ", maxsplit=1)[1] for line in PROJECT["classifiers"] if ":: 3." in line}
     assert named == set(VERSIONS)
+
+
+@pytest.mark.prove
+def test_the_list_of_parts_names_what_a_release_installs(environment, tmp_path):
+    """Made by its target, as for a release; the versions are the pinned ones, and every package says its licence."""
+    root = Path(__file__).parents[2]
+    install(environment("3.11"), "msgspec", tmp_path)  # or skip: no index answers
+    goal = tmp_path / "sbom.json"
+    done = run(["make", "sbom", f"SBOM={goal}"], root)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(goal.read_text())
+    assert told["bomFormat"] == "CycloneDX"
+    assert (told["metadata"]["component"]["name"], told["metadata"]["component"]["version"]) == (
+        PROJECT["name"],
+        PROJECT["version"],
+    )
+    parts = {part["name"].lower().replace("_", "-"): part for part in told["components"]}
+    assert {"numpy", "highspy", "jax", "pandas", "matplotlib", "distributed"} <= set(parts)
+    assert not {"pytest", "ruff", "mypy", "pip"} & set(parts), "tools are no parts"
+    pins = dict(re.findall(r"^([\w.-]+)==([^ ]+)", (root / "constraints.txt").read_text(), re.M))
+    assert {
+        name: part["version"] for name, part in parts.items() if name in pins and part["version"] != pins[name]
+    } == {}
+    assert [name for name, part in parts.items() if not part.get("licenses")] == []
+    assert str(root) not in goal.read_text()
+    assert "://" not in "".join(str(part.get("purl", "")) for part in told["components"])

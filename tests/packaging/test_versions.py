@@ -24,9 +24,9 @@ def promised() -> list[Requirement]:
 
 
 def pinned(name: str) -> list[Requirement]:
-    """Return the pins of a set, with the conditions they are for."""
+    """Return the pins of a set, with the conditions they are for; hashes stand in lines of their own."""
     lines = (ROOT / name).read_text().splitlines()
-    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return [Requirement(line.rstrip(" \\")) for line in lines if line and not line.startswith(("#", " "))]
 
 
 def version_of(pin: Requirement) -> Version:
@@ -74,3 +74,39 @@ def test_the_command_is_documented_and_runs_before_a_release() -> None:
         assert f"$(MAKE) versions SET={one}" in proven[0]
         assert (ROOT / f"constraints-{one}.txt").exists()
     assert "`make versions SET=oldest`" in (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def hashes(name: str) -> dict[str, list[str]]:
+    """Return the lines below each pin of a set."""
+    text = (ROOT / name).read_text().replace(" \\\n", "\n")
+    parts = [part.splitlines() for part in re.split(r"\n(?! )", text.strip())]
+    return {pin: [line.strip() for line in lines] for pin, *lines in parts}
+
+
+def test_every_pin_of_what_is_developed_with_has_the_hashes_of_its_files() -> None:
+    found = hashes("constraints.txt")
+    assert [pin for pin, lines in found.items() if not lines] == []
+    wrong = [
+        line for lines in found.values() for line in lines if not re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line)
+    ]
+    assert wrong == []
+
+
+def test_setting_up_takes_nothing_without_a_hash() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    steps = re.search(r"^\$\(STAMP\):.*?\n\n", makefile, re.M | re.S)
+    assert steps is not None
+    installs = [line for line in steps[0].splitlines() if "pip install" in line]
+    assert installs
+    for line in installs:
+        assert "--no-deps" in line
+        assert "--require-hashes" in line or ("--no-build-isolation" in line and line.endswith("--editable ."))
+    packages = {canonicalize_name(pin.name) for pin in pinned("constraints.txt")}
+    assert "uv-build" in packages, "what builds is installed with the rest"
+
+
+def test_no_set_names_where_an_index_is() -> None:
+    for name in ("constraints.txt", "constraints-oldest.txt", "constraints-newest.txt", "Makefile", "pyproject.toml"):
+        text = (ROOT / name).read_text()
+        assert "index-url" not in text.replace("--no-emit-index-url", "")
+        assert set(re.findall(r"://([\w.-]+)", text)) <= {"doi.org", "arxiv.org"}

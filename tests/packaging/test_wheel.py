@@ -33,8 +33,14 @@ def test_the_wheel_holds_what_git_tracks(wheel, tracked):
 
 
 def test_the_wheel_holds_the_licence_and_no_other_package(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+    opened = zipfile.ZipFile(wheel)
+    names = opened.namelist()
+    (metadata,) = (opened.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+    for file in ("LICENSE", "LICENCES.md"):
+        assert f"\nLicense-File: {file}\n" in metadata
+        (held,) = (opened.read(name) for name in names if name.endswith(f".dist-info/licenses/{file}"))
+        assert held == (ROOT / file).read_bytes()
     assert {name.split("/")[0] for name in names} == {"optim", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
 
 
