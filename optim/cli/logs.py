@@ -2,19 +2,25 @@
 
 import logging
 import sys
+import traceback
 
 from optim.cli.border import one_line
+from optim.core.text import printable
 
 SPOKEN = ("optim.benchmarks", "optim.workloads")
 """Parts whose remarks are always shown: what was left out of a trace, what is run again."""
 
 
 class _StderrLines(logging.Handler):
-    """Write each message as a line; stderr is looked up each time, for a progress display may stand in."""
+    """Write each message as a line, and a trace whole; stderr is looked up each time, for a progress display may stand in."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the message."""
-        sys.stderr.write(one_line(f"optim: {self.format(record)}") + "\n")
+        """Write the message, and below it the trace of an error that it is about."""
+        lines = [one_line(f"optim: {record.getMessage()}")]
+        if record.exc_info:
+            trace = "".join(traceback.format_exception(record.exc_info[1]))
+            lines += [printable(line) for line in trace.splitlines()]
+        sys.stderr.write("\n".join((*lines, "")))
 
 
 def show_logs(is_verbose: bool) -> None:

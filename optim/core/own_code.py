@@ -1,6 +1,8 @@
 """Classes of one's own by `./file.py:Class`, and of other packages by entry point: the one loader that all simulations share."""
 
+import hashlib
 import importlib.util
+import pickle
 import sys
 import traceback
 from importlib.metadata import entry_points
@@ -16,6 +18,8 @@ PREFIX = "optim_own_"
 WORDS = 120
 MOST_TEXT = 160
 """Characters of an error's text that are kept."""
+PLACE = "_place_in_own_code"
+"""Of an error that comes from another process: what `where_own_code_failed` said there."""
 
 
 def in_a_line(error: BaseException) -> str:
@@ -31,6 +35,8 @@ def where_own_code_failed(error: BaseException) -> str | None:
     """Return an error of a file that `load_own` read in one line, with the file and its line; None for any other error."""
     seen: BaseException | None = error
     while seen is not None:
+        if PLACE in vars(seen):
+            return str(vars(seen)[PLACE])
         own = [
             frame
             for frame in traceback.walk_tb(seen.__traceback__)
@@ -43,6 +49,22 @@ def where_own_code_failed(error: BaseException) -> str | None:
             return f"{code.co_filename}:{line} in {code.co_name}: {type(seen).__name__}: {text}"
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+def sendable(error: Exception) -> Exception:
+    """Return an error as another process can have it: a traceback isn't sent, so where a file of one's own failed is noted in it.
+
+    One that can't be sent, such as one whose class takes other arguments than it keeps, is told in the words of a RuntimeError.
+    """
+    place, told = where_own_code_failed(error), traceback.format_exception(error)
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # foreign classes may raise anything here
+        error = RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_TEXT]}")
+    if place is not None:
+        vars(error)[PLACE] = place
+        error.add_note("".join(told))
+    return error
 
 
 def is_own(name: str) -> bool:
@@ -83,7 +105,10 @@ _MODULES: dict[tuple[str, int], ModuleType] = {}
 
 def _module_of(file: Path, path: str) -> ModuleType:
     """Run a file and return its module."""
-    module_name = f"{PREFIX}{file.stem}_{abs(hash(str(file.resolve())))}"
+    # Another process gives the file the same name, and so knows the classes of errors that it gets from here.
+    module_name = (
+        f"{PREFIX}{file.stem}_{hashlib.sha256(str(file.resolve()).encode(errors='surrogateescape')).hexdigest()[:16]}"
+    )
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise InvalidOptionError(f"{path[:WORDS]} can't be imported; give a file of Python code")

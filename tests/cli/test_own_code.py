@@ -73,6 +73,54 @@ def test_an_error_in_a_users_class_is_one_line_with_its_file_and_line(folder, wo
     shown = typed("--verbose", *words, "./mine.py:Mine")
     assert "Traceback" in shown.stderr
     assert said.partition(": ")[2].partition(":")[0] in shown.stderr
+    assert f'mine.py", line {line}, in' in shown.stderr, "the whole trace, also its middle"
+
+
+IN_PROCESSES = {
+    "cluster": ["simulate", "cluster", "--generate", "philly", "--jobs", "5", "--gpus", "1x8", "--policy", "fifo"],
+    "containers": ["simulate", "containers", "--generate", "20"],
+    "spot": ["simulate", "spot", "--starts", "8", "--job-hours", "2"],
+    "spot, made": ["simulate", "spot", "--starts", "8", "--job-hours", "2"],
+}
+
+
+@pytest.mark.parametrize(
+    "world", [pytest.param(one, marks=[] if one == "cluster" else pytest.mark.prove) for one in IN_PROCESSES]
+)
+def test_an_error_in_another_process_is_the_same_line(folder, world):
+    content, words, said = WORLDS[world]
+    (folder / "mine.py").write_text(content)
+    result = typed(*IN_PROCESSES[world], words[-1], "./mine.py:Mine", "--processes", "2")
+    assert result.exit_code == 2, result.exception
+    (error,) = [text for text in result.stderr.splitlines() if "error" in text]
+    assert "mine.py:" in error
+    assert said in error
+    assert "Traceback" not in result.stderr
+
+
+ERRORS = {
+    "of the file": ("class Odd(Exception):\n    pass\n", "raise Odd('so odd')", "Odd: so odd"),
+    "with other arguments": (
+        "class Odd(Exception):\n    def __init__(self, one, two):\n        super().__init__(one)\n",
+        "raise Odd('so', 'odd')", "Odd: so",
+    ),
+    "that holds what isn't sent": ("", "raise ValueError(lambda: 0)", "ValueError: <function"),
+}  # fmt: skip
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("kind", ERRORS)
+def test_errors_of_any_class_come_through(folder, kind):
+    begin, line, said = ERRORS[kind]
+    content = f"from optim.simulation.cluster.planning.policy import PlanningPolicy\n\n\n{begin}\n\n"
+    content += f"class Mine(PlanningPolicy):\n    def plan(self, view):\n        {line}\n"
+    (folder / "mine.py").write_text(content)
+    number = 1 + content.splitlines().index(f"        {line}")
+    result = typed("--verbose", *IN_PROCESSES["cluster"], "--policy", "./mine.py:Mine", "--processes", "2")
+    assert result.exit_code == 2, result.exception
+    *trace, error = result.stderr.splitlines()
+    assert f"mine.py:{number} in plan: {said}" in error
+    assert any(f'mine.py", line {number}, in plan' in line for line in trace), "that of the other process"
 
 
 def test_an_error_of_our_own_is_no_users(folder, monkeypatch):

@@ -1,11 +1,12 @@
 """Classes of one's own, from files and other packages."""
 
+import pickle
 from importlib.metadata import EntryPoint
 
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.own_code import is_own, load_installed, load_own
+from optim.core.own_code import is_own, load_installed, load_own, sendable, where_own_code_failed
 
 
 class Base:
@@ -55,3 +56,35 @@ def test_a_package_that_ends_the_process_as_it_is_imported_is_refused(tmp_path, 
     monkeypatch.setattr("optim.core.own_code.entry_points", lambda group, name: points)
     with pytest.raises(InvalidOptionError, match=r"ending_policy:Mine can't be loaded \(5\); mend or uninstall it"):
         load_installed("optim.nonsense", "mine", Base, "a thing")
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "said"),
+    [
+        ("KeyError('gone')", KeyError, "KeyError: 'gone'"),
+        ("Odd('so', 'odd')", RuntimeError, "Odd: so"),
+        ("ValueError(lambda: 0)", RuntimeError, "ValueError: <function"),
+    ],
+)
+def test_an_error_says_in_another_process_where_a_file_failed(tmp_path, raised, kind, said):
+    """What is pickled and back has no traceback, and is still told with its file and line."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "class Odd(Exception):\n    def __init__(self, one, two):\n        super().__init__(one)\n\n\n"
+        f"class Mine:\n    def act(self):\n        raise {raised}\n"
+    )
+    own = load_own(f"{path}:Mine", object, "a class")
+    with pytest.raises(Exception) as caught:  # noqa: PT011, B017 - of any class
+        own().act()
+    sent = pickle.loads(pickle.dumps(sendable(caught.value)))
+    assert type(sent) is kind
+    assert sent.__traceback__ is None
+    assert where_own_code_failed(sent).startswith(f"{path}:8 in act: {said}")
+    assert "line 8, in act" in "".join(sent.__notes__)
+
+
+def test_an_error_of_no_file_is_sent_as_it_is():
+    error = ValueError("plain")
+    assert sendable(error) is error
+    assert where_own_code_failed(error) is None
+    assert not hasattr(error, "__notes__")

@@ -21,6 +21,7 @@ from typing import Any, Generic
 from optim.core.compiling import COMPILING
 from optim.core.execution.parcels import Packer, Unpacker, make_room
 from optim.core.execution.pieces import AbstractTask, InThisProcess, Piece, Result
+from optim.core.own_code import sendable
 from optim.core.progress import Progress, SilentProgress
 from optim.core.status import Termination
 from optim.core.stopping import Interruption, SolveState
@@ -211,7 +212,7 @@ def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, c
             piece, _ = unpacker.unpack(parcel, parts)
             result = task.do(piece, stop, progress)
         except Exception as raised:  # whatever it is, the driver raises it
-            error = raised
+            error = sendable(raised)
         pipe.send((error, result))
 
 
