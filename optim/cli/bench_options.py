@@ -74,7 +74,7 @@ class SolveChoice:
     ] = None
     histories: Annotated[
         int | None,
-        option("--histories", "Earlier days of each instance: shipped, or else drawn.", "N", SOLVING, min=0),
+        option("--histories", "Earlier days of each instance: shipped, or else drawn.", "N", SOLVING, min=0, max=1_000),
     ] = None
 
 

@@ -109,7 +109,7 @@ def cluster(
         list[str] | None,
         option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
     ] = None,
-    bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0)] = 100,
+    bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0, max=100_000)] = 100,
     where: EngineChoice,
     outputs: Outputs,
     seed: SeedOption = 0,

@@ -23,12 +23,14 @@ HEADER = (
 def servers(
     *,
     jobs: Annotated[int, option("--jobs", "Jobs of a set.", "N", min=1)] = 100,
-    seeds: Annotated[int, option("--seeds", "Sets to count on; as many are tuned on.", "N", min=2)] = 20,
+    seeds: Annotated[int, option("--seeds", "Sets to count on; as many are tuned on.", "N", min=2, max=10_000)] = 20,
     runs: Annotated[int, option("--runs", "Earlier runs of each job.", "N", min=1, max=1000)] = 3,
     error: Annotated[float, option("--error", "How far each run is off, in length and levels.", "E")] = 0.05,
     kills: Annotated[float, option("--kills", "Jobs that may be killed.", "SHARE")] = 0.02,
     throttled: Annotated[float, option("--throttled", "Samples that may be short of CPU.", "SHARE")] = 0.02,
-    most_shift: Annotated[int, option("--most-shift", "Slots of five minutes a job may start late.", "N", min=0)] = 0,
+    most_shift: Annotated[
+        int, option("--most-shift", "Slots of five minutes a job may start late.", "N", min=0, max=10_000)
+    ] = 0,
     model_s: Annotated[float, option("--model-s", "Seconds a set for the mixed-integer programme.", "S")] = 0.0,
     where: EngineChoice,
     seed: SeedOption = 0,

@@ -1,11 +1,18 @@
 """Small files and numbers that ask for much end each command in one line, before there is anything large in memory."""
 
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+import typer
+
+from optim.cli.commands import COMMANDS as SUB_COMMANDS
 
 OPTIM = Path(sys.executable).with_name("optim")
 MOST_MIB = 1_000
@@ -26,6 +33,13 @@ COMMANDS = {
     "workers": ("run --application matrix-factorisation --workers 1000000", "Input should be less than or equal to"),
     "servers": ("simulate packing --servers 1000000000000", "Input should be less than or equal to"),
     "runs": ("simulate servers --runs 1000000000000", "Input should be less than or equal to"),
+    "seeds": ("simulate servers --seeds 1000000000000", "Input should be less than or equal to"),
+    "jobs of sets": ("simulate servers --jobs 1000000000000", "jobs of all sets: at most 100000 are drawn"),
+    "histories": (
+        "bench admission --instance tiny-0 --solver online-learned --histories 1000000000000",
+        "Input should be less than or equal to",
+    ),
+    "shifts": ("simulate servers --most-shift 1000000000000", "Input should be less than or equal to"),
     "resamples": ("simulate containers --generate 4 --resamples 1000000000000", "Input should be less than or equal to"),
     "processes": ("bench admission --processes 1000000", "Input should be less than or equal to"),
 }  # fmt: skip
@@ -58,3 +72,41 @@ def test_what_asks_for_much_is_a_line(folder, name):
     assert line in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert mib < MOST_MIB
+
+
+def whole_numbers() -> Iterator[tuple[str, Any]]:
+    """Return every option of every command that is a whole number, and what Typer knows of it."""
+    for name, listed in SUB_COMMANDS.items():
+        found = getattr(import_module(listed.module), listed.attribute)
+        is_group = isinstance(found, typer.Typer)
+        functions = [each.callback for each in found.registered_commands] if is_group else [found]
+        for function in functions:
+            words = f"{name} {function.__name__}" if is_group else name
+            for parameter in inspect.signature(function).parameters.values():
+                kind, info = get_args(parameter.annotation)[:2]
+                if isinstance(info, typer.models.OptionInfo) and int in {kind, *get_args(kind)}:
+                    yield f"{words} {parameter.name}", info
+
+
+NAMES = {"seed", "start"}
+"""Of options that count nothing: one number is taken."""
+COUNTED_LATER = {
+    "jobs": "drawn: a limit of the generator; of a table: its rows are fewer",
+    "apps": "a limit of the generator",
+    "generate": "a limit of the generator",
+    "learned": "a limit of the generator",
+    "num_phases": "there must be as many windows",
+    "smoothing": "a window is as long as its series at most",
+    "order": "a node has as many phases as a series at most",
+    "starts": "a limit of what is drawn",
+    "volatile": "markets of a file, at most all",
+    "types": "a range of the generator",
+    "staleness": "a difference of clocks, which are bounded",
+    "devices": "there must be as many",
+}
+"""Options whose number is held against something that is known later only, and by what."""
+
+
+def test_every_option_that_counts_has_a_most():
+    unbounded = {words.rsplit(" ", 1)[1] for words, info in whole_numbers() if info.max is None} - NAMES
+    assert unbounded == set(COUNTED_LATER)

@@ -8,6 +8,7 @@ import numpy as np
 
 from optim.core.execution import AbstractTask, Engine, run_in_order
 from optim.core.intervals import Interval
+from optim.core.limits import check_drawn
 from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
@@ -61,7 +62,8 @@ class ServerStudyOptions:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_in("[1, inf)", self, "jobs", "runs", "horizon_slots")
-        check_in("[2, inf)", self, "seeds")
+        check_in(f"[2, {TUNING_SEED}]", self, "seeds")  # with more, a set would be both tuned and counted on
+        check_drawn("count", self.jobs * self.seeds, "jobs of all sets")
         check_in("[0, 1]", self, "error")
         check_in("(0, 1)", self, "kills", "throttled")
         check_in("[0, inf)", self, "most_shift", "model_s")
