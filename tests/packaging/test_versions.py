@@ -90,6 +90,8 @@ def test_every_pin_of_what_is_developed_with_has_the_hashes_of_its_files() -> No
         line for lines in found.values() for line in lines if not re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", line)
     ]
     assert wrong == []
+    ends = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.endswith("\\")]
+    assert len(ends) == len(found), "each pin goes on to its last hash"
 
 
 def test_setting_up_takes_nothing_without_a_hash() -> None:
