@@ -1,7 +1,8 @@
 """Figures of small inputs that are kept in files beside the tests: whoever changes what is computed has to see it.
 
 `make kept`, or `KEPT=renew pytest PATH`, writes the files anew; the difference of the files is what a change does.
-Numbers are compared to 1e-9, so that a file holds on every processor; long arrays and texts are kept as sums.
+Numbers are compared to 1e-9, so that a file holds on every processor; long arrays and texts are kept as sums. What
+another version of a library computes to fewer digits is kept whole, as `Near`, and compared to the tolerance it states.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property
@@ -28,7 +29,15 @@ MOST_NUMBERS, MOST_LETTERS = 6, 120
 """Longer lists of numbers, and longer texts, are summed up."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 SHOWN = 5
-SUMMED, LONG = "numbers", "text"
+SUMMED, LONG, NEAR = "numbers", "text", "near"
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """Numbers that are compared to `tol`, absolutely, and never summed up."""
+
+    values: Any
+    tol: float
 
 
 def assert_kept(path: Path, found: Mapping[str, Any], *, is_part: bool = False) -> None:
@@ -72,6 +81,8 @@ def agrees(one: Any, other: Any) -> bool:
             return one[1] == other[1] and all(
                 abs(a - b) <= TOL * one[1] for a, b in zip(one[2:], other[2:], strict=True)
             )
+        if one[:1] == [NEAR] and other[:1] == [NEAR]:
+            return one[1] == other[1] and all(abs(a - b) <= one[1] for a, b in zip(one[2:], other[2:], strict=True))
         return all(map(agrees, one, other))
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return all(agrees(value, other[key]) for key, value in one.items())
@@ -88,6 +99,8 @@ def summary(value: Any) -> Any:
         return summary(value.value)
     if isinstance(value, str | bytes):
         return _of_text(value if isinstance(value, str) else value.decode(errors="replace"))
+    if isinstance(value, Near):
+        return [NEAR, value.tol, *(float(f"{one:.9g}") for one in np.ravel(value.values).tolist())]
     if isinstance(value, np.ndarray):
         return (
             summary(value.tolist())
@@ -159,7 +172,7 @@ def _of_list(value: list[Any]) -> Any:
         return _sum(value)
     listed = [summary(one) for one in value]
     text = json.dumps(listed)
-    return listed if len(text) <= MOST_LETTERS else [len(listed), _of_text(text)]
+    return listed if len(text) <= MOST_LETTERS or f'["{NEAR}"' in text else [len(listed), _of_text(text)]
 
 
 def _of_text(text: str) -> Any:
