@@ -54,6 +54,10 @@ versions:  ## the tests with other versions of all packages, with any PYTHON: SE
 	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-$(SET).txt --editable '.[dev]'
 	$(OTHER)/bin/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
+# The first and the last Python that is promised, where they are found: on the path, or among pyenv's.
+PYTHONS = $(foreach one,3.11 3.13,$(firstword $(shell for python in python$(one) $(HOME)/.pyenv/versions/$(one).*/bin/python$(one); \
+  do "$$python" -c "import venv, ensurepip" 2>/dev/null && command -v "$$python"; done)))
+
 docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
@@ -66,8 +70,8 @@ prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random 
 	  --going-on=$(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) test-blas
-	$(MAKE) versions SET=oldest
-	$(MAKE) versions SET=newest
+	for python in $(or $(PYTHONS),$(PYTHON)); do \
+	  $(MAKE) versions SET=oldest PYTHON=$$python && $(MAKE) versions SET=newest PYTHON=$$python || exit 1; done
 	$(MAKE) fuzz
 	$(MAKE) mutants SEED=$(or $(SEED),$(DRAWN)) OPTIONS='--prove --least 0.9'
 

@@ -73,6 +73,11 @@ def test_the_command_is_documented_and_runs_before_a_release() -> None:
     for one in ("oldest", "newest"):
         assert f"$(MAKE) versions SET={one}" in proven[0]
         assert (ROOT / f"constraints-{one}.txt").exists()
+    pythons = re.search(r"^PYTHONS = \$\(foreach one,([\d. ]+),", makefile, re.M)
+    offered = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
+    assert pythons is not None
+    assert pythons[1].split() == [offered[0], offered[-1]]
+    assert "in $(or $(PYTHONS),$(PYTHON))" in proven[0]
     assert "`make versions SET=oldest`" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
