@@ -3,6 +3,7 @@
 import errno
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +23,14 @@ _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kin
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 LOGGER = logging.getLogger(__name__)
+_WHOLE, _NUMBER = "a whole number", "a number"
+_NUMBERS = {
+    "int_parsing": _WHOLE,
+    "int_type": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_parsing_size": "a whole number of this size",
+}
+_NUMBERS |= {"float_parsing": _NUMBER, "float_type": _NUMBER, "finite_number": "a finite number"}
 MOST_CHARACTERS = 300
 """Of a line on stderr."""
 
@@ -102,12 +111,44 @@ class Border(TyperGroup):
 
 def _usage_error(error: Any) -> ExitCode:
     """Print a usage error; where help was asked for by saying nothing, it is printed already."""
+    _put_plainly(error)
     message = error.format_message().strip().rstrip(".")
     if message:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "optim"
         return fail(f"{message}; see '{path} --help'")
     return ExitCode.WRONG_USE
+
+
+def _put_plainly(error: Any) -> None:
+    """Word a wrong number, choice or name of an option in one way, whichever release of typer found it."""
+    told = getattr(error, "message", None)
+    if not isinstance(told, str):
+        return
+    cause: Any = error.__cause__
+    if callable(getattr(cause, "errors", None)):  # recent releases leave the check to pydantic, which omits the value
+        (first, *_) = cause.errors()
+        kind, limits = first["type"], first.get("ctx") or {}
+        if kind in _NUMBERS:
+            told = f"{first['input']!r} is not {_NUMBERS[kind]}"
+        elif kind in ("greater_than_equal", "less_than_equal"):
+            told = _outside(first["input"], limits.get("ge"), limits.get("le"))
+        else:
+            told = told.removeprefix("Value error, ")
+    elif wrong := re.fullmatch(r"(.*) is not a valid (integer|float)(?: range)?\.?", told, re.DOTALL):
+        told = f"{wrong[1]} is not {_NUMBERS['int_type' if wrong[2] == 'integer' else 'float_type']}"
+    elif wrong := re.fullmatch(r"(\S+) is not in the range (?:(\S+)<=)?x(?:>=(\S+?))?(?:<=(\S+?))?\.?", told):
+        told = _outside(wrong[1], wrong[2] or wrong[3], wrong[4])
+    elif near := getattr(error, "possibilities", None):
+        told, error.possibilities = f"{told} (Possible options: {', '.join(sorted(near))})", None
+    error.message = told
+
+
+def _outside(given: Any, least: Any, most: Any) -> str:
+    """Say which end of its range a number is beyond, one of which may be open."""
+    if least is not None and float(given) < float(least):
+        return f"{given} is less than {least}"
+    return f"{given} is more than {most}"
 
 
 def fail(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:

@@ -48,6 +48,29 @@ def test_limits_are_raised_on_the_command_line(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("instance generate admission --jobs x", "value for '--jobs': 'x' is not a whole number; see"),
+        ("instance generate admission --jobs 1.5", "value for '--jobs': '1.5' is not a whole number; see"),
+        ("instance generate admission --jobs 0", "value for '--jobs': 0 is less than 1; see"),
+        ("instance generate admission --jobs -5", "value for '--jobs': -5 is less than 1; see"),
+        ("bench admission --processes 1001", "value for '--processes': 1001 is more than 1000; see"),
+        ("simulate spot --starts 0", "value for '--starts': 0 is less than 1; see"),
+        ("solve heavy-0 --time-limit x", "value for '--time-limit': 'x' is not a number; see"),
+        ("info --format x", "value for '--format': 'x' is not one of 'table', 'json'; see"),
+        ("simulate servers --rows x", "No such option: --rows (Possible options: --error, --jobs, --runs); see"),
+    ],
+)
+def test_wrong_words_are_told_alike_by_all_releases_of_typer(command, said):
+    """Some say neither the word nor its range, some spoil the list of options."""
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 2
+    told = result.stderr.strip()
+    assert said in told
+    assert told.count("\n") == 0
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [("size=1", "unknown limit 'size'"), ("rows=x", "--limit must be a whole number"), ("rows", "NAME=VALUE"),
      ("rows=0", "at least 1"), ("rows=" + "9" * 19, "whole number")],

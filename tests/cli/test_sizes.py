@@ -29,20 +29,22 @@ COMMANDS = {
     "topology": ("simulate cluster --generate themis --apps 4 --gpus topology.json", "at most 1000000 are read, got 92160000"),
     "grid": ("simulate cluster --generate themis --apps 4 --gpus 90000x1024", "at most 1000000 are read, got 92160000"),
     "starts": ("simulate spot --starts 1000000000000", "--starts: at most 100000 are drawn"),
-    "clocks": ("simulate training --clocks 1000000000000", "Input should be less than or equal to"),
-    "workers": ("run --application matrix-factorisation --workers 1000000", "Input should be less than or equal to"),
-    "servers": ("simulate packing --servers 1000000000000", "Input should be less than or equal to"),
-    "runs": ("simulate servers --runs 1000000000000", "Input should be less than or equal to"),
-    "seeds": ("simulate servers --seeds 1000000000000", "Input should be less than or equal to"),
+    "clocks": ("simulate training --clocks 1000000000000", "1000000000000 is more than 1"),
+    "workers": ("run --application matrix-factorisation --workers 1000000", "1000000 is more than 1"),
+    "servers": ("simulate packing --servers 1000000000000", "1000000000000 is more than 1"),
+    "runs": ("simulate servers --runs 1000000000000", "1000000000000 is more than 1"),
+    "seeds": ("simulate servers --seeds 1000000000000", "1000000000000 is more than 1"),
     "jobs of sets": ("simulate servers --jobs 1000000000000", "jobs of all sets: at most 100000 are drawn"),
     "histories": (
         "bench admission --instance tiny-0 --solver online-learned --histories 1000000000000",
-        "Input should be less than or equal to",
+        "1000000000000 is more than 1000",
     ),
-    "shifts": ("simulate servers --most-shift 1000000000000", "Input should be less than or equal to"),
-    "resamples": ("simulate containers --generate 4 --resamples 1000000000000", "Input should be less than or equal to"),
-    "processes": ("bench admission --processes 1000000", "Input should be less than or equal to"),
+    "shifts": ("simulate servers --most-shift 1000000000000", "1000000000000 is more than 1"),
+    "resamples": ("simulate containers --generate 4 --resamples 1000000000000", "1000000000000 is more than 1"),
+    "processes": ("bench admission --processes 1000000", "1000000 is more than 1"),
 }  # fmt: skip
+QUICK = ("chunks", "grid", "seeds")
+"""One of each way to ask for much; before a release all are run."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.prove) for name in COMMANDS]
+)
 def test_what_asks_for_much_is_a_line(folder, name):
     words, line = COMMANDS[name]
     done = subprocess.run(
