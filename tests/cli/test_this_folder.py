@@ -59,8 +59,9 @@ def marks(planted):
 
 
 def test_the_planted_modules_would_run(planted):
+    """Python 3.13 itself needs `linecache` for words of -c: with the folder's own it comes no further."""
     subprocess.run([sys.executable, "-c", "import this"], cwd=planted, check=False, capture_output=True)
-    assert "this" in marks(planted)
+    assert {"this", "linecache"} & set(marks(planted))
 
 
 def run(planted, words):
