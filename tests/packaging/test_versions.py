@@ -64,7 +64,8 @@ def test_a_set_pins_everything_within_what_is_promised(name: str, python: str) -
     pins = [pin for pin in pinned(name) if pin.marker is None or pin.marker.evaluate(here)]
     versions = {canonicalize_name(pin.name): version_of(pin) for pin in pins}
     assert len(versions) == len(pins)
-    assert versions.keys() == {canonicalize_name(pin.name) for pin in pinned(name)}
+    of_any_platform = (pin for pin in pinned(name) if "platform" not in str(pin.marker))
+    assert versions.keys() >= {canonicalize_name(pin.name) for pin in of_any_platform}
     wanted = {canonicalize_name(one.name): one.specifier for one in promised() if one.name != "torch"}
     assert {one: versions.get(one) for one, spec in wanted.items() if versions.get(one) not in spec} == {}
 

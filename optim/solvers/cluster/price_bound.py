@@ -93,12 +93,16 @@ def bound_mean_completion(
     options = options or PriceBoundOptions()
     count, pools = len(jobs), gpu_pools(jobs, cluster)
     fluid = _Fluid(jobs, pools)
-    edge = _slots(jobs.submit_us, fluid.end_us, max(1, options.slots // 2))
-    search = _Search(jobs, pools, edge, fluid)
-    steps = min(options.steps, max(1, MOST_CALLS // len(search.classes)))
-    if steps:
-        search.look_at(fluid.prices(edge))
-    search.climb(steps // 2, stop)
+    alone_us = jobs.submit_us + pools.duration_us
+    for end_us in (fluid.end_us, np.concatenate([fluid.end_us, alone_us])):
+        edge = _slots(jobs.submit_us, end_us, max(1, options.slots // 2))
+        search = _Search(jobs, pools, edge, fluid)
+        steps = min(options.steps, max(1, MOST_CALLS // len(search.classes)))
+        if steps:
+            search.look_at(fluid.prices(edge))
+        search.climb(steps // 2, stop)
+        if search.best_price.any():  # else all prices over these slots may be worth nothing
+            break
     search.refine(options.slots)
     search.climb(steps - steps // 2, stop)
     search.polish(min(MOST_ROUNDS, steps), stop)
@@ -133,8 +137,9 @@ class _Fluid:
             end = int((jobs.submit_us[who] + self.flow[who].astype(np.int64)).max(initial=0))
             self._parts.append((mark[:spells], marginal[:spells], end, width, duration))
         self.end_us = jobs.submit_us + self.flow.astype(np.int64)
-        facts = {"job": np.arange(len(jobs)), "gpu_type": pools.type_of(self.pool), "start_us": np.zeros(0, np.int64)}
-        self.schedule = DivisibleSchedule(weight=np.ones(len(jobs)), **facts)
+        everyone, by_work = np.arange(len(jobs)), np.zeros(0, np.int64)
+        types = pools.type_of(self.pool)
+        self.schedule = DivisibleSchedule(job=everyone, weight=np.ones(len(jobs)), gpu_type=types, start_us=by_work)
 
     def prices(self, edge: IntArray) -> FloatArray:
         """Return the prices at which nobody would change much in it; shape (pools, slots)."""
@@ -144,7 +149,7 @@ class _Fluid:
 
 
 def _slots(submit: IntArray, end: IntArray, most: int) -> IntArray:
-    """Return ends of slots after a 0: all submissions and ends of a schedule, or as many of them as there may be."""
+    """Return ends of slots after a 0: all submissions and ends of jobs, or as many of them as there may be."""
     times = np.unique(np.concatenate([submit, end]))
     times = times[times > 0]
     if len(times) > most:
