@@ -73,11 +73,10 @@ def recommend(
         prepare_folder(out)
     series = read_or_draw(files, files.generate, seed, interval_s=interval_s)
     recommender = Recommender(series, options, seed)
-    for column, resource in enumerate(recommender.resources):
-        if not recommender.tuned.is_reached[column]:
-            note(f"no multiplier covers what was required of {resource.name}; the largest was taken")
     note(recommender.promise())
     found = list(recommend_blocks(recommender, _blocks(series)))
+    for warning in recommender.warnings(found):
+        note(f"warning: {warning}")
     text = (as_json if form is Form.JSON else as_yaml)(found, recommender)
     if out is None:
         print_document(text, is_json=form is Form.JSON)

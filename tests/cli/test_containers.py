@@ -1,12 +1,16 @@
 """`optim containers recommend`: files in, requests and limits out."""
 
+import csv
+import gzip
 import json
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from optim.cli import containers
 from optim.cli.main import app
+from tests.support.public_traces import TRACE_DIR
 
 RUNNER = CliRunner()
 
@@ -63,3 +67,69 @@ def test_wrong_use_is_one_line_and_two(words, message):
     result = run(*words)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+REPORTS = TRACE_DIR / "reports"
+TOO_FEW = "warning: 1 % of cycles killed can't be promised: that needs 99 containers to tune on, about 198 in all, and"
+
+
+def of_report(path):
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not there; set OPTIM_TRACE_DIR to the folder that has reports/")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("case", "peak"), [("05-prom-restarted-pod", 1.2), ("06-prom-dup-scrape", 1.2), ("10-prom-cgroup-slices", 1.1)]
+)
+def test_reported_limits_are_not_below_what_containers_reach_every_hour(tmp_path, case, peak):
+    given = []
+    for name, resource in (("cpu", "cpu"), ("mem", "memory")):
+        if case.startswith("10") and name == "cpu":
+            continue
+        packed = of_report(REPORTS / case / f"{name}.json.gz")
+        (tmp_path / f"{name}.json").write_bytes(gzip.decompress(packed.read_bytes()))
+        given += ["--input", f"{resource}={tmp_path / name}.json"]
+    result = run(*given, "--interval", 60, "--require", "kills=0.01")
+    assert result.exit_code == 0, result.output
+    assert f"{TOO_FEW} 2 were there" in result.stderr
+    document = json.loads(result.stdout)
+    assert any("needs 99 containers" in told for told in document["warnings"])
+    assert len(document["containers"]) == 4
+    for own in document["containers"]:
+        memory = own["amounts"]["memory"]
+        assert memory["limit"] >= peak - 1e-3
+        assert memory["limit"] < 1.5 * peak
+        assert memory["saving"] <= 0
+        assert memory["expected_kills_per_day"] <= 0.24 * (1 + 1e-9)
+        if "cpu" in own["amounts"]:
+            assert own["amounts"]["cpu"]["request"] == pytest.approx(2.0)
+    patches = run(*given, "--interval", 60, "--format", "yaml").stdout
+    assert f"# {TOO_FEW}" in patches
+    assert patches.count("# memory: expected by the forecast: ") == 4
+
+
+@pytest.mark.parametrize("hours", [4, 6, 8])
+def test_reported_containers_hold_the_next_hour_by_what_they_are_given(tmp_path, hours):
+    path = of_report(REPORTS / "18-vpa-oom" / "metrics.csv")
+    with path.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["container"] != "oom"]
+    begin = min(float(row["time_s"]) for row in rows)
+    peak, after, lines = {}, {}, ["container,time_s,cpu,memory"]
+    for row in rows:
+        time, name, memory = float(row["time_s"]) - begin, row["container"], float(row["memory"])
+        if time < 3600 * hours:
+            lines.append(f"{name},{time},{row['cpu']},{row['memory']}")
+            peak[name] = max(peak.get(name, 0.0), memory)
+        elif time < 3600 * (hours + 1):
+            after[name] = max(after.get(name, 0.0), memory)
+    known = tmp_path / "known.csv"
+    known.write_text("\n".join(lines) + "\n")
+    result = run("--input", known, "--interval", 60, "--require", "kills=0.01")
+    assert result.exit_code == 0, result.output
+    assert f"{TOO_FEW} 10 were there" in result.stderr
+    amounts = {own["container"]: own["amounts"]["memory"] for own in json.loads(result.stdout)["containers"]}
+    assert len(amounts) == 20
+    assert all(amounts[name]["limit"] >= peak[name] for name in peak)
+    assert sum(amounts[name]["limit"] < after[name] for name in after) <= 1  # of 20; before, up to 4
+    assert np.mean([own["expected_kills_per_day"] for own in amounts.values()]) <= 0.24

@@ -59,6 +59,11 @@ class Forecast:
             value[:, column] = np.take_along_axis(need, best[:, None], axis=1)[:, 0]
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
+    def at_risk(self, share: float) -> FloatArray:
+        """Return the smallest quantile that needs are above with a probability of at most `share`, shape (A, R)."""
+        is_safe = self.risk <= share
+        return self.need[:, :, int(is_safe.argmax()) if is_safe.any() else -1]
+
 
 def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return quantiles and risks with a heavy tail behind the last one, so that any safety can be bought.

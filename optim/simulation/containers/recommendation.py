@@ -2,29 +2,41 @@
 
 A `Recommender` learns from some containers what follows on a moment (`Analogs`), and tunes one multiplier a resource on others by split
 conformal prediction. Of a container it then looks at the end of its series only, so that containers come in blocks of any size.
+
+Two figures tell of harm. The promise is the multipliers': it holds on average over containers like those tuned on and over their cycles,
+whatever the forecast is worth, and says nothing of one container. What is expected of one container is its forecast's, which nothing
+proves. With too few containers to tune on, the share that is asked for can't be promised; then each container gets at least its own
+peak so far (of a resource that is held), and at least the quantile of its own forecast at that share, so that none is expected to
+have more harm than was asked for.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.core.ranges import check_in
-from optim.models.containers.series import ContainerSeries, FloatArray, Resource
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray, Resource
 from optim.phases.grid import to_grid
 from optim.phases.windows import split_containers
 from optim.simulation.containers.censoring import uncensor
 from optim.simulation.containers.forecast import Forecast
 from optim.simulation.containers.harm import SECONDS_PER_DAY
 from optim.simulation.containers.learned_policies import Analogs
-from optim.simulation.containers.requirement import Draws, Requirement, draw_needs, least_covered
+from optim.simulation.containers.requirement import Draws, Requirement, covered_of, draw_needs, num_needed
 from optim.simulation.containers.tuning import Tuned, tune
 from optim.simulation.containers.windows import moments_at
 from optim.simulation.containers.world import World, make_world
 
 MOST_LEARNED = 400
-"""Containers to learn from and to tune on together."""
+"""Containers to learn from and to tune on together, unless the shares that are asked for need more."""
+
+SPARE = 3
+"""Containers for each one that tuning needs: half of them teach, and some are too short to tune on."""
+
+ROUNDING = 1e-9
+"""Shares that differ by no more are equal."""
 
 CPU_LIMIT_RISK = 0.001
 """Where CPU is limited: a sample above the limit is as rare as this, by the forecast."""
@@ -73,7 +85,7 @@ class Amount:
     expected_kills_per_day, expected_throttled
         By the forecast, if each cycle of a day were like the next one; kills of a resource that is held (one a cycle at most),
         throttled share of a rate.
-    kills_per_day
+    past_kills_per_day
         Of a resource that is held: how often the container was killed at its limit so far, see `uncensor`.
     """
 
@@ -85,7 +97,7 @@ class Amount:
     saving: float
     expected_kills_per_day: float | None
     expected_throttled: float | None
-    kills_per_day: float | None
+    past_kills_per_day: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +107,18 @@ class Recommendation:
     container: str
     unit: str | None
     amounts: dict[str, Amount]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a container did with a resource so far; `is_raised`: whether its request is what it gets at least."""
+
+    limit: float
+    peak: float
+    now: float
+    kills: int
+    kills_per_day: float
+    is_raised: bool
 
 
 class Recommender:
@@ -127,7 +151,9 @@ class Recommender:
             raise InvalidProblemError(
                 f"no container has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
             )
-        units = rng.permutation(int(grid.unit_index.max()) + 1)[:MOST_LEARNED]
+        wanted = options.requirement
+        needed = max(num_needed(wanted.kills if own.is_level else wanted.throttled) for own in grid.resources)
+        units = rng.permutation(int(grid.unit_index.max()) + 1)[: max(MOST_LEARNED, SPARE * needed)]
         chosen = grid.select(np.flatnonzero(np.isin(grid.unit_index, units)))
         learned, tuned = split_containers(chosen, 0.5, rng)
         self._world = make_world(chosen.select(tuned), chosen.select(learned), cycle_s=options.cycle_s)
@@ -137,7 +163,10 @@ class Recommender:
             raise InvalidProblemError(
                 f"no container to tune on has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
             )
+        self._allowed = wanted.allowed(self._world)
         self.tuned = self._tune()
+        is_enough = np.array([self.num_tuned >= num_needed(share) for share in self._allowed.tolist()])
+        self._is_kept = is_enough & self.tuned.is_reached
 
     @property
     def num_tuned(self) -> int:
@@ -151,20 +180,59 @@ class Recommender:
 
     def promise(self) -> str:
         """Say what the multipliers keep, on average over containers like those learned from."""
-        wanted, number = self.options.requirement, self.num_tuned
-        least = 1.0 / (number + 1)
+        least = 1.0 / (self.num_tuned + 1)
         shares = " and ".join(
             f"{100 * max(share, least):.3g} % of {what}"
-            for share, what in ((wanted.kills, "cycles killed"), (wanted.throttled, "samples throttled"))
+            for what, share, columns in self._requirements()
+            if self.tuned.is_reached[columns].all()
         )
-        return f"tuned on {number} containers: on average at most {shares}, for containers like these"
+        kept = f"on average at most {shares}, for containers like these" if shares else "nothing can be promised"
+        return f"tuned on {self.num_tuned} containers: {kept}"
+
+    def warnings(self, found: Sequence[Recommendation]) -> tuple[str, ...]:
+        """Say of what was asked for what can't be promised, and of whom more harm is expected."""
+        told = []
+        for what, share, columns in self._requirements():
+            names = ", ".join(self.resources[column].name for column in columns)
+            needed, is_held = num_needed(share), self.resources[columns[0]].is_level
+            if self.num_tuned < needed:
+                least = "the container's own peak so far and " if is_held else ""
+                told.append(
+                    f"{100 * share:.3g} % of {what} can't be promised: that needs {needed} containers to tune on, about {2 * needed} "
+                    f"in all, and {self.num_tuned} were there; each request of {names} is at least {least}what its own forecast "
+                    "asks for at that share"
+                )
+            for column in columns:
+                if not self.tuned.is_reached[column]:
+                    name = self.resources[column].name
+                    told.append(f"no multiplier covers what was required of {name}; the largest was taken")
+                told += self._exceeding(found, column, share, what)
+        return tuple(told)
+
+    def _requirements(self) -> Iterator[tuple[str, float, list[int]]]:
+        """Yield what is required: of what, the share, and the resources that it is required of, some at least."""
+        for what, is_held in (("cycles killed", True), ("samples throttled", False)):
+            columns = np.flatnonzero(self._world.is_level == is_held).tolist()
+            if columns:
+                yield what, float(self._allowed[columns[0]]), columns
+
+    def _exceeding(self, found: Sequence[Recommendation], column: int, share: float, what: str) -> Iterator[str]:
+        """Say of how many containers more harm is expected than is allowed on average."""
+        name = self.resources[column].name
+        expected = np.array([1.0 - own.amounts[name].quantile for own in found])
+        worst = int(expected.argmax()) if len(found) else 0
+        number = int((expected > share + ROUNDING).sum())
+        if number:
+            yield (
+                f"{name}: of {number} of {len(found)} containers more than {100 * share:.3g} % of {what} are expected by the forecast, of "
+                f"{found[worst].container} {100 * expected[worst]:.3g} %, of all together {100 * expected.mean():.3g} %"
+            )
 
     def _tune(self) -> Tuned:
         draws, world = self._draws, self._world
         answers = [self._at_draws(draws, world, column) for column in range(len(world.resources))]
         unknown, limit = world.first, np.full((len(draws.need), len(world.resources)), np.inf)
-        allowed = self.options.requirement.allowed(world).tolist()
-        least = np.array([min(least_covered(len(draws.need), share), len(draws.need)) for share in allowed])
+        least = covered_of(len(draws.need), self._allowed)
 
         class Drawn:
             """Allocations at the draws only, shape (n, R)."""
@@ -204,63 +272,74 @@ class Recommender:
         number = len(grid.resources)
         limit = np.full((len(last), number), np.inf) if grid.limit is None else grid.limit[last]
         limit = np.where(np.isfinite(limit), limit, np.inf)
-        given = np.maximum(answer.allocation(self.tuned.multiplier, self._world.first, limit), seen.least[latest])
+        peak = self._peaks(series, grid, last)
+        tuned = answer.allocation(self.tuned.multiplier, self._world.first, limit)
+        least = np.maximum(seen.least[latest], np.minimum(self._least(answer, peak), limit))
+        given = np.maximum(tuned, least)
         for place, segment in enumerate(last.tolist()):
-            name, past = grid.containers[segment], grid.values[grid.rows(segment)]
-            own = latest[place]
+            name, own = grid.containers[segment], latest[place]
             amounts = {
                 resource.name: self._amount(
                     answer,
-                    resource,
                     column,
                     place,
-                    given[place, column],
-                    seen.limit[own, column],
-                    past[:, column],
-                    (int(seen.kills[own, column]), float(seen.kills_per_day[own, column])),
+                    float(given[place, column]),
+                    _Seen(
+                        limit=float(seen.limit[own, column]),
+                        peak=float(peak[place, column]),
+                        now=float(grid.values[grid.rows(segment)][-1, column]),
+                        kills=int(seen.kills[own, column]),
+                        kills_per_day=float(seen.kills_per_day[own, column]),
+                        is_raised=bool(not self._is_kept[column] and least[place, column] > tuned[place, column]),
+                    ),
                 )
                 for column, resource in enumerate(grid.resources)
             }
             yield Recommendation(container=name, unit=grid.units.get(name), amounts=amounts)
 
-    def _amount(
-        self,
-        answer: Forecast,
-        resource: Resource,
-        column: int,
-        place: int,
-        given: float,
-        limit: float,
-        past: FloatArray,
-        killed: tuple[int, float],
-    ) -> Amount:
-        need = answer.need[place, column]
+    def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
+        """Return each container's peak so far, shape (A, R): of what is held of all samples that were taken, as a grid skips some."""
+        on_grid = np.stack([grid.values[grid.rows(segment)].max(axis=0) for segment in last.tolist()])
+        begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
+        return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
+
+    def _least(self, answer: Forecast, peak: FloatArray) -> FloatArray:
+        """Return what containers get at least of resources of which nothing is promised that was asked for, shape (A, R); else 0."""
+        columns = range(len(self._allowed))
+        asked = np.stack([answer.at_risk(float(self._allowed[k]))[:, k] for k in columns], axis=1)
+        return np.where(self._is_kept, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
+
+    def _amount(self, answer: Forecast, column: int, place: int, given: float, seen: _Seen) -> Amount:
+        resource, need = self.resources[column], answer.need[place, column]
         risk = float(np.interp(given, need, answer.risk))
-        peak = min(float(past.max()), limit)
-        is_limited = bool(np.isfinite(limit))
-        now = float(limit) if is_limited else peak
+        peak = min(seen.peak, seen.limit)
+        is_limited = bool(np.isfinite(seen.limit))
+        now = seen.limit if is_limited else peak
         cycles = SECONDS_PER_DAY / self.options.cycle_s
         high = float(np.interp(CPU_LIMIT_RISK, answer.risk[::-1], need[::-1]))
         what = "peak" if resource.is_level else "samples"
+        reason = (
+            f"{what} of the next {self.options.cycle_s / 60:g} min: the {100 * (1 - risk):.4g} % quantile of what followed on the most "
+            f"similar moments of {self._world.training.num_segments} containers; used now {seen.now:.4g}, at most so far {peak:.4g}"
+            + (f" {resource.unit}" if resource.unit else "")
+        )
+        if seen.is_raised:
+            reason += f"; raised, as {self.num_tuned} containers to tune on can't promise what was asked for"
+        if seen.kills:
+            reason = (
+                f"killed {seen.kills} times at its limit of {seen.limit:.4g}, {seen.kills_per_day:.3g} a day, so that it needs more, "
+                f"at least a fifth; {reason}"
+            )
         return Amount(
-            request=float(given),
-            limit=float(given) if resource.is_level else min(max(float(given), high), float(limit)),
+            request=given,
+            limit=given if resource.is_level else min(max(given, high), seen.limit),
             quantile=1.0 - risk,
-            reason=(
-                (
-                    f"killed {killed[0]} times at its limit of {limit:.4g}, {killed[1]:.3g} a day, so that it needs more, at least a fifth; "
-                    if killed[0]
-                    else ""
-                )
-                + f"{what} of the next {self.options.cycle_s / 60:g} min: the {100 * (1 - risk):.4g} % quantile of what followed on the most "
-                f"similar moments of {self._world.training.num_segments} containers; used now {float(past[-1]):.4g}, at most so far {peak:.4g}"
-                + (f" {resource.unit}" if resource.unit else "")
-            ),
+            reason=reason,
             compared_with="limit" if is_limited else "peak so far",
-            saving=1.0 - float(given) / now if now > 0 else 0.0,
+            saving=1.0 - given / now if now > 0 else 0.0,
             expected_kills_per_day=risk * cycles if resource.is_level else None,
             expected_throttled=None if resource.is_level else risk,
-            kills_per_day=killed[1] if resource.is_level else None,
+            past_kills_per_day=seen.kills_per_day if resource.is_level else None,
         )
 
 

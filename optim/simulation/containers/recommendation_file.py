@@ -8,9 +8,11 @@ from dataclasses import asdict
 
 from optim.core.errors import InvalidProblemError
 from optim.core.text import printable
-from optim.simulation.containers.recommendation import Amount, Recommendation, Recommender
+from optim.simulation.containers.harm import SECONDS_PER_DAY
+from optim.simulation.containers.recommendation import Amount, Recommendation, Recommender, RecommendOptions
 
-SCHEMA = "optim/recommendation/1"
+SCHEMA = "optim/recommendation/2"
+"""Until 1, `past_kills_per_day` was `kills_per_day`, and there were no warnings."""
 MIB_PER_GIB = 1024.0
 PARTS = 3
 """Of a name namespace/pod/container."""
@@ -30,6 +32,7 @@ def as_json(found: Sequence[Recommendation], recommender: Recommender) -> str:
         "schema": SCHEMA,
         "cycle_s": recommender.options.cycle_s,
         "promise": recommender.promise(),
+        "warnings": list(recommender.warnings(found)),
         "units": {resource.name: resource.unit for resource in recommender.resources},
         "containers": [asdict(own) for own in found],
     }
@@ -51,16 +54,32 @@ def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
     for own in found:
         namespace, pod, name = _names(own.container)
         pods.setdefault((namespace, pod), []).append((name, own))
-    lines = [f"# {printable(recommender.promise())}"]
+    told = (recommender.promise(), *(f"warning: {own}" for own in recommender.warnings(found)))
+    lines = [f"# {printable(own)}" for own in told]
     for (namespace, pod), parts in pods.items():
         lines += ["---", "apiVersion: v1", "kind: Pod", "metadata:", f"  name: {_text(pod)}"]
         lines += [] if namespace is None else [f"  namespace: {_text(namespace)}"]
         lines += ["spec:", "  containers:"]
         for name, own in parts:
-            lines += [f"  # {printable(f'{key}: {amount.reason}')}" for key, amount in own.amounts.items()]
+            for key, amount in own.amounts.items():
+                told = (amount.reason, _expected(amount, recommender.options))
+                lines += [f"  # {printable(f'{key}: {text}')}" for text in told]
             lines += [f"  - name: {_text(name)}", "    resources:"]
             lines += _resources(own.amounts)
     return "\n".join(lines) + "\n"
+
+
+def _expected(amount: Amount, options: RecommendOptions) -> str:
+    """Say what harm is expected, beside what was asked for."""
+    if amount.expected_kills_per_day is None:
+        harm, asked = (
+            f"{100 * (amount.expected_throttled or 0.0):.3g} % of samples throttled",
+            100 * options.requirement.throttled,
+        )
+        return f"expected by the forecast: {harm}; asked for on average at most {asked:.3g} %"
+    most = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
+    kills = f"{amount.expected_kills_per_day:.3g} kills a day, one a cycle at most"
+    return f"expected by the forecast: {kills}; asked for on average at most {most:.3g}"
 
 
 def _names(container: str) -> tuple[str | None, str, str]:

@@ -130,10 +130,15 @@ def least_covered(number: int, share: float) -> int:
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)
 
 
+def num_needed(share: float) -> int:
+    """Return the fewest draws by which a share `share`, above 0, of uncovered ones can be kept: about 1 / a - 1."""
+    return max(1, math.ceil((1.0 - 1e-9) / share - 1.0))
+
+
 def requirement_on(world: World, wanted: Requirement, seed: int) -> IsMet:
     """Return the test of allocations on a world of containers to tune on.
 
-    With fewer than 1 / a - 1 units no allocation has the guarantee; then all draws must be covered, and what is promised is
+    With fewer than `num_needed` units no allocation has the guarantee; then all draws must be covered, and what is promised is
     1 / (n + 1) only.
     """
     allowed = wanted.allowed(world)
@@ -144,6 +149,10 @@ def requirement_on(world: World, wanted: Requirement, seed: int) -> IsMet:
 
 def covering(draws: Draws, allowed: FloatArray) -> IsMet:
     """Return the test whether all but the allowed share, shape (R,), of draws are covered."""
-    number = len(draws.need)
-    least = np.array([min(least_covered(number, share), number) for share in allowed.tolist()])
+    least = covered_of(len(draws.need), allowed)
     return lambda allocation: draws.covered(allocation) >= least
+
+
+def covered_of(number: int, allowed: FloatArray) -> IntArray:
+    """Return how many of n draws are to be covered for each allowed share: all where n are too few."""
+    return np.array([min(least_covered(number, share), number) for share in allowed.tolist()])

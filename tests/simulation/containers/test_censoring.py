@@ -66,9 +66,9 @@ def check_oom(amounts):
     oom = amounts.pop("oom")
     assert oom["request"] >= 1.2
     assert oom["limit"] >= 1.2
-    assert oom["kills_per_day"] == pytest.approx(480, rel=0.01)
+    assert oom["past_kills_per_day"] == pytest.approx(480, rel=0.01)
     assert "killed 199 times at its limit of 1" in oom["reason"]
-    assert all(own["kills_per_day"] == 0 and own["request"] <= 1.0 for own in amounts.values())
+    assert all(own["past_kills_per_day"] == 0 and own["request"] <= 1.0 for own in amounts.values())
 
 
 def test_a_container_that_is_killed_at_its_limit_is_asked_for_more(tmp_path):

@@ -1,14 +1,16 @@
 """Recommendations: what is promised comes out on fresh containers, blocks change nothing, and files say what was found."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.stats import betabinom
 
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import NETWORK
+from optim.models.containers.series import MEMORY, NETWORK
 from optim.simulation.containers.recommendation import (
     Amount,
     Recommendation,
@@ -88,6 +90,155 @@ def test_without_limits_the_peak_so_far_is_what_is_compared_with(recommender):
     assert own.amounts["memory"].saving == pytest.approx(1 - own.amounts["memory"].request / 2.0)
 
 
+def raw_peaks(series, column):
+    """The largest sample of each container, by its name."""
+    found = {}
+    for segment, rows in enumerate(series.segments()):
+        name = series.containers[segment]
+        found[name] = max(found.get(name, 0.0), series.values[rows, column].max())
+    return found
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 10**6),
+    number=st.integers(2, 40),
+    kills=st.sampled_from([0.001, 0.01, 0.02]),
+    interval_s=st.sampled_from([15.0, 60.0]),
+)
+@example(seed=0, number=8, kills=0.01, interval_s=60.0)
+def test_too_few_containers_for_the_share_say_so_and_nobody_falls_below_its_own_peak(seed, number, kills, interval_s):
+    series = replace(
+        generate_containers(ContainerOptions(num_containers=number, phase_length=8.0), seed=seed), limit=None
+    )
+    # A container that was not seen for an hour: its peak of before counts still.
+    late = series.time_s + 3600.0 * (np.arange(len(series.time_s)) % 200 >= 120).cumsum().clip(max=1)
+    series = replace(series, time_s=np.where(series.segment == 0, late, series.time_s), interval_s=None)
+    options = RecommendOptions(
+        cycle_s=600.0, interval_s=interval_s, requirement=Requirement(kills=kills, throttled=0.02)
+    )
+    try:
+        own = Recommender(series, options, seed=seed)
+    except InvalidProblemError:
+        return  # too short
+    found, peak = list(own.recommend(series)), raw_peaks(series, 1)
+    assert all(each.amounts["memory"].request >= peak[each.container] for each in found)
+    for each in found:
+        assert each.amounts["memory"].expected_kills_per_day <= 144 * kills * (1 + 1e-9)
+        assert each.amounts["cpu"].expected_throttled <= 0.02 * (1 + 1e-9)
+    asked = [told for told in own.warnings(found) if "can't be promised" in told]
+    assert len(asked) == 2
+    assert f"needs {round(1 / kills) - 1} containers" in asked[0]
+    assert f"{own.num_tuned} were there" in asked[0]
+    assert "needs 49 containers" in asked[1]
+    assert (
+        f"at most {100 / (own.num_tuned + 1):.3g} % of cycles killed and {100 / (own.num_tuned + 1):.3g} %"
+        in own.promise()
+    )
+
+
+def test_enough_containers_keep_the_share_and_may_give_less_than_the_peak(recommender):
+    assert recommender.num_tuned >= 9
+    rest = replace(SERIES.select(np.arange(120, 160)), limit=None)
+    found, peak = list(recommender.recommend(rest)), raw_peaks(rest, 1)
+    assert any(own.amounts["memory"].request < peak[own.container] for own in found)
+    assert not [told for told in recommender.warnings(found) if "can't be promised" in told]
+    assert "at most 10 % of cycles killed and 10 % of samples throttled" in recommender.promise()
+    assert not any("raised" in own.amounts["memory"].reason for own in found)
+
+
+def test_a_strict_share_is_tuned_on_as_many_containers_as_it_needs():
+    series = series_of([np.full((12, 2), 1.0 + k % 7) for k in range(1300)])
+    options = RecommendOptions(cycle_s=60.0, requirement=Requirement(kills=0.002, throttled=0.1))
+    own = Recommender(series, options, seed=0)
+    assert own.num_tuned >= 499
+    assert "at most 0.2 % of cycles killed" in own.promise()
+    assert not own.warnings([])
+    usual = Recommender(series, RecommendOptions(cycle_s=60.0), seed=0)
+    assert usual.num_tuned == 200
+
+
+def test_of_whom_more_harm_is_expected_than_was_asked_for_is_said(recommender):
+    amount = named("quiet", "gpu").amounts["cpu"]
+    shares = {"quiet": 0.01, "loud": 0.3, "middle": 0.2, "exact": 0.1}
+    found = [
+        Recommendation(
+            container=name,
+            unit=None,
+            amounts={"cpu": replace(amount, quantile=1.0), "memory": replace(amount, quantile=1.0 - share)},
+        )
+        for name, share in shares.items()
+    ]
+    (told,) = recommender.warnings(found)
+    for part in ("memory: of 2 of 4 containers", "10 % of cycles killed", "of loud 30 %", "together 15.2 %"):
+        assert part in told
+    assert not recommender.warnings(found[:1])
+
+
+def test_only_what_there_is_is_promised():
+    one = series_of([np.full((80, 1), 1.0 + k) for k in range(6)], resources=(MEMORY,))
+    assert "throttled" not in Recommender(one, OPTIONS, seed=0).promise()
+    rate = series_of([np.full((80, 1), 1.0 + k) for k in range(6)], resources=(NETWORK,))
+    assert "killed" not in Recommender(rate, OPTIONS, seed=0).promise()
+
+
+@pytest.mark.parametrize("kills", [0.1, 0.05, 0.01])
+def test_kills_in_the_next_cycles_stay_within_the_promise(kills):
+    """Each draw of 40 containers tunes anew, and 40 fresh ones are killed as often as a beta-binomial law allows, at most.
+
+    What n drawn needs cover, of which k may be uncovered, is exceeded by a fresh one with a probability of law Beta(k + 1, n - k) at most.
+    """
+    killed, law, promises = 0, np.ones(1), 0
+    for seed in range(8):
+        drawn = generate_containers(ContainerOptions(num_containers=80), seed=1000 + seed)
+        drawn = replace(drawn, limit=None)
+        long = np.flatnonzero(drawn.lengths >= 80)
+        known, fresh = (drawn.select(long[part]) for part in (slice(0, 40), slice(40, None)))
+        options = RecommendOptions(cycle_s=600.0, requirement=Requirement(kills=kills))
+        own = Recommender(known, options, seed=seed)
+        past, after = cut(fresh, None, np.random.default_rng(seed))
+        found = list(own.recommend(past))
+        if not own.tuned.is_reached[1]:
+            assert "killed" not in own.promise()
+            assert any("no multiplier covers what was required of memory" in told for told in own.warnings(found))
+            continue
+        promises += 1
+        killed += sum(each[:, 1].max() > r.amounts["memory"].request for each, r in zip(after, found, strict=True))
+        spared = int(np.floor((own.num_tuned + 1) * kills + 1e-9))
+        uncovered = max(spared - 1, 0)
+        promised = max(kills, 1 / (own.num_tuned + 1))
+        assert f"at most {100 * promised:.3g} % of cycles killed" in own.promise()
+        number = len(after)
+        law = np.convolve(law, betabinom(number, uncovered + 1, own.num_tuned - uncovered).pmf(np.arange(number + 1)))
+    most = int(np.searchsorted(law.cumsum(), 1 - 1e-4))
+    assert killed <= most
+    assert promises >= 4
+
+
+def test_patches_and_json_tell_what_is_expected_and_warn():
+    few = SERIES.select(np.arange(12))
+    own = Recommender(few, RecommendOptions(cycle_s=600.0), seed=0)
+    found = list(own.recommend(few))
+    document = json.loads(as_json(found, own))
+    assert document["warnings"] == list(own.warnings(found))
+    assert any("99 containers" in told for told in document["warnings"])
+    lines = as_yaml(found, own).splitlines()
+    for told in own.warnings(found):
+        assert f"# warning: {told}" in lines
+    for each in found:
+        memory, cpu = each.amounts["memory"], each.amounts["cpu"]
+        assert any(
+            line.startswith(f"  # memory: expected by the forecast: {memory.expected_kills_per_day:.3g} kills a day")
+            and line.endswith("asked for on average at most 1.44")
+            for line in lines
+        )
+        assert any(
+            line.startswith(f"  # cpu: expected by the forecast: {100 * cpu.expected_throttled:.3g} % of samples")
+            and line.endswith("asked for on average at most 5 %")
+            for line in lines
+        )
+
+
 def test_json_and_patches_say_the_same(recommender):
     import yaml
 
@@ -130,11 +281,12 @@ class Told:
 
     def __init__(self, promise):
         self.promise = lambda: promise
+        self.warnings = lambda found: [promise, "plain"]
 
 
 def named(container, resource):
     figures = dict.fromkeys(
-        ("quantile", "saving", "expected_kills_per_day", "kills_per_day", "expected_throttled"), 0.5
+        ("quantile", "saving", "expected_kills_per_day", "past_kills_per_day", "expected_throttled"), 0.5
     )
     amount = Amount(request=1.0, limit=2.0, reason=resource, compared_with="its peak", **figures)
     amounts = dict.fromkeys(("cpu", "memory", resource), amount)

@@ -5,13 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.simulation.containers import Measure, Requirement, make_plan, tune
 from optim.simulation.containers.metrics import under_time
-from optim.simulation.containers.requirement import Draws, covering, draw_needs, least_covered, requirement_on
+from optim.simulation.containers.requirement import (
+    Draws,
+    covering,
+    draw_needs,
+    least_covered,
+    num_needed,
+    requirement_on,
+)
 from tests.support.containers.worlds import world_of
 
 
@@ -53,6 +60,18 @@ def test_what_must_be_covered_is_the_ceiling(number, allowed):
     least = least_covered(number, allowed)
     assert least >= (number + 1) * (1 - allowed) - 1e-6
     assert least - 1 < (number + 1) * (1 - allowed)
+
+
+@given(share=st.floats(0.001, 0.999))
+@example(0.01)
+@example(0.05)
+@example(0.03)
+@example(1 / 3)
+def test_the_fewest_containers_for_a_share_are_enough_and_one_less_is_not(share):
+    number = num_needed(share)
+    assert least_covered(number, share) <= number
+    assert number == 1 or least_covered(number - 1, share) > number - 1
+    assert {0.01: 99, 0.05: 19, 0.03: 33, 1 / 3: 2}.get(share, number) == number
 
 
 @given(seed=st.integers(0, 2**32 - 1))
