@@ -42,6 +42,8 @@ def packing(
 
     from optim.phases.estimator import DEFAULT_ENCODER
     from optim.simulation.containers.preparation import WorldOptions, find_phases
+    from optim.simulation.containers.requirement import num_needed
+    from optim.simulation.packing.profiles import fewest_samples
     from optim.simulation.packing.study import PackingOptions, pack
     from optim.solvers.solve import solver_named
     from optim.workloads.containers import ContainerOptions, generate_containers
@@ -61,6 +63,17 @@ def packing(
     ):
         (phases,) = find_phases(training, (asking,), world, seed)
         note(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
+        fewest = fewest_samples(phases.training, phases.num_phases)
+        if risk <= 0 or fewest < num_needed(risk):
+            needed = (
+                f"{num_needed(risk)} or a larger --risk"
+                if risk > 0
+                else "more than there ever are; give a --risk above 0"
+            )
+            note(
+                f"warning: requests by phase can't keep a risk of {100 * risk:.3g} %: the rarest phase is known by {fewest} samples, and "
+                f"that needs {needed}; they are about the largest seen"
+            )
         for row in pack(
             *(training, asking, phases, options, seed), engine=engine, stop=interruption, progress=progress
         ):

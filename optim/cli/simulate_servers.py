@@ -37,6 +37,7 @@ def servers(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Count the servers that recurring jobs need: a row a way of asking, tuned to equal kills on other sets of jobs."""
+    from optim.simulation.containers.requirement import num_needed
     from optim.simulation.packing.servers_study import ServerStudyOptions, compare_asking
 
     options = ServerStudyOptions(
@@ -50,6 +51,11 @@ def servers(
         model_s=model_s,
     )
     note(f"{seeds} sets of {jobs} jobs, tuned on {seeds} others; saved: against flat; least: proven for these requests")
+    if seeds * jobs < num_needed(kills):
+        note(
+            f"warning: {100 * kills:.3g} % of jobs killed can't be kept by tuning on {seeds * jobs} jobs, {seeds} sets of {jobs}: "
+            f"that needs {num_needed(kills)}; give more --seeds or --jobs, or allow more --kills"
+        )
     found: list[ServerRow] = []
     with (
         terminal_progress() as progress,
@@ -58,6 +64,11 @@ def servers(
     ):
         for row in compare_asking(options, seed, engine=engine, stop=interruption, progress=progress):
             found.append(row)
+            if not row.is_reached:
+                note(
+                    f"warning: no multiplier up to {row.multiplier:g} keeps what is held equal of requests by {row.asking}; "
+                    "figures are those of the largest"
+                )
             if output is OutputFormat.JSON:
                 print_rows([row], output)
     if output is OutputFormat.TABLE:

@@ -1,6 +1,7 @@
 """`optim simulate containers`: rows a policy and resource, and one clear line for bad input."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -44,9 +45,42 @@ def test_the_papers_measure_and_what_a_restart_costs_can_be_chosen():
     assert rows[3][1]["charge_over_demand"] > rows[2][1]["charge_over_demand"] > 0
 
 
-def test_too_few_containers_to_tune_on_are_told():
-    told = run("--policy", "static", "--require", "kills=0.2", *SMALL).stderr
-    assert "tuning on 4 containers guarantees 20 % only: give 19 or more" in told  # for the 5 % of samples throttled
+@pytest.mark.parametrize(
+    ("required", "told"),
+    [
+        (
+            ("kills=0.2",),
+            "guarantees 20 % only: give 19 or more to tune on for 5 % of samples throttled, or allow more",
+        ),
+        (
+            ("kills=0.03", "throttled=0.2"),
+            "guarantees 20 % only: give 33 or more to tune on for 3 % of cycles killed, or",
+        ),
+        (("kills=0.1",), "give 9 or more to tune on for 10 % of cycles killed and 19 or more to tune on for 5 % of"),
+        (("kills=0.2", "throttled=0.2"), None),
+        (("measure=under-time",), None),
+    ],
+)
+def test_too_few_containers_to_tune_on_are_told_beside_the_figures_as_well(required, told):
+    result = run("--policy", "static", *(word for each in required for word in ("--require", each)), *SMALL)
+    assert result.exit_code == 0, result.output
+    if told is None:
+        assert "guarantee" not in result.output
+        return
+    assert "warning: tuning on 4 containers" in result.stderr
+    assert told in result.stderr
+    assert told in " ".join(result.stdout.split())
+
+
+def test_containers_that_nothing_is_drawn_from_guarantee_nothing(tmp_path):
+    """Of those to tune on some live for a cycle only: they are no draws."""
+    path = tmp_path / "series.csv"
+    rows = [f"{c},{15 * t},{1 + t % 3},{2 + c % 3}" for c in range(60) for t in range(30 if c % 3 else 90)]
+    path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
+    result = run("--input", path, "--policy", "static", "--resamples", 2)
+    (number,) = re.findall(r"tuning on (\d+) containers guarantees", result.stderr)
+    (tuned,) = re.findall(r"tuned on (\d+) others", result.stderr)
+    assert 0 < int(number) < int(tuned) / 2
 
 
 def test_one_long_series_is_split_by_time(tmp_path):
@@ -57,6 +91,8 @@ def test_one_long_series_is_split_by_time(tmp_path):
     result = run("--input", path, "--by-time", "--policy", "clairvoyant", "--resamples", 2, "--format", "json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[1])["reduction"] == 0.0
+    assert "nothing is guaranteed: parts of one series" in result.stderr
+    assert "guarantees" not in result.stderr
 
 
 def test_the_same_seed_prints_the_same():

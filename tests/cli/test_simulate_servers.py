@@ -29,6 +29,22 @@ def test_rows_as_json():
     assert all(row["least"] <= row["servers"] for row in rows)
 
 
+def test_too_few_jobs_to_tune_on_and_what_no_multiplier_keeps_are_told():
+    few = run("--jobs", 2, "--seeds", 2, "--kills", 0.05, "--error", 1, "--format", "json")
+    assert few.exit_code == 0, few.output
+    assert "warning: 5 % of jobs killed can't be kept by tuning on 4 jobs, 2 sets of 2: that needs 19" in few.stderr
+    words = ("--jobs", 30, "--seeds", 2, "--runs", 1, "--kills", 0.01, "--error", 1)
+    lost = run(*words, "--format", "json", "--seed", 1)
+    rows = {row["asking"]: row for row in map(json.loads, lost.stdout.splitlines())}
+    assert [row["is_reached"] for row in rows.values()] == [True, True, False]
+    for name, row in rows.items():
+        told = f"warning: no multiplier up to 3 keeps what is held equal of requests by {name};"
+        assert (told in lost.stderr) == (not row["is_reached"])
+        assert row["is_reached"] or row["multiplier"] == 3.0
+    enough = run("--jobs", 10, "--seeds", 2, "--kills", 0.05, "--format", "json")
+    assert "warning" not in enough.stderr
+
+
 def test_wrong_use_is_one_line_and_two():
     result = run("--kills", 0)
     assert result.exit_code == 2

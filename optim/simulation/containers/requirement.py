@@ -125,6 +125,11 @@ def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False
     return Draws(series=places[..., 0], cycle=places[..., 1], need=table[..., 2])
 
 
+def num_drawn(world: World) -> int:
+    """Return of how many units `draw_needs` draws a cycle that need not be whole."""
+    return len(np.unique(world.group[(world.samples[:, 1:] > 0).any(axis=1)]))
+
+
 def least_covered(number: int, share: float) -> int:
     """Return how many of n draws must be covered for a share `share` of uncovered ones; more than n if n are too few."""
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)

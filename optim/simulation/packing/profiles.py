@@ -74,6 +74,12 @@ def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> 
     return PhaseSpread(quantiles=quantiles)
 
 
+def fewest_samples(labels: IntArray, num_phases: int) -> int:
+    """Return of how many samples the rarest phase's spread is learned, see `phase_spread`."""
+    own = np.bincount(np.where(labels >= 0, labels, num_phases), minlength=num_phases + 1)
+    return int(own[own > 0].min())
+
+
 def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile:
     """Return the profile of a job that ran once.
 

@@ -78,6 +78,8 @@ class ServerRow:
     ----------
     asking, multiplier
         How, and the factor on requests that meets what is held equal.
+    is_reached
+        Whether any factor up to 3 meets it; if none, figures are those of 3.
     servers
         By first-fit.
     saved, saved_low, saved_high
@@ -94,6 +96,7 @@ class ServerRow:
 
     asking: str
     multiplier: float
+    is_reached: bool
     servers: float
     saved: float
     saved_low: float
@@ -127,6 +130,7 @@ class _Counted:
 
     asking: Asking
     multiplier: float
+    is_reached: bool
     servers: FloatArray
     by_model: FloatArray | None
     least: float
@@ -171,11 +175,13 @@ class _Counting(AbstractTask[Asking, _Counted | None]):
             if stop(SolveState(elapsed_s=0.0)) is not None:
                 return None
         progress.finish()
+        is_reached = multiplier < MULTIPLIERS[1] or _is_met(tuning, piece, multiplier, options)
         servers, by_model, least, claimed = np.array(counts, dtype=np.float64).T
         kills, throttled = _harm(fresh, placed)
         return _Counted(
             asking=piece,
             multiplier=multiplier,
+            is_reached=is_reached,
             servers=servers,
             by_model=by_model if options.model_s > 0 else None,
             least=float(least.mean()),
@@ -221,6 +227,7 @@ def _row(found: _Counted, reference: FloatArray) -> ServerRow:
     return ServerRow(
         asking=str(found.asking),
         multiplier=found.multiplier,
+        is_reached=found.is_reached,
         servers=float(found.servers.mean()),
         saved=saved.mean,
         saved_low=saved.low,
@@ -260,14 +267,19 @@ def draw_set(options: ServerStudyOptions, seed: int) -> JobSet:
 
 
 def _halvings(sets: Sequence[JobSet], asking: Asking, options: ServerStudyOptions) -> Iterator[float]:
-    """Yield multipliers, the last one the smallest found that keeps kills and throttling of all sets together."""
+    """Yield multipliers, the last one the smallest found that keeps kills and throttling of all sets together, or the largest tried."""
     low, high = MULTIPLIERS
     for _ in range(HALVINGS):
         middle = (low + high) / 2
-        placed = [first_fit(own.problem(asking, middle, options.most_shift)) for own in sets]
-        kills, throttled = _harm(sets, placed)
-        low, high = (low, middle) if kills <= options.kills and throttled <= options.throttled else (middle, high)
+        low, high = (low, middle) if _is_met(sets, asking, middle, options) else (middle, high)
         yield high
+
+
+def _is_met(sets: Sequence[JobSet], asking: Asking, multiplier: float, options: ServerStudyOptions) -> bool:
+    """Tell whether a multiplier keeps kills and throttling of all sets together."""
+    placed = [first_fit(own.problem(asking, multiplier, options.most_shift)) for own in sets]
+    kills, throttled = _harm(sets, placed)
+    return kills <= options.kills and throttled <= options.throttled
 
 
 def _harm(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, float]:

@@ -136,7 +136,9 @@ def reading_of(path: object, name: str, metric: str, given: Given) -> Reading:
     unit = unit or next(iter(allowed))
     if unit not in allowed:
         what = f"a counter of {own}" if is_counter else own
-        raise InvalidOptionError(f"--unit {own}={unit}: {what} is in one of {', '.join(allowed)}")
+        counted = next((each for each, size in allowed.items() if size == LEVELS[own].get(unit)), None)
+        remedy = "" if counted is None else f"; give --unit {own}={counted} for rates in {unit}"
+        raise InvalidOptionError(f"--unit {own}={unit}: {what} is in one of {', '.join(allowed)}{remedy}")
     reading = Reading(resource=KNOWN_RESOURCES[own], factor=allowed[unit], is_counter=is_counter)
     if _told(metric)[0] is not None and _by_name(path, own, metric) != reading:
         raise InvalidOptionError(

@@ -16,6 +16,7 @@ from optim.simulation.containers.requirement import (
     covering,
     draw_needs,
     least_covered,
+    num_drawn,
     num_needed,
     requirement_on,
 )
@@ -105,6 +106,7 @@ def test_containers_of_a_pod_are_one_draw_and_those_without_a_decided_cycle_none
     assert len(draw_needs(world, np.random.default_rng(0)).need) == 2
     one = replace(world, group=np.array([0, 0, 1]))
     assert len(draw_needs(one, np.random.default_rng(0)).need) == 1
+    assert (num_drawn(world), num_drawn(one)) == (2, 1)
 
 
 def test_only_whole_cycles_are_drawn_where_that_is_asked_for():

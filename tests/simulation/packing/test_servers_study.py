@@ -44,8 +44,28 @@ def test_figures_are_those_of_a_walk_along_fresh_sets_and_what_is_tuned_holds_on
     for row in rows.values():
         assert harm(row, [0, 1, 2]) == pytest.approx((row.kills, row.throttled, row.servers, row.least))
         kills, short, *_ = harm(row, [TUNING_SEED, TUNING_SEED + 1, TUNING_SEED + 2])
+        assert row.is_reached
         assert kills <= OPTIONS.kills
         assert short <= OPTIONS.throttled
+
+
+def test_what_no_multiplier_keeps_is_not_called_reached():
+    options = ServerStudyOptions(jobs=30, seeds=2, runs=1, kills=0.01, error=1.0)
+    found = list(compare_asking(options, seed=1))
+    sets = [draw_set(options, TUNING_SEED + seed) for seed in (1, 2)]
+    for row in found:
+        kills = jobs = short = busy = 0
+        for own in sets:
+            placement = first_fit(own.problem(Asking(row.asking), row.multiplier, 0))
+            jobs += len(own.series)
+            for load in loads(own.series, placement, own.slot_samples):
+                over = load > own.capacity * (1 + 1e-9)
+                slots = range(0, len(load), own.slot_samples)
+                kills += sum(bool(over[k : k + own.slot_samples, 1].any()) for k in slots)
+                short += int(over[:, 0].sum())
+                busy += int(load.any(axis=1).sum())
+        assert row.is_reached == (kills <= options.kills * jobs and short <= 0.02 * busy)
+    assert not all(row.is_reached for row in found)
 
 
 def test_savings_are_against_flat_and_no_count_is_below_its_bound(rows):
