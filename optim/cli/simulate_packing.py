@@ -42,7 +42,6 @@ def packing(
 
     from optim.phases.estimator import DEFAULT_ENCODER
     from optim.simulation.containers.preparation import WorldOptions, find_phases
-    from optim.simulation.containers.requirement import num_needed
     from optim.simulation.packing.profiles import fewest_samples
     from optim.simulation.packing.study import PackingOptions, pack
     from optim.solvers.solve import solver_named
@@ -63,17 +62,7 @@ def packing(
     ):
         (phases,) = find_phases(training, (asking,), world, seed)
         note(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
-        fewest = fewest_samples(phases.training, phases.num_phases)
-        if risk <= 0 or fewest < num_needed(risk):
-            needed = (
-                f"{num_needed(risk)} or a larger --risk"
-                if risk > 0
-                else "more than there ever are; give a --risk above 0"
-            )
-            note(
-                f"warning: requests by phase can't keep a risk of {100 * risk:.3g} %: the rarest phase is known by {fewest} samples, and "
-                f"that needs {needed}; they are about the largest seen"
-            )
+        _tell_risk(risk, fewest_samples(phases.training, phases.num_phases))
         for row in pack(
             *(training, asking, phases, options, seed), engine=engine, stop=interruption, progress=progress
         ):
@@ -84,6 +73,19 @@ def packing(
         header = ("sizing", "admitted", "work", "gain", *FIGURES)
         print_table(header, [_cells(row) for row in rows], title=f"{jobs} jobs; figures by {', '.join(drawn.names)}")
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
+
+
+def _tell_risk(risk: float, fewest: int) -> None:
+    """Say where the samples of the rarest phase are too few to tell of a risk."""
+    from optim.simulation.containers.requirement import num_needed
+
+    if risk > 0 and fewest >= num_needed(risk):
+        return
+    needed = f"{num_needed(risk)} or a larger --risk" if risk > 0 else "more than there ever are; give a --risk above 0"
+    note(
+        f"warning: requests by phase can't keep a risk of {100 * risk:.3g} %: the rarest phase is known by {fewest} samples, and "
+        f"that needs {needed}; they are about the largest seen"
+    )
 
 
 def _cells(row: "PackingRow") -> list[object]:
