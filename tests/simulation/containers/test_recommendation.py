@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.stats import betabinom
+from scipy.stats import betabinom, binom
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import MEMORY, NETWORK
@@ -213,6 +213,29 @@ def test_kills_in_the_next_cycles_stay_within_the_promise(kills):
     most = int(np.searchsorted(law.cumsum(), 1 - 1e-4))
     assert killed <= most
     assert promises >= 4
+
+
+def test_few_containers_are_killed_in_their_own_next_cycle_no_more_often_than_promised():
+    """They teach, tune and go on themselves: kills are those of a binomial law at the promise, at most."""
+    killed = number = 0
+    least = 1.0
+    for seed in range(10):
+        drawn = replace(generate_containers(ContainerOptions(num_containers=30), seed=2000 + seed), limit=None)
+        drawn = drawn.select(np.flatnonzero(drawn.lengths >= 160)[:24])
+        pasts, nexts = [], []
+        for rows in drawn.segments():
+            end = 40 * int(np.random.default_rng(seed).integers(3, (rows.stop - rows.start) // 40))
+            pasts.append(drawn.values[rows][:end])
+            nexts.append(drawn.values[rows][end : end + 40, 1].max())
+        past = series_of(pasts)
+        own = Recommender(past, RecommendOptions(cycle_s=600.0), seed=seed)
+        found = list(own.recommend(past))
+        expected = np.mean([each.amounts["memory"].expected_kills_per_day for each in found]) / 144
+        assert expected <= 0.01 * (1 + 1e-9)
+        killed += sum(need > each.amounts["memory"].limit for need, each in zip(nexts, found, strict=True))
+        number += len(found)
+        least = min(least, 1 / (own.num_tuned + 1))
+    assert killed <= binom(number, least).isf(1e-4)
 
 
 def test_patches_and_json_tell_what_is_expected_and_warn():
