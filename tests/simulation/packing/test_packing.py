@@ -22,7 +22,7 @@ from optim.simulation.packing import (
     replay,
 )
 from optim.simulation.packing.pairing import joint_peak, share_saved
-from optim.simulation.packing.profiles import disturbed
+from optim.simulation.packing.profiles import disturbed, fewest_samples
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
 
@@ -234,3 +234,8 @@ def test_jobs_must_lie_on_a_grid_finer_than_a_slot():
     phases = PhaseLabels(labels=np.zeros(24, int), training=np.zeros(24, int), num_phases=1)
     with pytest.raises(InvalidProblemError, match="grid of at most slot_s 5"):
         next(pack(series, series, phases, PackingOptions(slot_s=5.0), seed=0))
+
+
+def test_the_rarest_phase_is_the_one_known_by_fewest_samples_of_those_that_are_seen():
+    assert fewest_samples(np.array([0, 0, 0, 2, 2, -1, -1, -1, -1]), 4) == 2  # phases 1 and 3 take all samples' spread
+    assert fewest_samples(np.array([0, 0, 0, -1]), 1) == 1
