@@ -21,8 +21,9 @@ MOST_POINTS = 400
 """Of a curve: more can't be seen."""
 MOST_GANTT_JOBS, MOST_GANTT_GPUS, MOST_GANTTS = 80, 64, 3
 """Larger runs have no picture of who held which GPU."""
-CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota", "fragmented": "enough GPUs free, not in one place",
-               "full": "too few GPUs free"}  # fmt: skip
+CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota (by GPU-hours)",
+               "fragmented": "enough GPUs free, not in one place", "full": "too few GPUs free",
+               "order": "room in one place, held up by the policy's order"}  # fmt: skip
 
 Bar = tuple[int, int, int, int]
 """Row (a GPU), begin, end and job."""
@@ -154,11 +155,13 @@ def _averages(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _causes(gallery: Gallery, record: RunRecord) -> None:
-    caption = "Waiting time by what for, the first that holds, as the Philly study tells it; quotas are by GPU-hours."
     runs = record.runs
+    caption = "Waiting time by what for, the first that holds, as the Philly study tells it."
+    if any(run.rules.knows_quotas for run in runs):
+        caption += " The trace has no quotas: those of policies that go by them are taken in proportion to GPU-hours."
     shares = []
     for run in runs:
-        spells = waiting(record.jobs, record.cluster, run.log, last_times(run.log, len(record.jobs)))
+        spells = waiting(record.jobs, record.cluster, run.log, last_times(run.log, len(record.jobs)), run.rules)
         shares.append(100 * spells.shares())
     with gallery.picture("waiting", "What jobs wait for", caption, 9, 0.9 + 0.32 * len(runs)) as (panel,):
         left = np.zeros(len(runs))

@@ -51,9 +51,11 @@ class Metrics:
         1 for gangs in one machine, 0.5 in one rack, 0.25 beyond; mean over gangs of several GPUs by GPU-time.
     utilisation
         GPU-time held over the cluster's until the makespan.
-    wait_fair_share, wait_fragmented_share
-        Share of waiting time in which the job's virtual cluster held its quota or more, or fewer GPUs were free than the gang
-        needs; and the rest: as many were free, though not where or for whom. Quotas are by GPU-time (`quotas`).
+    wait_fair_share, wait_fragmented_share, wait_order_share
+        Share of waiting time in which the job's virtual cluster held its quota or more, where the policy goes by quotas, or fewer
+        GPUs on which the job may run were free than its gang needs; in which as many were free, and the placement rule found
+        no place among them; and in which there was a place, and the policy's order held the job up. Quotas are by GPU-time
+        (`quotas`). The last is -1 in logs of earlier versions, which count other types of GPU, and the order, as fragmentation.
     preemptions
         How often a job lost its GPUs, those that moved or changed their width included.
     machine_failures, crashes, lost_gpu_hours, down_gpu_hours
@@ -109,6 +111,7 @@ class Metrics:
     left: int = 0
     unfinished: int = 0
     wait_mean_h: float = NOT_TOLD
+    wait_order_share: float = NOT_TOLD
 
     def __post_init__(self) -> None:
         """Check that they are numbers."""
@@ -127,7 +130,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     """
     done = run.is_done
     if not done.any():
-        raise UnsupportedProblemError(f"{run.policy} finished no job; there is nothing to measure")
+        raise UnsupportedProblemError(f"{run.policy} finished no job; {_why_nothing(run.log)}")
     completion = (run.end_us - jobs.submit_us)[done].astype(float)
     slowdown = completion / jobs.duration_us[done]
     whole, space = rho_of_apps(jobs, cluster, run)
@@ -135,7 +138,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     held = jobs.gpus * (jobs.share_milli / WHOLE_MILLI) if run.rules.is_shared else jobs.gpus.astype(float)
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
-    over, fragmented, full = waiting(jobs, cluster, run.log, run.end_us).shares()
+    over, fragmented, full, order = waiting(jobs, cluster, run.log, run.end_us, run.rules).shares()
     left, gave_up, faults = (int((run.log.kind == kind).sum()) for kind in (Event.LEAVE, Event.GIVE_UP, Event.FAULT))
     return Metrics(
         jct_mean_h=float(completion.mean()) / HOUR_US,
@@ -162,6 +165,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         placement_score=placement_score(cluster, run),
         wait_fair_share=float(over + full),
         wait_fragmented_share=float(fragmented),
+        wait_order_share=float(order),
         preemptions=int((run.log.kind == Event.PREEMPT).sum()),
         machine_failures=int((run.log.kind == Event.FAIL).sum()),
         crashes=int((run.log.kind == Event.CRASH).sum()),
@@ -173,6 +177,15 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         unfinished=len(jobs) - len(completion) - left - gave_up,
         wait_mean_h=float((run.end_us - jobs.submit_us - run.executed_us - run.overhead_us)[done].mean()) / HOUR_US,
     )
+
+
+def _why_nothing(log: EventLog) -> str:
+    """Return what may have kept all jobs from being done."""
+    stopped = log.job[log.kind == Event.PREEMPT]
+    if not len(stopped):
+        return "there is nothing to measure"
+    jobs, times = len(np.unique(stopped)), len(stopped)
+    return f"it stopped {jobs:,} jobs {times:,} times; did the plan leave out view.running?"
 
 
 def _down_us(cluster: Cluster, log: EventLog) -> int:

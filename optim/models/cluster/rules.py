@@ -44,6 +44,10 @@ class Rules:
     retries, most_retries, retry_wait_us
         What becomes of failed tries (`Retries`); how often one is repeated at most where that goes by its class; and how long
         a job waits after one before it may start again.
+    may_spread
+        Whether the engine's placement rule gives a gang that finds no other place GPUs anywhere.
+    knows_quotas
+        Whether the policy goes by quotas of the virtual clusters, so that jobs may wait for theirs.
 
     Raises
     ------
@@ -63,6 +67,8 @@ class Rules:
     most_retries: int = 0
     retry_wait_us: int = 0
     preempt_checkpoint_us: int = 0
+    may_spread: bool = False
+    knows_quotas: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -1,16 +1,24 @@
-"""Waiting and what for: a fair share of the GPUs, room in one place, or any room at all."""
+"""Waiting and what for: a fair share of the GPUs, room in one place, any room at all, or one's turn."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.models.cluster.log import Event, EventLog
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import WHOLE_MILLI, Workload, hosts
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
-CAUSES = ("over_quota", "fragmented", "full")
-"""Why a job waits at an instant, the first that holds: its virtual cluster holds its quota or more; as many GPUs as the gang
-needs are free, though not where or for whom; fewer are."""
+if TYPE_CHECKING:
+    from optim.models.cluster.waiting_loop import Asked, Room
+
+CAUSES = ("over_quota", "fragmented", "full", "order")
+"""Why a job waits at an instant, the first that holds: its virtual cluster holds its quota or more, where the policy goes by
+quotas; as many GPUs of machines on which it may run are free as its gang needs, though the engine's placement rule finds no
+place among them; fewer are; or there is a place, and the policy's order holds the job up."""
+
+NO_QUOTA = 2**62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +59,7 @@ def quotas(jobs: Workload, cluster: Cluster) -> IntArray:
 
 
 def waiting(
-    jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, quota: IntArray | None = None
+    jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, rules: Rules, quota: IntArray | None = None
 ) -> WaitingSpells:
     """Return when jobs waited in a run, and what for.
 
@@ -61,41 +69,56 @@ def waiting(
         What was played, and its events.
     end_us
         When jobs that wait at last stop to: when they are sent away, or the run is over (`last_times`); shape (jobs,).
+    rules
+        What it was played by: how gangs are placed, whether GPUs are shared, and whether the policy goes by quotas.
     quota
-        GPUs of each virtual cluster; those of `quotas` unless given.
+        GPUs of each virtual cluster; unless given, those of `quotas` where the policy goes by quotas, and none where it doesn't.
 
     Notes
     -----
     Causes are told as in the Philly study: a job whose virtual cluster uses up its share waits for that share, whatever is
     free; only below it can fragmentation be to blame.
     """
-    spells = _spells(jobs, log, end_us)
-    quota = quotas(jobs, cluster) if quota is None else quota
-    marks = np.concatenate([[0.0], log.time_us.astype(float)])
-    free = np.concatenate([[cluster.num_gpus], free_gpus(cluster, log)])
-    change, group_of = held_change(log), jobs.group[log.job]
-    cause = np.zeros((len(spells[0]), len(CAUSES)))
-    group, width = jobs.group[spells[0]], jobs.gpus[spells[0]]
-    length = np.diff(marks)
-    for number in np.unique(group).tolist():
-        used = np.concatenate([[0], np.cumsum(np.where(group_of == number, change, 0))])
-        is_over = used >= quota[number]
-        for gang in np.unique(width[group == number]).tolist():
-            mine = (group == number) & (width == gang)
-            has_room = free >= gang
-            for place, holds in enumerate((is_over, ~is_over & has_room)):
-                area = np.concatenate([[0.0], np.cumsum(holds[:-1] * length)])
-                cause[mine, place] = _until(spells[2][mine], marks, area, holds) - _until(
-                    spells[1][mine], marks, area, holds
-                )
-    cause[:, 2] = np.maximum(0.0, (spells[2] - spells[1]) - cause[:, 0] - cause[:, 1])
-    return WaitingSpells(job=spells[0], begin_us=spells[1], end_us=spells[2], cause_us=cause)
+    from optim.models.cluster.waiting_loop import Happened, waited_for
+
+    job, begin, end = _spells(jobs, log, end_us)
+    if quota is None:
+        quota = quotas(jobs, cluster) if rules.knows_quotas else np.full(len(jobs.groups), NO_QUOTA)
+    part = jobs.share_milli if rules.is_shared else np.full(len(jobs), WHOLE_MILLI)
+    asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
+    if not (rules.is_shared or jobs.strains_hosts(cluster, rules.jobs_a_gpu)):
+        asks = np.zeros_like(asks)
+    # A gang of several GPUs takes wholly free ones, whatever its share of each.
+    needs = np.column_stack([jobs.gpus, np.where(jobs.gpus > 1, WHOLE_MILLI, part), asks.T, jobs.kind_ppm > 0])
+    rows, kind_of = np.unique(needs, axis=0, return_inverse=True)
+    pairs, pair_of = np.unique(np.column_stack([kind_of.ravel(), jobs.group]), axis=0, return_inverse=True)
+    asked, room = _asked_and_room(rows, cluster)
+    times = np.concatenate([log.time_us, begin, end])
+    order = np.argsort(times, kind="stable")
+    slot = log.slot if log.names_gpus else log.slot[:0]
+    happened = Happened(log.kind, log.job, log.first, log.machine, log.gpus, slot)
+    of_jobs = (part, asks, kind_of.ravel(), jobs.group)
+    pair = (pairs[:, 0].copy(), pairs[:, 1].copy(), np.asarray(quota, np.int64))
+    cause = waited_for(
+        times[order], order, happened, asked, room, *of_jobs, *pair, rules.may_spread, pair_of.ravel()[job], len(job)
+    )
+    return WaitingSpells(job=job, begin_us=begin, end_us=end, cause_us=cause.astype(float))
 
 
-def _until(when: IntArray, marks: FloatArray, area: FloatArray, holds: IntArray) -> FloatArray:
-    """Return for how long a step function held before some times."""
-    at = np.searchsorted(marks, when, side="right") - 1
-    return np.asarray(area[at] + holds[at] * (when - marks[at]), float)
+def _asked_and_room(rows: IntArray, cluster: Cluster) -> tuple["Asked", "Room"]:
+    """Return what each kind of job asks for, and room on a cluster that is empty."""
+    from optim.models.cluster.waiting_loop import Asked, Room
+
+    types = rows[:, 4:] > 0
+    usable = types[:, cluster.kind] if types.shape[1] else np.ones((len(rows), cluster.num_machines), np.bool_)
+    largest = np.where(usable, cluster.gpus, 0).max(axis=1)
+    asked = Asked(rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2:4].T.copy(), usable, largest)
+    first = np.concatenate([[0], np.cumsum(cluster.gpus)]).astype(np.int64)
+    left = np.full(cluster.num_gpus, WHOLE_MILLI, np.int64)
+    free = np.tile(cluster.gpus, (len(rows), 1))
+    counts = [np.zeros(len(rows), np.int64) for _ in range(4)]
+    is_down = np.zeros(cluster.num_machines, np.bool_)
+    return asked, Room(cluster.gpus, hosts(cluster), is_down, first, left, free, *counts)
 
 
 def last_times(log: EventLog, count: int) -> IntArray:
@@ -138,11 +161,6 @@ def down_change(cluster: Cluster, log: EventLog) -> IntArray:
     at = np.flatnonzero(sign)
     change[at] = sign[at] * cluster.gpus[log.machine[log.first[at]]]
     return change
-
-
-def free_gpus(cluster: Cluster, log: EventLog) -> IntArray:
-    """Return how many GPUs nobody holds after each event, those of machines that are down left out."""
-    return np.asarray(cluster.num_gpus - np.cumsum(down_change(cluster, log)) - held_gpus(cluster, log))
 
 
 def held_gpus(cluster: Cluster, log: EventLog) -> IntArray:

@@ -45,7 +45,7 @@ def calibration(jobs: Workload, cluster: Cluster, run: LoggedRun, files: Sequenc
 
 
 def _own(jobs: Workload, cluster: Cluster, run: LoggedRun) -> tuple[object, ...]:
-    spells = waiting(jobs, cluster, run.log, last_times(run.log, len(jobs)))
+    spells = waiting(jobs, cluster, run.log, last_times(run.log, len(jobs)), run.rules)
     waited = np.bincount(spells.job, spells.end_us - spells.begin_us, len(jobs)) / US
     seconds = jobs.duration_us / US
     status = np.array([STATUS_OF.get(name.lower(), "unsuccessful") for name in jobs.statuses], dtype=object)[

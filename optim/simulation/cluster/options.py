@@ -128,7 +128,7 @@ class EngineOptions:
         return max(1, round(self.checkpoint_min * 60 * US))
 
     def on_failures(self, rules: Rules) -> Rules:
-        """Return rules with what these options say of machines and tries that fail."""
+        """Return rules with what these options say of machines and tries that fail, and of where gangs are placed."""
         kind = Retries[self.retries.name]
         return replace(
             rules,
@@ -137,6 +137,7 @@ class EngineOptions:
             retries=int(kind),
             most_retries=self.most_retries if kind is Retries.BY_CLASS else 0,
             retry_wait_us=round(self.retry_wait_min * 60 * US) if kind is not Retries.AS_RUN else 0,
+            may_spread=self.spread,
         )
 
     @property

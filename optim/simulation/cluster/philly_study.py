@@ -15,7 +15,7 @@ from optim.models.cluster.philly_tables import (
     UTILISATION,
 )
 from optim.models.cluster.run_file import LoggedRun
-from optim.models.cluster.waiting import WaitingSpells, last_times, quotas, waiting
+from optim.models.cluster.waiting import CAUSES, WaitingSpells, last_times, quotas, waiting
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.simulation.cluster.philly_outcomes import DRAWN, MINUTE_US, StudyTable, failing_early, failures, statuses
@@ -38,12 +38,12 @@ def philly_study(jobs: Workload, cluster: Cluster, run: LoggedRun, *, is_drawn: 
     ----------
     Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019.
     """
-    spells = waiting(jobs, cluster, run.log, last_times(run.log, len(jobs)))
+    spells = waiting(jobs, cluster, run.log, last_times(run.log, len(jobs)), run.rules)
     bucket = np.searchsorted([most for _, most in BUCKETS], jobs.gpus)
     told = DRAWN if is_drawn else "as the trace tells"
     return (
         _waiting_by_gang(bucket, spells, len(jobs)),
-        _waiting_by_cluster(jobs, cluster, spells),
+        _waiting_by_cluster(jobs, cluster, run, spells),
         _locality(jobs, run.log, bucket, spells),
         _utilisation(jobs, run.log),
         statuses(jobs, told),
@@ -63,38 +63,40 @@ def _per_job(spells: WaitingSpells, count: int) -> FloatArray:
 def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> StudyTable:
     """Table 2: jobs held by which delay, the longer one counting."""
     waited = _per_job(spells, count)
-    fair, fragmented = waited[:, 0] + waited[:, 2], waited[:, 1]
+    causes = np.column_stack([waited[:, 0] + waited[:, 2], waited[:, 1], waited[:, 3]])
+    longest, fragmented, all_time = causes.argmax(axis=1), causes[:, 1], causes.sum(axis=1)
     rows = []
     for number, name in enumerate(BUCKET_NAMES):
         mine = bucket == number
-        delayed = mine & (fair + fragmented > 0)
-        by_room = int((delayed & (fragmented > fair)).sum())
+        delayed = mine & (all_time > 0)
+        fair, by_room, by_order = np.bincount(longest[delayed], minlength=3).tolist()
         published = DELAYED_JOBS.get(name)
         rows.append(
             (
                 name,
                 int(mine.sum()),
-                int(delayed.sum()) - by_room,
+                fair,
                 by_room,
+                by_order,
                 _share(by_room, int(delayed.sum())),
                 None if published is None else published[1] / sum(published),
                 _mean(waited.sum(axis=1)[mine]) / HOUR_US,
-                _share(float(fragmented[mine].sum()), float((fair + fragmented)[mine].sum())),
+                _share(float(fragmented[mine].sum()), float(all_time[mine].sum())),
             )
         )
-    total = _share(float(fragmented.sum()), float((fair + fragmented).sum()))
+    total = _share(float(fragmented.sum()), float(all_time.sum()))
     shown = "-" if total is None else f"{total:.3f}"
     return StudyTable(
         name="waiting-by-gang",
         title="Waiting by gang and cause (table 2)",
-        header=("gang", "jobs", "fair_share", "fragmentation", "fragmentation_share", "published", "wait_mean_h",
-                "fragmented_time_share"),
+        header=("gang", "jobs", "fair_share", "fragmentation", "queue_order", "fragmentation_share", "published",
+                "wait_mean_h", "fragmented_time_share"),
         rows=tuple(rows),
         note=f"fragmentation has {shown} of all waiting time; published: about {FRAGMENTATION_SHARE_OF_WAITING}",
     )  # fmt: skip
 
 
-def _waiting_by_cluster(jobs: Workload, cluster: Cluster, spells: WaitingSpells) -> StudyTable:
+def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells: WaitingSpells) -> StudyTable:
     """Each virtual cluster's share of the work and of the waiting."""
     waited, quota = _per_job(spells, len(jobs)), quotas(jobs, cluster)
     work = jobs.gpus * jobs.duration_us.astype(float) / HOUR_US
@@ -107,9 +109,9 @@ def _waiting_by_cluster(jobs: Workload, cluster: Cluster, spells: WaitingSpells)
                 name or "(none)",
                 int(mine.sum()),
                 float(work[mine].sum()),
-                int(quota[number]),
+                int(quota[number]) if run.rules.knows_quotas else None,
                 _mean(waited[mine].sum(axis=1)) / HOUR_US,
-                *(_share(float(waited[mine, cause].sum()), float(total)) for cause in range(3)),
+                *(_share(float(waited[mine, cause].sum()), float(total)) for cause in range(len(CAUSES))),
             )
         )
     return StudyTable(
@@ -124,9 +126,12 @@ def _waiting_by_cluster(jobs: Workload, cluster: Cluster, spells: WaitingSpells)
             "over_quota",
             "fragmented",
             "full",
+            "queue_order",
         ),
         rows=tuple(rows),
-        note="quotas are by GPU-hours; jobs without a virtual cluster form one of their own",
+        note=("quotas aren't in the trace: they are taken in proportion to GPU-hours" if run.rules.knows_quotas
+              else f"{run.policy} goes by no quotas, so that no job waits for one")
+        + "; jobs without a virtual cluster form one of their own",
     )
 
 

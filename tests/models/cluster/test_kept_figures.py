@@ -16,7 +16,7 @@ from optim.models.cluster.retries import Retries, tries_of, useful_us
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import load_run, save_run
 from optim.models.cluster.time_shares import ShareProblem, worst_ratio
-from optim.models.cluster.waiting import down_change, free_gpus, held_change, held_gpus, last_times, quotas, waiting
+from optim.models.cluster.waiting import down_change, held_change, held_gpus, last_times, quotas, waiting
 from optim.models.cluster.world import Cluster
 from tests.support.kept import assert_kept, by_name, outcome, parts, short
 from tests.support.kept_runs import FOLDER, as_run, kept_records
@@ -41,9 +41,9 @@ def test_what_runs_tell(records):
                 "metrics": measure(jobs, cluster, run), "rho": rho_of_apps(jobs, cluster, run), "fair": fairness(jobs, cluster, run),
                 "score": placement_score(cluster, run), "localities": localities(cluster, log), "until": until,
                 "apps": outcome(app_fairness, jobs, cluster, run), "envy": outcome(placement_envy, jobs, cluster, run),
-                "quotas": quotas(jobs, cluster), "waits": waiting(jobs, cluster, log, until), "shares": waiting(jobs, cluster, log, until).shares(),
-                "by quota": waiting(jobs, cluster, log, until, np.array([1] * len(jobs.groups))), "held": held_gpus(cluster, log),
-                "change": held_change(log), "down": down_change(cluster, log), "free": free_gpus(cluster, log), "rows": log.rows(),
+                "quotas": quotas(jobs, cluster), "waits": waiting(jobs, cluster, log, until, run.rules), "shares": waiting(jobs, cluster, log, until, run.rules).shares(),
+                "by quota": waiting(jobs, cluster, log, until, run.rules, np.array([1] * len(jobs.groups))), "held": held_gpus(cluster, log),
+                "change": held_change(log), "down": down_change(cluster, log), "rows": log.rows(),
                 "tries": [[tries_of(jobs, rule), useful_us(jobs, rule)] for kind in Retries for rule in [replace(run.rules, retries=int(kind), most_retries=1)]],
             }  # fmt: skip
             found.append({**parts(log), **parts(run), **told})

@@ -57,7 +57,7 @@ def test_waiting_is_all_time_without_gpus(name, world):
     metrics = measure(jobs, cluster, run)
     assert metrics.wait_mean_h == pytest.approx(waited.mean() / 3600)
     assert metrics.first_start_mean_h == pytest.approx(np.mean([begun[job] - rows[job][0] for job in begun]) / 3600)
-    spells = waiting(jobs, cluster, run.log, run.end_us)
+    spells = waiting(jobs, cluster, run.log, run.end_us, run.rules)
     assert (spells.end_us - spells.begin_us).sum() == waited.sum() * US
 
 

@@ -36,12 +36,13 @@ HARMLESS = {
     r"settings\.seed": CHANGES.keys(),
     r"settings\.keys": {"gone"},
     r"names\.\w+\.\d+|kinds\.\d+": {"text"},
-    r"rules\.1\.(is_elastic|is_shared|may_refuse)": {"true"},
+    r"rules\.1\.(is_elastic|is_shared|may_refuse|may_spread|knows_quotas)": {"true"},
     r"figures\.1\.\w+": {"low", "whole", "gone"},
     r"worth\.0": {"null"},
     r"worth\.1\.bound": {"whole"},
     r"bounds\.\w+": {"gone"},
-    r"rules\.\d+\.preempt_checkpoint_us": {"gone"},
+    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas)": {"gone"},
+    r"metrics\.\d+\.wait_order_share": {"gone"},
 }
 """What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""
 
@@ -180,3 +181,11 @@ def test_a_wait_that_is_told_is_held_against_the_log(logged, tmp_path):
     arrays, header = arrays_of(logged)
     header["metrics"][0]["wait_mean_h"] += 1.0
     assert "wait_mean_h is" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(header)))
+
+
+def test_a_log_of_the_version_before_tells_waiting_by_other_causes_and_is_not_held_to_ours(logged, tmp_path):
+    arrays, header = arrays_of(logged)
+    header["metrics"][0]["wait_fragmented_share"], header["metrics"][0]["wait_fair_share"] = 0.75, 0.25
+    assert "wait_fragmented_share is" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(header)))
+    del header["metrics"][0]["wait_order_share"]
+    assert verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(header))) == ""

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.cluster.log import Event, EventLog
-from optim.models.cluster.waiting import free_gpus, held_change, held_gpus, last_times, quotas, waiting
+from optim.models.cluster.waiting import held_gpus, last_times, quotas, waiting
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -17,37 +18,88 @@ from tests.support.small_clusters import small_worlds, workload
 CLUSTER = Cluster(gpus=np.array([2, 2]))
 
 
-@given(small_worlds(jobs=6), st.lists(st.integers(0, 1), min_size=6, max_size=6))
-def test_causes_of_waiting_are_what_adding_up_seconds_gives(world, groups):
+NO_QUOTAS, KNOWS_QUOTAS = Rules(), Rules(knows_quotas=True)
+
+
+@pytest.mark.parametrize("rules", [NO_QUOTAS, KNOWS_QUOTAS], ids=["no quotas", "quotas"])
+@given(world=small_worlds(jobs=6), groups=st.lists(st.integers(0, 1), min_size=6, max_size=6), wide=st.integers(0, 5))
+def test_causes_of_waiting_are_what_adding_up_seconds_gives(rules, world, groups, wide):
     rows, _ = world
+    rows = [(submit, 4 if job == wide else gpus, duration) for job, (submit, gpus, duration) in enumerate(rows)]
     jobs = workload(rows, group=np.array(groups[: len(rows)]), groups=("a", "b"))
     run = play(jobs, CLUSTER, make_policy("las", jobs, {"quantum_s": 1}), EngineOptions(overhead_s=1))
     quota = quotas(jobs, CLUSTER)
-    held = np.zeros((len(rows), 200), int)
-    for time, kind, job, _ in run.log.rows():
-        held[job, time // US :] = jobs.gpus[job] * (kind == 0)
-    free = 4 - held.sum(axis=0)
-    causes = np.zeros(3)
+    held = np.zeros((len(rows), 2, 200), int)
+    for time, kind, job, places in run.log.rows():
+        held[job, :, time // US :] = 0
+        for machine, gpus in places if kind == 0 else ():
+            held[job, machine, time // US :] = gpus
+    free = 2 - held.sum(axis=0)
+    causes = np.zeros(4)
     for job, (submit, gpus, _) in enumerate(rows):
-        used = held[jobs.group == jobs.group[job]].sum(axis=0)
+        used = held[jobs.group == jobs.group[job]].sum(axis=(0, 1))
         for at in range(submit, int(run.end_us[job] // US)):
-            if not held[job, at]:
-                cause = 0 if used[at] >= quota[jobs.group[job]] else 1 if free[at] >= gpus else 2
+            if not held[job, :, at].any():
+                is_over = rules.knows_quotas and used[at] >= quota[jobs.group[job]]
+                room = max(free[:, at]) if gpus <= 2 else sum(each for each in free[:, at] if each == 2)
+                cause = 0 if is_over else 2 if sum(free[:, at]) < gpus else 3 if room >= gpus else 1
                 causes[cause] += 1
-    spells = waiting(jobs, CLUSTER, run.log, run.end_us, quota)
+    spells = waiting(jobs, CLUSTER, run.log, run.end_us, rules)
     assert last_times(run.log, len(jobs)).tolist() == run.end_us.tolist()
     assert spells.cause_us.sum(axis=0) == pytest.approx(causes * US)
     assert spells.shares() == pytest.approx(causes / max(1, causes.sum()))
     assert (spells.end_us - spells.begin_us).sum() == causes.sum() * US
 
 
-def test_a_gang_waits_for_one_place_while_enough_gpus_are_free_in_two():
-    jobs = workload([(0, 1, 4), (0, 2, 1), (0, 1, 4), (1, 2, 1)])
-    cluster = Cluster(gpus=np.array([2, 2]))
-    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(placement="worst-fit", overhead_s=0))
-    held = free_gpus(cluster, run.log)
-    assert held[-1] == 4
-    assert (held == 4 - np.cumsum(held_change(run.log))).all()
+def causes_of(rows, cluster, name="fifo", options=None, **more):
+    """Return the shares of waiting by cause: quota, fragmented, full, order."""
+    jobs = workload(rows, **more)
+    run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0, **(options or {})), 1)
+    return waiting(jobs, cluster, run.log, run.end_us, run.rules).shares().tolist()
+
+
+TWO_TYPES = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
+
+
+@pytest.mark.parametrize("name", ["fifo", "srtf", "yarn-cs"])
+def test_gpus_on_which_a_job_can_not_run_are_not_free_for_it(name):
+    only = np.array([[0, 1_000_000]] * 2)
+    assert causes_of([(0, 1, 3600), (0, 1, 3600)], TWO_TYPES, name, kind_ppm=only) == [0, 0, 1, 0]
+
+
+def test_a_job_behind_the_head_of_a_strict_queue_is_held_up_by_the_order():
+    """One machine of 8: 4 GPUs run for 2 h, a gang of 8 waits for them, and 4 behind it wait 2 h for the gang and 1 h for GPUs."""
+    shares = causes_of([(0, 4, 7200), (0, 8, 3600), (0, 4, 3600)], Cluster.grid("1x8"))
+    assert shares == pytest.approx([0, 0, 0.6, 0.4])
+
+
+def test_gpus_that_are_free_on_two_machines_are_fragmented_unless_gangs_may_spread():
+    """Each machine has one of its two GPUs free for 3 s; on either the gang of two behind them waits."""
+    rows = [(0, 1, 3), (0, 1, 3), (0, 2, 1)]
+    assert causes_of(rows, CLUSTER, options={"placement": "worst-fit"}) == [0, 1, 0, 0]
+    assert causes_of([*rows, (0, 3, 1)], CLUSTER, options={"placement": "worst-fit", "spread": True}) == [0, 0, 1, 0]
+
+
+def test_gpus_of_a_machine_that_is_down_are_not_free():
+    log = EventLog(
+        time_us=np.array([0, 0, 2, 3, 5]) * US,
+        kind=np.array([Event.START, Event.FAIL, Event.REPAIR, Event.START, Event.END], np.int8),
+        job=np.array([0, -1, -1, 1, 1]),
+        first=np.array([0, 2, 3, 4, 6, 6]),
+        machine=np.array([0, 0, 1, 1, 1, 1]),
+        gpus=np.array([1, 1, 0, 0, 1, 1]),
+        slot=np.array([0, 1, 0, 0, 0, 1]),
+    )
+    jobs = workload([(0, 2, 5), (0, 2, 2)])
+    spells = waiting(jobs, CLUSTER, log, np.array([5, 5]) * US, NO_QUOTAS)
+    assert spells.cause_us.sum(axis=0).tolist() == [0, 0, 2 * US, 1 * US]
+
+
+def test_room_beside_gpus_is_that_of_vcpus_and_memory():
+    """Of 4 GPUs 3 are free, and vCPUs for one: a job of 2 finds no place."""
+    cluster = Cluster(gpus=np.array([4]), cpus=np.array([4.0]))
+    shares = causes_of([(0, 1, 10), (0, 2, 10)], cluster, cpu_milli=np.array([3000, 1000]))
+    assert shares == [0, 1, 0, 0]
 
 
 def test_gpus_that_starts_name_are_held_from_then_on_once_however_many_share_them():
@@ -63,7 +115,6 @@ def test_gpus_that_starts_name_are_held_from_then_on_once_however_many_share_the
         slot=np.array([slot for _, slot in places]),
     )
     assert held_gpus(CLUSTER, log).tolist() == [1, 3, 3, 3, 1, 0]
-    assert free_gpus(CLUSTER, log).tolist() == [3, 1, 1, 1, 3, 4]
 
 
 def test_quotas_are_by_gpu_time_and_use_every_gpu_up():

@@ -42,10 +42,21 @@ def test_a_virtual_cluster_over_its_quota_waits_for_its_share():
     jobs = workload([(0, 1, 60), (0, 1, 60), (0, 1, 120)], group=np.array([1, 1, 0]), groups=("", "a"))
     table = _study(jobs, Cluster.grid("1x2"))["waiting-by-virtual-cluster"]
     none, other = _row(table, "(none)"), _row(table, "a")
-    assert (none["quota_gpus"], other["quota_gpus"]) == (1, 1)
+    assert (none["quota_gpus"], other["quota_gpus"]) == (None, None)
+    assert table.note.startswith("fifo goes by no quotas, so that no job waits for one; ")
     assert none["gpu_hours"] == pytest.approx(120 / 3600)
     assert (none["wait_mean_h"], none["full"], none["over_quota"]) == (pytest.approx(1 / 60), 1, 0)
     assert other["wait_mean_h"] == 0
+    known = _study(jobs, Cluster.grid("1x2"), "yarn-cs")["waiting-by-virtual-cluster"]
+    assert [row[3] for row in known.rows] == [1, 1]
+    assert known.note.startswith("quotas aren't in the trace: they are taken in proportion to GPU-hours; ")
+
+
+def test_a_job_behind_the_head_of_a_strict_queue_is_held_up_by_its_order():
+    jobs = workload([(0, 4, 7200), (0, 8, 3600), (0, 4, 10800)])
+    table = _study(jobs, Cluster.grid("1x8"))["waiting-by-gang"]
+    row = _row(table, "2-4 GPU")
+    assert (row["fair_share"], row["fragmentation"], row["queue_order"], row["fragmentation_share"]) == (0, 0, 1, 0)
 
 
 def test_wide_gangs_are_told_by_machines_and_waits():

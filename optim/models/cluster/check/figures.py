@@ -37,8 +37,8 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
     end = int(log.time_us[-1])
     kinds = Counter(log.kind.tolist())
     left, gave_up = kinds[LEAVE], kinds[GIVE_UP]
-    over, fragmented, full = _waiting(jobs, cluster, log, replayed, running)
-    waits = max(1.0, over + fragmented + full)
+    over, fragmented, full, order = _waiting(jobs, cluster, log, rules, replayed, running)
+    waits = max(1.0, over + fragmented + full + order)
     return {
         "jct_mean_h": _mean(flow) / HOUR,
         **{f"jct_p{rank}_h": _quantile(flow, rank) / HOUR for rank in (50, 95, 99)},
@@ -55,6 +55,7 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
         "placement_score": score,
         "wait_fair_share": (over + full) / waits,
         "wait_fragmented_share": fragmented / waits,
+        "wait_order_share": order / waits,
         "preemptions": kinds[PREEMPT],
         "machine_failures": kinds[FAIL],
         "crashes": kinds[CRASH],
@@ -190,16 +191,36 @@ def _sums(values: Iterable[int]) -> list[int]:
 
 
 def _waiting(
-    jobs: Workload, cluster: Cluster, log: EventLog, replayed: Replayed, changes: list[tuple[int, int, int]]
-) -> tuple[float, float, float]:
-    """Return the time that jobs waited for their virtual cluster's share, for room in one place, and for room at all."""
+    jobs: Workload,
+    cluster: Cluster,
+    log: EventLog,
+    rules: Rules,
+    replayed: Replayed,
+    changes: list[tuple[int, int, int]],
+) -> tuple[float, ...]:
+    """Return the time that jobs waited for their virtual cluster's share, for room in one place, for room at all, and their turn."""
     from optim.models.cluster.check.waiting_sweep import sweep
 
-    pairs, classes = np.unique(np.column_stack([jobs.group, jobs.gpus]), axis=0, return_inverse=True)
-    of_class, group = classes.ravel().tolist(), jobs.group.tolist()
-    steps = [(time, len(pairs) + group[job], more) for time, job, more in changes]
-    free = len(pairs) + len(jobs.groups)
-    steps += [(time, free, -more) for time, more in _taken(cluster, log, changes)]
+    share = jobs.share_milli.tolist() if rules.is_shared else [MILLI] * len(jobs)
+    asks = list(zip(jobs.cpu_milli.tolist(), jobs.memory_mib.tolist(), strict=True))
+    if not (rules.is_shared or _may_run_out(jobs, cluster, rules)):
+        asks = [(0, 0)] * len(jobs)
+    kinds = jobs.kind_ppm > 0
+    of: dict[tuple[object, ...], int] = {}
+    of_class, first = [], []
+    for job, (group, gang) in enumerate(zip(jobs.group.tolist(), jobs.gpus.tolist(), strict=True)):
+        same = (group, gang, share[job] if gang == 1 else MILLI, asks[job], kinds[job].tobytes())
+        if same not in of:
+            of[same] = len(of)
+            first.append(job)
+        of_class.append(of[same])
+    needs = np.array([(gang, part, *host) for _, gang, part, host, _ in of], np.int64)  # type: ignore[misc]
+    can_run = np.ones((len(of), cluster.num_machines), np.bool_)
+    if kinds.shape[1]:
+        can_run = kinds[first][:, cluster.kind]
+    groups = len(of) + len(jobs.groups)
+    steps = [(time, len(of) + group, more) for group, time, more in _by_group(jobs, changes)]
+    steps += [(time, groups + at, more) for time, at, more in _taken(cluster, log, share, asks)]
     steps += [(time, of_class[job], 1) for job, time in enumerate(jobs.submit_us.tolist())]
     waits = [True] * len(jobs)
     for time, kind, job in zip(log.time_us.tolist(), log.kind.tolist(), log.job.tolist(), strict=True):
@@ -209,10 +230,28 @@ def _waiting(
     steps += [(replayed.end_us[job], of_class[job], -1) for job, is_waiting in enumerate(waits) if is_waiting]
     steps.sort()
     time, what, more = (np.array(column, np.int64) for column in zip(*steps, strict=True))
-    over, fragmented, full = sweep(
-        time, what, more, pairs[:, 0].copy(), pairs[:, 1].copy(), _quotas(jobs, cluster), cluster.num_gpus
-    )
-    return float(over), float(fragmented), float(full)
+    quota = _quotas(jobs, cluster) if rules.knows_quotas else np.full(len(jobs.groups), 2**62)
+    host = np.array([_hosts(cluster, "cpus", 1000), _hosts(cluster, "memory_gb", 1024)], np.int64)
+    found = sweep(
+        time, what, more, jobs.group[first], needs, can_run, quota, cluster.gpus, host, rules.may_spread
+    )  # fmt: skip
+    return tuple(found.tolist())
+
+
+def _by_group(jobs: Workload, changes: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    group = jobs.group.tolist()
+    return [(group[job], time, more) for time, job, more in changes]
+
+
+def _hosts(cluster: Cluster, name: str, unit: int) -> list[int]:
+    return [round(room * unit) for room in getattr(cluster, name).tolist()]
+
+
+def _may_run_out(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
+    """Tell whether a machine full of the jobs that ask most could run out of vCPU or memory."""
+    sides = ((jobs.cpu_milli, _hosts(cluster, "cpus", 1000)), (jobs.memory_mib, _hosts(cluster, "memory_gb", 1024)))
+    most = [(max(asked.tolist()) * rules.jobs_a_gpu, rooms) for asked, rooms in sides]
+    return any(gpus * each > room for each, rooms in most for gpus, room in zip(cluster.gpus.tolist(), rooms, strict=True))
 
 
 def _quotas(jobs: Workload, cluster: Cluster) -> IntArray:
@@ -230,23 +269,40 @@ def _quotas(jobs: Workload, cluster: Cluster) -> IntArray:
     return np.array(given, np.int64)
 
 
-def _taken(cluster: Cluster, log: EventLog, changes: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Return when how many more GPUs are held by somebody or down: of shared ones, those that nobody else holds."""
+def _taken(
+    cluster: Cluster, log: EventLog, share: Sequence[int], asks: Sequence[tuple[int, int]]
+) -> list[tuple[int, int, int]]:
+    """Return when how much more of what is taken: of each GPU, then which machines are down, then vCPU and memory of each machine.
+
+    Where a log names no GPUs, jobs take the lowest free ones of each machine.
+    """
     gpus = cluster.gpus.tolist()
-    found = [(time, gpus[places[0][0]] * (1 if kind == FAIL else -1)) for time, kind, _, places in _of_machines(log)]
-    if not log.names_gpus:
-        return found + [(time, more) for time, _, more in changes]
-    first, owners = log.first.tolist(), Counter[tuple[int, int]]()
-    places = list(zip(log.machine.tolist(), log.slot.tolist(), strict=True))
+    begin = _sums(gpus)[:-1]
+    spare = [list(range(start + size - 1, start - 1, -1)) for start, size in zip(begin, gpus, strict=True)]
+    all_gpus, machines = sum(gpus), len(gpus)
+    machine, slot, counts = log.machine.tolist(), log.slot.tolist(), log.gpus.tolist()
     has: dict[int, list[tuple[int, int]]] = {}
-    for event, (time, kind, job) in enumerate(
-        zip(log.time_us.tolist(), log.kind.tolist(), log.job.tolist(), strict=True)
-    ):
+    found = []
+    for event, (time, kind, job, _) in enumerate(log.rows()):
+        places = range(int(log.first[event]), int(log.first[event + 1]))
+        if kind in (FAIL, REPAIR):
+            found.append((time, all_gpus + machine[places[0]], 1 if kind == FAIL else -1))
+            continue
         if kind == START:
-            has[job] = places[first[event] : first[event + 1]]
-            found.append((time, sum(not owners[place] for place in has[job])))
-            owners.update(has[job])
-        elif job in has:
-            owners.subtract(had := has.pop(job))
-            found.append((time, -sum(not owners[place] for place in had)))
+            taken = []
+            for place in places:
+                at = machine[place]
+                ones = [begin[at] + slot[place]] if log.names_gpus else [spare[at].pop() for _ in range(counts[place])]
+                taken += [(at, gpu) for gpu in ones]
+            has[job] = taken
+        elif job not in has:
+            continue
+        sign, had = (1, has[job]) if kind == START else (-1, has.pop(job))
+        for at, gpu in had:
+            found.append((time, gpu, sign * share[job]))
+            if kind != START and not log.names_gpus:
+                spare[at].append(gpu)
+            for what, ask in enumerate(asks[job]):
+                if ask:
+                    found.append((time, all_gpus + machines * (1 + what) + at, sign * ask))
     return found

@@ -77,6 +77,8 @@ class PlanningPolicy(ABC):
         Whether it brings its own placement, so that the engine's rule and wrappers around placement don't reach it.
     may_spread
         Whether it lets gangs spread over machines where the engine's rule doesn't.
+    knows_quotas
+        Whether it goes by quotas of the virtual clusters, so that jobs may wait for theirs.
     plans_at_events
         Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
         then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
@@ -89,6 +91,7 @@ class PlanningPolicy(ABC):
     reads_losses: ClassVar[bool] = False
     places_itself: ClassVar[bool] = False
     may_spread: ClassVar[bool] = False
+    knows_quotas: ClassVar[bool] = False
     plans_at_events: bool = True
 
     @property
@@ -103,6 +106,7 @@ class PlanningPolicy(ABC):
             move_us=options.overhead_us,
             is_shared=options.sharing,
             neighbour_ppm=options.neighbour_ppm,
+            knows_quotas=self.knows_quotas,
         )
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:

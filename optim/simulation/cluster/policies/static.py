@@ -49,6 +49,7 @@ class Static(PlanningPolicy):
     """First come, first served in each virtual cluster's own machines."""
 
     name = "static"
+    knows_quotas = True
     source = "any cluster that is divided among its teams"
     completed = (
         "a virtual cluster has the machines that its widest gang needs, and together with the others its share of the "

@@ -111,6 +111,7 @@ class YarnCs(PlanningPolicy):
 
     name = "yarn-cs"
     may_spread = True
+    knows_quotas = True
     source = "Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, ATC 2019, section 2.3; Hadoop's capacity scheduler"
     completed = (
         "quotas from the trace's GPU-hours unless given; a gang takes all or nothing, and waits out a retry in place of holding "

@@ -30,7 +30,7 @@ def figures(jobs, cluster, run):
 def test_figures_of_three_jobs_by_hand():
     """One machine of two GPUs, hours: A (0, 1, 4), B (0, 2, 2), C (1, 1, 1) in turn; A and C run 0 to 4 and 1 to 2, B from 4 to 6.
 
-    B waits for room for 3 hours, and for 1 hour for its share: of two GPUs its cluster has one, which C holds.
+    B waits for room for 4 hours; C holds GPUs of its virtual cluster for one of them, but `fifo` knows no quotas.
     """
     jobs = workload([(0, 1, 4 * H), (0, 2, 2 * H), (H, 1, H)], group=np.array([0, 1, 1]), groups=("a", "b"))
     cluster = Cluster.grid("1x2")
@@ -51,7 +51,7 @@ def test_figures_of_three_jobs_by_hand():
         "rho_space_max": space[2], "rho_space_p50": space[1], "rho_space_min": space[0],
         "jain": sum(1 / each for each in rho) ** 2 / (3 * sum(1 / each**2 for each in rho)),
         "gpu_hours": 9, "overhead_gpu_hours": 0, "utilisation": 9 / 12, "goodput": 1, "placement_score": 1,
-        "wait_fair_share": 1, "wait_fragmented_share": 0, "preemptions": 0, "unfinished": 0, "left": 0,
+        "wait_fair_share": 1, "wait_fragmented_share": 0, "wait_order_share": 0, "preemptions": 0, "unfinished": 0, "left": 0,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
@@ -63,6 +63,32 @@ OPTIONS = (
     {"spread": True},
     {"retries": "blind", "retry_wait_min": 5},
 )
+WORLDS = {
+    "types": ({"kind_ppm": (0, 2)}, Cluster(gpus=np.array([4, 2, 4]), kind=np.array([0, 1, 1]), kinds=("a", "b"))),
+    "hosts": ({"cpu_milli": (1, 4), "memory_mib": (1, 3)},
+              Cluster(gpus=np.array([4, 4]), cpus=np.array([9.0, 12.0]), memory_gb=np.array([8.0, 8.0]))),
+    "shares": ({"share_milli": (3, 11)}, Cluster.grid("2x4")),
+}  # fmt: skip
+UNIT = {"kind_ppm": 1_000_000, "cpu_milli": 1000, "memory_mib": 1024, "share_milli": 100}
+
+
+@pytest.mark.parametrize("name", ["fifo", "srtf", "drf", "yarn-cs"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_two_codes_come_to_the_same_waiting_where_jobs_differ_in_what_they_can_use(world, name):
+    asked, cluster = WORLDS[world]
+    rng = np.random.default_rng(5)
+    rows = sorted((int(rng.integers(0, 2000)), int(rng.integers(1, 5)), int(rng.integers(60, 3000))) for _ in range(20))
+    more = {
+        column: rng.integers(*limits, (20, 2) if column == "kind_ppm" else 20) * UNIT[column] for column, limits in asked.items()
+    }
+    if "kind_ppm" in more:
+        more["kind_ppm"][:, 1] = UNIT["kind_ppm"]
+    jobs = workload([(each[0] - rows[0][0], *each[1:]) for each in rows], group=np.arange(20) % 3, groups=("a", "b", "c"), **more)
+    options = EngineOptions(sharing=world == "shares", overhead_s=0, mtbf_hours=2, repair_hours=0.3)
+    run = play(jobs, cluster, make_policy(name, jobs), options, 1)
+    found = figures(jobs, cluster, run)
+    assert found == pytest.approx(asdict(measure(jobs, cluster, run)), rel=1e-9, abs=1e-12)
+    assert found["wait_fair_share"] > 0
 
 
 @pytest.mark.parametrize("given", OPTIONS)
