@@ -16,6 +16,7 @@ from optim.benchmarks.record import PHASES, Record, outcome, plain, provenance
 from optim.core.errors import OptimError
 from optim.core.execution import SentOnce
 from optim.core.options import build_options, options_as_dict
+from optim.core.own_code import is_own, own_digest
 from optim.core.problem import AbstractProblem
 from optim.core.progress import Progress
 from optim.core.provenance import package_versions
@@ -118,7 +119,7 @@ class AbstractWork(ABC):
 
     @cached_property
     def key(self) -> str:
-        """Digest of what is asked for; code and versions are no part of it."""
+        """Digest of what is asked for; code and versions are no part of it, but for a solver of one's own file."""
         asked = [
             self.suite,
             self.subject.digest,
@@ -128,6 +129,7 @@ class AbstractWork(ABC):
             self.seed,
             self.time_limit_s,
             plain(self.labels),
+            *([own_digest(self.solver.rpartition(":")[0])] if is_own(self.solver) else []),
         ]
         return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
 

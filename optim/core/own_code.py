@@ -1,5 +1,6 @@
 """Classes of one's own by `./file.py:Class`, and of other packages by entry point: the one loader that all simulations share."""
 
+import ast
 import hashlib
 import importlib.util
 import pickle
@@ -16,10 +17,18 @@ SEPARATOR = ".py:"
 PREFIX = "optim_own_"
 """Of the names of modules made of such files."""
 WORDS = 120
-MOST_TEXT = 160
-"""Characters of an error's text that are kept."""
+MOST_TEXT = 400
+"""Characters of an error's text that are kept; where it is cut, it ends in "..."."""
+MOST_NAMES = 8
+"""Classes of a file that are named where the one asked for isn't there."""
 PLACE = "_place_in_own_code"
 """Of an error that comes from another process: what `where_own_code_failed` said there."""
+
+
+def shortened(text: str, most: int = MOST_TEXT) -> str:
+    """Return a text in one line, cut where it is too long, which is shown."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def in_a_line(error: BaseException) -> str:
@@ -27,7 +36,7 @@ def in_a_line(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     where = f" ({Path(last.filename).name}:{last.lineno} in {last.name})" if last else ""
-    text = " ".join(str(error).split())[:MOST_TEXT]
+    text = shortened(str(error))
     return f"{type(error).__name__}: {text}{where}"
 
 
@@ -44,7 +53,7 @@ def where_own_code_failed(error: BaseException) -> str | None:
         ]
         if own:
             frame, line = own[-1]
-            text = " ".join(str(seen).split())[:MOST_TEXT]
+            text = shortened(str(seen))
             code = frame.f_code
             return f"{code.co_filename}:{line} in {code.co_name}: {type(seen).__name__}: {text}"
         seen = seen.__cause__ or seen.__context__
@@ -96,7 +105,76 @@ def load_own(name: str, base: type[Any], what: str) -> type[Any]:
     key = (str(file.resolve()), file.stat().st_mtime_ns)
     if key not in _MODULES:
         _MODULES[key] = _module_of(file, path)
-    return _require(getattr(_MODULES[key], attribute, None), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
+    if not hasattr(_MODULES[key], attribute):
+        raise InvalidOptionError(_no_such_class(_MODULES[key], file, attribute, base, what))
+    return _require(getattr(_MODULES[key], attribute), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
+
+
+def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[Any], what: str) -> str:
+    """Return that a file lacks a class, and which of that kind it has."""
+    own = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    there = [each.__name__ for each in own if issubclass(each, base)]
+    shown = ", ".join(there[:MOST_NAMES]) + ", ..." * (len(there) > MOST_NAMES)
+    said = (
+        f"it has {shown}"
+        if there
+        else f"and none of its classes is {what}: derive one from {base.__module__}.{base.__name__}"
+    )
+    return f"{file.name} has no class {attribute[:WORDS]}; {said}"
+
+
+def own_digest(path: str) -> str:
+    """Return a digest of a file of one's own and of the modules that it imports from its own folder or below it.
+
+    Imports are read, not run: those that a module makes by name at run time aren't seen. A file that isn't there has none.
+    """
+    digest = hashlib.sha256()
+    file = Path(path)
+    if not file.is_file():
+        return ""
+    folder = file.resolve().parent
+    todo, seen = [file.resolve()], set[Path]()
+    while todo:
+        module = todo.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        todo.extend(_imported(module, folder))
+    for module in sorted(seen):
+        content = module.read_bytes()
+        digest.update(f"{module.relative_to(folder)}:{len(content)}:".encode() + content)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _imported(module: Path, folder: Path) -> list[Path]:
+    """Return the files in a folder, or below it, that a module imports."""
+    try:
+        nodes = list(ast.walk(ast.parse(module.read_bytes())))
+    except (SyntaxError, ValueError, RecursionError):  # whoever runs it says what is wrong
+        return []
+    found: list[Path] = []
+    paths = [Path(each).resolve() for each in sys.path if each]
+    roots = {folder, *(each for each in paths if folder in each.parents and "site-packages" not in each.parts)}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names, bases = [each.name for each in node.names], roots
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}." if node.module else ""
+            names = [start + each.name for each in node.names]
+            bases = {module.parents[node.level - 1]} & {folder, *module.parents} if node.level else roots
+        else:
+            continue
+        found += [file for base in bases for name in names for file in _files_of(base, name.split("."))]
+    return [file for file in found if folder in file.parents]
+
+
+def _files_of(base: Path, parts: list[str]) -> list[Path]:
+    """Return what is run to import a dotted name from a folder: packages on the way, and the last module that is there."""
+    found = []
+    for depth in range(1, len(parts) + 1):
+        stem = base.joinpath(*parts[:depth])
+        found += [file.resolve() for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()]
+    return found
 
 
 _MODULES: dict[tuple[str, int], ModuleType] = {}

@@ -1,5 +1,8 @@
 """Classes of a user's file on the command line: they run, and an error in them is one line with file and line."""
 
+import json
+import re
+
 import pytest
 from typer.testing import CliRunner
 
@@ -182,3 +185,78 @@ def test_a_class_that_is_no_solver_and_a_solver_of_another_problem_are_refused(f
     (folder / "other.py").write_text(SOLVER.format(decorator='@register("of-another", problem="auction")'))
     with pytest.raises(InvalidOptionError, match="is a solver of 'auction', not of 'admission'"):
         optim.solve(optim.reference_instance("tiny-0"), "./other.py:Nobody")
+
+
+NARROW = (
+    "    def plan(self, view):\n        gpus, room = dict(view.running), view.room()\n"
+    "        for job in view.waiting.tolist():\n            gpus[job] = room.place(job)\n"
+    "        return Plan(gpus={job: held for job, held in gpus.items() if held})\n"
+)
+POLICY = "from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy\n\n\nclass Mine(PlanningPolicy):\n"
+PLANS = {
+    "pairs": (
+        "    def plan(self, view):\n        return Plan(gpus={int(view.jobs[0]): [(0, 1)]})\n",
+        r"gpus maps numbers of jobs to numbers of GPUs, those of machine 0 first, such as \{3: \(0, 1\)\} for job 3 on GPUs 0 "
+        r"and 1; the plan says \{0: \[\(0, 1\)\]\} \(room.place\(job\) returns such numbers\)",
+    ),
+    "hidden": (
+        "    def plan(self, view):\n        return view.remaining_us\n",
+        r"policy 'Mine' at event 0 \(0 us\): it fails with .*mine.py:6 in plan: NotAllowedError: run times are hidden",
+    ),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_what_is_wrong_with_a_plan_is_told_with_what_is_meant(folder, plan):
+    body, said = PLANS[plan]
+    (folder / "mine.py").write_text(POLICY + body)
+    (folder / "jobs.csv").write_text("submit,duration,gpus\n0,3600,1\n0,3600,1\n")
+    words = [
+        "simulate",
+        "cluster",
+        "--trace",
+        "jobs.csv",
+        "--gpus",
+        "1x2",
+        "--bound-steps",
+        "0",
+        "--policy",
+        "./mine.py:Mine",
+    ]
+    result = typed(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.search(said, result.stderr), result.stderr
+    assert "..." not in result.stderr
+
+
+def test_rows_are_played_anew_once_a_module_that_a_policy_imports_differs(folder, monkeypatch):
+    monkeypatch.syspath_prepend(folder)
+    (folder / "mine.py").write_text(f"import first_of_all\n{POLICY}{NARROW}")
+    (folder / "first_of_all.py").write_text("SIGN = 1\n")
+    (folder / "jobs.csv").write_text("submit,duration,gpus\n0,3600,1\n0,3600,1\n")
+    words = [
+        "simulate",
+        "cluster",
+        "--trace",
+        "jobs.csv",
+        "--gpus",
+        "1x2",
+        "--bound-steps",
+        "0",
+        "--policy",
+        "./mine.py:Mine",
+    ]
+    said = [typed(*words, "--results", "rows.jsonl").stderr for _ in range(2)]
+    assert ["were kept from before" in text for text in said] == [False, True]
+    (folder / "first_of_all.py").write_text("SIGN = -1\n")
+    assert "were kept from before" not in typed(*words, "--results", "rows.jsonl").stderr
+
+
+def test_a_benchmark_of_ones_own_solver_has_another_key_once_the_file_differs(folder):
+    body = "from optim.solvers.admission.fifo import FifoSolver\n\n\nclass Mine(FifoSolver):\n    pass\n"
+    words = ["bench", "admission", "--solver", "./mine.py:Mine", "--instance", "tiny-0", "--results", "rows.jsonl"]
+    for more in ("", "", "# other\n"):
+        (folder / "mine.py").write_text(body + more)
+        assert typed(*words).exit_code == 0
+    keys = [json.loads(line)["key"] for line in (folder / "rows.jsonl").read_text().splitlines()]
+    assert len(keys) == len(set(keys)) == 2

@@ -6,7 +6,15 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.own_code import is_own, load_installed, load_own, sendable, where_own_code_failed
+from optim.core.own_code import (
+    is_own,
+    load_installed,
+    load_own,
+    own_digest,
+    sendable,
+    shortened,
+    where_own_code_failed,
+)
 
 
 class Base:
@@ -30,7 +38,7 @@ def test_a_class_of_a_file_is_loaded_with_what_it_imports(tmp_path):
     ("content", "cause"),
     [
         (None, "there is no file"),
-        ("x = 1", "isn't a thing; derive"),
+        ("x = 1", "mine.py has no class Mine; and none of its classes is a thing: derive one"),
         ("Mine = 3", "isn't a thing"),
         ("1/0", "ZeroDivisionError"),
         ("import sys; sys.exit(5)", "SystemExit: 5"),
@@ -89,3 +97,53 @@ def test_an_error_of_no_file_is_sent_as_it_is():
     assert sendable(error) is error
     assert where_own_code_failed(error) is None
     assert not hasattr(error, "__notes__")
+
+
+def test_a_class_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("class Wide(dict): pass\nclass Narrow(dict): pass\nclass Other: pass\n")
+    with pytest.raises(InvalidOptionError, match=r"^mine\.py has no class Missing; it has Wide, Narrow$"):
+        load_own(f"{path}:Missing", dict, "a thing")
+    path.write_text("".join(f"class C{number}(dict): pass\n" for number in range(9)))
+    with pytest.raises(InvalidOptionError, match=r"it has C0, C1, C2, C3, C4, C5, C6, C7, \.\.\.$"):
+        load_own(f"{path}:Missing", dict, "a thing")
+
+
+IMPORTS = {
+    "helper.py": "import helper",
+    "below/part.py": "from below import part",
+    "below/__init__.py": "from below.part import x",
+    "late.py": "def f():\n    from late import x",
+}
+
+
+@pytest.mark.parametrize("file", IMPORTS)
+def test_an_own_file_has_another_digest_once_what_it_imports_from_its_folder_differs(tmp_path, file):
+    path, other = tmp_path / "mine.py", tmp_path / file
+    path.write_text(f"import numpy, json\n{IMPORTS[file]}\n")
+    for each in IMPORTS:
+        (tmp_path / each).parent.mkdir(exist_ok=True)
+        (tmp_path / each).write_text("from . import deeper\n" if "part" in each else "x = 1\n")
+    (tmp_path / "below/deeper.py").write_text("")
+    (tmp_path / "unused.py").write_text("")
+    before = own_digest(str(path))
+    (tmp_path / "unused.py").write_text("x = 2\n")
+    assert own_digest(str(path)) == before
+    other.write_text("from . import deeper\nx = 2\n" if "part" in file else "x = 2\n")
+    assert own_digest(str(path)) != before
+    if "part" in file:
+        before = own_digest(str(path))
+        (tmp_path / "below/deeper.py").write_text("x = 3\n")
+        assert own_digest(str(path)) != before
+
+
+def test_own_files_that_import_each_other_have_a_digest(tmp_path):
+    (tmp_path / "a.py").write_text("import b\n")
+    (tmp_path / "b.py").write_text("import a\n")
+    assert own_digest(str(tmp_path / "a.py")).startswith("sha256:")
+    assert own_digest(str(tmp_path / "missing.py")) == ""
+
+
+def test_a_text_that_is_cut_shows_it():
+    assert shortened("a  b\nc") == "a b c"
+    assert shortened("x" * 500) == "x" * 400 + "..."

@@ -11,6 +11,7 @@ from typing import Any
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.options import build_options
+from optim.core.own_code import own_digest
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.models.cluster.check import (
@@ -25,7 +26,7 @@ from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.policy_names import why_no_names
 from optim.models.cluster.run_file import LoggedRun
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import label, make_policy, options_of, own_file
 from optim.simulation.cluster.engine import Policy, check_support, play
@@ -36,6 +37,9 @@ from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
 
 HOUR_S = 3600.0
+TURNS = {"quantum_s": US, "round_s": US, "lease_min": 60 * US}
+"""Options of policies that say for how long a job holds its GPUs before others may have them, and their units."""
+
 FIGURES = [each.name for each in fields(Metrics)]
 """What a row tells: rows that tell something else are played anew."""
 
@@ -158,9 +162,11 @@ def queue_of(policy: Policy) -> str | None:
     return None if passes is None else "backfill" if passes else "strict"
 
 
-def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:
+def bound(
+    jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Return what no schedule of these jobs beats, and no prices prove more than, as fields of a record: values and their proofs."""
-    found = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop)
+    found = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop, progress)
     load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
     values = {
         "jct_mean_h": least_mean_completion(jobs, cluster, found.proof) / HOUR_S,
@@ -229,6 +235,25 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         if why := why_no_names([policy.name for policy in policies]):
             raise InvalidOptionError(f"policy {why}; give it another name in its class")
 
+    def warnings(self, requests: Sequence[PolicyRequest]) -> list[str]:
+        """Return what may keep a policy's jobs from ever being done: turns in which they reach no checkpoint."""
+        least_us = self.options.preempt_checkpoint_us
+        said = []
+        for request in requests if least_us else ():
+            policy = request.build(self.jobs)
+            quantum_us = getattr(policy, "quantum_us", 0)
+            options = getattr(policy, "options", None)
+            for name, unit in TURNS.items():
+                quantum_us = quantum_us or round(getattr(options, name, 0) * unit)
+            if 0 < quantum_us < least_us:
+                minutes = quantum_us / US / 60
+                said.append(
+                    f"{request.name} gives turns of {minutes:g} min, in which no job comes to its next checkpoint (one every "
+                    f"{least_us / US / 60:g} min): jobs that take turns may never be done; set checkpoint_min={minutes:g} or "
+                    "less, or longer turns"
+                )
+        return said
+
     def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> Played | None:
         """Play a policy."""
         policy = piece.build(self.jobs)
@@ -275,7 +300,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             upcoming = next(finished, None)
 
     def key(self, request: PolicyRequest) -> str:
-        """Return digests of jobs and cluster and of all else that a policy's run depends on; of files, a policy's own or of its options, what is in them."""
+        """Return digests of jobs and cluster and of all else that a policy's run depends on; of files, a policy's own with what it imports from its folder, or of its options, what is in them."""
         names = [getattr(self.jobs, names) for names in ("groups", "reasons")]
         options = [(name, _content(value)) for name, value in request.options]
         own = own_file(request.name)
@@ -286,7 +311,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             request.name,
             options,
             names,
-            own and _content(own),
+            own and own_digest(own),
             FIGURES,
         ]
         rest = hashlib.sha256(json.dumps(said).encode()).hexdigest()

@@ -129,8 +129,11 @@ def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells
             "queue_order",
         ),
         rows=tuple(rows),
-        note=("quotas aren't in the trace: they are taken in proportion to GPU-hours" if run.rules.knows_quotas
-              else f"{run.policy} goes by no quotas, so that no job waits for one")
+        note=(
+            "quotas aren't in the trace: they are taken in proportion to GPU-hours"
+            if run.rules.knows_quotas
+            else f"{run.policy} goes by no quotas, so that no job waits for one"
+        )
         + "; jobs without a virtual cluster form one of their own",
     )
 

@@ -68,8 +68,8 @@ def make_world(
     day = 24 * HOUR_S
     if not history.begin_s + day <= cut <= history.end_s - day:
         raise InvalidOptionError(
-            f"the split must leave a day of prices on either side ({history.begin_s + day} to {history.end_s - day} "
-            f"seconds since 1970), got {cut}; choose another --train-until"
+            f"the split must leave a day of prices on either side ({time_text(history.begin_s + day)} to "
+            f"{time_text(history.end_s - day)}), got {time_text(cut)}; choose another --train-until"
         )
     known, later = history.between(history.begin_s, cut), history.between(cut, history.end_s)
     if volatile is not None:

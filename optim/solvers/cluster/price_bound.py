@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption
 from optim.models.cluster.proof import DivisibleSchedule, PriceProof
 from optim.models.cluster.workload import US, Workload
@@ -84,6 +85,7 @@ def bound_mean_completion(
     cluster: Cluster,
     options: PriceBoundOptions | None = None,
     stop: Interruption | None = None,
+    progress: Progress | None = None,
 ) -> PriceBound:
     """Return a lower bound on the mean job completion time, the prices that prove it, and what no prices prove more than.
 
@@ -98,6 +100,9 @@ def bound_mean_completion(
         edge = _slots(jobs.submit_us, end_us, max(1, options.slots // 2))
         search = _Search(jobs, pools, edge, fluid)
         steps = min(options.steps, max(1, MOST_CALLS // len(search.classes)))
+        if progress is not None:
+            search.progress = progress
+        search.progress.start("finding the bound", 1 + steps + 2 * min(MOST_ROUNDS, steps))
         if steps:
             search.look_at(fluid.prices(edge))
         search.climb(steps // 2, stop)
@@ -107,6 +112,7 @@ def bound_mean_completion(
     search.climb(steps - steps // 2, stop)
     search.polish(min(MOST_ROUNDS, steps), stop)
     search.schedule_parts()
+    search.progress.finish()
     least = search.best / count
     return PriceBound(
         least_s=least,
@@ -199,6 +205,8 @@ class _Search:
         self.best_price: FloatArray = np.zeros((len(pools.gpus), len(self.length)))
         self.best = _dot(self.count, self.duration) / US  # by prices of 0
         self.way = 1.0
+        self.progress: Progress = SilentProgress()
+        self.looks = 0
 
     def _use_slots(self, edge: IntArray) -> None:
         self.edge = edge
@@ -226,6 +234,8 @@ class _Search:
         total = _dot(self.count, self.value) - income
         if total > self.best:
             self.best, self.best_price = total, price
+        self.looks += 1
+        self.progress.update(self.looks)
         return total
 
     def _gradient(self, price: FloatArray) -> tuple[FloatArray, IntArray]:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidProblemError, UnsupportedProblemError
 from optim.models.cluster.app_fairness import app_fairness
-from optim.models.cluster.log import Event
+from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import Metrics, fairness, localities, measure, placement_score, rho_of_apps
 from optim.models.cluster.waiting import waiting
 from optim.models.cluster.workload import US
@@ -137,3 +137,22 @@ def test_figures_are_finite_numbers(value):
     for name in ("jct_mean_h", "preemptions"):
         with pytest.raises(InvalidProblemError, match=f"{name} must be a finite number"):
             Metrics(**{**dict.fromkeys(names, 1), name: value})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        ((0, 0), "there is nothing to measure"),
+        ((0, 1, 0, 1, 0, 1), "it stopped 2 jobs 3 times; did the plan leave out view.running"),
+    ],
+)
+def test_a_run_in_which_no_job_was_done_says_what_may_have_kept_them(kinds, said):
+    jobs, cluster = workload([(0, 1, 4), (0, 1, 4)]), Cluster.grid("1x2")
+    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions())
+    starts = np.cumsum(np.array(kinds) == 0)
+    log = EventLog(
+        time_us=np.arange(len(kinds)), kind=np.array(kinds, np.int8), job=(starts - 1) % 2,
+        first=np.concatenate([[0], starts]), machine=np.zeros(starts[-1], int), gpus=np.ones(starts[-1], int),
+    )  # fmt: skip
+    with pytest.raises(UnsupportedProblemError, match=said):
+        measure(jobs, cluster, replace(run, log=log, is_done=np.zeros(2, bool)))

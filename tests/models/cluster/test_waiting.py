@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.cluster.log import Event, EventLog
-from optim.models.cluster.waiting import held_gpus, last_times, quotas, waiting
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.waiting import held_gpus, last_times, quotas, waiting
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy

@@ -57,7 +57,7 @@ def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends)
     ("content", "name", "cause"),
     [
         (None, "MyPolicy", "there is no file"),
-        (MINE, "Other", "isn't a policy of simulate cluster; derive the class from"),
+        (MINE, "Other", "other.py has no class Other; it has MyPolicy"),
         ("MyPolicy = 3", "MyPolicy", "isn't a policy"),
         ("1 / 0", "MyPolicy", "fails in line 1 with ZeroDivisionError"),
         ("def", "MyPolicy", "fails in line 1 with SyntaxError"),

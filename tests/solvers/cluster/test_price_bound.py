@@ -160,3 +160,29 @@ def test_of_a_whole_public_list_a_bound_is_found():
 def test_options_outside_their_range_are_refused(wrong):
     with pytest.raises(InvalidOptionError, match="slots must lie"):
         PriceBoundOptions(**wrong)
+
+
+def test_the_search_tells_how_far_it_is():
+    class Heard:
+        def __init__(self):
+            self.said = []
+
+        def start(self, task, total=None):
+            self.said.append((task, total))
+
+        def update(self, completed, values=None):
+            self.said.append(completed)
+
+        def finish(self):
+            self.said.append("finished")
+
+    heard = Heard()
+    jobs = workload([(0, 1, 3), (0, 1, 5), (1, 2, 4)])
+    bound_mean_completion(jobs, Cluster.grid("1x2"), PriceBoundOptions(steps=8), progress=heard)
+    task, total = heard.said[0]
+    assert (task, heard.said[1:-1], heard.said[-1]) == (
+        "finding the bound",
+        list(range(1, len(heard.said) - 1)),
+        "finished",
+    )
+    assert 8 < len(heard.said) - 2 <= total

@@ -3,7 +3,7 @@
 Slowdowns change when all is placed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from heapq import heappop
 
 import numpy as np
@@ -70,6 +70,22 @@ def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
         gpus=np.repeat(events[:, 1] == Event.START, events[:, 3]).astype(np.int64),
         slot=places - first[machine],
     )
+
+
+FORM = "gpus maps numbers of jobs to numbers of GPUs, those of machine 0 first, such as {3: (0, 1)} for job 3 on GPUs 0 and 1"
+
+
+def _malformed(gpus: object) -> str:
+    """Return what a plan's GPUs should look like, and the first that doesn't."""
+    for job, given in gpus.items() if isinstance(gpus, Mapping) else ():
+        try:
+            int(job)
+            list(map(int, given))
+        except (TypeError, ValueError):
+            return (
+                f"{FORM}; the plan says {{{repr(job)[:40]}: {repr(given)[:60]}}} (room.place(job) returns such numbers)"
+            )
+    return f"{FORM}; the plan's gpus, leave or steps are of another form"
 
 
 class _Run:
@@ -166,9 +182,9 @@ class _Run:
         view = View(self.now, self.submitted, self.books, self.columns, self.policy.sees)
         try:
             plan = self.policy.plan(view)
-        except OptimError:
-            raise
         except Exception as error:  # a policy of somebody else's may fail in any way
+            if isinstance(error, OptimError) and where_own_code_failed(error) is None:
+                raise
             said = where_own_code_failed(error) or f"{type(error).__name__}: {error}"
             raise BrokenRuleError(f"{self._where()} it fails with {said}") from error
         try:
@@ -177,7 +193,7 @@ class _Run:
         except BrokenRuleError as broken:
             raise BrokenRuleError(f"{self._where()} {broken}") from broken
         except (TypeError, ValueError) as error:
-            raise BrokenRuleError(f"{self._where()} its plan doesn't give jobs by number GPUs by number") from error
+            raise BrokenRuleError(f"{self._where()} {_malformed(plan.gpus)}") from error
         self.again = plan.again_us
 
     def _where(self) -> str:

@@ -79,11 +79,14 @@ def test_two_codes_come_to_the_same_waiting_where_jobs_differ_in_what_they_can_u
     rng = np.random.default_rng(5)
     rows = sorted((int(rng.integers(0, 2000)), int(rng.integers(1, 5)), int(rng.integers(60, 3000))) for _ in range(20))
     more = {
-        column: rng.integers(*limits, (20, 2) if column == "kind_ppm" else 20) * UNIT[column] for column, limits in asked.items()
+        column: rng.integers(*limits, (20, 2) if column == "kind_ppm" else 20) * UNIT[column]
+        for column, limits in asked.items()
     }
     if "kind_ppm" in more:
         more["kind_ppm"][:, 1] = UNIT["kind_ppm"]
-    jobs = workload([(each[0] - rows[0][0], *each[1:]) for each in rows], group=np.arange(20) % 3, groups=("a", "b", "c"), **more)
+    jobs = workload(
+        [(each[0] - rows[0][0], *each[1:]) for each in rows], group=np.arange(20) % 3, groups=("a", "b", "c"), **more
+    )
     options = EngineOptions(sharing=world == "shares", overhead_s=0, mtbf_hours=2, repair_hours=0.3)
     run = play(jobs, cluster, make_policy(name, jobs), options, 1)
     found = figures(jobs, cluster, run)

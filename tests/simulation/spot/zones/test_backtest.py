@@ -67,7 +67,10 @@ def test_a_policy_of_ones_own_is_run_and_may_miss_its_deadline(tmp_path):
     never = entry.rows[0]
     assert never.policy == f"{file}:Never"
     assert (never.deadline_met, never.is_done, never.cost_usd, never.work_done) == (False, False, 0.0, 0.0)
-    for name, message in (("Other", "isn't a policy over zones"), ("Nobody", "isn't a policy over zones")):
+    for name, message in (
+        ("Other", "isn't a policy over zones"),
+        ("Nobody", "mine.py has no class Nobody; it has Never"),
+    ):
         with pytest.raises(InvalidOptionError, match=message):
             run_over_zones(WORLD, [f"{file}:{name}"], starts=1, seed=0)
     with pytest.raises(
