@@ -16,6 +16,10 @@ JOBS = "Jobs and cluster"
 GENERATORS = ("philly", "themis")
 DEFAULT_FORMAT = "csv"
 
+VIRTUAL_CLUSTER = "virtual_cluster"
+CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
+"""What traces, and so their users, call virtual clusters."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobChoice:
@@ -76,7 +80,9 @@ def read_or_draw(
         from optim.workloads.traces.formats import read_jobs
         from optim.workloads.traces.job_table import ReadOptions
 
-        table = read_jobs(choice.trace, choice.trace_format or DEFAULT_FORMAT, build_options(ReadOptions, own["trace"]))
+        table = read_jobs(
+            choice.trace, choice.trace_format or DEFAULT_FORMAT, build_options(ReadOptions, _by_one_name(own["trace"]))
+        )
         return cluster_jobs(table, selection, cluster)
     if choice.generate == "philly":
         from optim.workloads.cluster.philly_jobs import PhillyOptions, draw_jobs
@@ -89,6 +95,14 @@ def read_or_draw(
 
     number = {} if choice.apps is None else {"apps": choice.apps}
     return draw_apps(build_options(ThemisOptions, {**number, **own["generate"]}), seed)
+
+
+def _by_one_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Return a reader's options with the virtual cluster under one name, whatever a trace's column calls it."""
+    called = [name for name in given if name in CLUSTER_NAMES]
+    if len(called) > 1:
+        raise InvalidOptionError(f"trace.{called[0]} and trace.{called[1]} mean the same; give one of them")
+    return {VIRTUAL_CLUSTER if name in CLUSTER_NAMES else name: value for name, value in given.items()}
 
 
 def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> None:

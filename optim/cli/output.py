@@ -1,5 +1,6 @@
 """Results on stdout: tables for people, one JSON object a line for programs."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -98,11 +99,12 @@ def print_table(
 def print_stacked(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table of many columns as several, one below the other, each with the first column; nothing is left out.
 
-    Each is as wide as the terminal, or `STACKED_WIDTH` in a pipe; names of columns go on in the next line after a low line.
+    Each is as wide as the terminal, or in a pipe as `COLUMNS` says, else `STACKED_WIDTH`; names of columns go on in the next line after a low line.
     """
     from rich.console import Console
 
-    width = Console(file=sys.stdout).width if sys.stdout.isatty() else STACKED_WIDTH
+    is_told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = Console(file=sys.stdout).width if is_told else STACKED_WIDTH
     names, body = [_broken(printable(name)) for name in header], [list(row) for row in rows]
     parts: list[list[int]] = [[0]]
     for column in range(1, len(names)):

@@ -27,12 +27,21 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 
 SHOWN = (
-    *("jct_mean_h", "ratio_to_bound", "jct_p95_h", "wait_mean_h", "first_start_mean_h", "makespan_h", "slowdown_max"),
-    *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1", "wait_fragmented_share"),
-    *("utilisation", "overhead_gpu_hours", "preemptions", "unfinished"),
+    *(
+        "jct_mean_h",
+        "ratio_to_bound",
+        "wait_mean_h",
+        "wait_fragmented_share",
+        "utilisation",
+        "preemptions",
+        "unfinished",
+    ),
+    *("jct_p95_h", "makespan_h", "slowdown_max"),
+    *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1"),
 )
-"""Columns of the table, in the order in which they fill its parts: times, fairness, the use of GPUs."""
+"""Columns of the table, in the order in which they fill its parts: what is asked for first, further times, fairness. JSON has all figures."""
 MARK = " *"
+BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
 PREEMPTS = (
     "* stops running jobs: each keeps all its work and waits --option overhead_s=30 at its next start;",
     "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min=30)",
@@ -134,12 +143,14 @@ def cluster(
     task = Comparison(jobs, world, options, seed)
     task.check(requests)
     _introduce(jobs, world, seed)
+    for warning in task.warnings(requests):
+        note(f"warning: {warning}")
     with (
         terminal_progress() as progress,
         listening("the rows so far are kept") as interruption,
         where.opened() as engine,
     ):
-        claims = bound(jobs, world, bound_steps, interruption)
+        claims = bound(jobs, world, bound_steps, interruption, progress)
         record = RunRecord(
             jobs=jobs,
             cluster=world,
@@ -170,6 +181,11 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     if warning := record.jobs.missing:
         print_line(f"warning: {warning}")
     print_stacked(("policy", *SHOWN), body, title=title)
+    if record.jobs.recorded_wait is not None:
+        count, hours = record.jobs.recorded_wait
+        print_line(f"recorded: mean wait {hours:.3f} h of the {count:,} jobs whose start the trace tells")
+    if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
+        print_line(BOTH_QUEUES)
     if any(row["preemptions"] for row in rows):
         for line in PREEMPTS:
             print_line(line)
@@ -192,14 +208,21 @@ def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]") -> "d
 
 
 def _said(record: "RunRecord") -> "dict[str, Any]":
-    """Return what was left out, with GPU-hours as far as they are known, what a user should know, and all options."""
+    """Return what was left out, with GPU-hours as far as they are known, what a user should know, the wait that the trace records, and all options."""
+    from optim.models.cluster.workload import UNFINISHED
+
     jobs = record.jobs
     left_out = {
-        reason: {"rows": count, "gpu_hours": jobs.dropped_gpu_h.get(reason)} for reason, count in jobs.dropped.items()
+        reason: {"rows": count, "gpu_hours": jobs.dropped_gpu_h.get(reason)}
+        | ({"at_least": True} if reason == UNFINISHED else {})
+        for reason, count in jobs.dropped.items()
     }
+    recorded = None
+    if jobs.recorded_wait is not None:
+        recorded = {"jobs": jobs.recorded_wait[0], "wait_mean_h": jobs.recorded_wait[1]}
     warning = jobs.missing
     notes = [*([f"warning: {warning}"] if warning else []), *jobs.notes]
-    return {"left_out": left_out, "notes": notes, "settings": record.settings}
+    return {"left_out": left_out, "notes": notes, "recorded": recorded, "settings": record.settings}
 
 
 def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: "list[Path]") -> None:

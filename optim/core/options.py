@@ -1,6 +1,7 @@
 """Solver options: frozen dataclasses that validate themselves, built from mappings or TOML files."""
 
 import dataclasses
+import difflib
 import inspect
 import itertools
 import math
@@ -63,7 +64,9 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
     unknown = [name for name in given if name not in fields]
     if unknown:
         known = ", ".join(sorted(fields)) or "none"
-        raise InvalidOptionError(f"unknown option {unknown[0]!r}; {options_type.__name__} knows: {known}")
+        near = difflib.get_close_matches(str(unknown[0]), fields, n=1)
+        meant = f" (is {near[0]} meant?)" if near else ""
+        raise InvalidOptionError(f"unknown option {unknown[0]!r}{meant}; there are: {known}")
     values = {name: _convert(name, value, hints[name]) for name, value in given.items()}
     for name, value in values.items():
         _check_size(name, value)

@@ -69,7 +69,7 @@ def sendable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # foreign classes may raise anything here
-        error = RuntimeError(f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_TEXT]}")
+        error = RuntimeError(f"{type(error).__name__}: {shortened(str(error))}")
     if place is not None:
         vars(error)[PLACE] = place
         error.add_note("".join(told))

@@ -133,13 +133,15 @@ def test_a_month_of_sacct_is_read_without_another_command(operators, tmp_path):
     assert first["left_out"]["that run or wait still"]["rows"] == 32
     assert first["left_out"]["that are steps of jobs"]["rows"] == sum("." in row[0] for row in rows)
     assert first["left_out"]["that run or wait still"]["gpu_hours"] == pytest.approx(87, abs=0.5)
+    assert first["left_out"]["that run or wait still"]["at_least"]
+    assert first["recorded"] == {"jobs": 69, "wait_mean_h": pytest.approx(0.433, abs=5e-4)}
     assert first["gpu_hours"] + 87 == pytest.approx(291, abs=0.5)
-    assert "warning: 87.0 of 291.0 GPU-hours (30%) are left out: jobs that run or wait still" in said
+    assert "warning: at least 87.0 of 291.0 GPU-hours (30%) are left out: jobs that run or wait still" in said
     assert first["settings"]["trace_format"] == "sacct"
     text = page.read_text()
     for shown in (
-        "Warning: 87.0 of 291.0 GPU-hours",
-        "32 left out: that run or wait still (87.0 GPU-hours)",
+        "Warning: at least 87.0 of 291.0 GPU-hours",
+        "32 left out: that run or wait still (at least 87.0 GPU-hours)",
         "trace_format=sacct",
     ):
         assert shown in text

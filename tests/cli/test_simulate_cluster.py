@@ -408,12 +408,77 @@ def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp
     rows = ["1|g|2025-03-01T00:00:00|36000|gres/gpu=1|COMPLETED", "2|g|2025-03-01T00:00:00|36000|gres/gpu=1|RUNNING"]
     path.write_text("\n".join([head, *rows]) + "\n")
     words = ("simulate", "cluster", "--trace", path, "--trace-format", "sacct", "--gpus", "1x8", "--policy", "fifo")
-    warning = "10.0 of 20.0 GPU-hours (50%) are left out: jobs that run or wait still; the cluster was fuller"
+    warning = "at least 10.0 of 20.0 GPU-hours (50%) are left out: jobs that run or wait still; the cluster was fuller"
     table = run(*words, "--report", page)
     assert table.stdout.startswith(f"warning: {warning}")
     first = json.loads(run(*words, "--format", "json").stdout.splitlines()[0])
-    assert first["left_out"] == {"that run or wait still": {"rows": 1, "gpu_hours": 10.0}}
+    assert first["left_out"] == {"that run or wait still": {"rows": 1, "gpu_hours": 10.0, "at_least": True}}
     assert first["notes"][0].startswith(f"warning: {warning}")
     assert f"Warning: {warning}" in page.read_text()
     path.write_text("\n".join([head, rows[0].replace("36000", "3600000"), rows[1]]) + "\n")
     assert "warning" not in run(*words).stdout
+
+
+def test_turns_that_reach_no_checkpoint_are_told_before_they_are_played(trace):
+    """A quantum of 5 minutes under checkpoints every 30; with one every 5 minutes, or without, nothing is said."""
+    words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--bound-steps", "0"]
+    lost = [*words, "--option", "preempted=checkpoint", "--policy", "fifo,las"]
+    said = "las gives turns of 5 min, in which no job comes to its next checkpoint (one every 30 min)"
+    assert said in run(*lost).stderr
+    assert "fifo gives turns" not in run(*lost).stderr
+    assert "gives turns" not in run(*lost, "--option", "checkpoint_min=5").stderr
+    assert "gives turns" not in run(*words, "--policy", "las").stderr
+
+
+@pytest.mark.parametrize("name", ["partition", "vc", "group", "virtual_cluster"])
+def test_a_virtual_cluster_is_chosen_by_any_of_its_names(tmp_path, name):
+    table = tmp_path / "jobs.csv"
+    table.write_text("submit,duration,gpus,partition\n0,3600,1,a\n0,7200,2,b\n")
+    words = ["simulate", "cluster", "--trace", table, "--gpus", "1x2", "--policy", "fifo", "--format", "json"]
+    result = run(*words, "--option", f"trace.{name}=a")
+    first = json.loads(result.stdout.splitlines()[0])
+    assert (first["jobs"], first["left_out"]) == (1, {"in other virtual clusters": {"rows": 1, "gpu_hours": 4.0}})
+    assert "warning" not in result.stderr
+    wrong = run(*words, "--option", "trace.partitoin=a")
+    assert wrong.exit_code == 2
+    assert "unknown option 'partitoin'; there are: gpu_type," in wrong.stderr
+
+
+def test_a_virtual_cluster_is_chosen_by_one_name_only(trace):
+    given = ("--option", "trace.vc=a", "--option", "trace.partition=a")
+    result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", *given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert (
+        "trace.partition and trace.vc mean the same" in result.stderr
+        or "trace.vc and trace.partition mean the same" in result.stderr
+    )
+
+
+def test_orders_that_differ_in_who_may_pass_are_said_to(trace):
+    words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2"]
+    said = "all alike: --option backfill=true"
+    assert said in run(*words, "--policy", "fifo,srtf").stdout
+    assert said not in run(*words, "--policy", "fifo,srtf", "--option", "backfill=true").stdout
+
+
+def test_a_column_that_is_nearly_the_one_that_is_missing_is_named(tmp_path):
+    table = tmp_path / "jobs.csv"
+    table.write_text("submit,duration,gpu\n0,3600,1\n")
+    result = run("simulate", "cluster", "--trace", table, "--gpus", "1x2")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "column 'gpus' is missing (there are: submit, duration, gpu); is 'gpu' meant? rename it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [("gres/gpu:1g.5gb=2", "1 with MIG slices"), ("gres/gpu:a100=1,gres/gpu:v100=1", "1 with GPUs of several types")],
+)
+def test_where_nothing_can_be_played_no_remedy_is_offered(tmp_path, resources, said):
+    table = tmp_path / "jobs.txt"
+    head = "JobID|User|Partition|Submit|ElapsedRaw|AllocTRES|State"
+    table.write_text(f"{head}\n1|u|p|2024-01-01T00:00:00|60|{resources}|COMPLETED\n")
+    result = run("simulate", "cluster", "--trace", table, "--trace-format", "sacct", "--gpus", "1x2")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "only jobs of whole GPUs of one type that are over can be played" in result.stderr
+    assert "larger cluster" not in result.stderr

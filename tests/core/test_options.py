@@ -83,7 +83,7 @@ def test_takes_ready_made_options_and_defaults_and_nothing_else():
         build_options(Options, ["number"])
     with pytest.raises(
         InvalidOptionError,
-        match="unknown option 'size'; Options knows: is_strict, kind, kinds, limit, name, number, share, sizes, span",
+        match=r"unknown option 'size' \(is sizes meant\?\); there are: is_strict, kind, kinds, limit, name, number, share, sizes, span",
     ):
         build_options(Options, {"size": 1})
 

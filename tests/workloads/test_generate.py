@@ -16,7 +16,9 @@ def test_every_problem_has_a_generator():
 
 def test_options_are_the_generators_own():
     assert optim.generate("auction", seed=2, num_apps=3, num_gpus=8, num_machines=2).num_apps == 3
-    with pytest.raises(InvalidOptionError, match=r"unknown option 'jobs'; GeneratorOptions knows: .*num_jobs"):
+    with pytest.raises(
+        InvalidOptionError, match=r"unknown option 'jobs' \(is num_jobs meant\?\); there are: .*num_jobs"
+    ):
         optim.generate("admission", jobs=3)
     with pytest.raises(InvalidOptionError, match="'cluster' has no generator; those with one: admission"):
         optim.generate("cluster")

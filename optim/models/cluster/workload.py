@@ -27,6 +27,11 @@ LEVELS = ("machine", "rack", "cluster")
 MOST_MISSING = 0.05
 """Share of the GPU-hours of a source above which it is a warning that they were left out."""
 
+ELSEWHERE, EARLIER = "in other virtual clusters", "submitted earlier"
+"""Reasons to leave jobs out that a user asked for: no warning."""
+UNFINISHED = "that run or wait still"
+"""A reason to leave jobs out of which a source tells only the GPU-hours so far."""
+
 MIB_A_GB = 1_024
 
 WHOLE_MILLI = 1_000
@@ -138,6 +143,8 @@ class Workload(ComparesByValue):
         GPU-hours that such rows held, by reason, as far as the source tells them.
     notes
         What a user of the jobs should know, one line each.
+    recorded_wait
+        Of how many of the jobs a source tells the wait, and its mean in hours; None if of none.
 
     Raises
     ------
@@ -176,6 +183,7 @@ class Workload(ComparesByValue):
     dropped: Mapping[str, int] = field(default_factory=dict)
     dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    recorded_wait: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
         """Fill what was left out, and check the rest."""
@@ -246,19 +254,24 @@ class Workload(ComparesByValue):
     @property
     def left_out(self) -> list[str]:
         """What was left out of the source, a text a reason, with GPU-hours as far as they are known."""
-        hours = {reason: f" ({held:,.1f} GPU-hours)" for reason, held in self.dropped_gpu_h.items()}
+        hours = {
+            reason: f" ({'at least ' if reason == UNFINISHED else ''}{held:,.1f} GPU-hours)"
+            for reason, held in self.dropped_gpu_h.items()
+        }
         return [f"{count} left out: {reason}{hours.get(reason, '')}" for reason, count in self.dropped.items()]
 
     @property
     def missing(self) -> str:
-        """A warning where more than `MOST_MISSING` of the GPU-hours were left out; else empty."""
-        held = sum(self.dropped_gpu_h.values())
+        """A warning where more than `MOST_MISSING` of the GPU-hours were left out, not counting what a user asked for; else empty."""
+        lost = {reason: held for reason, held in self.dropped_gpu_h.items() if reason not in (ELSEWHERE, EARLIER)}
+        held = sum(lost.values())
         everything = self.gpu_hours + held
         if held <= MOST_MISSING * everything:
             return ""
-        reasons = ", ".join(sorted(self.dropped_gpu_h, key=lambda reason: -self.dropped_gpu_h[reason]))
+        reasons = ", ".join(sorted(lost, key=lambda reason: -lost[reason]))
+        least = "at least " if UNFINISHED in self.dropped else ""
         return (
-            f"{held:,.1f} of {everything:,.1f} GPU-hours ({held / everything:.0%}) are left out: jobs {reasons}; "
+            f"{least}{held:,.1f} of {everything:,.1f} GPU-hours ({held / everything:.0%}) are left out: jobs {reasons}; "
             "the cluster was fuller, and jobs waited longer, than is shown"
         )
 

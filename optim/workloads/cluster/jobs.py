@@ -9,14 +9,14 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.cluster.philly_tables import STATUSES
-from optim.models.cluster.workload import PPM, US, WHOLE_MILLI, Workload
+from optim.models.cluster.workload import EARLIER, ELSEWHERE, PPM, US, WHOLE_MILLI, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.workloads.cluster.failure_draws import REASON_NAMES, draw_outcomes
 from optim.workloads.cluster.type_limits import check_types, run_times_by_type
 from optim.workloads.traces.job_table import JobTable, TextArray
 from optim.workloads.traces.time_stamps import seconds_of
 
-OVERSIZED, EARLIER, NO_TYPE = "larger than the cluster", "submitted earlier", "that no GPU of the cluster can run"
+OVERSIZED, NO_TYPE = "larger than the cluster", "that no GPU of the cluster can run"
 MIB_A_GB = 1024.0
 NAMES_SHOWN = 5
 """Virtual clusters that a message names."""
@@ -104,6 +104,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     notes = list(table.notes)
     if selection.since is not None:
         is_late = table.submit_s[order] >= seconds_of(table.begin, selection.since)
+        dropped_gpu_h[EARLIER] = float(gpu_h[order[~is_late]].sum())
         order, dropped[EARLIER] = order[is_late], int((~is_late).sum())
     ratio = None if cluster is None else run_times_by_type(table, cluster, order, notes)
     if ratio is not None and cluster is not None:
@@ -121,7 +122,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     if not len(order):
         said = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
         raise InvalidProblemError(
-            f"no job of the trace is left (of {table.rows_read} rows: {said or 'none left out'}); choose other dates, other options or a larger cluster"
+            f"no job of the trace is left (of {table.rows_read} rows: {said or 'none left out'}){_remedy(dropped)}"
         )
     submit, duration, kinds = table.submit_s[order], table.duration_s[order], None
     notes.extend(_remarks(table.submit_s, submit))
@@ -146,8 +147,31 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         dropped={reason: count for reason, count in dropped.items() if count},
         dropped_gpu_h={reason: held for reason, held in dropped_gpu_h.items() if held > 0},
         notes=tuple(notes),
+        recorded_wait=_recorded_wait(None if table.waited_s is None else table.waited_s[order]),
         **columns,
     )
+
+
+def _remedy(dropped: Mapping[str, int]) -> str:
+    """Return what would leave jobs in, by why none is left: nothing that a user could choose where their rows can't be played."""
+    ways = {
+        EARLIER: "an earlier date (--from)",
+        ELSEWHERE: "another virtual cluster",
+        OVERSIZED: "a larger cluster",
+        NO_TYPE: "a cluster that has their types of GPU",
+    }
+    chosen = [way for reason, way in ways.items() if dropped.get(reason)]
+    return (
+        f"; choose {' or '.join(chosen)}"
+        if chosen
+        else ": only jobs of whole GPUs of one type that are over can be played"
+    )
+
+
+def _recorded_wait(waited_s: FloatArray | None) -> tuple[int, float] | None:
+    """Return of how many jobs the wait is told, and its mean in hours."""
+    known = np.zeros(0) if waited_s is None else waited_s[np.isfinite(waited_s)]
+    return (len(known), float(known.mean()) / 3600) if len(known) else None
 
 
 def _check_clock(table: JobTable, order: IntArray) -> None:

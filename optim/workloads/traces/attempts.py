@@ -24,6 +24,8 @@ class Gangs:
 
     Attributes
     ----------
+    ids
+        Names of the components.
     job
         Number of each row's job; jobs are in the order of their first rows.
     last
@@ -39,6 +41,7 @@ class Gangs:
     def __init__(
         self, base: TextArray, ids: TextArray, submit: FloatArray, gpus: IntArray, elapsed: FloatArray
     ) -> None:
+        self.ids = ids
         order = np.argsort(submit, kind="stable")
         place = {int(row): rank for rank, row in enumerate(order.tolist())}
         numbers: dict[str, int] = {}
@@ -62,6 +65,14 @@ class Gangs:
             *((f"{_jobs(again)} in several records: attempts of one job, whose run times add up",) if again else ()),
             *((f"{_jobs(wide)} in heterogeneous components: one gang each",) if wide else ()),
         )
+
+    def longest(self, amounts: FloatArray) -> FloatArray:
+        """Return an amount of each job: that of all attempts of a component, of the component of which it is most."""
+        names, component = np.unique(self.ids.astype(str), return_inverse=True)
+        of_component = np.bincount(component, amounts, len(names))
+        found = np.full(len(self.last), -np.inf)
+        np.maximum.at(found, self.job, of_component[component])
+        return found
 
     def summed(self, amounts: FloatArray) -> FloatArray:
         """Return an amount of each job: the sum over its components' last attempts."""

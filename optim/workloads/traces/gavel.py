@@ -7,9 +7,9 @@ from types import MappingProxyType
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import ELSEWHERE
 from optim.workloads.csv_columns import header_of, read_columns, require, require_all_fields, require_whole
 from optim.workloads.traces.job_table import (
-    ELSEWHERE,
     NO_GPU,
     NO_WORK,
     FloatArray,
@@ -17,6 +17,7 @@ from optim.workloads.traces.job_table import (
     JobTable,
     ReadOptions,
     file_beside,
+    gpu_hours_of,
     is_elsewhere,
     leave_out,
 )
@@ -91,21 +92,21 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     table = read_throughputs(place)
     kinds = columns["job_type"].tolist()
     rate, is_measured = table.rates(options.gpu_type, kinds, np.maximum(1, gpus))
-    kept, dropped = leave_out(
-        {
-            ELSEWHERE: is_elsewhere(clusters, options),
-            NO_GPU: gpus < 1,
-            UNKNOWN_TYPE: rate <= 0,
-            NO_WORK: columns["total_steps"] <= 0,
-        }
-    )
+    out = {
+        ELSEWHERE: is_elsewhere(clusters, options),
+        NO_GPU: gpus < 1,
+        UNKNOWN_TYPE: rate <= 0,
+        NO_WORK: columns["total_steps"] <= 0,
+    }
+    kept, dropped = leave_out(out)
+    run_s = np.divide(columns["total_steps"], rate, out=np.full(len(rate), np.nan), where=rate > 0)
     _, clock = np.unique(clusters.astype(str), return_inverse=True)
     extrapolated = int((~is_measured[kept]).sum())
     return JobTable(
         ids=tuple(ids[row] for row in kept.tolist()),
         submit_s=columns["arrival_s"][kept],
         workers=gpus[kept],
-        duration_s=columns["total_steps"][kept] / rate[kept],
+        duration_s=run_s[kept],
         clock=clock[kept].astype(np.int64),
         virtual_cluster=None if width > 1 else clusters[kept],
         model=columns["job_type"][kept],
@@ -114,6 +115,7 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
         type_ratio=_ratios(table, kinds, np.maximum(1, gpus), rate)[kept],
         rows_read=len(gpus),
         dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, gpus * run_s),
         notes=(f"throughputs of {extrapolated} of {len(kept)} jobs are extrapolated over GPUs",),
     )
 

@@ -18,7 +18,6 @@ TextArray = NDArray[np.object_]
 
 NO_WORK = "without run time"
 NO_GPU = "without a GPU"
-ELSEWHERE = "in other virtual clusters"
 NAMES_SHOWN = 8
 """Virtual clusters that a message names."""
 
@@ -121,6 +120,8 @@ class JobTable:
         What a user of the jobs should know, one line each.
     nodes
         The trace's own servers, if it lists them.
+    waited_s
+        How long each job waited, NaN where it isn't told.
     """
 
     ids: tuple[str, ...]
@@ -152,6 +153,7 @@ class JobTable:
     dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     nodes: NodeTable | None = None
+    waited_s: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from optim.models.cluster.workload import ELSEWHERE
 from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
 from optim.workloads.traces.job_table import (
-    ELSEWHERE,
     NO_GPU,
     NO_WORK,
     JobTable,
     ReadOptions,
+    gpu_hours_of,
     is_elsewhere,
     leave_out,
 )
@@ -59,7 +60,8 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
     require(path, columns, duration_name, least=0.0)
     require(path, columns, "num_gpus", least=0.0)
     gpus = require_whole(path, "num_gpus", columns["num_gpus"])
-    kept, dropped = leave_out({ELSEWHERE: is_elsewhere(cluster, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0})
+    out = {ELSEWHERE: is_elsewhere(cluster, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0}
+    kept, dropped = leave_out(out)
     return JobTable(
         ids=tuple(ids[row] for row in kept.tolist()),
         submit_s=submit[kept],
@@ -70,5 +72,6 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
         begin=begin,
         rows_read=len(submit),
         dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, gpus * duration),
         notes=() if is_pollux else ("run times add up all attempts: GPU-hours are upper bounds",),
     )

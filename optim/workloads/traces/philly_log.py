@@ -9,8 +9,9 @@ import numpy as np
 from optim.core.documents import decode, first_sign
 from optim.core.errors import InvalidProblemError
 from optim.core.files import Source, cant_be_read, read_bytes
+from optim.models.cluster.workload import ELSEWHERE
 from optim.workloads.csv_columns import require_rereadable
-from optim.workloads.traces.job_table import ELSEWHERE, NO_WORK, JobTable, ReadOptions, is_elsewhere, leave_out
+from optim.workloads.traces.job_table import NO_WORK, JobTable, ReadOptions, gpu_hours_of, is_elsewhere, leave_out
 from optim.workloads.traces.time_stamps import PHILLY_STAMP, parse_stamps, seconds_from
 
 NEVER_RAN = "without an attempt"
@@ -114,15 +115,14 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     gpus = np.array([next((held for a in reversed(each) if (held := a.num_gpus)), 0) for each in tries])
     status = _texts([job.status for job in jobs])
     cluster = _texts([job.vc for job in jobs])
-    kept, dropped = leave_out(
-        {
-            ELSEWHERE: is_elsewhere(cluster, options),
-            NO_SUBMIT: submitted.isna().to_numpy(),
-            NEVER_RAN: (last < 0) | (gpus < 1),
-            STILL_RUNNING: np.isnan(last_run),
-            NO_WORK: duration <= 0,
-        }
-    )
+    out = {
+        ELSEWHERE: is_elsewhere(cluster, options),
+        NO_SUBMIT: submitted.isna().to_numpy(),
+        NEVER_RAN: (last < 0) | (gpus < 1),
+        STILL_RUNNING: np.isnan(last_run),
+        NO_WORK: duration <= 0,
+    }
+    kept, dropped = leave_out(out)
     first = np.full(len(jobs), -1)
     first[owner[::-1]] = np.arange(len(owner))[::-1]
     is_retried = np.bincount(owner, minlength=len(jobs)) > 1
@@ -142,6 +142,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         begin=begin,
         rows_read=len(jobs),
         dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, gpus * duration),
         notes=("run times add up all attempts, the gang is that of the last that says its machines",),
     )
 

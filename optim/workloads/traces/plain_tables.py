@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import ELSEWHERE
 from optim.workloads.csv_columns import header_of, read_columns, require, require_all_fields, require_whole
 from optim.workloads.traces.job_table import (
-    ELSEWHERE,
     NO_GPU,
     NO_WORK,
     FloatArray,
     JobTable,
     ReadOptions,
+    gpu_hours_of,
     is_elsewhere,
     leave_out,
 )
@@ -127,6 +128,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         begin=begin,
         rows_read=len(gpus),
         dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, gpus * duration),
         notes=(*remarks, *_unread(header, texts, counts, form)),
         **named,
         **_counts(path, columns, counts, kept),

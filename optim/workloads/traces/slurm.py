@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
 from optim.core.missing import require as require_package
+from optim.models.cluster.workload import ELSEWHERE, UNFINISHED
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_all_fields
 from optim.workloads.traces.attempts import TWICE, Gangs
 from optim.workloads.traces.job_table import (
-    ELSEWHERE,
     NO_GPU,
     NO_WORK,
     BoolArray,
@@ -34,7 +34,7 @@ COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,ReqTRES,Allo
 """Prints all that is read."""
 RESOURCES = ("AllocTRES", "ReqTRES")
 NAMES = ("JobID", "JobIDRaw")
-STEP, UNFINISHED = "that are steps of jobs", "that run or wait still"
+STEP = "that are steps of jobs"
 SLICES, TYPES = "with MIG slices, which are no whole GPUs", "with GPUs of several types"
 NO_SUBMIT, NO_ELAPSED = "whose submission is unknown", "whose run time is unknown"
 STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING")
@@ -74,12 +74,9 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     refuse(path, next(name for name in RESOURCES if name in columns), is_bad, "gres/gpu[:TYPE]=NUMBER is due", granted)
     gpus, gpu_type, is_sliced, is_mixed = _cards(granted, columns.get("ReqTRES", granted))
     state = np.array([text.split(" ", 1)[0] for text in columns["State"].tolist()], dtype=object)
-    out: dict[str, BoolArray] = {
-        STEP: is_step,
-        TWICE: _repeats(columns),
-        ELSEWHERE: is_elsewhere(columns["Partition"], options),
-    }
-    is_asked = ~np.any(list(out.values()), axis=0)
+    out: dict[str, BoolArray] = {STEP: is_step, TWICE: _repeats(columns)}
+    is_job = ~np.any(list(out.values()), axis=0)
+    out |= {ELSEWHERE: is_elsewhere(columns["Partition"], options)}
     out |= {UNFINISHED: np.isin(state, STILL), NO_GPU: gpus < 1}
     is_due = ~np.any(list(out.values()), axis=0)
     elapsed = _elapsed(path, columns, is_due)
@@ -98,6 +95,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     submit, begin, remarks = _submissions(path, columns["Submit"], is_kept)
     gangs = Gangs(base[kept], ids[kept], submit[kept], gpus[kept], elapsed[kept])
     last, workers = kept[gangs.last], gangs.workers
+    waited = _waited(path, columns, is_kept, submit, begin)
     cpus, memory = (gangs.summed(_amounts(granted[kept], pattern)) for pattern in (_CPU, _MEMORY))
     return JobTable(
         ids=tuple(base[last].tolist()),
@@ -113,8 +111,9 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         begin=begin,
         rows_read=count,
         dropped=dropped,
-        dropped_gpu_h=gpu_hours_of(out, np.where(is_asked, gpus * elapsed, 0.0)),
+        dropped_gpu_h=gpu_hours_of(out, np.where(is_job, gpus * elapsed, 0.0)),
         notes=(*remarks, *gangs.notes),
+        waited_s=None if waited is None else gangs.longest(waited[kept]),
     )
 
 
@@ -207,6 +206,20 @@ def _submissions(path: str | Path, texts: TextArray, is_due: BoolArray) -> tuple
     if begin is None:
         refuse(path, "Submit", submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", texts)
     return submit, EPOCH if begin is None else begin, remarks
+
+
+def _waited(
+    path: str | Path, columns: Mapping[str, TextArray], is_kept: BoolArray, submit: FloatArray, begin: datetime
+) -> FloatArray | None:
+    """Return how long each record waited, NaN where its start is unknown; None where no starts are told."""
+    if "Start" not in columns:
+        return None
+    is_told = is_kept & ~np.isin(columns["Start"], UNKNOWN)
+    if not is_told.any():
+        return None
+    start, first, _ = times_of(path, "Start", columns["Start"], is_due=is_told)
+    apart = ((EPOCH if first is None else first) - begin).total_seconds()
+    return np.where(is_told, start - submit + apart, np.nan)
 
 
 def _repeats(columns: Mapping[str, TextArray]) -> BoolArray:
