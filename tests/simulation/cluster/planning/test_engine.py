@@ -193,7 +193,7 @@ def test_jobs_that_are_never_run_are_told():
     run = play(TWO, CLUSTER, Scripted(Plan(gpus={0: (0, 1)})), FREE)
     metrics = measure(TWO, CLUSTER, run)
     assert (metrics.unfinished, metrics.jct_mean_h) == (1, 4 / 3600)
-    assert metrics.wait_fragmented_share == 1
+    assert (metrics.wait_fragmented_share, metrics.wait_order_share) == (0, 1)
     _agrees(TWO, CLUSTER, run)
 
 
@@ -214,8 +214,8 @@ def test_a_policy_that_only_asks_again_comes_to_an_end():
         (Plan(gpus={0: (0, 1), 1: (1,)}), "job j1 gets GPU 1, which job j0 holds"),
         (Plan(gpus={2: (0,)}), "job 2 is planned to run, but isn't there"),
         (Plan(gpus={0: ()}), "gets 0 GPUs"),
-        (Plan(gpus={0: "ab"}), "by number"),
-        (Plan(gpus={"a": (0, 1)}), "by number"),
+        (Plan(gpus={0: "ab"}), "numbers of jobs to numbers of GPUs"),
+        (Plan(gpus={"a": (0, 1)}), "numbers of jobs to numbers of GPUs"),
         (Plan(gpus={}, again_us=0), "asks to be called again at 0 us"),
         (Plan(gpus={}, leave=(0,)), "may_refuse"),
         ({0: (0, 1)}, "returns dict"),
