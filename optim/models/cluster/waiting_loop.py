@@ -97,19 +97,21 @@ def _count(room, asked, machine, sign):
 
 
 @inner
-def _take(room, asked, log, place, part, host, sign):
-    """Let a place be taken (1) or given back (-1) by a job with its part of a GPU and its demands on the host."""
+def _take(room, asked, log, place, job, part, host, sign):
+    """Let a place be taken (1) or given back (-1) by a job; parts of GPUs and demands on hosts are those of all jobs."""
     machine = log.machine[place]
     _count(room, asked, machine, -1)
     if len(log.slot):
         gpu = room.first[machine] + log.slot[place]
-        before, after = room.left[gpu], room.left[gpu] - sign * part
+        before, after = room.left[gpu], room.left[gpu] - sign * part[job]
         room.left[gpu] = after
         for kind in range(len(asked.gang)):
             room.free[kind, machine] += (after >= asked.part[kind]) - (before >= asked.part[kind])
     else:
-        room.free[:, machine] -= sign * log.gpus[place]
-    room.host[:, machine] -= sign * host * log.gpus[place]
+        for kind in range(len(asked.gang)):
+            room.free[kind, machine] -= sign * log.gpus[place]
+    for what in range(2):
+        room.host[what, machine] -= sign * host[what, job] * log.gpus[place]
     _count(room, asked, machine, 1)
 
 
@@ -152,20 +154,25 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
     held = np.zeros(len(quota), np.int64)
     passed = np.zeros((len(row), 4), np.int64)
     waited = np.zeros((spells, 4), np.int64)
+    why = np.zeros(len(asked.gang), np.int64)
     for machine in range(len(room.size)):
         _count(room, asked, machine, 1)
     for step in range(len(time)):
         if step and time[step] > time[step - 1]:
+            for kind in range(len(why)):
+                why[kind] = _why(room, asked, kind, may_spread)
             for pair in range(len(row)):
                 is_over = held[group[pair]] >= quota[group[pair]]
-                cause = OVER_QUOTA if is_over else _why(room, asked, row[pair], may_spread)
+                cause = OVER_QUOTA if is_over else why[row[pair]]
                 passed[pair, cause] += time[step] - time[step - 1]
         at = what[step]
         if at >= events + spells:
-            waited[at - events - spells] += passed[who[at - events - spells]]
+            for cause in range(4):
+                waited[at - events - spells, cause] += passed[who[at - events - spells], cause]
             continue
         if at >= events:
-            waited[at - events] -= passed[who[at - events]]
+            for cause in range(4):
+                waited[at - events, cause] -= passed[who[at - events], cause]
             continue
         job = log.job[at]
         if log.kind[at] == FAIL or log.kind[at] == REPAIR:
@@ -179,6 +186,6 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
         begun[job] = at if is_start else -1
         if of >= 0:
             for place in range(log.first[of], log.first[of + 1]):
-                _take(room, asked, log, place, part[job], host[:, job], 1 if is_start else -1)
+                _take(room, asked, log, place, job, part, host, 1 if is_start else -1)
                 held[group_of[job]] += log.gpus[place] if is_start else -log.gpus[place]
     return waited

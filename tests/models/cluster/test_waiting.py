@@ -121,3 +121,18 @@ def test_quotas_are_by_gpu_time_and_use_every_gpu_up():
     jobs = workload([(0, 1, 6), (0, 2, 1), (0, 1, 2)], group=np.array([0, 1, 2]), groups=("a", "b", "c"))
     assert quotas(jobs, Cluster.grid("1x5")).tolist() == [3, 1, 1]
     assert quotas(jobs, Cluster.grid("1x7")).tolist() == [4, 2, 1]
+
+
+def test_a_gang_wider_than_a_machine_has_a_place_on_wholly_free_ones_only():
+    """One GPU of four is held for 1 s, and the gang of three starts 1 s after it is free."""
+    log = EventLog(
+        time_us=np.array([0, 1, 2, 3]) * US,
+        kind=np.array([Event.START, Event.END, Event.START, Event.END], np.int8),
+        job=np.array([0, 0, 1, 1]),
+        first=np.array([0, 1, 1, 3, 3]),
+        machine=np.array([0, 0, 1]),
+        gpus=np.array([1, 2, 1]),
+    )
+    jobs = workload([(0, 1, 1), (0, 3, 1)])
+    spells = waiting(jobs, CLUSTER, log, np.array([1, 3]) * US, NO_QUOTAS)
+    assert spells.cause_us.sum(axis=0).tolist() == [0, 1 * US, 0, 1 * US]
