@@ -112,6 +112,11 @@ class Monitor:
             )
         return self.reason is not None
 
+    def is_gap_within(self, objective: float | None, bound: float | None) -> bool:
+        """Tell whether the rule would end a run for the gap of these; clock and iterations count for nothing."""
+        state = SolveState(elapsed_s=0.0, objective=self._worth(objective), bound=self._worth(bound), sense=self.sense)
+        return self.stop(state) is Termination.GAP_LIMIT
+
     def show(self, standing: Standing) -> None:
         """Tell the progress where the run stands; what is not known is None."""
         objective, bound = self._worth(standing.objective), self._worth(standing.bound)

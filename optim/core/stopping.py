@@ -99,7 +99,10 @@ class IterationLimit:
 
 @dataclass(frozen=True, slots=True)
 class GapLimit:
-    """Stop once the relative gap is at most `limit` (0.05 is five per cent)."""
+    """Stop once the relative gap is at most `limit` (0.05 is five per cent).
+
+    Of a solver that gives a bound and no plan it is the gap of its linear programme.
+    """
 
     limit: float
 

@@ -9,6 +9,7 @@ from optim.core.driver import Monitor, Outcome
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
+from optim.core.status import Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import default_run
 from optim.solvers.admission.own_unit import OwnUnitSolver
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 WALKS = Walk(num_steps=150, add_every=4), Walk(num_steps=10)
 WALKS_OF_LARGE = Walk(num_steps=16, add_every=2), Walk(num_steps=0)
 """Before the first master, and after each."""
+
+AT_GAP_LIMIT = "the gap limit was met by the linear programme: its bound against its fractional solution, not a plan"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +112,7 @@ class ColumnGeneration(OwnUnitSolver[ColumnGenerationOptions]):
             termination=result.termination,
             counts={**outcome.counts, **result.steps(), **result.load()},
             relaxation=result.relaxation(),
+            message=AT_GAP_LIMIT if result.termination is Termination.GAP_LIMIT else "",
         )
 
 

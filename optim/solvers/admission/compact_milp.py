@@ -60,7 +60,8 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
     Notes
     -----
     Iterations are HiGHS' nodes. Refusing every job is a plan: a run that finds nothing better in time
-    returns it. A stopping rule sees HiGHS' bound as it runs.
+    returns it. A stopping rule sees HiGHS' bound as it runs; `gap_limit` is claimed only if the proven gap is within
+    the limit, too, else the run is `completed`, and the message says so.
 
     References
     ----------
@@ -110,13 +111,18 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         # A limit ends HiGHS, and the bound is made all the same.
         is_interrupted = termination is Termination.INTERRUPTED
         proven = certified(JobTables.build(instance), plan, monitor.clock, is_cut_short=is_interrupted)
+        message = outcome.message
+        if termination is Termination.GAP_LIMIT and not monitor.is_gap_within(proven.objective, proven.bound):
+            # HiGHS' bound met the limit, and the price proof doesn't: a claim without a proof.
+            termination = Termination.COMPLETED
+            message = f"the gap by HiGHS' bound met the gap limit, the proven gap doesn't; {message}"
         return replace(
             proven,
             tol=OPTIMALITY_TOL,
             termination=termination,
             iterations=outcome.iterations,
             counts=outcome.counts,
-            message=outcome.message,
+            message=message,
         )
 
 

@@ -52,6 +52,8 @@ class SearchTree:
         self._nodes = [_Node(point=point)]
         self._open: list[tuple[float, int, NodeLimits, MasterBasis | None]] = [(-point.bound, 0, limits, None)]
         self._closed_bound = -float("inf")
+        self._taken: tuple[int, float] | None = None
+        """The leaf that is worked on, and what is proven of it: it covers plans like any other leaf."""
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -63,28 +65,43 @@ class SearchTree:
 
     @property
     def bound(self) -> float:
-        """The largest bound of all leaves."""
-        return max(self._closed_bound, -self._open[0][0] if self._open else -float("inf"))
+        """The largest bound of all leaves: those closed, those that wait, and the one that was taken."""
+        first = -self._open[0][0] if self._open else -float("inf")
+        return max(self._closed_bound, first, -float("inf") if self._taken is None else self._taken[1])
 
     def take(self) -> OpenNode:
         """Take the open node of the largest bound; close, split or return it."""
         _, number, limits, basis = heapq.heappop(self._open)
         point = self._nodes[number].point
         assert point is not None
+        self._taken = (number, point.bound)
         return OpenNode(number=number, limits=limits, point=point, basis=basis)
+
+    def lower(self, bound: float) -> None:
+        """Note what is proven by now of the node that was taken."""
+        if self._taken is not None:
+            self._taken = (self._taken[0], min(self._taken[1], bound))
+
+    def _release(self, node: OpenNode) -> None:
+        """Note that a node has its place again; children that are put back were never taken."""
+        if self._taken is not None and self._taken[0] == node.number:
+            self._taken = None
 
     def put_back(self, node: OpenNode, point: NodePoint) -> None:
         """Return a node that was taken, with the better of its points."""
+        self._release(node)
         self._nodes[node.number].point = point
         heapq.heappush(self._open, (-point.bound, node.number, node.limits, node.basis))
 
     def close(self, node: OpenNode, point: NodePoint) -> None:
         """Leave a node as a leaf for good."""
+        self._release(node)
         self._nodes[node.number].point = point
         self._closed_bound = max(self._closed_bound, point.bound)
 
     def close_as_empty(self, node: OpenNode) -> None:
         """Leave a node as a leaf whose restrictions leave no plan."""
+        self._release(node)
         self._nodes[node.number].point = None
 
     def split(self, node: OpenNode, branch: Branch, low: Child, high: Child) -> tuple[OpenNode | None, ...]:
@@ -92,6 +109,7 @@ class SearchTree:
 
         The children are not open yet: they are to be put back or closed.
         """
+        self._release(node)
         parent = self._nodes[node.number]
         parent.branch, parent.point = branch, None
         parent.low, parent.high = len(self._nodes), len(self._nodes) + 1

@@ -127,6 +127,11 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         """Return the best plan; the tree is what is proven."""
         return self.plan
 
+    def _is_over_at(self, bound: float) -> bool:
+        """Note what is proven by now of the node that was taken, and ask whether to stop."""
+        self.tree.lower(bound)
+        return self._is_over()
+
     def _is_over(self, _: float = 0.0) -> bool:
         standing = self.standing()
         self._monitor.show(standing)
@@ -137,7 +142,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         is_root = self.num_bounded == 0
         self.bounder.master.shrink(MOST_SCHEDULES, MOST_CUTS)
         effort = ROOT_EFFORT if is_root else NODE_EFFORT if self.num_bounded % COUNT_EVERY else COUNT_EFFORT
-        result = self._bounded(node.limits, node.point, effort, node.basis)
+        result = self._bounded(node.limits, node.point, effort, node.basis, self._is_over_at)
+        self.tree.lower(result.point.bound)
         self.num_bounded += 1
         if is_root:
             self.bounder.master.drop_idle_cuts()
@@ -149,7 +155,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             return
         if not is_root and self._is_lagging_leaf(node, result):
             # Nothing is left to split, so what the rounds of pricing didn't prove would never be proven.
-            result = self._bounded(node.limits, result.point, LEAF_EFFORT, result.basis)
+            result = self._bounded(node.limits, result.point, LEAF_EFFORT, result.basis, self._is_over_at)
+            self.tree.lower(result.point.bound)
             if result.point.bound <= self.cutoff:
                 self.tree.close(node, result.point)
                 return
@@ -174,9 +181,17 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             return False
         return is_whole(result.master.weight) or not self._candidates(node, result)
 
-    def _bounded(self, limits: NodeLimits, start: NodePoint, effort: Effort, basis: MasterBasis | None) -> NodeResult:
+    def _bounded(
+        self,
+        limits: NodeLimits,
+        start: NodePoint,
+        effort: Effort,
+        basis: MasterBasis | None,
+        should_stop: Callable[[float], bool],
+    ) -> NodeResult:
+        """Bound a node; what the bound of the rounds says of the node that was taken, `should_stop` knows."""
         return self.bounder.bound(
-            limits, start, cutoff=self.cutoff, effort=effort, should_stop=self._is_over, basis=basis
+            limits, start, cutoff=self.cutoff, effort=effort, should_stop=should_stop, basis=basis
         )
 
     def _settle(self, node: OpenNode, result: NodeResult, schedules: PricedSchedules) -> None:
@@ -248,7 +263,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             if self._is_empty(limits, candidate.branch.job):
                 children.append(Child(limits=limits, point=None))
                 continue
-            found = self._bounded(limits, result.point, TRIAL_EFFORT, result.basis)
+            found = self._bounded(limits, result.point, TRIAL_EFFORT, result.basis, self._is_over)
             self._pseudo_costs.record(candidate, result.point.bound - found.point.bound, is_high=is_high)
             children.append(Child(limits=limits, point=found.point, basis=found.basis))
         return children[0], children[1]
