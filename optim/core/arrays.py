@@ -36,6 +36,15 @@ class ComparesByValue:
             return NotImplemented
         return all(_are_equal(getattr(self, each.name), getattr(other, each.name)) for each in _compared(self))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what is derived from them a copy derives anew."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the fields; a copy's arrays come writable, and would change under equality and hash."""
+        for name, value in state.items():
+            object.__setattr__(self, name, read_only(value))
+
     def __hash__(self) -> int:
         return hash((type(self), *(_cheap_hash(getattr(self, each.name)) for each in _compared(self))))
 
@@ -97,6 +106,36 @@ def derived(function: Callable[[Any], ValueT]) -> cached_property[ValueT]:
         return value
 
     return cached_property(frozen)
+
+
+def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> None:
+    """Replace fields of a frozen dataclass by read-only arrays that it owns; for its `__post_init__`.
+
+    Lists become arrays of whole numbers; what an array holds is left for the checker to judge.
+
+    Parameters
+    ----------
+    columns
+        The fields, each with how many numbers a row has; None for a plain sequence of numbers.
+    what
+        Whose they are, for the text of the error: "a plan's".
+
+    Raises
+    ------
+    InvalidProblemError
+        If a list's numbers aren't whole, or its rows have another length.
+    """
+    for name, width in columns.items():
+        if isinstance(given := getattr(owner, name), np.ndarray):
+            object.__setattr__(owner, name, read_only(given.copy() if given.flags.writeable else given))
+            continue
+        table = whole_numbers(given, f"{what} {name}")
+        if table.size == 0:
+            table = table.reshape((0,) if width is None else (0, width))
+        if table.ndim != (1 if width is None else 2) or (width is not None and table.shape[1] != width):
+            wanted = "a sequence of numbers" if width is None else f"rows of {width} numbers"
+            raise InvalidProblemError(f"{what} {name} must be {wanted}, got the shape {table.shape}")
+        object.__setattr__(owner, name, read_only(table))
 
 
 def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
 """Instances and solutions as files: `load`, `save`, `load_solution`, `save_solution`."""
 
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -248,5 +249,20 @@ def verify(instance: Any, solution: Solution) -> Verification:
     >>> instance = optim.reference_instance("tiny-0")
     >>> optim.verify(instance, optim.solve(instance, solver="online")).is_ok
     True
+
+    Raises
+    ------
+    InvalidProblemError
+        If `solution` is no solution, such as a decision alone, or a number in it is none.
     """
-    return problem_of(instance).verify(instance, solution)
+    problem = problem_of(instance)
+    if not isinstance(solution, Solution):
+        raise InvalidProblemError(
+            f"verify takes a Solution, got {type(solution).__name__}; "
+            "give what optim.solve or optim.load_solution returned, and not its decision alone"
+        )
+    for name in ("objective", "bound"):
+        value = getattr(solution, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+            raise InvalidProblemError(f"a solution's {name} must be a number or None, got {value!r}")
+    return problem.verify(instance, solution)

@@ -1,7 +1,9 @@
 """Arrays of instances and decisions: whole numbers are rounded or refused, and nothing derived can be written."""
 
+import copy
 import inspect
-from dataclasses import dataclass, field, fields, is_dataclass
+import pickle
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,87 @@ def test_no_array_of_an_instance_can_be_written(name):
     found = arrays_of(optim.reference_instance(name), name)
     assert len(found) > 10
     assert [path for path, array in found if array.flags.writeable] == []
+
+
+COPIES = {"pickle": lambda it: pickle.loads(pickle.dumps(it)), "deepcopy": copy.deepcopy, "copy": copy.copy}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize(
+    "name", [name for name in optim.reference_names() if name.endswith("-0") and "medium" not in name]
+)
+def test_a_copy_is_equal_and_can_be_written_no_more_than_its_original(name, way):
+    instance = optim.reference_instance(name)
+    arrays_of(instance, name)  # everything that is derived is there
+    copied = COPIES[way](instance)
+    assert copied == instance
+    assert hash(copied) == hash(instance)
+    found = arrays_of(copied, name)
+    assert [path for path, array in found if array.flags.writeable] == []
+    for (_, one), (_, other) in zip(found, arrays_of(instance, name), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_copy_of_an_instance_with_shared_servers_shares_them_still():
+    instance = next(
+        each
+        for each in map(optim.reference_instance, optim.reference_names())
+        if isinstance(each, optim.AdmissionInstance) and each.has_shared_servers
+    )
+    assert pickle.loads(pickle.dumps(instance)).has_shared_servers
+    assert copy.deepcopy(instance).has_shared_servers
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize(("name", "solver"), [("tiny-0", "online"), ("spot-hour-0", "greedy")])
+def test_no_array_of_a_copied_decision_can_be_written(name, solver, way):
+    decision = optim.solve(optim.reference_instance(name), solver).decision
+    copied = COPIES[way](decision)
+    assert copied == decision
+    assert [path for path, array in arrays_of(copied, name) if array.flags.writeable] == []
+
+
+def test_reasons_of_jobs_that_never_run_can_not_be_written():
+    instance = optim.reference_instance("tiny-0")
+    with pytest.raises(TypeError, match="item assignment"):
+        instance.never_run["x"] = "y"
+
+
+def test_a_decision_owns_its_arrays():
+    rows, counts = np.array([[0, 1, 0, 2]]), np.array([1, 2])
+    plan, footprint = optim.AdmissionPlan(workers=rows, ps=rows[:0]), optim.FootprintPlan(counts=counts)
+    auction = optim.solve(optim.reference_instance("auction-tiny-0"), "greedy").decision
+    row, shares = auction.row.copy(), auction.share_low.copy()
+    again = replace(auction, row=row, share_low=shares)
+    rows[0, 3], counts[0], row[0], shares[0] = 9, 9, 9, 9.0
+    assert plan.workers.tolist() == [[0, 1, 0, 2]]
+    assert footprint.counts.tolist() == [1, 2]
+    assert again == auction
+
+
+def test_a_plan_takes_lists_and_refuses_rows_of_another_length():
+    instance, plan = optim.reference_instance("tiny-0"), optim.solve(optim.reference_instance("tiny-0"), "online")
+    listed = optim.AdmissionPlan(
+        workers=[tuple(row) for row in plan.decision.workers.tolist()], ps=plan.decision.ps.tolist()
+    )
+    assert listed == plan.decision
+    assert optim.verify(instance, replace(plan, decision=listed)).is_ok
+    for bad in ([(0, 1, 0)], [0, 1, 0, 2]):
+        with pytest.raises(InvalidProblemError, match=r"a plan's workers must be rows of"):
+            optim.AdmissionPlan(workers=bad, ps=[])
+    for flat in ([(0, 1, 0)], [0, 1, 0, 2]):
+        with pytest.raises(InvalidProblemError, match=r"a plan's ps must be rows of job, slot, server and count, got"):
+            optim.AdmissionPlan.from_rows([], flat)
+
+
+def test_verify_names_what_is_no_solution():
+    instance = optim.reference_instance("tiny-0")
+    solution = optim.solve(instance, "online")
+    with pytest.raises(InvalidProblemError, match="verify takes a Solution, got AdmissionPlan; give what"):
+        optim.verify(instance, solution.decision)
+    for name in ("objective", "bound"):
+        with pytest.raises(InvalidProblemError, match=f"a solution's {name} must be a number or None, got '63.8'"):
+            optim.verify(instance, replace(solution, **{name: "63.8"}))
 
 
 def test_writing_to_a_derived_array_raises():

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -320,7 +321,7 @@ class AdmissionInstance(ComparesByValue):
     @property
     def never_run(self) -> Mapping[str, str]:
         """Jobs that no plan can admit, by id, each with the reason."""
-        return dict(self._never_run)
+        return MappingProxyType(dict(self._never_run))
 
     @derived
     def _never_run(self) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, derived, freeze_arrays, whole_numbers
+from optim.core.arrays import ComparesByValue, derived, own_whole_rows, whole_numbers
+from optim.core.errors import InvalidProblemError
 from optim.core.frames import Columns
 from optim.models.admission.instance import AdmissionInstance, IntArray
 
@@ -35,7 +36,7 @@ class AdmissionPlan(ComparesByValue):
     ps: IntArray
 
     def __post_init__(self) -> None:
-        freeze_arrays(self)
+        own_whole_rows(self, {"workers": 4, "ps": 4}, "a plan's")
 
     @classmethod
     def from_rows(cls, workers: Iterable[Iterable[float]], ps: Iterable[Iterable[float]]) -> "AdmissionPlan":
@@ -46,9 +47,9 @@ class AdmissionPlan(ComparesByValue):
         Raises
         ------
         InvalidProblemError
-            If a number is not whole.
+            If a number is not whole, or a row has another length.
         """
-        return cls(workers=_sorted_rows(workers), ps=_sorted_rows(ps))
+        return cls(workers=_sorted_rows(workers, "workers"), ps=_sorted_rows(ps, "ps"))
 
     @derived
     def admitted(self) -> IntArray:
@@ -90,8 +91,12 @@ class AdmissionPlan(ComparesByValue):
         return grid([f"job {job}" for job in row_of], cells, "slots", f"Plan of {len(row_of)} admitted jobs over time")
 
 
-def _sorted_rows(rows: Iterable[Iterable[float]]) -> IntArray:
-    array = whole_numbers([tuple(row) for row in rows], "a plan's rows").reshape(-1, 4)
+def _sorted_rows(rows: Iterable[Iterable[float]], side: str) -> IntArray:
+    listed = [tuple(row) if isinstance(row, Iterable) else row for row in rows]
+    wrong = next((row for row in listed if not isinstance(row, tuple) or len(row) != 4), None)
+    if wrong is not None:
+        raise InvalidProblemError(f"a plan's {side} must be rows of job, slot, server and count, got {wrong!r}")
+    array = whole_numbers(listed, "a plan's rows").reshape(-1, 4)
     array = array[array[:, COUNT] != 0]
     ordered: IntArray = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
     return ordered

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, freeze_arrays, whole_numbers
+from optim.core.arrays import ComparesByValue, freeze_arrays, own_whole_rows, whole_numbers
 from optim.core.frames import Columns
 from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray
 
@@ -84,6 +84,9 @@ class AuctionPlan(ComparesByValue):
     witnesses: Mapping[int, Witness] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
+        own_whole_rows(self, {"row": None, "placement": 3, "grants": 3}, "a plan's")
+        for name in ("share_low", "share_high"):
+            object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
         freeze_arrays(self)
 
     @property

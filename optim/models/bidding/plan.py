@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, freeze_arrays, whole_numbers
+from optim.core.arrays import ComparesByValue, own_whole_rows, whole_numbers
 from optim.core.frames import Columns
 from optim.models.bidding.instance import MICRO, BiddingInstance, FloatArray, IntArray
 
@@ -29,7 +29,7 @@ class FootprintPlan(ComparesByValue):
     counts: IntArray
 
     def __post_init__(self) -> None:
-        freeze_arrays(self)
+        own_whole_rows(self, {"counts": None}, "a footprint's")
 
     @classmethod
     def of(cls, counts: Sequence[float] | IntArray | FloatArray) -> "FootprintPlan":

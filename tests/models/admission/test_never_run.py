@@ -96,7 +96,8 @@ def test_every_answer_counts_them_and_says_why(solver):
 @pytest.mark.filterwarnings("ignore:1 of 1 jobs can never run")
 def test_an_instance_that_was_asked_travels_to_other_processes_and_is_not_changed():
     instance = build({"ps": {"gpu": 1}})
-    instance.never_run["b"] = "of no avail"
+    with pytest.raises(TypeError, match="item assignment"):
+        instance.never_run["b"] = "of no avail"
     again = pickle.loads(pickle.dumps(instance))
     assert again.never_run == instance.never_run == {"a": instance.never_run["a"]}
 
