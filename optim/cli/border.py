@@ -89,8 +89,15 @@ class Border(TyperGroup):
             if where_own_code_failed(error) is not None:
                 LOGGER.debug("what was raised:", exc_info=True)
             return fail(str(error))
+        except SystemExit as error:
+            if (place := where_own_code_failed(error)) is None:
+                raise
+            LOGGER.debug("what was raised:", exc_info=True)
+            return fail(f"{place}; let it raise another error")
         except (OverflowError, MemoryError, RecursionError) as error:
             LOGGER.debug("what was raised:", exc_info=True)
+            if (place := where_own_code_failed(error)) is not None:
+                return fail(f"{place}; mend it, or see all of it with --verbose")
             return fail(f"a number given is too large, or lists are nested too deeply ({error}); correct it")
         except KeyboardInterrupt:
             return fail("interrupted", ExitCode.INTERRUPTED)

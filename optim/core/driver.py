@@ -11,12 +11,15 @@ exception of Ctrl-C passes through instead: what a step left half done is not to
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from optim.core.certificate import Certificate
 from optim.core.clock import PhaseClock
+from optim.core.errors import NotAllowedError
 from optim.core.memory import peak_memory
 from optim.core.options import options_as_dict
+from optim.core.own_code import who_answers
 from optim.core.progress import Progress, SilentProgress
 from optim.core.registry import SUPPORTED, Support
 from optim.core.relaxation import Relaxation
@@ -262,6 +265,18 @@ class Outcome:
         return Certificate(kind=kind, statement=sentence, proof=self.proof, conditions=self.conditions)
 
 
+def _check(solver: Any, outcome: Any) -> None:
+    """Raise NotAllowedError unless a solver's answer is one."""
+    if not isinstance(outcome, Outcome):
+        raise NotAllowedError(f"solver {who_answers(solver, 'run')} must return an Outcome, got {outcome!r}")
+    for name in ("objective", "bound"):
+        value = getattr(outcome, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+            raise NotAllowedError(
+                f"solver {who_answers(solver, 'run')}: {name} must be a number or None, got {value!r}"
+            )
+
+
 class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     """A solver by its `run`; every instance of its problem is supported unless `supports` says otherwise."""
 
@@ -307,6 +322,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         with monitor.clock.phase("compile"):
             self.warm_up(instance, options)
         outcome = self._run(instance, options, monitor, seed)
+        _check(self, outcome)
         return self.solution(instance, outcome, options=options, seed=seed, monitor=monitor)
 
     def solution(

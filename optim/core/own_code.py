@@ -7,6 +7,7 @@ import pickle
 import sys
 import traceback
 from importlib.metadata import entry_points
+from numbers import Real
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -74,6 +75,31 @@ def sendable(error: Exception) -> Exception:
         vars(error)[PLACE] = place
         error.add_note("".join(told))
     return error
+
+
+def who_answers(owner: Any, *methods: str) -> str:
+    """Return whose answer something is: file, line and method of a user's class, else the name of one of ours.
+
+    Parameters
+    ----------
+    owner
+        An object whose method answered.
+    methods
+        The method, before it others that it asks.
+    """
+    kind = type(owner)
+    for method in methods:
+        function = getattr(kind, method, None)
+        code = getattr(function, "__code__", None)
+        if code is not None and function.__globals__.get("__name__", "").startswith(PREFIX):
+            return f"{code.co_filename}:{code.co_firstlineno} in {kind.__name__}.{method}"
+    return f"{getattr(owner, 'name', kind.__name__)!r}"
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number of any type as an int; None for anything else."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return int(value) if is_number and float(value).is_integer() else None
 
 
 def is_own(name: str) -> bool:

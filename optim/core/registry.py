@@ -57,6 +57,14 @@ class Solver(Protocol):
 SolverT = TypeVar("SolverT", bound=type[Any])
 
 
+def check_solver_type(kind: Any) -> None:
+    """Raise InvalidOptionError where a solver's class lacks what it is told by."""
+    if not isinstance(getattr(kind, "summary", None), str):
+        raise InvalidOptionError(f"{kind.__name__} lacks summary; set it to a few words on what the solver does")
+    if not isinstance(getattr(kind, "options_type", None), type):
+        raise InvalidOptionError(f"{kind.__name__} lacks options_type; set it to the dataclass of the solver's options")
+
+
 class SolverRegistry:
     """A table of solvers by (problem, name)."""
 
@@ -71,12 +79,15 @@ class SolverRegistry:
         ------
         NotAllowedError
             If the name is taken.
+        InvalidOptionError
+            If the class lacks its `summary` or `options_type`.
         """
 
         def decorate(solver_type: SolverT) -> SolverT:
             key = (problem, name)
             if key in self._solvers:
                 raise NotAllowedError(f"solver {name!r} for {problem!r} is registered twice; choose another name")
+            check_solver_type(solver_type)
             solver_type.name, solver_type.problem = name, problem
             self._solvers[key] = solver_type()
             note_registration()

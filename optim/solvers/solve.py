@@ -6,13 +6,13 @@ from numbers import Integral
 from typing import Any, Literal
 
 from optim.core.driver import AbstractSolver
-from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.errors import InvalidOptionError, SolverError, UnsupportedProblemError
 from optim.core.interruption import SolveInterrupted, stopping_at_ctrl_c
 from optim.core.options import build_options
-from optim.core.own_code import is_own, load_own
+from optim.core.own_code import is_own, load_own, where_own_code_failed
 from optim.core.progress import Progress, listener_of
 from optim.core.provenance import package_versions
-from optim.core.registry import REGISTRY, Solver
+from optim.core.registry import REGISTRY, Solver, check_solver_type
 from optim.core.solution import Solution
 from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
 from optim.models.catalogue import problem_named, problem_of
@@ -58,6 +58,10 @@ def _own_solver(problem: str, name: str) -> Solver:
         raise InvalidOptionError(f"{name} is a solver of {registered[0].problem!r}, not of {problem!r}")
     if registered:
         return registered[0]
+    try:
+        check_solver_type(kind)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"{name}: {error}") from None
     kind.name, kind.problem = name, problem
     solver: Solver = kind()
     return solver
@@ -134,13 +138,17 @@ def solve(
         raise InvalidOptionError(f"on_interrupt must be 'raise' or 'return', got {on_interrupt!r}")
     rules = ([stop] if stop is not None else []) + ([TimeLimit(time_limit_s)] if time_limit_s is not None else [])
     with stopping_at_ctrl_c() as interruption:
-        solution = chosen.solve(
-            instance,
-            options=build_options(chosen.options_type, options),
-            stop=AnyOf(interruption, *rules),
-            seed=seed,
-            progress=listener_of(progress),
-        )
+        try:
+            solution = chosen.solve(
+                instance,
+                options=build_options(chosen.options_type, options),
+                stop=AnyOf(interruption, *rules),
+                seed=seed,
+                progress=listener_of(progress),
+            )
+        except SystemExit as error:  # whoever calls goes on
+            place = where_own_code_failed(error) or f"solver {solver!r}: SystemExit: {error}"
+            raise SolverError(f"{place}; a solver must not end the process, let it raise another error") from error
     remark, counts = problem.remarks(instance)
     solution = replace(
         solution,

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from optim.core.errors import NotAllowedError
+from optim.core.own_code import who_answers, whole
 from optim.models.bidding.billing import End, FixedPrice, Lease, Prices
 from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.spot.bill import EndedLease, bill_of
@@ -148,19 +150,45 @@ class SpotRun:
 
     def _decide(self) -> None:
         view = self._view()
-        request = self._policy.decide(view)
+        request = self._checked(self._policy.decide(view))
         if request is None:
             return
         is_spot = request.bid_micro is not None
         room = self._world.count_within(request.market, view.room) if is_spot else view.on_demand_room
         if not 0 < request.count <= room:
-            raise NotAllowedError(
-                f"policy {self._policy.name!r} asks for {request.count} instances, {room} may be taken"
-            )
+            who = who_answers(self._policy, "decide")
+            raise NotAllowedError(f"policy {who} asks for {request.count} instances, {room} may be taken")
         if request.bid_micro is None:
             self._take_on_demand(request.market, request.count)
         else:
             self._take_spot(request, request.bid_micro)
+
+    def _checked(self, request: Request | None) -> Request | None:
+        """Return what a policy asks for, in whole numbers; raise NotAllowedError where it can't be asked for."""
+        if request is None:
+            return None
+        who = who_answers(self._policy, "decide")
+        if not isinstance(request, Request):
+            raise NotAllowedError(f"policy {who} must return a Request, or None for nothing, got {request!r}")
+        numbers = {name: whole(getattr(request, name)) for name in ("market", "count", "bid_micro")}
+        for name, number in numbers.items():
+            if number is None and not (name == "bid_micro" and request.bid_micro is None):
+                given = getattr(request, name)
+                raise NotAllowedError(f"policy {who}: {name} must be a whole number, got {given!r}; round it")
+        market, markets = numbers["market"], len(self._world.history.markets)
+        if market is None or not 0 <= market < markets:
+            raise NotAllowedError(f"policy {who} asks for market {market}, there are {markets}; number them from 0")
+        return Request(**numbers)  # type: ignore[arg-type]
+
+    def _checkpoint_every_s(self) -> float:
+        """Return what a policy says; raise NotAllowedError unless it is a time."""
+        every_s = self._policy.checkpoint_every_s(self._leases())
+        if isinstance(every_s, bool) or not isinstance(every_s, Real) or not every_s > 0:
+            who = who_answers(self._policy, "checkpoint_every_s")
+            raise NotAllowedError(
+                f"policy {who} must return seconds above 0, got {every_s!r}; math.inf stands for no checkpoints"
+            )
+        return every_s  # type: ignore[return-value]
 
     def _take_spot(self, request: Request, bid_micro: int) -> None:
         path = self._world.history.paths[request.market]
@@ -255,7 +283,7 @@ class SpotRun:
             self._must_restart = False
             self._pause(self._options.restart_s)
         if self._rate > 0 and self._policy.recovery is Recovery.CHECKPOINT and self._writing_s == NEVER:
-            self._every_s = self._policy.checkpoint_every_s(self._leases()) if not self._since_saved else self._every_s
+            self._every_s = self._checkpoint_every_s() if not self._since_saved else self._every_s
             if self._since_saved >= self._every_s:
                 self._pause(self._options.write_s)
                 self._writing_s = self._paused_s

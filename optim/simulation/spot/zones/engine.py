@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim.core.errors import NotAllowedError
+from optim.core.own_code import who_answers
 from optim.models.bidding.billing import Billing
 from optim.models.bidding.zones.billing import StayBill, bill_stay, invoice
 from optim.models.bidding.zones.market import HOUR_S, UNITS_USD, Stay, ZoneJob, ZoneMarket
-from optim.simulation.spot.zones.policy import Place, ZoneFacts, ZonePolicy, ZoneView
+from optim.simulation.spot.zones.policy import Place, ZoneFacts, ZonePolicy, ZoneView, checked_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +118,11 @@ class _Run:
         return is_there
 
     def _move(self, wanted: Sequence[Place]) -> None:
-        for place in wanted:
+        for place in checked_places(self._policy, wanted):
             if not 0 <= place.zone < self._market.num_zones:
+                who = who_answers(self._policy, "choose", "decide")
                 raise NotAllowedError(
-                    f"policy {self._policy.name!r} asks for zone {place.zone}, there are {self._market.num_zones}"
+                    f"policy {who} asks for zone {place.zone}, there are {self._market.num_zones}; number them from 0"
                 )
             if place == self._held:
                 return

@@ -3,8 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
+from optim.core.errors import NotAllowedError
+from optim.core.own_code import who_answers
 from optim.models.bidding.billing import Billing
 from optim.models.bidding.zones.market import HOUR_S, ZoneJob
 
@@ -99,6 +102,22 @@ class ZonePolicy(ABC):
         """Return places in order of preference: the first that can be had is taken, or kept. Without any, nothing is held."""
 
 
+def checked_places(policy: ZonePolicy, answer: Sequence[Place]) -> Sequence[Place]:
+    """Return a policy's answer.
+
+    Raises
+    ------
+    NotAllowedError
+        If it isn't places.
+    """
+    if isinstance(answer, Sequence) and all(
+        isinstance(place, Place) and isinstance(place.zone, Integral) for place in answer
+    ):
+        return answer
+    who = who_answers(policy, "choose", "decide")
+    raise NotAllowedError(f"policy {who} must return a tuple of Place(zone, is_spot), () for none, got {answer!r}")
+
+
 class GuardedPolicy(ZonePolicy):
     """A policy that never misses a deadline: whatever it chooses, machines on demand are taken before it is too late.
 
@@ -127,7 +146,7 @@ class GuardedPolicy(ZonePolicy):
 
     def decide(self, view: ZoneView) -> Sequence[Place]:
         """Return what the policy chooses, if there is time, else machines on demand."""
-        wanted = () if self._is_locked else self.choose(view)
+        wanted = () if self._is_locked else checked_places(self, self.choose(view))
         is_kept = view.held is not None and bool(wanted) and wanted[0] == view.held
         if is_kept and view.setup_left_s == 0:
             return wanted
