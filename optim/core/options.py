@@ -10,6 +10,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -152,6 +153,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
                 continue
             if isinstance(value, kind):
                 return value
+            if kind is str and not isinstance(value, int | float | PathLike):  # a list's text is no list of texts
+                continue
             try:
                 if kind is int and isinstance(value, float) and value != int(value):
                     continue

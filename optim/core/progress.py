@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Protocol, TextIO
 
+from optim.core.errors import InvalidOptionError
+
 IMPROVEMENT = 1e-4
 """A line is printed if objective or bound changed by more than this share of themselves."""
 
@@ -86,7 +88,17 @@ def _is_close(now: float | None, before: float | None) -> bool:
 
 
 def listener_of(progress: Progress | bool | None) -> Progress:
-    """Return who hears the news: an object as it is, printed lines for True, nobody for False and None."""
+    """Return who hears the news: an object as it is, printed lines for True, nobody for False and None.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is something else.
+    """
     if isinstance(progress, bool) or progress is None:
         return PrintedProgress() if progress else SilentProgress()
+    if not all(callable(getattr(progress, name, None)) for name in ("start", "update", "finish")):
+        raise InvalidOptionError(
+            f"progress must be True, False or an object with start, update and finish, got {progress!r}"
+        )
     return progress

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import msgspec
@@ -35,9 +36,14 @@ def admission_document(
     **fields: Any,
 ) -> AdmissionDocument:
     """Return the document that rows stand for; `AdmissionInstance.from_jobs` tells what they are."""
-    if not 0 < slot_s < math.inf:
+    if not _is_number(slot_s) or not 0 < slot_s < math.inf:
         raise InvalidProblemError(f"slot_s must be a positive number of seconds, got {slot_s!r}")
     classes = {side: rows_of(rows, side) for side, rows in servers.items() if rows is not None}
+    if not any(classes.get(side) for side in ("worker_servers", "shared_servers")):
+        given = servers.get("worker_servers")
+        raise InvalidProblemError(
+            f"worker_servers must hold at least one class of servers, got {given!r}; write [{{'capacity': {{'gpu': 8}}}}]"
+        )
     job_rows = rows_of(jobs, "jobs")
     kinds = _resources(classes, resources)
     if "shared_servers" not in classes and "ps_servers" not in classes:
@@ -69,6 +75,13 @@ def _resources(classes: Mapping[str, list[dict[str, Any]]], given: Sequence[str]
     if given is not None:
         return tuple(given)
     capacities = [row.get("capacity") for rows in classes.values() for row in rows]
+    for side, rows in classes.items():
+        for c, row in enumerate(rows):
+            if isinstance(row.get("capacity"), list | tuple):
+                raise InvalidProblemError(
+                    f"resources must be given where no capacity names them, got {side}[{c}].capacity {row['capacity']!r}; "
+                    "write resources=['gpu'] or capacity={'gpu': 8}"
+                )
     names = dict.fromkeys(name for entry in capacities if isinstance(entry, Mapping) for name in entry)
     if not names:
         raise InvalidProblemError(
@@ -97,8 +110,14 @@ def _job(row: Mapping[str, Any], i: int, kinds: Sequence[str], slot_s: float) ->
     if "segments" not in job:
         job = {"worker": {}, "ps": {}, **job}
         job |= {side: _amounts(job[side], kinds, f"jobs[{i}].{side}") for side in ("worker", "ps")}
+    if not isinstance(job["id"], str):
+        raise InvalidProblemError(f"jobs[{i}].id must be a text, got {job['id']!r}; write {str(job['id'])!r}")
+    if not _is_whole(job["arrival"]):
+        raise InvalidProblemError(f"jobs[{i}].arrival must be a slot, got {job['arrival']!r}; write a whole number")
     if "work" in job:
         job |= _work(job, i, slot_s)
+    elif "epochs" not in job:
+        raise InvalidProblemError(f"jobs[{i}] lacks work; give it in worker-slots, or give epochs, chunks, minibatches")
     if "value" in job:
         job["utility"] = _utility(job, i)
     elif "deadline" in job:
@@ -110,7 +129,7 @@ def _work(job: Mapping[str, Any], i: int, slot_s: float) -> dict[str, Any]:
     """Return epochs, chunks and mini-batches of a job that takes so many worker-slots."""
     work, most = job["work"], job.get("max_workers", 1)
     for name, value in (("work", work), ("max_workers", most)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 1 or value != int(value):
+        if not _is_whole(value) or value < 1:
             raise InvalidProblemError(f"jobs[{i}].{name} must be a whole number of at least 1, got {value!r}")
     both = [name for name in ("epochs", "chunks", "minibatches", "minibatch_s") if name in job]
     if both or job["gradient_mb"]:
@@ -130,12 +149,20 @@ def _utility(job: Mapping[str, Any], i: int) -> dict[str, Any]:
         raise InvalidProblemError(f"jobs[{i}].value excludes utility; give one or the other")
     if "deadline" not in job:
         return {"kind": "constant", "value": job["value"]}
-    delay = job["deadline"] - job["arrival"]
-    if delay < 0 or delay != int(delay):
+    deadline = job["deadline"]
+    if not _is_whole(deadline) or deadline < job["arrival"]:
         raise InvalidProblemError(
-            f"jobs[{i}].deadline must be a slot from the arrival {job['arrival']} on, got {job['deadline']}"
+            f"jobs[{i}].deadline must be a slot from the arrival {job['arrival']} on, got {deadline!r}"
         )
-    return {"kind": "step", "value": job["value"], "deadline": int(delay)}
+    return {"kind": "step", "value": job["value"], "deadline": int(deadline - job["arrival"])}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value) and value == int(value)
 
 
 def _floats(value: Any) -> Any:

@@ -113,7 +113,8 @@ class AdmissionInstance(ComparesByValue):
             A mapping a job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id``,
             ``arrival`` (a slot, 0), ``work`` in worker-slots, ``max_workers`` at once (1), ``worker`` and ``ps``, what a
             worker and a parameter server take by resource, ``value`` if the job ends by slot ``deadline`` (or ever).
-            Without ``gradient_mb``, ``worker_mbps`` and ``ps_mbps`` nothing is sent, and one parameter server will do.
+            Without ``worker_mbps`` and ``ps_mbps`` one parameter server will do. ``work`` is all that a job takes, sending
+            included, and excludes ``gradient_mb``, which belongs to ``epochs``, ``chunks``, ``minibatches`` and ``minibatch_s``.
             In frames ``worker.gpu`` is a worker's demand for ``gpu``.
         horizon, slot_s
             Number of slots, and seconds in each.

@@ -21,7 +21,7 @@ class Side(StrEnum):
 class ServerCut(ComparesByValue):
     """A valid inequality of ONE server's integer packings, used with a dual multiplier.
 
-    For every integer packing of one server of class `server_class` in slot `slot`,
+    For every integer packing of one server of class `server_class` in slot `slot`, of at most N_j workers and Z_j(N_j) PSs of job j,
     ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. Summed over the
     class' servers the right-hand side is multiplied by their count. Coefficients are integers, so
     that validity is decided exactly. For a job with demand segments the inequality must hold with
@@ -101,7 +101,9 @@ class PriceProof(ComparesByValue):
 
     It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
     right_hand_side`` (count cuts: without count) as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all
-    schedules of the job: any prices >= 0 will do (docs/mathematics/admission.md, (A.22)).
+    schedules of the job: any prices >= 0 will do (docs/mathematics/admission.md, (A.22)). In a leaf of a `TreeProof` the schedules are
+    those that its splits leave. A job that they admit can't be refused, so that its payoff is at least ``value - cost``, and may be
+    negative; that of a job that they refuse is 0.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ class PriceProof(ComparesByValue):
         Shape (classes, slots, resources), utils a unit of resource. On shared servers all prices
         are worker prices and `ps_price` has no classes.
     payoff
-        Shape (jobs,): mu, utils.
+        Shape (jobs,): mu, utils; negative only for jobs that the leaf of a tree admits.
     cuts, count_cuts
         Cuts with their multipliers.
     """
@@ -122,7 +124,7 @@ class PriceProof(ComparesByValue):
 
 
 class BranchKind(StrEnum):
-    """How a node's set of plans is split in two; `value` v belongs to the branch below."""
+    """How a node's set of plans is split in two, the low child first; v is the branch's `value`, which `admitted` has no use for."""
 
     ADMITTED = "admitted"
     """job i is refused | job i is admitted."""
