@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 from optim.core.solution import Solution
+from optim.core.status import Termination
 from optim.core.stopping import Interruption
 
 
 class SolveInterrupted(KeyboardInterrupt):
-    """A solve was ended by Ctrl-C.
+    """Ctrl-C came during a solve, and ended it unless it came to its end by itself: its `termination` tells which.
+
+    A program that wants to end ends in both cases, in the middle of a loop of short solves, too.
 
     Parameters
     ----------
@@ -30,8 +33,10 @@ class SolveInterrupted(KeyboardInterrupt):
     """
 
     def __init__(self, solution: Solution) -> None:
+        is_cut_short = solution.termination is Termination.INTERRUPTED
+        said = "was interrupted; its solution so far" if is_cut_short else "came to its end after Ctrl-C; its solution"
         super().__init__(
-            f"solver {solution.solver!r} was interrupted; its solution so far (objective {solution.objective}, "
+            f"solver {solution.solver!r} {said} (objective {solution.objective}, "
             f"bound {solution.bound}) is the exception's `solution`"
         )
         self.solution = solution

@@ -91,7 +91,7 @@ def who_answers(owner: Any, *methods: str) -> str:
     for method in methods:
         function = getattr(kind, method, None)
         code = getattr(function, "__code__", None)
-        if code is not None and function.__globals__.get("__name__", "").startswith(PREFIX):
+        if code is not None and getattr(function, "__globals__", {}).get("__name__", "").startswith(PREFIX):
             return f"{code.co_filename}:{code.co_firstlineno} in {kind.__name__}.{method}"
     return f"{getattr(owner, 'name', kind.__name__)!r}"
 

@@ -105,7 +105,8 @@ def solve(
         (`optim.core.progress.Progress`). Silent by default.
     on_interrupt
         What Ctrl-C does: ``"raise"`` ends the solve and raises `optim.SolveInterrupted`, whose `solution` is what was found
-        so far; ``"return"`` returns that solution, with termination ``interrupted``. A second Ctrl-C aborts at once.
+        so far; ``"return"`` returns that solution, with termination ``interrupted``. Of a solve that came to its end by
+        itself all the same it is the whole solution, with its own termination. A second Ctrl-C aborts at once.
 
     Returns
     -------

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
+from optim.core.options import option_meanings
 from optim.solvers.solve import solvers_of
 
 
@@ -34,3 +35,10 @@ def test_the_table_of_one_solver_names_its_defaults():
     printed = run("admission", "search").stdout
     assert "lp_tol" in printed
     assert "0.0001" in printed
+
+
+@pytest.mark.parametrize("problem", ["admission", "auction", "bidding"])
+def test_no_two_options_of_a_solver_are_explained_by_one_sentence(problem):
+    for solver in solvers_of(problem):
+        meanings = list(option_meanings(solver.options_type).values())
+        assert len(set(meanings)) == len(meanings), solver.name

@@ -2,12 +2,14 @@
 
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError
 from optim.core.interruption import stopping_at_ctrl_c
+from optim.core.status import Termination
 
 LONG = {"num_moves": 10**9}
 
@@ -110,3 +112,12 @@ def test_help_says_what_ctrl_c_does():
     assert "Ctrl-C" in optim.solve.__doc__
     assert "SolveInterrupted" in optim.solve.__doc__
     assert "True prints a line at each improvement" in optim.solve.__doc__
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [("completed", "came to its end after Ctrl-C; its"), ("interrupted", "was interrupted; its")]
+)
+def test_the_exception_tells_whether_the_solve_came_to_its_end(end, said):
+    solution = optim.solve(optim.reference_instance("tiny-0"), "fifo")
+    ended = replace(solution, termination=Termination(end))
+    assert f"'fifo' {said} solution" in str(optim.SolveInterrupted(ended))

@@ -1,6 +1,7 @@
 """Bounds that solvers tell as they run: stopping rules and progress displays believe them, so each must hold when it is told."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_bounds_that_are_told_hold_and_only_get_better(name: str, solver: str):
         signed = [-bound if is_lower else bound for bound in bounds if bound is not None]
         optimum = -OPTIMA[name] if is_lower else OPTIMA[name]
         assert all(bound >= optimum - TOL * abs(optimum) for bound in signed)
-        assert all(later <= earlier + TOL * abs(earlier) for earlier, later in zip(signed, signed[1:], strict=False))
+        assert all(later <= earlier + TOL * abs(earlier) for earlier, later in pairwise(signed))
 
 
 @pytest.mark.parametrize("limit", [0.005, 0.05])

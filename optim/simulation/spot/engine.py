@@ -188,7 +188,7 @@ class SpotRun:
             raise NotAllowedError(
                 f"policy {who} must return seconds above 0, got {every_s!r}; math.inf stands for no checkpoints"
             )
-        return every_s  # type: ignore[return-value]
+        return every_s
 
     def _take_spot(self, request: Request, bid_micro: int) -> None:
         path = self._world.history.paths[request.market]

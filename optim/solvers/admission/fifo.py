@@ -20,9 +20,10 @@ class FifoOptions:
 
     Parameters
     ----------
-    least_workers, most_workers
-        A job's number of workers is drawn uniformly from this range, both ends included, and capped
-        by the most that are of use to it.
+    least_workers
+        Least number of workers of a job; it is drawn uniformly up to `most_workers`, and capped by the most that are of use.
+    most_workers
+        Largest number that may be drawn.
     """
 
     least_workers: int = 1

@@ -91,8 +91,10 @@ class OnlineOptions:
         Whether the lower scale is independent of the resources' units (ignored by "paper").
     sample_share
         Share of the jobs that "estimated" and "first" learn from, in (0, 1].
-    upper_scale, lower_scale
-        Factors by which U and the lower scale are wrong, for studies of mis-estimation.
+    upper_scale
+        Factor by which U is wrong, for studies of mis-estimation.
+    lower_scale
+        Factor by which the lower scale is wrong, likewise.
     """
 
     price: PriceKind = PriceKind.ZERO_START

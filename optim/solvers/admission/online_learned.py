@@ -53,8 +53,10 @@ class OnlineLearnedOptions:
         Drift from the forecast's path, as a share of the capacity's worth, that also asks for a solve; 0 for none.
     resolve_rounds
         Most masters of one such solve.
-    smoothing, price_scale
-        Slots over which the LP's prices are averaged before they are posted, and what they are multiplied by.
+    smoothing
+        Slots over which the LP's prices are averaged before they are posted.
+    price_scale
+        What these prices are multiplied by.
     warm_up
         Without a history: share of the slots in which the paper's rule decides.
     guard

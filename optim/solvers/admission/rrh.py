@@ -32,9 +32,10 @@ class RrhOptions:
     is_cost_shared
         Whether a job's opportunity cost is weighed by the share of the cluster that it takes; otherwise
         every job is taken to delay all others, as on a single machine.
-    least_workers, most_workers
-        A job's number of workers is drawn uniformly from this range, both ends included, and capped
-        by the most that are of use to it.
+    least_workers
+        Least number of workers of a job; it is drawn uniformly up to `most_workers`, and capped by the most that are of use.
+    most_workers
+        Largest number that may be drawn.
     """
 
     rate: float = 0.01

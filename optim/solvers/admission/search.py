@@ -71,10 +71,14 @@ class SearchOptions:
         Whether the last chain starts from a dive with re-pricing.
     chains
         Chains side by side, at most 1,000. Their number changes the plan; how many processors there are doesn't.
-    first_cycle, cycle_moves
-        Moves of the first cooling cycle, and of the longest.
-    start_heat, end_heat
-        Acceptance temperatures at both ends of a cycle, as shares of the mean value of an admitted job.
+    first_cycle
+        Moves of the first cooling cycle; each further one has twice as many.
+    cycle_moves
+        Moves of the longest cycle.
+    start_heat
+        Acceptance temperature as a cycle begins, as a share of the mean value of an admitted job.
+    end_heat
+        Acceptance temperature as a cycle ends, likewise.
     largest_ruin
         Most jobs taken out at once.
     """

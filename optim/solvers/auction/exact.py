@@ -30,8 +30,10 @@ class ExactOptions(PaymentOptions):
 
     Parameters
     ----------
-    main_nodes, payment_nodes
-        Most linear programmes of the main tree, and of the tree of each payment.
+    main_nodes
+        Most linear programmes of the main tree.
+    payment_nodes
+        Most linear programmes of the tree of each payment.
     payments
         `decided`: each payment is an interval whose ends give the same GPUs; `closed`: each is a point. A lottery's
         are always closed, its odds being the shares themselves.
