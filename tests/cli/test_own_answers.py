@@ -7,6 +7,7 @@ import optim
 from optim.cli.main import app
 from optim.core.errors import OptimError
 from optim.core.registry import REGISTRY
+from optim.models.catalogue import problem_names
 from optim.solvers.solve import solvers_of
 
 ZONES = "from optim.simulation.spot.zones.policy import GuardedPolicy, Place\n\n\nclass Mine(GuardedPolicy):\n"
@@ -70,7 +71,8 @@ ANSWERS = {
 def folder(tmp_path, monkeypatch):
     """Work in an empty folder with two zones' availability, and let no solver stay registered."""
     monkeypatch.chdir(tmp_path)
-    solvers_of("admission")
+    for problem in problem_names():  # what a test loads first would be forgotten after it
+        solvers_of(problem)
     monkeypatch.setattr(REGISTRY, "_solvers", dict(REGISTRY._solvers))
     rows = [
         f"{tick},2023-02-{1 + tick // 144:02} {tick // 6 % 24:02}:{tick % 6}0:00,z-{zone},1,0.9"
