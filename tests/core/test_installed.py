@@ -41,7 +41,7 @@ SOUND = """
 from optim.core.registry import register
 
 class Sound:
-    summary = "does nothing"
+    summary, options_type = "does nothing", dict
 
 register("sound", problem="nothing")(Sound)
 """
