@@ -8,6 +8,7 @@ from optim.solvers.solve import solver_named
 from optim.workloads.bidding.generator import GeneratorOptions
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     ("asked", "found"),
     [(None, ["exchange"]), (("exchange", "frontier"), ["exchange", "frontier"]), (("frontier",), ["frontier"])],

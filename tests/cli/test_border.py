@@ -176,6 +176,7 @@ def test_without_stdout_one_line_says_so(words):
     assert closed(*words, streams=[1, 2]).returncode == 2
 
 
+@pytest.mark.prove
 def test_without_stderr_results_are_printed_all_the_same():
     done = closed("solve", "tiny-0", "--solver", "fifo", streams=[0, 2])
     assert done.returncode == 0
@@ -191,6 +192,7 @@ def test_too_many_open_files_are_told_by_their_own_remedy(capsys, number):
     assert capsys.readouterr().err.endswith("allow more with 'ulimit -n 1024', or use fewer processes\n")
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a device")
 @pytest.mark.parametrize("name", ["cuda", "tpu"])
 def test_a_device_that_is_not_there_is_one_line(name):

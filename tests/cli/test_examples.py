@@ -20,7 +20,7 @@ from tests.support.sample_files import SAMPLES
 ENOUGH_S = 20.0
 """Processor seconds: an example that takes more has nothing wrong with its words, and Ctrl-C stops it."""
 
-QUICK = ("solvers", "instance describe")
+QUICK = ("solvers",)
 """Commands whose examples are run with every change; the others' before a release."""
 
 MADE_BY = {

@@ -87,6 +87,7 @@ IN_PROCESSES = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(
     "world", [pytest.param(one, marks=[] if one == "cluster" else pytest.mark.prove) for one in IN_PROCESSES]
 )
@@ -252,6 +253,7 @@ def test_rows_are_played_anew_once_a_module_that_a_policy_imports_differs(folder
     assert "were kept from before" not in typed(*words, "--results", "rows.jsonl").stderr
 
 
+@pytest.mark.prove
 def test_a_benchmark_of_ones_own_solver_has_another_key_once_the_file_differs(folder):
     body = "from optim.solvers.admission.fifo import FifoSolver\n\n\nclass Mine(FifoSolver):\n    pass\n"
     words = ["bench", "admission", "--solver", "./mine.py:Mine", "--instance", "tiny-0", "--results", "rows.jsonl"]

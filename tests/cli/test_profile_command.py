@@ -27,6 +27,7 @@ def quick(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.prove
 def test_writes_a_profile_that_instances_are_drawn_from(quick):
     result = CliRunner().invoke(app, ["profile", "--out", "profile.json", *SMALL])
     assert result.exit_code == 0, result.stderr

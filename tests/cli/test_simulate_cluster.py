@@ -402,6 +402,7 @@ def test_the_log_knows_the_names_of_the_jobs(tmp_path):
     assert run("verify", log).exit_code == 0
 
 
+@pytest.mark.prove
 def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp_path):
     path, page = tmp_path / "sacct.txt", tmp_path / "page.html"
     head = "JobID|Partition|Submit|ElapsedRaw|AllocTRES|State"
@@ -419,6 +420,7 @@ def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp
     assert "warning" not in run(*words).stdout
 
 
+@pytest.mark.prove
 def test_turns_that_reach_no_checkpoint_are_told_before_they_are_played(trace):
     """A quantum of 5 minutes under checkpoints every 30; with one every 5 minutes, or without, nothing is said."""
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--bound-steps", "0"]

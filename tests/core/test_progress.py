@@ -3,6 +3,8 @@
 import io
 import re
 
+import pytest
+
 import optim
 from optim.core.progress import PrintedProgress, SilentProgress, listener_of
 
@@ -30,6 +32,7 @@ def test_a_line_is_printed_when_objective_or_bound_moved():
     assert all(re.match(r" +\d+\.\d s  ", line) for line in stream.getvalue().splitlines())
 
 
+@pytest.mark.prove
 def test_true_prints_and_the_default_is_silent(capsys):
     instance = optim.reference_instance("small-0")
     optim.solve(instance, "online")

@@ -20,6 +20,9 @@ HOSTILE = [
     "see [/red] this", "[link=https://e.example]here[/link]", "a\x1b[2Jb", "a\rb", "a\u202egpj.exe", "a\x9b31mb", "a\nb",
     "$x^$", "$x^$ and $y_$", r"\input{x} $\alpha$", r"\$5", "a\x00b", "<b>&amp;", "_hidden",
 ]  # fmt: skip
+SOME_HOSTILE = [*HOSTILE[:2], *(pytest.param(name, marks=pytest.mark.prove) for name in HOSTILE[2:])]
+"""Before a release pictures are drawn with all of them."""
+
 NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))
 
 
@@ -87,7 +90,7 @@ def as_file(figure):
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", SOME_HOSTILE)
 def test_pictures_show_names_as_they_are(name):
     instance = optim.reference_instance("tiny-0")
     ids = tuple(f"{name} {number}" for number in range(instance.num_jobs))
@@ -99,7 +102,7 @@ def test_pictures_show_names_as_they_are(name):
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", SOME_HOSTILE)
 def test_a_reports_pictures_show_names_in_every_place(name):
     with canvas(6.0, 4.0) as (drawing, (panel,)):
         panel.plot([1, 2], [1, 1000], label=f".{name}")

@@ -52,6 +52,7 @@ def chain(node, leaf, split, depth=DEPTH):
     return (*nodes, leaf)
 
 
+@pytest.mark.prove
 def test_a_chain_of_splits_of_an_auction(peak):
     none = np.zeros(0)
     leaf = TreeNode(proof=PriceProof(kinds=np.zeros((0, 3), np.int64), row_price=none, supply_price=none))

@@ -68,6 +68,7 @@ kinds = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.prove
 @kinds
 def test_whole_files_of_all_encoders_are_read(kind, saved, tmp_path):
     assert refusal(tmp_path / "model.npz", saved(kind)) == ""

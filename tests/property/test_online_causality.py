@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import optim
 from optim.core.driver import Monitor
@@ -28,7 +29,6 @@ from optim.solvers.admission.slots.schedule import run_slots
 from optim.solvers.solve import solver_named, solvers_of
 from tests.support.admission.slot_runs import seeded_instance
 
-CONTINUATIONS = 200
 CAUSAL = {
     "seen": OnlineOptions(bounds="seen"),
     "seen, exponential": OnlineOptions(bounds="seen", price="exponential"),
@@ -56,7 +56,7 @@ def with_worths(instance: AdmissionInstance, rng: np.random.Generator, since: in
 def continued() -> tuple[tuple[AdmissionInstance, AdmissionInstance, int], ...]:
     """Return instances, each with what it is without the jobs that arrive after a slot, and that slot."""
     found, seed = [], 0
-    while len(found) < CONTINUATIONS:
+    while len(found) < max(50, settings.default.max_examples):  # 200 before a release
         seed += 1
         whole = seeded_instance(seed, max_jobs=8)
         rng = np.random.default_rng([seed, 1])

@@ -43,6 +43,7 @@ def pytest_configure(config):
 """
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("workers", [[], pytest.param(["--numprocesses", "2"], marks=pytest.mark.prove)])
 def test_what_passed_is_not_run_again(tmp_path, workers):
     (tmp_path / "conftest.py").write_text(PLUGIN)
@@ -64,6 +65,7 @@ def test_what_passed_is_not_run_again(tmp_path, workers):
     assert run() == {"skipped": 1}
 
 
+@pytest.mark.prove
 @pytest.mark.skipif(shutil.which("make") is None, reason="the command is make's")
 def test_a_stopped_release_goes_on(tmp_path):
     noted = tmp_path / "noted"

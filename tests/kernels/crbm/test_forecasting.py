@@ -113,6 +113,7 @@ def test_the_spectral_radius_of_one_feature_is_the_largest_root_of_its_polynomia
     assert spectral_radius(single) == pytest.approx(np.abs(np.roots([1, -0.9, 0.5, -0.2])).max(), rel=1e-6)
 
 
+@pytest.mark.prove
 def test_the_first_step_has_the_mean_of_the_distribution_given_the_history():
     (W, A, B, a, b), kernel = machine(7)
     past = np.random.default_rng(8).standard_normal((3, 2))

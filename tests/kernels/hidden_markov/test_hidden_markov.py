@@ -143,6 +143,7 @@ def known_model(is_autoregressive):
     return np.array([0.5, 0.5]), transition, np.array([[[-1.0]], [[1.0]]]), np.array([[[0.1]], [[0.2]]])
 
 
+@pytest.mark.prove
 @given(
     seed=st.integers(0, 2**32 - 1),
     is_autoregressive=st.booleans(),

@@ -211,6 +211,7 @@ def test_refuses_options_out_of_range(bad):
         EvictionOptions(**bad)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("market", PUBLISHED)
 def test_reproduces_the_published_frequencies_of_2015(market):
     table = prices_of_2015()

@@ -42,6 +42,7 @@ def least_total(world, wanted, column, allowed):
     return best
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("kind", list(Measure))
 @pytest.mark.parametrize("seed", range(2))
 def test_no_plan_beats_the_bound_and_the_plan_is_one_of_them(kind, seed):

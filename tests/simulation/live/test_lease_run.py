@@ -80,6 +80,7 @@ def test_an_elastic_job_loses_no_clock_and_no_bit_by_evictions(elastic):
     assert [row.clock for row in rows if row.event == CLOCK] == list(range(1, OPTIONS.clocks + 1))
 
 
+@pytest.mark.prove
 def test_a_checkpointing_job_does_again_what_it_lost(checkpointing):
     timeline, rows, summary = checkpointing
     assert_billed(timeline, rows, summary)

@@ -73,6 +73,7 @@ def test_orders_of_what_is_equal_come_out_as_recorded():
     check("solvers/admission", "ties", tied)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("solver", OPTIONS)
 def test_does_what_the_golden_record_says(solver):
     check("solvers/admission", solver, lambda: solved(solver))

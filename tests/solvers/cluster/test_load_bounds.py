@@ -24,6 +24,7 @@ def test_the_load_found_gives_the_latest_end_of_all(world):
     assert proven == max(least_makespan(jobs, cluster, proof) for proof in proofs)
 
 
+@pytest.mark.prove
 @given(small_worlds(jobs=5))
 def test_the_interval_found_proves_what_the_best_of_all_intervals_does(world):
     rows, cluster = world

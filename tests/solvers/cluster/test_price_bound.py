@@ -93,6 +93,7 @@ def test_no_prices_prove_more_and_some_nearly_as_much(world):
     assert found.least_s >= 0.97 * best
 
 
+@pytest.mark.prove
 def test_of_few_drawn_jobs_nearly_the_best_prices_are_found():
     """40 jobs that arrive over 300 s: steps along subgradients alone stop 2 % below what a programme finds."""
     rng = np.random.default_rng(1)
@@ -136,6 +137,7 @@ def test_the_time_a_job_buys_costs_what_its_bill_says(prices, release, duration)
 PUBLIC = "philly/pollux_philly_82k.csv.gz"
 
 
+@pytest.mark.prove
 @pytest.mark.trace
 def test_of_a_public_list_the_bound_is_close_to_the_best_schedule_known():
     """5,000 jobs on 480 GPUs: SRSF takes 9.997 h without restarts; better prices could prove 1 % more at most."""

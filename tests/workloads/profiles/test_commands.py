@@ -125,6 +125,7 @@ def test_a_script_is_run_and_its_last_words_are_told_when_it_fails(tmp_path):
         run_script(f"{sys.executable} {script}", 1, Interruption())
 
 
+@pytest.mark.prove
 def test_a_script_that_hangs_is_ended_and_the_option_named(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT + "\ntime.sleep(600)\n")

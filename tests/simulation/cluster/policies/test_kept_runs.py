@@ -45,6 +45,7 @@ VARIANTS = {
 SLOW = ("max-min", "oasis", "optimus", "slaq", "themis")
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_a_policy_does_what_it_did(name):
     found = {world: told(name, world) for world in WORLDS if name not in SLOW or world in ("plain", "failing", "kinds")}

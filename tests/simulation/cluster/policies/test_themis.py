@@ -111,6 +111,7 @@ def test_more_fairness_lets_fewer_apps_bid():
     assert rows[0] > rows[1]
 
 
+@pytest.mark.prove
 @given(
     st.integers(0, 10**6), st.sampled_from(NAMES), st.booleans(), st.sampled_from(["floor", "lottery"]), st.booleans()
 )

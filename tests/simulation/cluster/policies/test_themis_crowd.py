@@ -3,6 +3,7 @@
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def _one_by_one(live, census, now_us, ideal, slowness, held, expiring, agent_of)
     return Crowd([agent_of(row) for row in range(len(live.apps))])
 
 
+@pytest.mark.prove
 @given(st.integers(0, 10**9), st.booleans(), st.sampled_from(["hold", "lease"]), st.sampled_from([0.0, 0.5, 0.8]))
 def test_arrays_answer_as_agents_do_and_the_schedule_is_the_same(seed, aligned, horizon, fairness):
     jobs = _jobs(np.random.default_rng(seed))

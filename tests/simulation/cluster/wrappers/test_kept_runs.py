@@ -20,6 +20,7 @@ AROUND = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("around", "world"), list(product(AROUND, ("plain", "failing", "shared"))))
 def test_a_wrapped_policy_does_what_it_did(around, world):
     found = {

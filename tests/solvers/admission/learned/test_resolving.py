@@ -72,6 +72,7 @@ def test_a_full_slot_is_no_room_and_is_dear(is_prepared) -> None:
     assert worth[2:] == pytest.approx([6, 6], rel=0.05)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("cluster", range(CLUSTERS))
 def test_solves_that_go_on_from_the_last_ones_columns_find_as_good_prices_as_fresh_ones(cluster) -> None:
     """Either's bound (L.3) at its prices, over all expected jobs, is within both tolerances of the other's.

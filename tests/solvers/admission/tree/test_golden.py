@@ -53,6 +53,7 @@ RUNS = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", RUNS)
 def test_does_what_the_golden_record_says(name):
     check("solvers/admission/tree", name, RUNS[name])
