@@ -100,7 +100,10 @@ def test_a_causal_rule_decides_the_same_whatever_comes_later(mode):
     assert moved(CAUSAL[mode]) == 0
 
 
-@pytest.mark.parametrize("bounds", READS_FUTURE)
+@pytest.mark.parametrize(
+    "bounds",
+    [pytest.param(name, marks=pytest.mark.prove) if name == "first" else name for name in READS_FUTURE],  # seen in 200
+)
 def test_a_rule_that_reads_the_future_says_so_and_does(bounds):
     options = OnlineOptions(bounds=bounds, sample_share=0.3)
     assert options.bounds.reads_future
