@@ -20,6 +20,7 @@ class Page(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.open, self.ids, self.texts, self.addresses, self.counts, self.instances = [], [], [], [], {}, []
+        self.attributes = set()
         self.feed(text)
         self.close()
 
@@ -27,6 +28,7 @@ class Page(HTMLParser):
         self.counts[tag] = self.counts.get(tag, 0) + 1
         if tag == "tr" and ("data-instance" in dict(attrs)):
             self.instances.append(dict(attrs)["data-instance"])
+        self.attributes.update(name for name, _ in attrs)
         for name, value in attrs:
             if name == "id":
                 self.ids.append(value)
@@ -194,3 +196,32 @@ def test_a_column_that_no_record_fills_is_left_out():
     assert "objective" in heads
     assert "bound" not in heads
     assert "p99 ms" not in heads
+
+
+HOSTILE = (
+    "</td></tr></table><script>x()</script>",
+    "\" onload='x()",
+    "&lt;b&gt;",
+    "a\n\tb",
+    "]]><!--",
+    "<img src=x onerror=x()>",
+    "--",
+)
+
+
+@pytest.mark.parametrize("name", [*HOSTILE[:2], *(pytest.param(name, marks=pytest.mark.prove) for name in HOSTILE[2:])])
+def test_a_page_read_back_has_the_same_names_and_no_other_tags(name):
+    """Names of instances, solvers, suites, errors and of what was left out."""
+
+    def read(used):
+        record = replace(make_record(used, used, None, violations=[used]), suite=used)
+        return Page(render([record], [Skipped(suite=used, instance=used, solver=used, reason=used)]))
+
+    found, plain = read(name), read("plain")
+    assert found.instances == [name if one == "plain" else one for one in plain.instances]
+    in_pictures = {"text", "tspan"}  # a picture has one for each line of a name
+    assert {tag: count for tag, count in found.counts.items() if tag not in in_pictures} == {
+        tag: count for tag, count in plain.counts.items() if tag not in in_pictures
+    }
+    assert found.attributes == plain.attributes
+    assert sum(name in text for text in found.texts) > 10
