@@ -33,7 +33,9 @@ UNPLACED = {"convert_element_type", "broadcast_in_dim", "iota", "reshape"}
 
 @pytest.mark.parametrize(("name", "operands", "settings"), CASES)
 def test_an_operation_done_by_numpy_is_the_compiled_one(name, operands, settings):
-    primitive = next(one for one in BY_NUMPY if one.name == name)
+    primitive = next((one for one in BY_NUMPY if one.name == name), None)
+    if primitive is None:
+        pytest.skip(f"this release of JAX has no {name!r}")
     if name in UNPLACED:
         settings = {**settings, "sharding": None}
     compiled = jax.jit(lambda *given: primitive.bind(*given, **settings))
