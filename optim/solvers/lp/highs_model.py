@@ -123,7 +123,8 @@ def _highs_lp(form: Any, *, is_maximisation: bool) -> Any:
     lp.sense_ = highspy.ObjSense.kMaximize if is_maximisation else highspy.ObjSense.kMinimize
     lp.offset_ = float(form.c_offset[0])
     lp.col_cost_ = np.asarray(form.c.todense(), dtype=np.float64).ravel()
-    bounds = [variable.bounds for variable in form.columns]
+    # Pyomo 6.9.3, the oldest that is promised, keeps a fixed variable as a column.
+    bounds = [(one.value, one.value) if one.fixed else one.bounds for one in form.columns]
     lp.col_lower_ = np.array([-highspy.kHighsInf if low is None else low for low, _ in bounds], dtype=np.float64)
     lp.col_upper_ = np.array([highspy.kHighsInf if high is None else high for _, high in bounds], dtype=np.float64)
     if any(not variable.is_continuous() for variable in form.columns):
