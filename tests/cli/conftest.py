@@ -3,6 +3,12 @@
 import sys
 from pathlib import Path
 
+import pytest
+
+from optim.core.registry import REGISTRY
+from optim.models.catalogue import problem_names
+from optim.solvers.solve import solvers_of
+
 PLUGIN = str(Path(__file__).parent.parent / "plugin")
 if PLUGIN not in sys.path:
     sys.path.insert(0, PLUGIN)
@@ -10,3 +16,11 @@ if PLUGIN not in sys.path:
 from dummy_fixtures import dummies, plugin_environment  # noqa: E402 - the folder has to be on the path first
 
 __all__ = ["dummies", "plugin_environment"]
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Forget after a test which solvers it registered."""
+    for problem in problem_names():  # what a test loads first would be forgotten after it
+        solvers_of(problem)
+    monkeypatch.setattr(REGISTRY, "_solvers", dict(REGISTRY._solvers))

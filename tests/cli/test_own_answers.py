@@ -6,9 +6,6 @@ from typer.testing import CliRunner
 import optim
 from optim.cli.main import app
 from optim.core.errors import OptimError
-from optim.core.registry import REGISTRY
-from optim.models.catalogue import problem_names
-from optim.solvers.solve import solvers_of
 
 ZONES = "from optim.simulation.spot.zones.policy import GuardedPolicy, Place\n\n\nclass Mine(GuardedPolicy):\n"
 PRICES = "from optim.simulation.spot.policy import Policy, Recovery, Request\n\n\nclass Mine(Policy):\n"
@@ -68,12 +65,9 @@ ANSWERS = {
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, registry):
     """Work in an empty folder with two zones' availability, and let no solver stay registered."""
     monkeypatch.chdir(tmp_path)
-    for problem in problem_names():  # what a test loads first would be forgotten after it
-        solvers_of(problem)
-    monkeypatch.setattr(REGISTRY, "_solvers", dict(REGISTRY._solvers))
     rows = [
         f"{tick},2023-02-{1 + tick // 144:02} {tick // 6 % 24:02}:{tick % 6}0:00,z-{zone},1,0.9"
         for tick in range(300)

@@ -9,8 +9,6 @@ from typer.testing import CliRunner
 import optim
 from optim.cli.main import app
 from optim.core.errors import InvalidOptionError
-from optim.core.registry import REGISTRY
-from optim.solvers.solve import solvers_of
 
 SPOT = ["simulate", "spot", "--starts", "2", "--job-hours", "2"]
 WORLDS = {
@@ -50,11 +48,9 @@ WORLDS = {
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, registry):
     """Work in an empty folder, and let no solver stay registered."""
     monkeypatch.chdir(tmp_path)
-    solvers_of("admission")
-    monkeypatch.setattr(REGISTRY, "_solvers", dict(REGISTRY._solvers))
     return tmp_path
 
 
@@ -207,24 +203,26 @@ PLANS = {
 }
 
 
+TWO_JOBS = [
+    "simulate",
+    "cluster",
+    "--trace",
+    "jobs.csv",
+    "--gpus",
+    "1x2",
+    "--bound-steps",
+    "0",
+    "--policy",
+    "./mine.py:Mine",
+]
+
+
 @pytest.mark.parametrize("plan", PLANS)
 def test_what_is_wrong_with_a_plan_is_told_with_what_is_meant(folder, plan):
     body, said = PLANS[plan]
     (folder / "mine.py").write_text(POLICY + body)
     (folder / "jobs.csv").write_text("submit,duration,gpus\n0,3600,1\n0,3600,1\n")
-    words = [
-        "simulate",
-        "cluster",
-        "--trace",
-        "jobs.csv",
-        "--gpus",
-        "1x2",
-        "--bound-steps",
-        "0",
-        "--policy",
-        "./mine.py:Mine",
-    ]
-    result = typed(*words)
+    result = typed(*TWO_JOBS)
     assert (result.exit_code, result.stdout) == (2, "")
     assert re.search(said, result.stderr), result.stderr
     assert "..." not in result.stderr
@@ -235,22 +233,10 @@ def test_rows_are_played_anew_once_a_module_that_a_policy_imports_differs(folder
     (folder / "mine.py").write_text(f"import first_of_all\n{POLICY}{NARROW}")
     (folder / "first_of_all.py").write_text("SIGN = 1\n")
     (folder / "jobs.csv").write_text("submit,duration,gpus\n0,3600,1\n0,3600,1\n")
-    words = [
-        "simulate",
-        "cluster",
-        "--trace",
-        "jobs.csv",
-        "--gpus",
-        "1x2",
-        "--bound-steps",
-        "0",
-        "--policy",
-        "./mine.py:Mine",
-    ]
-    said = [typed(*words, "--results", "rows.jsonl").stderr for _ in range(2)]
+    said = [typed(*TWO_JOBS, "--results", "rows.jsonl").stderr for _ in range(2)]
     assert ["were kept from before" in text for text in said] == [False, True]
     (folder / "first_of_all.py").write_text("SIGN = -1\n")
-    assert "were kept from before" not in typed(*words, "--results", "rows.jsonl").stderr
+    assert "were kept from before" not in typed(*TWO_JOBS, "--results", "rows.jsonl").stderr
 
 
 @pytest.mark.prove
