@@ -219,3 +219,14 @@ def test_jobs_of_sacct_start_on_gpus_of_the_type_that_they_had(operators, tmp_pa
         assert len(starts) >= len(record.jobs)
         for job, places in starts:
             assert {kinds[machine] for machine, _ in places} == set(had[record.jobs.ids[job]])
+
+
+def test_the_wait_that_a_table_records_stands_beside_the_simulated_one(tmp_path):
+    table = tmp_path / "jobs.csv"
+    table.write_text("submit,start,gpus,duration\n0,1800,8,3600\n0,5400,8,3600\n0,,8,60\n")
+    _, first, row, _ = play(table, "--trace-format", "csv")
+    assert first["recorded"] == {"jobs": 2, "wait_mean_h": pytest.approx(1.0)}
+    assert row["wait_mean_h"] == pytest.approx(1.0)
+    words = ("simulate", "cluster", "--trace", table, "--trace-format", "csv", "--gpus", "1x8", "--policy", "fifo")
+    said = RUNNER.invoke(app, [*map(str, words), "--bound-steps", "0"]).stdout
+    assert "recorded: mean wait 1.000 h of the 2 jobs whose start the trace tells" in said

@@ -169,8 +169,8 @@ def _remedy(dropped: Mapping[str, int]) -> str:
 
 
 def _recorded_wait(waited_s: FloatArray | None) -> tuple[int, float] | None:
-    """Return of how many jobs the wait is told, and its mean in hours."""
-    known = np.zeros(0) if waited_s is None else waited_s[np.isfinite(waited_s)]
+    """Return of how many jobs the wait is told, and its mean in hours; a job that began before its submission tells none."""
+    known = np.zeros(0) if waited_s is None else waited_s[np.isfinite(waited_s) & (waited_s >= 0)]
     return (len(known), float(known.mean()) / 3600) if len(known) else None
 
 

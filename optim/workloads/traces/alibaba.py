@@ -59,9 +59,11 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
         require(path, columns, *TIMES[:-1], least=0.0)
         require(path, columns, TIMES[-1], least=0.0, may_lack=True)
         submit, duration = columns["creation_time"], columns["deletion_time"] - columns["scheduled_time"]
+        waited = columns["scheduled_time"] - submit
         status = columns["pod_phase"]
     else:
         submit, duration = np.arange(float(len(gpus))), np.full(len(gpus), options.run_s, dtype=np.float64)
+        waited = np.full(len(gpus), np.nan)
         status = np.full(len(gpus), "", dtype=object)
     kept, dropped = leave_out(
         {
@@ -95,6 +97,7 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
         rows_read=len(gpus),
         dropped=dropped,
         notes=tuple(notes),
+        waited_s=waited[kept],
         nodes=read_nodes(options.nodes or file_beside(path, NODE_NAMES, what="node list", option="nodes")),
     )
 

@@ -74,6 +74,12 @@ class Gangs:
         np.maximum.at(found, self.job, of_component[component])
         return found
 
+    def idle(self, end_s: FloatArray, elapsed: FloatArray) -> FloatArray:
+        """Return the time from each job's first submission to its last end in which none of its attempts ran, by their ends."""
+        last_end = np.full(len(self.last), -np.inf)
+        np.maximum.at(last_end, self.job, end_s)
+        return last_end - self.first_submit - np.bincount(self.job, elapsed, len(self.last))
+
     def summed(self, amounts: FloatArray) -> FloatArray:
         """Return an amount of each job: the sum over its components' last attempts."""
         return np.bincount(self.job, amounts * self.is_last, len(self.last)).astype(np.float64)
@@ -87,11 +93,13 @@ def merge_attempts(table: JobTable) -> JobTable:
     """Return a table with a row a job: rows of one name are its attempts, and a row that repeats another is left out.
 
     Run times add up (at the gang of the last attempt, so that the GPU-time is that of all), the submission is the first, and
-    everything else is the last attempt's.
+    the wait that is recorded is all time until the last end in which none ran, everything else is the last attempt's.
     """
     if len(set(table.ids)) == len(table):
         return table
-    rows = list(zip(table.ids, table.submit_s.tolist(), table.workers.tolist(), table.duration_s.tolist(), strict=True))
+    waited = np.zeros(len(table)) if table.waited_s is None else np.nan_to_num(table.waited_s, nan=-1.0)
+    same = (table.submit_s, table.workers, table.duration_s, waited)
+    rows = list(zip(table.ids, *(column.tolist() for column in same), strict=True))
     first = {row: place for place, row in reversed(list(enumerate(rows)))}
     once = np.array(sorted(first.values()), np.int64)
     repeated = len(rows) - len(once)
@@ -103,6 +111,10 @@ def merge_attempts(table: JobTable) -> JobTable:
         value = getattr(table, name)
         if isinstance(value, np.ndarray):
             taken[name] = value[last]
+    if table.waited_s is not None:
+        taken["waited_s"] = gangs.idle(
+            table.submit_s[once] + table.waited_s[once] + table.duration_s[once], table.duration_s[once]
+        )
     taken |= {"submit_s": gangs.first_submit, "duration_s": gangs.gpu_s / gangs.workers}
     return replace(
         table,

@@ -121,7 +121,8 @@ class JobTable:
     nodes
         The trace's own servers, if it lists them.
     waited_s
-        How long each job waited, NaN where it isn't told.
+        How long each job waited in the cluster of the trace: all time without GPUs from its submission to its end; NaN where it
+        isn't recorded, None where it is of no job.
     """
 
     ids: tuple[str, ...]

@@ -73,9 +73,9 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
 
     An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`; one that
     says neither when nor where it ran is no attempt. A job's
-    run time is the sum over its attempts, its gang that of the last that says its machines. A job without a time of submission
-    is left out. Of a job with several, and of one that failed, the first
-    attempt tells after what time it failed; all but the last did, and that one if the job's status is Failed.
+    run time is the sum over its attempts, its wait the rest of the time from its submission to the end of the last, its gang that
+    of the last that says its machines. A job without a time of submission is left out. Of a job with several, and of one that
+    failed, the first attempt tells after what time it failed; all but the last did, and that one if the job's status is Failed.
 
     Raises
     ------
@@ -111,6 +111,9 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     duration = np.bincount(owner, weights=np.nan_to_num(ran), minlength=len(jobs)).astype(np.float64)
     last = np.full(len(jobs), -1)
     last[owner] = np.arange(len(owner))  # the last of equal indices stays
+    last_end = np.full(len(jobs), -np.inf)
+    np.maximum.at(last_end, owner, np.where(np.isnan(ran), np.inf, end))  # infinite where a start or an end is unknown
+    submit_s = seconds_from(begin, submitted)
     last_run = np.where(last >= 0, ran[last], np.nan) if attempts else np.full(len(jobs), np.nan)
     gpus = np.array([next((held for a in reversed(each) if (held := a.num_gpus)), 0) for each in tries])
     status = _texts([job.status for job in jobs])
@@ -129,7 +132,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     failed = np.where((is_retried | (status == FAILED)) & (first >= 0), ran[first] if attempts else np.nan, np.nan)
     return JobTable(
         ids=tuple(jobs[row].jobid for row in kept.tolist()),
-        submit_s=seconds_from(begin, submitted)[kept],
+        submit_s=submit_s[kept],
         workers=gpus[kept].astype(np.int64),
         duration_s=duration[kept],
         clock=np.zeros(len(kept), dtype=np.int64),
@@ -143,6 +146,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         rows_read=len(jobs),
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, gpus * duration),
+        waited_s=(last_end - submit_s - duration)[kept],
         notes=("run times add up all attempts, the gang is that of the last that says its machines",),
     )
 

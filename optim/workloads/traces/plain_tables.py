@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import ELSEWHERE
-from optim.workloads.csv_columns import header_of, read_columns, require, require_all_fields, require_whole
+from optim.workloads.csv_columns import header_of, read_columns, refuse, require, require_all_fields, require_whole
 from optim.workloads.traces.job_table import (
     NO_GPU,
     NO_WORK,
@@ -22,7 +23,7 @@ from optim.workloads.traces.job_table import (
     is_elsewhere,
     leave_out,
 )
-from optim.workloads.traces.time_stamps import read_spans, read_times
+from optim.workloads.traces.time_stamps import read_spans, read_times, waits_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,9 @@ class PlainForm:
     ----------
     submit, gpus, duration
         Columns of numbers; times in units of `second`.
+    start
+        Column of times at which jobs started in the cluster that the table is of, in the form of `submit`; may be absent, and
+        empty where a start is unknown.
     second
         How many of the file's units of time a second has.
     texts
@@ -50,6 +54,7 @@ class PlainForm:
     submit: str = "submit"
     gpus: str = "gpus"
     duration: str = "duration"
+    start: str = ""
     second: float = 1.0
     texts: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -71,7 +76,7 @@ class PlainForm:
 PARTITION = "partition"
 """Another name of the column of virtual clusters in one's own table."""
 BAR = "|"
-OWN = PlainForm(ignored=())
+OWN = PlainForm(ignored=(), start="start")
 _SIMULATED: dict[str, Any] = {
     "submit": "submit_time",
     "gpus": "num_gpu",
@@ -87,7 +92,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     """Read a table of jobs.
 
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
-    (rows of one are attempts of one job), `vc` or `partition`, `user`, `model`, `status`, `app`, `gpu_type` (all that it may
+    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `vc` or `partition`, `user`, `model`, `status`, `app`, `gpu_type` (all that it may
     run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of
     the whole job; what isn't told is nothing). Rows without GPUs or run time are left out and counted, other columns named.
 
@@ -104,7 +109,8 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         texts["virtual_cluster"] = PARTITION
     counts = {name: column for name, column in form.counts.items() if column in header}
     amounts = [name for name in (form.cpus, form.memory_gb, form.computing, form.iteration) if name in header]
-    columns = read_columns(path, (form.gpus, *counts.values(), *amounts), (form.duration, *texts.values()))
+    starts = [form.start] if form.start in header else []
+    columns = read_columns(path, (form.gpus, *counts.values(), *amounts), (form.duration, *texts.values(), *starts))
     require_all_fields(path)
     submit, begin, remarks = read_times(path, form.submit, form.second)
     duration = read_spans(path, form.duration, columns[form.duration]) / form.second
@@ -114,6 +120,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     clusters = columns[texts["virtual_cluster"]] if "virtual_cluster" in texts else np.full(len(gpus), "", dtype=object)
     out = {ELSEWHERE: is_elsewhere(clusters, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0}
     kept, dropped = leave_out(out)
+    waited = _waited(path, form.start, columns, submit, begin, kept) if starts else None
     named: dict[str, Any] = {name: columns[column][kept] for name, column in texts.items()}
     ids = named.pop("ids", np.array([f"row-{row}" for row in range(len(gpus))], dtype=object)[kept])
     has_room = bool({form.cpus, form.memory_gb} & set(columns))
@@ -125,6 +132,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         clock=np.zeros(len(kept), dtype=np.int64),
         demand=_demand(columns, gpus, form)[kept] if has_room else None,
         busy=_busy(columns, form)[kept] if form.computing in columns and form.iteration in columns else None,
+        waited_s=None if waited is None else waited[kept],
         begin=begin,
         rows_read=len(gpus),
         dropped=dropped,
@@ -133,6 +141,23 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         **named,
         **_counts(path, columns, counts, kept),
     )
+
+
+def _waited(
+    path: str | Path,
+    column: str,
+    columns: Mapping[str, NDArray[Any]],
+    submit: FloatArray,
+    begin: datetime | None,
+    kept: NDArray[np.int64],
+) -> FloatArray | None:
+    """Return how long jobs waited for the start that is recorded; NaN where it isn't."""
+    texts = columns[column]
+    is_due = np.isin(np.arange(len(texts)), kept) & (texts != "")
+    waited = waits_until(path, column, texts, submit, begin, is_due=is_due)
+    if waited is not None:
+        refuse(path, column, waited < 0, "a time that isn't before the submission is due", texts)
+    return waited
 
 
 def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
@@ -151,9 +176,18 @@ def _unread(
     """Return a remark that names the columns that aren't read, each with the known one that it may stand for."""
     if form.ignored is None:
         return ()
-    known = [form.submit, form.gpus, form.duration, *form.texts.values(), PARTITION, *form.counts.values()]
+    known = [form.submit, form.gpus, form.duration, form.start, *form.texts.values(), PARTITION, *form.counts.values()]
     known += [form.cpus, form.memory_gb]
-    read = {form.submit, form.gpus, form.duration, *texts.values(), *counts.values(), form.cpus, form.memory_gb}
+    read = {
+        form.submit,
+        form.gpus,
+        form.duration,
+        form.start,
+        *texts.values(),
+        *counts.values(),
+        form.cpus,
+        form.memory_gb,
+    }
     unread = [name for name in header if name not in {*read, *form.ignored}]
     said = []
     for name in unread:

@@ -27,7 +27,7 @@ from optim.workloads.traces.job_table import (
     is_elsewhere,
     leave_out,
 )
-from optim.workloads.traces.time_stamps import EPOCH, read_spans, times_of
+from optim.workloads.traces.time_stamps import EPOCH, read_spans, times_of, waits_until
 
 SEPARATOR = "|"
 COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,ReqTRES,AllocTRES,State"
@@ -215,11 +215,7 @@ def _waited(
     if "Start" not in columns:
         return None
     is_told = is_kept & ~np.isin(columns["Start"], UNKNOWN)
-    if not is_told.any():
-        return None
-    start, first, _ = times_of(path, "Start", columns["Start"], is_due=is_told)
-    apart = ((EPOCH if first is None else first) - begin).total_seconds()
-    return np.where(is_told, start - submit + apart, np.nan)
+    return waits_until(path, "Start", columns["Start"], submit, begin, is_due=is_told)
 
 
 def _repeats(columns: Mapping[str, TextArray]) -> BoolArray:

@@ -107,6 +107,44 @@ def times_of(
     return (seconds, None, ()) if second != 1.0 else _from_epoch(path, column, seconds)
 
 
+def waits_until(
+    path: str | Path,
+    column: str,
+    texts: TextArray,
+    submit_s: FloatArray,
+    begin: datetime | None,
+    *,
+    is_due: NDArray[np.bool_],
+) -> FloatArray | None:
+    """Return how long each row waited from its submission to the start that a column records, NaN where none is due.
+
+    Parameters
+    ----------
+    texts
+        Starts, in the form that `times_of` reads.
+    submit_s, begin
+        Submissions, and the date of their second 0, None where they tell no dates.
+
+    Returns
+    -------
+    waits
+        None where no start is due at all.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a start can't be read, or either starts or submissions tell dates, and the others don't.
+    """
+    if not is_due.any():
+        return None
+    start_s, first, _ = times_of(path, column, texts, is_due=is_due)
+    if (first is None) != (begin is None) and EPOCH not in (first, begin):
+        raise InvalidProblemError(
+            f"{path}: column {column!r}: write starts in the form of the submissions, dates or seconds"
+        )
+    return np.where(is_due, start_s - submit_s + ((first or EPOCH) - (begin or EPOCH)).total_seconds(), np.nan)
+
+
 def _from_epoch(
     path: str | Path, column: str, numbers: FloatArray
 ) -> tuple[FloatArray, datetime | None, tuple[str, ...]]:

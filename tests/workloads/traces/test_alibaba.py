@@ -37,6 +37,11 @@ def test_run_times_begin_when_a_pod_is_scheduled(tmp_path: Path) -> None:
     assert read_trace(path, "alibaba", TraceOptions(num_slots=10), 0)[0].work.tolist() == [1]
 
 
+def test_pods_wait_from_their_creation_until_they_are_scheduled(tmp_path: Path) -> None:
+    path = alibaba_file(tmp_path, [pod("waited", 1, 1000, (60, 2700, 1800)), pod("didn't", 1, 1000, (5, 9, 5))])
+    assert read_jobs(path, "alibaba", ReadOptions()).waited_s.tolist() == [1740, 0]
+
+
 def test_nodes_with_gpus_host_workers_and_the_others_pss(tmp_path: Path) -> None:
     path = alibaba_file(tmp_path, [pod("one", 1, 1000, (0, 900, 0))])
     instance = read_trace(path, "alibaba", TraceOptions(num_slots=4, num_worker_servers=2), 0)[0]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
@@ -132,3 +133,19 @@ def test_names_that_are_missing_are_empty(tmp_path):
     job = {**LOG[0], "user": None, "vc": None, "status": None}
     table = _table(tmp_path, [job])
     assert (table.user.tolist(), table.virtual_cluster.tolist(), table.status.tolist()) == ([""], [""], [""])
+
+
+def test_the_wait_is_all_time_from_submission_to_the_last_end_without_gpus(tmp_path):
+    odd = _job(
+        "odd",
+        0,
+        "Pass",
+        _attempt(None, "2017-10-03 00:01:00", 1),
+        _attempt("2017-10-03 00:02:00", "2017-10-03 00:03:00", 1),
+    )
+    table = _table(tmp_path, [*LOG, odd])
+    assert table.ids == ("late", "retried", "dead", "odd")
+    assert table.waited_s[:3].tolist() == [60, 280, 0]
+    assert not np.isfinite(table.waited_s[3])
+    count, hours = cluster_jobs(table, Selection()).recorded_wait
+    assert (count, hours) == (3, pytest.approx(340 / 3 / 3600))

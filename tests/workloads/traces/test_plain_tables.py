@@ -173,3 +173,43 @@ def test_a_filter_that_no_job_meets_says_which_values_there_are(tmp_path):
         read_jobs(path, "csv", ReadOptions(virtual_cluster="nlpp"))
     with pytest.raises(InvalidProblemError, match=r"\(there are: none\)"):
         read_jobs(_file(tmp_path, "submit,gpus,duration\n0,1,1\n"), "csv", ReadOptions(virtual_cluster="nlp"))
+
+
+STARTS = "submit,start,gpus,duration,id"
+
+
+@pytest.mark.parametrize(
+    ("rows", "waits"),
+    [
+        (["0,30,1,10,a", "5,,1,10,b", "7,7,1,10,c"], {"a": 30, "c": 0}),
+        (["2017-10-03 12:00:00,2017-10-03 12:00:30,1,10,a", "2017-10-03 12:00:10,2017-10-03 12:01:10,1,10,b"], {"a": 30, "b": 60}),
+        (["1506000000000,1506000030000,1,10,a"], {"a": 30}),
+        (["0,30,1,10,a", "0,100,1,10,a"], {"a": 90}),  # two attempts: 110 s in all, of which 20 s ran
+        (["0,30,1,10,a", "60,100,1,10,a"], {"a": 90}),
+    ],
+)  # fmt: skip
+def test_the_wait_that_a_column_of_starts_records(tmp_path, rows, waits):
+    table = read_jobs(_file(tmp_path, "\n".join([STARTS, *rows]) + "\n"), "csv", ReadOptions())
+    told = {name: wait for name, wait in zip(table.ids, table.waited_s.tolist(), strict=True) if wait == wait}
+    assert told == waits
+    count, hours = cluster_jobs(table, Selection()).recorded_wait
+    assert (count, hours) == (len(waits), pytest.approx(sum(waits.values()) / len(waits) / 3600))
+    assert not any("not read" in note for note in table.notes)
+
+
+def test_a_table_without_starts_records_no_wait(tmp_path):
+    for rows in ("submit,gpus,duration\n0,1,10\n", "submit,start,gpus,duration\n0,,1,10\n"):
+        assert cluster_jobs(read_jobs(_file(tmp_path, rows), "csv", ReadOptions()), Selection()).recorded_wait is None
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("10,9,1,10,a", "column 'start': a time that isn't before the submission is due, got '9'"),
+        ("2017-10-03,9,1,10,a", "column 'start': write starts in the form of the submissions, dates or seconds"),
+        ("10,soon,1,10,a", "column 'start'"),
+    ],
+)
+def test_starts_that_cannot_be_are_refused(tmp_path, row, said):
+    with pytest.raises(InvalidProblemError, match=said):
+        read_jobs(_file(tmp_path, f"{STARTS}\n{row}\n"), "csv", ReadOptions())
