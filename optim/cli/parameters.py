@@ -14,6 +14,7 @@ import typer
 
 from optim.cli.output import OutputFormat
 from optim.core.errors import InvalidOptionError
+from optim.core.options import OptionText
 from optim.models.catalogue import problem_named, problem_names
 
 INSTANCES = "Instances"
@@ -157,7 +158,7 @@ def whole_number(text: str, flag: str) -> int:
     return int(text)
 
 
-def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, str]:
+def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, OptionText]:
     """Return options given as ``NAME=VALUE``.
 
     Raises
@@ -165,14 +166,14 @@ def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[s
     InvalidOptionError
         If a text has no equals sign, or a name comes twice.
     """
-    options: dict[str, str] = {}
+    options: dict[str, OptionText] = {}
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise InvalidOptionError(f"{flag} must be NAME=VALUE, got {text!r}")
         if name.strip() in options:
             raise InvalidOptionError(f"{flag} {name.strip()} is given twice; leave one out")
-        options[name.strip()] = value.strip()
+        options[name.strip()] = OptionText(value.strip())
     return options
 
 

@@ -177,7 +177,14 @@ def _with_numbers(schema: Any) -> Any:
     return {name: _with_numbers(value) for name, value in schema.items()}
 
 
-_ENCODER = msgspec.json.Encoder(decimal_format="number")
+def _as_text(value: Any) -> str:
+    """Return a text of a class of its own, such as `OptionText`, as a plain one."""
+    if isinstance(value, str):
+        return str(value)
+    raise NotImplementedError
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=_as_text)
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> None:

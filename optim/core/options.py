@@ -27,6 +27,13 @@ LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**63 - 1
 
 _MOST_BITS_SHOWN = 256
 
+
+class OptionText(str):
+    """A value as the command line gives it, `NAME=VALUE`: its text is parsed, where Python's own texts aren't."""
+
+    __slots__ = ()
+
+
 _IN_WORDS: Mapping[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -44,8 +51,8 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
     options_type
         A dataclass type; its `__post_init__` validates ranges.
     given
-        An instance of it, a mapping of field names to values (texts are converted, as the command
-        line gives them), or None for the defaults.
+        An instance of it, a mapping of field names to values, or None for the defaults. Numbers, truth values and lists
+        are parsed from an `OptionText` only: ``"5"`` is no number in Python.
 
     Raises
     ------
@@ -128,7 +135,7 @@ def option_meanings(options_type: type[Any]) -> dict[str, str]:
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
-    """Convert a text to the annotated type; other values only where the type fits."""
+    """Convert a text of the command line to the annotated type; other values only where the type fits."""
     alternatives = (
         typing.get_args(hint)
         if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
@@ -140,7 +147,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         if kind is bool:
             if isinstance(value, bool):
                 return value
-            if isinstance(value, str) and value.lower() in ("true", "false"):
+            if isinstance(value, OptionText) and value.lower() in ("true", "false"):
                 return value.lower() == "true"
         elif typing.get_origin(kind) is tuple:
             parts, hints = _parts(value), typing.get_args(kind)
@@ -152,7 +159,9 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             if isinstance(value, bool):  # which Python counts as a whole number
                 continue
             if isinstance(value, kind):
-                return value
+                return str(value) if kind is str else value
+            if kind in (int, float) and isinstance(value, str) and not isinstance(value, OptionText):
+                continue
             if kind is str and not isinstance(value, int | float | PathLike):  # a list's text is no list of texts
                 continue
             try:
@@ -162,13 +171,24 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             except (TypeError, ValueError, OverflowError):
                 continue
     expected = " or ".join(_describe(kind) for kind in alternatives)
-    raise InvalidOptionError(f"option {name!r} must be {expected}, got {_shown(value)}")
+    raise InvalidOptionError(f"option {name!r} must be {expected}, got {_shown(value)}{_remedy(name, value, hint)}")
+
+
+def _remedy(name: str, value: Any, hint: Any) -> str:
+    """Return what to write where a text of Python stands for what it would be on the command line."""
+    if not isinstance(value, str) or isinstance(value, OptionText):
+        return ""
+    try:
+        meant = _convert(name, OptionText(value), hint)
+    except InvalidOptionError:
+        return ""
+    return f", a text; write {meant!r}"
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
-    """Return the parts of a list, or of a text with commas; None if the value has none."""
-    if isinstance(value, str):
-        return value.split(",") if value else ()
+    """Return the parts of a list, or of a text of the command line with commas; None if the value has none."""
+    if isinstance(value, OptionText):
+        return [OptionText(part) for part in value.split(",")] if value else ()
     return value if isinstance(value, list | tuple) else None
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from functools import cache
+from numbers import Integral
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
@@ -33,10 +34,19 @@ def check_in(interval: str, options: object, *names: str) -> None:
     for name, value in _values(options, names):
         if value is None:
             continue
-        is_above = value >= low if is_low_in else value > low
-        is_below = value <= high if is_high_in else value < high
+        try:
+            is_above = value >= low if is_low_in else value > low
+            is_below = value <= high if is_high_in else value < high
+        except TypeError as error:
+            raise InvalidOptionError(f"{name} must be a number, {words}, got {value!r}") from error
         if not (is_above and is_below):
             raise InvalidOptionError(f"{name} must be {words}, got {value}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raise InvalidOptionError unless a seed is a whole number of at least 0."""
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InvalidOptionError(f"seed must be a whole number of at least 0, got {seed!r}")
 
 
 def check_choices(options: object, known: Mapping[str, Collection[str]]) -> None:

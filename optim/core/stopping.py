@@ -64,8 +64,7 @@ class TimeLimit:
     limit_s: float
 
     def __post_init__(self) -> None:
-        is_number = isinstance(self.limit_s, Real) and not isinstance(self.limit_s, bool)
-        if not is_number or not self.limit_s >= 0:
+        if not _is_number(self.limit_s) or not self.limit_s >= 0:
             raise InvalidOptionError(f"time limit must be a number of at least 0 seconds, got {self.limit_s!r}")
 
     def __call__(self, state: SolveState) -> Termination | None:
@@ -85,8 +84,8 @@ class IterationLimit:
     reason: Termination = Termination.ITERATION_LIMIT
 
     def __post_init__(self) -> None:
-        if self.limit < 0:
-            raise InvalidOptionError(f"iteration limit must be at least 0, got {self.limit}")
+        if not _is_number(self.limit) or not self.limit >= 0:
+            raise InvalidOptionError(f"iteration limit must be a number of at least 0, got {self.limit!r}")
 
     def __call__(self, state: SolveState) -> Termination | None:
         """Stop once the iterations are used up."""
@@ -107,8 +106,8 @@ class GapLimit:
     limit: float
 
     def __post_init__(self) -> None:
-        if not self.limit >= 0:
-            raise InvalidOptionError(f"gap limit must be at least 0, got {self.limit}")
+        if not _is_number(self.limit) or not self.limit >= 0:
+            raise InvalidOptionError(f"gap limit must be a number of at least 0, got {self.limit!r}")
 
     def __call__(self, state: SolveState) -> Termination | None:
         """Stop once the gap is small enough."""
@@ -158,3 +157,7 @@ class AnyOf:
     def remaining_s(self, elapsed_s: float) -> float:
         """Return the shortest time left over all rules."""
         return min((rule.remaining_s(elapsed_s) for rule in self.rules), default=math.inf)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

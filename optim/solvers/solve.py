@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from importlib import import_module
-from numbers import Integral
 from typing import Any, Literal
 
 from optim.core.driver import AbstractSolver
@@ -12,6 +11,7 @@ from optim.core.options import build_options
 from optim.core.own_code import is_own, load_own, where_own_code_failed
 from optim.core.progress import Progress, listener_of
 from optim.core.provenance import package_versions
+from optim.core.ranges import check_seed
 from optim.core.registry import REGISTRY, Solver, check_solver_type
 from optim.core.solution import Solution
 from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
@@ -170,5 +170,4 @@ def _check_arguments(problem: str, solver: Any, stop: Any, seed: Any) -> None:
         raise InvalidOptionError(
             f"stop must be a stopping rule, such as optim.core.stopping.IterationLimit(5), got {stop!r}"
         )
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
-        raise InvalidOptionError(f"seed must be a whole number of at least 0, got {seed!r}")
+    check_seed(seed)

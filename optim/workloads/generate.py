@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
+from optim.core.ranges import check_seed
 
 if TYPE_CHECKING:
     from optim.models.admission.instance import AdmissionInstance
@@ -39,7 +40,7 @@ def generate(problem: str, *, seed: int = 0, **options: object) -> Any:
     Raises
     ------
     InvalidOptionError
-        If the problem has no generator, or an option is unknown or out of its range.
+        If the problem has no generator, an option is unknown or out of its range, or the seed is no whole number.
 
     Examples
     --------
@@ -48,6 +49,7 @@ def generate(problem: str, *, seed: int = 0, **options: object) -> Any:
     5
     """
     module = generator_of(problem)
+    check_seed(seed)
     return module.generate(build_options(module.GeneratorOptions, options), seed)
 
 

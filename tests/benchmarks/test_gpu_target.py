@@ -7,6 +7,7 @@ import optim
 from optim.benchmarks.kernels.options import KernelOptions
 from optim.benchmarks.registry import choose_suites
 from optim.benchmarks.studies.crbm_training import CrbmOptions
+from optim.cli.parameters import split_options
 from optim.core.options import build_options
 
 MAKEFILE = (Path(__file__).parents[2] / "Makefile").read_text()
@@ -15,7 +16,7 @@ RECIPE = MAKEFILE[MAKEFILE.index("bench-gpu: ") : MAKEFILE.index("\ntest: ")]
 
 def given(variable):
     words = re.search(rf"^{variable} \?= (.*)$", MAKEFILE, flags=re.MULTILINE).group(1).split()
-    return dict(word.split("=") for word in words)
+    return split_options(words)
 
 
 def test_the_options_exist_and_the_sizes_are_a_gpus():

@@ -80,7 +80,7 @@ def test_records_are_sorted_without_a_scan_of_the_list_for_each(dummies):
 
 
 def test_a_record_says_what_was_asked_for_and_what_came_out(dummies, path):
-    record = run(plan("idle", number="7"), path)[0]
+    record = run(plan("idle", number=7), path)[0]
     assert record.suite == "dummy"
     assert record.options == {"wait_s": 0.0, "number": 7}
     assert record.labels == {"number": 0}
@@ -131,13 +131,13 @@ def test_resumes_after_a_kill_without_loss_or_double(dummies, path, monkeypatch)
     assert len({record.key for record in records}) == 3
 
 
-@pytest.mark.parametrize("changed", [{"seeds": (1,)}, {"time_limit_s": 5.0}, {"number": "2"}])
+@pytest.mark.parametrize("changed", [{"seeds": (1,)}, {"time_limit_s": 5.0}, {"number": 2}])
 def test_another_seed_limit_or_option_is_other_work(dummies, changed):
     assert {piece.key for piece in plan("idle")}.isdisjoint(piece.key for piece in plan("idle", **changed))
 
 
 def test_an_option_given_as_its_default_is_the_same_work(dummies):
-    assert [piece.key for piece in plan("idle")] == [piece.key for piece in plan("idle", number="1")]
+    assert [piece.key for piece in plan("idle")] == [piece.key for piece in plan("idle", number=1)]
 
 
 def test_makes_records_anew_when_told_not_to_resume(dummies, path, monkeypatch):
@@ -188,7 +188,7 @@ def test_leaves_no_record_of_interrupted_work(dummies, path):
 def test_a_solve_that_is_asked_to_stop_leaves_no_record(dummies, path, monkeypatch):
     stop = Interruption()
     monkeypatch.setattr("dummy_solvers.time.sleep", lambda seconds: stop.request())
-    assert run(plan("idle", wait_s="60"), path, stop=stop) == []
+    assert run(plan("idle", wait_s=60), path, stop=stop) == []
     assert read_records(path) == []
 
 
@@ -207,7 +207,7 @@ def test_other_processes_give_the_same_records_and_outlive_one_that_dies(dummies
 
 def test_refuses_a_bad_option_before_anything_runs(dummies, path):
     with pytest.raises(InvalidOptionError, match="wait_s must be at least 0"):
-        run(plan("idle", wait_s="-1"), path)
+        run(plan("idle", wait_s=-1), path)
     assert not path.exists()
 
 

@@ -20,7 +20,7 @@ from optim.core.frames import frame_of, rows_of
 from optim.core.limits import check_limit, current_limits, read_limits, remedy
 from optim.core.memory import working_set
 from optim.core.nearest import hint
-from optim.core.options import build_options, options_as_dict, read_options
+from optim.core.options import OptionText, build_options, options_as_dict, read_options
 from optim.core.own_code import in_a_line, is_own, load_own
 from optim.core.problem import AbstractProblem
 from optim.core.ranges import check_choices, check_in
@@ -214,7 +214,7 @@ def test_documents_and_options(tmp_path):
         "converted": [outcome(convert, value, list[int], "rows") for value in ([1, 2], ["a"], {"a": 1}, [1.5], None)], "encoded": [encode(Document(schema="s", number=Decimal("0.10"), rows=[(1, 2.0)])), encode_line({"a": math.nan, "b": [math.inf, 1]})],
         "distinct": [outcome(distinct, entries, "job") for entries in ([("a", 1), ("b", 2)], [("a", 1), ("a", 2)])], "numbers": [len(number), number["b"], outcome(lambda: number["c"])],
         "json schema": json.dumps(json_schema(Document, "s")), "files": [one.replace(str(tmp_path), "") if isinstance(one, str) else one for one in files],
-        "options": {name: [parts(made) if not isinstance(made := outcome(build_options, Options, {name: value}), str) else made for value in given] for name, given in values.items()},
+        "options": {name: [parts(made) if not isinstance(made := outcome(build_options, Options, {name: OptionText(value) if isinstance(value, str) else value}), str) else made for value in given] for name, given in values.items()},
         "plain": [options_as_dict(Options()), outcome(build_options, Options, None), outcome(build_options, Options, Options(count=1))],
         "intervals": [outcome(check_in, interval, Options(count=1, share=1.0), "count", "share", "maybe") for interval in ("[1, 1]", "(1, 2]", "[0, 1)", "(0, inf)", "[0.5, 1e6]")],
     }  # fmt: skip

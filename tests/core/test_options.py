@@ -9,7 +9,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.options import build_options, options_as_dict, read_options
+from optim.core.options import OptionText, build_options, options_as_dict, read_options
 from optim.phases.encoders import ENCODERS
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.spot.options import SpotOptions
@@ -50,11 +50,11 @@ class Options:
     [("number", "7", 7), ("number", 7.0, 7), ("share", "0.25", 0.25), ("share", 2, 2.0), ("is_strict", "True", True),
      ("is_strict", "false", False), ("is_strict", True, True), ("name", "y", "y"), ("kind", "two", Kind.TWO),
      ("limit", "3", 3.0), ("limit", None, None), ("span", "2,3.5", (2, 3.5)), ("span", (2, 3), (2, 3.0)),
-     ("span", [1, "4"], (1, 4.0)), ("span", None, None), ("sizes", "4,2,7", (4, 2, 7)), ("sizes", "3", (3,)),
-     ("sizes", "", ()), ("sizes", [1, "2"], (1, 2)), ("sizes", (5,), (5,)), ("kinds", "two,one", (Kind.TWO, Kind.ONE)), ("kinds", None, None)],
+     ("span", [1, 4], (1, 4.0)), ("span", None, None), ("sizes", "4,2,7", (4, 2, 7)), ("sizes", "3", (3,)),
+     ("sizes", "", ()), ("sizes", [1, 2], (1, 2)), ("sizes", (5,), (5,)), ("kinds", "two,one", (Kind.TWO, Kind.ONE)), ("kinds", None, None)],
 )  # fmt: skip
 def test_converts_what_fits(name, given, meant):
-    found = options_as_dict(build_options(Options, {name: given}))
+    found = options_as_dict(build_options(Options, {name: OptionText(given) if isinstance(given, str) else given}))
     assert found == options_as_dict(Options()) | {name: meant}
     assert type(found[name]) is type(meant)
 
@@ -72,7 +72,26 @@ def test_converts_what_fits(name, given, meant):
 )  # fmt: skip
 def test_refuses_what_does_not(name, given, said):
     with pytest.raises(InvalidOptionError, match=f"option '{name}' must be {said}, got"):
+        build_options(Options, {name: OptionText(given) if isinstance(given, str) else given})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [("number", "7", "a whole number, got '7', a text; write 7"), ("share", "0.25", "a number, got '0.25', a text; write 0.25"),
+     ("is_strict", "True", "true or false, got 'True', a text; write True"), ("limit", "3", "a number or absent, got '3', a text; write 3.0"),
+     ("sizes", "4,2", "a list, each a whole number (NAME=A,B,...), got '4,2', a text; write (4, 2)"),
+     ("sizes", [1, "2"], "a whole number, got '2', a text; write 2"), ("number", "seven", "a whole number, got 'seven'")],
+)  # fmt: skip
+def test_python_s_texts_are_no_numbers(name, given, said):
+    with pytest.raises(InvalidOptionError) as error:
         build_options(Options, {name: given})
+    assert str(error.value) == f"option '{name}' must be {said}"
+
+
+def test_python_s_texts_are_names_and_choices():
+    assert build_options(Options, {"name": "7", "kind": "two", "kinds": ("one",)}) == Options(
+        name="7", kind=Kind.TWO, kinds=(Kind.ONE,)
+    )
 
 
 def test_takes_ready_made_options_and_defaults_and_nothing_else():
@@ -112,7 +131,7 @@ def test_reads_options_from_a_file(tmp_path):
 )  # fmt: skip
 def test_refuses_numbers_that_cannot_be_computed_with(name, given, said):
     with pytest.raises(InvalidOptionError, match=rf"option '{name}' must be .*{said}"):
-        build_options(Options, {name: given})
+        build_options(Options, {name: OptionText(given) if isinstance(given, str) else given})
 
 
 def test_a_number_of_thousands_of_digits_is_refused_by_its_length():
@@ -161,6 +180,6 @@ def test_extreme_numbers_end_in_an_error_of_the_library_in_every_option():
             kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
             for value in [2**63, -(2**63) - 1] * (int in kinds) + [1e308, -1e308, 1e-320] * (float in kinds):
                 with pytest.raises(InvalidOptionError):
-                    build_options(options_type, {name: str(value)})
+                    build_options(options_type, {name: OptionText(value)})
                 with suppress(InvalidOptionError):
                     assert getattr(options_type(**{name: value}), name) == value

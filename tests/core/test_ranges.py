@@ -29,6 +29,13 @@ def test_the_ends_belong_to_an_interval_as_its_brackets_say(interval, inside, ou
         assert str(caught.value) == f"x must be {words}, got {value}"
 
 
+@pytest.mark.parametrize("value", ["5", [5], object])
+def test_what_is_no_number_is_refused_in_the_same_words(value):
+    with pytest.raises(InvalidOptionError) as caught:
+        check_in("[1, inf)", {"x": value})
+    assert str(caught.value) == f"x must be a number, at least 1, got {value!r}"
+
+
 def test_only_what_is_named_is_looked_at_and_none_is_absent():
     options = SimpleNamespace(a=1, b=-1, c=None)
     check_in("[0, inf)", options, "a", "c")

@@ -59,3 +59,10 @@ def test_limits_that_make_no_sense_are_refused_and_zero_is_none_of_them():
         with pytest.raises(InvalidOptionError, match=r"at least 0"):
             rule(bad)
         assert rule(0) is not None
+
+
+@pytest.mark.parametrize("rule", [IterationLimit, GapLimit, TimeLimit])
+@pytest.mark.parametrize("limit", ["5", None, True, [1]])
+def test_limits_that_are_no_numbers_are_refused(rule, limit):
+    with pytest.raises(InvalidOptionError, match="limit must be a number of at least 0"):
+        rule(limit)

@@ -88,7 +88,7 @@ class Published:
     needs_data: bool = False
 
 
-def _example(name: str, settings: Mapping[str, str], options: ReplicationOptions, seed: int) -> float:
+def _example(name: str, settings: Mapping[str, Any], options: ReplicationOptions, seed: int) -> float:
     """Return the mean completion of Tiresias' worked example: two GPUs, three jobs, units of a second."""
     del options
     rows = np.array([(0, 2, 2), (0, 1, 8), (0, 2, 6)])
@@ -98,7 +98,7 @@ def _example(name: str, settings: Mapping[str, str], options: ReplicationOptions
 
 
 def _list(
-    file: str, form: str, gpus: str, settings: Mapping[str, str], unit: float, options: ReplicationOptions, seed: int
+    file: str, form: str, gpus: str, settings: Mapping[str, Any], unit: float, options: ReplicationOptions, seed: int
 ) -> float:
     """Return the mean completion of a public list first come, first served, without overhead."""
     assert options.data is not None
@@ -154,7 +154,7 @@ FIGURES: Mapping[str, Published] = MappingProxyType(
     {
         "worked example, SRSF": Published(value=28 / 3, source="Gu et al., NSDI 2019", ours=partial(_example, "srsf", {})),
         "worked example, 2D-LAS": Published(
-            value=35 / 3, source="Gu et al., NSDI 2019", ours=partial(_example, "las", {"quantum_s": "1"})
+            value=35 / 3, source="Gu et al., NSDI 2019", ours=partial(_example, "las", {"quantum_s": 1})
         ),
         "worked example, 2D-Gittins": Published(
             value=10.0,
@@ -201,7 +201,7 @@ FIGURES: Mapping[str, Published] = MappingProxyType(
         ),
         "Pollux' list on 60x8 skipping, hours": Published(
             value=38.46, source="an independent prototype", needs_data=True,
-            ours=partial(_list, POLLUX, "pollux", "60x8", {"backfill": "true"}, HOURS_US),
+            ours=partial(_list, POLLUX, "pollux", "60x8", {"backfill": True}, HOURS_US),
         ),
         "Pollux' list on 352x8, hours": Published(
             value=3.65, source="an independent prototype", needs_data=True,

@@ -130,7 +130,7 @@ def test_the_suite_leaves_out_solvers_that_are_no_online_rule():
 
 
 def test_a_record_holds_the_worst_instance_with_both_plans_verified():
-    request = BenchRequest(options={"restarts": "1", "moves": "3"})
+    request = BenchRequest(options={"restarts": 1, "moves": 3})
     piece = next(iter(SUITES.get("adversary").build(request)))
     record = piece.run(Never(), SilentProgress())
     assert record.error is None

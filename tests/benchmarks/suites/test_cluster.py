@@ -17,7 +17,7 @@ def _run(spec, **request):
 
 
 def test_policies_are_played_and_replayed_for_every_seed():
-    options = {"jobs": "12", "gpus": "4x8", "bound_steps": "1"}
+    options = {"jobs": 12, "gpus": "4x8", "bound_steps": 1}
     records = _run(SPEC, solvers=("fifo", "srtf"), seeds=(0, 1), options=options)
     assert [(record.solver, record.seed) for record in records] == [("fifo", 0), ("srtf", 0), ("fifo", 1), ("srtf", 1)]
     assert all(record.verified for record in records)
@@ -31,9 +31,9 @@ def test_policies_are_played_and_replayed_for_every_seed():
 def test_apps_and_traces_can_be_played(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("submit,gpus,duration\n0,1,5\n0,2,5\n")
-    (record,) = _run(SPEC, solvers=("fifo",), options={"trace": str(path), "gpus": "1x2", "bound_steps": "0"})
+    (record,) = _run(SPEC, solvers=("fifo",), options={"trace": str(path), "gpus": "1x2", "bound_steps": 0})
     assert (record.verified, record.parameters["jobs"]) == (True, 2)
-    options = {"generate": "themis", "apps": "1", "bound_steps": "0", "gpus": "8x8"}
+    options = {"generate": "themis", "apps": 1, "bound_steps": 0, "gpus": "8x8"}
     (record,) = _run(SPEC, solvers=("fifo",), options=options)
     assert record.verified
 
@@ -47,7 +47,7 @@ def test_options_out_of_range_are_refused(options):
 
 def test_the_worked_example_comes_out_as_published():
     works = [
-        w for w in REPLICATIONS.build(BenchRequest(options={"jobs": "200", "apps": "40"})) if "worked" in w.subject.name
+        w for w in REPLICATIONS.build(BenchRequest(options={"jobs": 200, "apps": 40})) if "worked" in w.subject.name
     ]
     records = [work.run(Never(), SilentProgress()) for work in works]
     assert [round(record.findings["ours"], 2) for record in records] == [9.33, 11.67, 9.33]

@@ -44,7 +44,7 @@ def test_makes_u_and_the_lower_scale_wrong_by_factors_of_two_for_both_prices():
 
 
 def test_a_users_options_go_before_the_suites_own():
-    request = replace(REQUEST, options={"column-generation.tol": "0.5"})
+    request = replace(REQUEST, options={"column-generation.tol": 0.5})
     bounding = [piece for piece in PAPER.build(request) if piece.solver == "column-generation"]
     assert {piece.resolved_options()["tol"] for piece in bounding} == {0.5}
 

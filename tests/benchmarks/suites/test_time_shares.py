@@ -13,7 +13,7 @@ from optim.core.stopping import Never
 
 
 def test_all_ways_find_the_same_ratio():
-    (work,) = SPEC.build(BenchRequest(options={"jobs": "20", "repeats": "1"}))
+    (work,) = SPEC.build(BenchRequest(options={"jobs": 20, "repeats": 1}))
     record = work.run(Never(), SilentProgress())
     assert record.verified
     assert record.findings["agrees"]

@@ -183,7 +183,7 @@ def test_whitened_codes_are_uncorrelated_with_deviation_one():
         ("crbm", {"sparsity_cost": "nan"}, "sparsity_cost"),
         ("crbm", {"autoregression": "some"}, "autoregression"),
         ("raw-window", {"num_delays": -1}, "num_delays"),
-        ("hmm", {"stickiness": "-1"}, "stickiness"),
+        ("hmm", {"stickiness": -1}, "stickiness"),
         ("hmm", {"speed": 1}, "unknown option 'speed'"),
     ],
 )

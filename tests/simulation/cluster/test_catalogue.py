@@ -45,7 +45,7 @@ def file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize(("last_first", "ends"), [("false", [2, 3]), ("true", [3, 1])])
+@pytest.mark.parametrize(("last_first", "ends"), [(False, [2, 3]), (True, [3, 1])])
 def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends):
     policy = make_policy(f"{file}:MyPolicy", JOBS, {"last_first": last_first})
     run = play(JOBS, Cluster.grid("1x1"), policy)
@@ -106,9 +106,7 @@ def test_names_of_policies_are_those_of_the_catalogue():
 
 
 def test_wrappers_are_named_before_the_policy_and_take_options_of_their_name():
-    policy = make_policy(
-        "isolate+patience+fifo", JOBS, {"backfill": "true", "patience.wait_s": "7", "isolate.wide": "3"}
-    )
+    policy = make_policy("isolate+patience+fifo", JOBS, {"backfill": True, "patience.wait_s": 7, "isolate.wide": 3})
     assert policy.name == "isolate+patience+fifo"
     assert policy.options.wide == 3
     assert policy.inner.options.wait_s == 7

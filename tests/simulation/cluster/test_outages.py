@@ -133,7 +133,7 @@ def test_gpus_of_a_repaired_machine_are_leased_at_once_where_leases_end_one_by_o
     _failing_at(monkeypatch, 7, 9, 1000)
     jobs = workload([(0, 1, 10)])
     options = EngineOptions(overhead_s=0, mtbf_hours=1, checkpoint_min=10)
-    run = play(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"aligned": "false"}), options)
+    run = play(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"aligned": False}), options)
     assert run.end_us.tolist() == [19 * US]
 
 

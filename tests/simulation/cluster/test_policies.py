@@ -85,9 +85,7 @@ def test_tiresias_keeps_who_started_first_within_a_queue():
 
 def test_options_go_to_the_engine_or_to_a_policy():
     jobs = workload([(0, 1, 1)])
-    options, requests = split_settings(
-        {"overhead_s": "5", "las.quantum_s": "7", "fifo.backfill": "true"}, ("las", "fifo")
-    )
+    options, requests = split_settings({"overhead_s": 5, "las.quantum_s": 7, "fifo.backfill": True}, ("las", "fifo"))
     las, fifo = (request.build(jobs) for request in requests)
     assert options.overhead_us == 5 * US
     assert las.quantum_us == 7 * US
@@ -95,8 +93,8 @@ def test_options_go_to_the_engine_or_to_a_policy():
 
 
 def test_options_of_a_wrapper_go_to_the_policies_that_it_wraps():
-    _, requests = split_settings({"patience.wait_s": "7"}, ("patience+srtf", "srsf", "fail-early+patience+fifo"))
-    assert [request.options for request in requests] == [(("patience.wait_s", "7"),), (), (("patience.wait_s", "7"),)]
+    _, requests = split_settings({"patience.wait_s": 7}, ("patience+srtf", "srsf", "fail-early+patience+fifo"))
+    assert [request.options for request in requests] == [(("patience.wait_s", 7),), (), (("patience.wait_s", 7),)]
 
 
 @pytest.mark.parametrize(
@@ -105,8 +103,8 @@ def test_options_of_a_wrapper_go_to_the_policies_that_it_wraps():
         ({"nonsense": "1"}, "the engine knows checkpoint_min, most_retries, mtbf_hours, neighbour, overhead_s"),
         ({"srtf.preempt": "no"}, "isn't played"),
         ({"las.nonsense": "1"}, "unknown option 'nonsense'"),
-        ({"las.quantum_s": "0"}, "quantum_s must lie"),
-        ({"overhead_s": "-1"}, "overhead_s must be in"),
+        ({"las.quantum_s": 0}, "quantum_s must lie"),
+        ({"overhead_s": -1}, "overhead_s must be in"),
     ],
 )
 def test_options_of_nobody_are_refused(settings, cause):
@@ -190,7 +188,7 @@ def test_a_key_tells_apart_whatever_a_run_depends_on():
         Comparison(jobs, Cluster.grid("1x2"), FREE, 0).key(request),
         Comparison(workload([(0, 1, 1)] * 2), cluster, FREE, 0).key(request),
         Comparison(jobs, cluster, FREE, 0).key(PolicyRequest(name="srtf")),
-        Comparison(jobs, cluster, FREE, 0).key(PolicyRequest(name="fifo", options=(("backfill", "true"),))),
+        Comparison(jobs, cluster, FREE, 0).key(PolicyRequest(name="fifo", options=(("backfill", True),))),
     }
     assert len(keys) == 8
     assert Comparison(workload([(0, 1, 1)] * 3), cluster, FREE, 0).key(request) in keys

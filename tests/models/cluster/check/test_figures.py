@@ -34,7 +34,7 @@ def test_figures_of_three_jobs_by_hand():
     """
     jobs = workload([(0, 1, 4 * H), (0, 2, 2 * H), (H, 1, H)], group=np.array([0, 1, 1]), groups=("a", "b"))
     cluster = Cluster.grid("1x2")
-    run = play(jobs, cluster, make_policy("fifo", jobs, {"backfill": "true"}), EngineOptions(overhead_s=0))
+    run = play(jobs, cluster, make_policy("fifo", jobs, {"backfill": True}), EngineOptions(overhead_s=0))
     found = figures(jobs, cluster, run)
     assert found.keys() == {each.name for each in fields(Metrics)}
     hours = [4, 6, 1]  # from submission to end

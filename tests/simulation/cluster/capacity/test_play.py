@@ -69,9 +69,9 @@ def worlds(draw):
     quotas = [draw(st.sampled_from([0, 0.5, 1, 2, 3.5])) for _ in range(groups)]
     chosen = {
         "quotas": ":".join(map(str, quotas)) if any(quotas) and draw(st.booleans()) else "",
-        "preempts_above": str(draw(st.sampled_from([0, 0.3, 0.5, 0.9, 1]))),
-        "retry_s": str(draw(st.sampled_from([1, 2, 180]))),
-        "tries": str(draw(st.integers(1, 3))),
+        "preempts_above": draw(st.sampled_from([0, 0.3, 0.5, 0.9, 1])),
+        "retry_s": draw(st.sampled_from([1, 2, 180])),
+        "tries": draw(st.integers(1, 3)),
     }
     engine = {
         "placement": draw(st.sampled_from(list(Placement))),
@@ -137,7 +137,7 @@ def test_a_long_queue_is_played_alike_with_all_that_happens_in_it(placement):
     """Preemptions and gangs over two racks do happen here."""
     nth = list(Placement).index(placement)
     jobs, cluster = _crowd(nth)
-    chosen = {"retry_s": "10", "preempts_above": "0.5", "quotas": "2:2:2:6:6:6" if nth % 2 else ""}
+    chosen = {"retry_s": 10, "preempts_above": 0.5, "quotas": "2:2:2:6:6:6" if nth % 2 else ""}
     run = _same(jobs, cluster, chosen, EngineOptions(overhead_s=7, placement=placement, spread=nth == 2))
     assert np.count_nonzero(run.log.is_lost) >= 10
     rack = np.where(run.log.machine < 3, 0, 1)
@@ -158,7 +158,7 @@ def _siege(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_those_under_quota_take_back_in_the_order_of_the_pass(seed):
     jobs = _siege(seed)
-    run = _same(jobs, Cluster.grid("6x4"), {"quotas": "1:4:5:4:5:5", "preempts_above": "0.7"}, EngineOptions())
+    run = _same(jobs, Cluster.grid("6x4"), {"quotas": "1:4:5:4:5:5", "preempts_above": 0.7}, EngineOptions())
     assert run.log.is_lost.any()
 
 
@@ -168,7 +168,7 @@ def test_a_run_in_which_nobody_starts_any_more_ends_alike():
     count = MOST_IDLE_CALLS + 100
     jobs = workload([(second, 4, 5) for second in range(count)])
     cluster = Cluster(gpus=np.array([2, 2]), rack=np.array([0, 1]))
-    run = _same(jobs, cluster, {"retry_s": str(count), "tries": "1"}, EngineOptions())
+    run = _same(jobs, cluster, {"retry_s": count, "tries": 1}, EngineOptions())
     assert not run.is_done.any()
 
 
@@ -179,7 +179,7 @@ def test_a_run_ends_after_so_many_passes_without_a_running_job(count, is_done):
         workload([(second, 4, 1) for second in range(count)]),
         Cluster(gpus=np.full(2, 2), rack=np.arange(2)),
     )
-    run = play(jobs, cluster, make_policy("yarn-cs", jobs, {"retry_s": str(count), "tries": "1"}))
+    run = play(jobs, cluster, make_policy("yarn-cs", jobs, {"retry_s": count, "tries": 1}))
     assert run.is_done.all() == run.is_done.any() == is_done
 
 

@@ -82,7 +82,7 @@ def test_idle_quota_is_lent_and_taken_back_from_the_newest_jobs():
 
 @pytest.mark.parametrize(
     ("above", "quota", "start"),
-    [("0.9", "4:4", 10), ("1", "4:4", 100), ("0.9", "5:3", 100)],
+    [(0.9, "4:4", 10), (1, "4:4", 100), (0.9, "5:3", 100)],
     ids=["takes back", "never", "not above its quota"],
 )
 def test_a_virtual_cluster_takes_back_within_its_quota_only(above, quota, start):
@@ -96,9 +96,7 @@ def test_a_virtual_cluster_takes_back_within_its_quota_only(above, quota, start)
 def test_locality_is_relaxed_after_its_tries(racks, start):
     """A GPU is free on each of two machines; a gang of two takes them after three tries of 180 s a level."""
     jobs = workload([(0, 3, 5000), (0, 3, 5000), (0, 2, 10)])
-    starts, run = _starts(
-        jobs, Cluster(gpus=np.array([4, 4]), rack=np.array(racks)), "yarn-cs", {"preempts_above": "1"}
-    )
+    starts, run = _starts(jobs, Cluster(gpus=np.array([4, 4]), rack=np.array(racks)), "yarn-cs", {"preempts_above": 1})
     assert starts == [0, 0, start]
     assert run.figures == pytest.approx({"fair_share_wait_h": 0, "fragmentation_wait_h": start / 3600})
 
@@ -180,7 +178,7 @@ def test_machines_of_a_partition_hold_a_wide_gang_together():
         _starts(jobs, Cluster.grid("5x1"), "static", spread=True)
 
 
-@pytest.mark.parametrize(("backfill", "starts"), [("false", [0, 10, 15]), ("true", [0, 10, 0])])
+@pytest.mark.parametrize(("backfill", "starts"), [(False, [0, 10, 15]), (True, [0, 10, 0])])
 def test_a_partition_is_first_come_first_served(backfill, starts):
     jobs = workload([(0, 1, 10), (0, 2, 5), (0, 1, 3)])
     assert _starts(jobs, Cluster.grid("1x2"), "static", {"backfill": backfill})[0] == starts
@@ -217,15 +215,15 @@ def test_the_job_that_aligns_best_comes_first_and_short_ones_by_their_weight():
     """One machine with room for one of two jobs: the hungrier one aligns better, the shorter one has less to do."""
     jobs = workload([(0, 1, 20), (0, 1, 10)], cpu_milli=np.array([8000, 5000]))
     one = Cluster(gpus=np.array([2]), cpus=np.array([8.0]), memory_gb=np.array([64.0]))
-    assert _starts(jobs, one, "tetris", {"remaining": "0"})[0] == [0, 20]
-    assert _starts(jobs, one, "tetris", {"remaining": "10"})[0] == [10, 0]
+    assert _starts(jobs, one, "tetris", {"remaining": 0})[0] == [0, 20]
+    assert _starts(jobs, one, "tetris", {"remaining": 10})[0] == [10, 0]
 
 
 def test_users_far_below_their_share_come_first():
     """User 1 holds nothing: with fairness its long job comes before the short one of the user that holds a GPU."""
     rows = [(0, 1, 100), (1, 1, 10), (1, 1, 50), (1, 1, 60)]
     jobs = workload([(0, 1, 100), (0, 1, 5), *rows[1:]], group=np.array([0, 0, 0, 1, 1]), groups=("a", "b"))
-    for fairness, starts in (("0", [5, 15]), ("0.6", [100, 5])):
+    for fairness, starts in ((0, [5, 15]), (0.6, [100, 5])):
         assert [
             _starts(jobs, Cluster.grid("1x2"), "tetris", {"fairness": fairness})[0][job] for job in (2, 3)
         ] == starts
@@ -234,14 +232,14 @@ def test_users_far_below_their_share_come_first():
 def test_the_share_of_users_who_may_come_next_is_rounded_up_from_what_it_is():
     """Of ten users 30 % are three, although 1 - 0.7 is a little more than 0.3 in doubles."""
     jobs = workload([(0, 1, 5)] * 10, group=np.arange(10), groups=tuple("abcdefghij"))
-    policy = make_policy("tetris", jobs, {"fairness": "0.7"})
+    policy = make_policy("tetris", jobs, {"fairness": 0.7})
     view = SimpleNamespace(group=jobs.group, num_users=1, num_groups=10)
     assert policy._furthest_below(view, np.arange(10), {0: (0,)}).tolist() == [1, 2, 3]
 
 
 def test_locality_is_relaxed_after_so_many_tries():
     jobs = workload([(0, 2, 5)])
-    policy = make_policy("yarn-cs", jobs, {"tries": "3", "retry_s": "10"})
+    policy = make_policy("yarn-cs", jobs, {"tries": 3, "retry_s": 10})
     policy.since = np.zeros(1, np.int64)
     for now, then in ((0, 30), (29, 30), (30, 60)):
         view = SimpleNamespace(gpus=jobs.gpus, now_us=now * US)

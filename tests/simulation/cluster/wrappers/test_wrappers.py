@@ -20,7 +20,7 @@ from tests.support.small_clusters import workload
 
 def _play(rows, cluster, wrapper, options=None, inner="fifo", overhead_s=0, spread=False, **more):
     jobs = workload(rows, **more)
-    policy = wrap(wrapper, make_policy(inner, jobs, {"backfill": "true"} if inner == "fifo" else None), jobs, options)
+    policy = wrap(wrapper, make_policy(inner, jobs, {"backfill": True} if inner == "fifo" else None), jobs, options)
     run = play(jobs, cluster, policy, EngineOptions(overhead_s=overhead_s, spread=spread))
     found, problems = replay_plan(jobs, cluster, run.log, run.rules)
     assert not problems
@@ -39,7 +39,7 @@ def test_without_preemption_planning_a_key_gives_the_compiled_log(data):
         (data.draw(st.integers(0, 6)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))) for _ in range(8)
     )
     jobs, cluster = workload([(when - rows[0][0], *rest) for when, *rest in rows]), Cluster(gpus=np.array([2, 3]))
-    for name, options in (("fifo", {}), ("fifo", {"backfill": "true"}), ("random", {})):
+    for name, options in (("fifo", {}), ("fifo", {"backfill": True}), ("random", {})):
         policy = make_policy(name, jobs, options)
         runs = [play(jobs, cluster, each, seed=5) for each in (policy, ByKey(policy, jobs))]
         assert runs[0].end_us.tolist() == runs[1].end_us.tolist()
