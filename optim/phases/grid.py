@@ -33,7 +33,7 @@ def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Gri
     """Put series on a grid of `interval_s`.
 
     Each sample belongs to the nearest point of its segment's grid, which starts at the segment's first sample. A rate is
-    the mean of a point's samples, a level its last one; a point without a sample repeats the one before. Where
+    the mean of a point's samples, a level the highest of them, so that no peak is lost; a point without a sample repeats the one before. Where
     neighbouring samples are more than `max_gap_s` apart, a new segment begins.
 
     Parameters
@@ -102,13 +102,16 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
     latest[row] = np.arange(series.num_samples)
     source = np.maximum.accumulate(latest)
     counts = np.bincount(row, minlength=total)
-    values = series.values[source]
+    own = np.maximum.accumulate(np.where(counts > 0, np.arange(total), -1))
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    values = np.empty((total, len(series.resources)))
     for column, resource in enumerate(series.resources):
-        if not resource.is_level:
-            sums = np.bincount(row, weights=series.values[:, column], minlength=total)
-            mean = np.where(counts > 0, sums / np.maximum(counts, 1), 0.0)
-            own = np.maximum.accumulate(np.where(counts > 0, np.arange(total), -1))
-            values[:, column] = mean[own]
+        given, of_point = series.values[:, column], np.zeros(total)
+        if resource.is_level:
+            of_point[row[first]] = np.maximum.reduceat(given, first)
+        else:
+            of_point = np.bincount(row, weights=given, minlength=total) / np.maximum(counts, 1)
+        values[:, column] = of_point[own]
     old = series.segment[begins]
     local = np.arange(total) - np.repeat(offset, lengths)
     grid = ContainerSeries(

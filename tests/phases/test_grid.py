@@ -23,7 +23,7 @@ def series(times, cpu, memory=None, containers=("a",), lengths=None, phase=None)
     )
 
 
-def test_rates_are_averaged_levels_hold_the_last_and_gaps_split():
+def test_rates_are_averaged_levels_hold_the_highest_and_gaps_split():
     grid = to_grid(series([0, 14, 16, 30, 61, 200, 215], [1, 3, 5, 4, 8, 2, 6], phase=[0, 0, 1, 1, 2, 3, 3]), 15, 60)
     found = grid.series
     assert found.lengths.tolist() == [5, 2]
@@ -34,6 +34,8 @@ def test_rates_are_averaged_levels_hold_the_last_and_gaps_split():
     assert found.phase.tolist() == [0, 1, 1, 1, 2, 3, 3]
     assert grid.row.tolist() == [0, 1, 1, 2, 4, 5, 6]
     assert found.limit.tolist() == [[0, 1], [0, 1]]
+    falling = to_grid(series([0, 14, 16, 30], [1, 5, 3, 4]), 15, 60).series
+    assert falling.values.tolist() == [[1, 1], [4, 5], [4, 4]]
 
 
 def test_series_on_the_grid_come_back_as_they_are():
@@ -78,3 +80,15 @@ def test_an_interval_longer_than_the_gap_is_refused():
 def test_an_interval_that_leaves_too_many_points_is_refused(interval_s):
     with pytest.raises(InvalidOptionError, match=r"leaves .* points, at most 500000000 are taken; give a longer one"):
         to_grid(series([0, 14, 30], [1, 2, 3]), interval_s, 60)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 90), st.integers(0, 50)), min_size=2, max_size=40), st.sampled_from([15, 60, 300])
+)
+def test_no_interval_loses_a_peak_of_memory(samples, interval):
+    steps, memory = zip(*samples, strict=True)
+    times = np.cumsum(steps).astype(float)
+    grid = to_grid(series(times, memory), interval, 400.0)
+    for row, value in enumerate(grid.series.values[:, 1].tolist()):
+        own = [memory[k] for k in np.flatnonzero(grid.row == row)]
+        assert value == (max(own) if own else grid.series.values[row - 1, 1])

@@ -298,7 +298,7 @@ class Recommender:
             yield Recommendation(container=name, unit=grid.units.get(name), amounts=amounts)
 
     def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
-        """Return each container's peak so far, shape (A, R): of what is held of all samples that were taken, as a grid skips some."""
+        """Return each container's peak so far, shape (A, R): of what is held over all its segments, of rates in the last."""
         on_grid = np.stack([grid.values[grid.rows(segment)].max(axis=0) for segment in last.tolist()])
         begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
         return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)

@@ -215,6 +215,23 @@ def test_kills_in_the_next_cycles_stay_within_the_promise(kills):
     assert promises >= 4
 
 
+def test_peaks_between_points_of_a_coarse_grid_count_in_learning_and_tuning():
+    """Every ten minutes each container holds 2 GB for a single sample of 15 s; most such samples lie between points of 60 s."""
+    rng = np.random.default_rng(5)
+    values = []
+    for _ in range(60):
+        memory = rng.uniform(0.9, 1.1, 240)
+        memory[40 * np.arange(6) + rng.integers(4, 34, 6)] = 2.0
+        values.append(np.column_stack([rng.uniform(0.5, 1.0, 240), memory]))
+    series = series_of(values)
+    options = RecommendOptions(cycle_s=600.0, interval_s=60.0, requirement=Requirement(kills=0.05, throttled=0.1))
+    own = Recommender(series, options, seed=0)
+    assert (own._draws.need[:, 1] == 2.0).all()
+    found = list(own.recommend(series))
+    assert own._is_kept[1]
+    assert np.mean([each.amounts["memory"].request >= 2.0 for each in found]) > 0.8
+
+
 def test_few_containers_are_killed_in_their_own_next_cycle_no_more_often_than_promised():
     """They teach, tune and go on themselves: kills are those of a binomial law at the promise, at most."""
     killed = number = 0
