@@ -122,7 +122,7 @@ def containers(
     with terminal_progress() as progress:
         with ending_at_once():  # so before an engine has processes of its own
             trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
-        short = _guaranteed_only(trial, wanted, is_by_time=by_time)
+        short = _guaranteed_only(trial, wanted)
         _tell(trial, options.encoder, short)
         with listening("the rows so far are printed") as interruption, where.opened() as engine:
             if values:
@@ -177,13 +177,13 @@ def _tell(trial: "Trial", encoder: str, short: str) -> None:
         note(f"warning: {short}")
 
 
-def _guaranteed_only(trial: "Trial", wanted: "Requirement", *, is_by_time: bool) -> str:
+def _guaranteed_only(trial: "Trial", wanted: "Requirement") -> str:
     """Say where less is guaranteed than is required; "" where all is."""
     from optim.simulation.containers.requirement import num_drawn, num_needed
 
     if not wanted.is_charged:
         return ""  # the paper's measure is held equal where policies are tuned, and promises nothing
-    if is_by_time:
+    if trial.is_by_time:
         return "nothing is guaranteed: parts of one series are no chance draw of each other (--by-time)"
     number, is_level = num_drawn(trial.calibration), trial.calibration.is_level
     asked = (

@@ -70,6 +70,17 @@ def test_too_few_containers_to_tune_on_are_told_beside_the_figures_as_well(requi
     assert "warning: tuning on 4 containers" in result.stderr
     assert told in result.stderr
     assert told in " ".join(result.stdout.split())
+    words = [word for each in required for word in ("--require", each)]
+    rows = [
+        json.loads(line) for line in run("--policy", "static", *words, *SMALL, "--format", "json").stdout.splitlines()
+    ]
+    asked = {"cpu": 0.05, "memory": 0.01} | {
+        {"kills": "memory", "throttled": "cpu"}[name]: float(value)
+        for name, value in (each.split("=") for each in required)
+    }
+    for row in rows[:2]:
+        assert row["required"] == asked[row["resource"]]
+        assert (row["guaranteed"], row["num_tuned"]) == (max(asked[row["resource"]], 0.2), 4)
 
 
 def test_containers_that_nothing_is_drawn_from_guarantee_nothing(tmp_path):
@@ -91,6 +102,7 @@ def test_one_long_series_is_split_by_time(tmp_path):
     result = run("--input", path, "--by-time", "--policy", "clairvoyant", "--resamples", 2, "--format", "json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout.splitlines()[1])["reduction"] == 0.0
+    assert json.loads(result.stdout.splitlines()[1])["guaranteed"] is None
     assert "nothing is guaranteed: parts of one series" in result.stderr
     assert "guarantees" not in result.stderr
 

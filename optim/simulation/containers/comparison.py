@@ -14,11 +14,11 @@ from optim.core.ranges import check_in
 from optim.core.stopping import Interruption
 from optim.models.containers.series import FloatArray, IntArray
 from optim.simulation.containers.bootstrap import resampled, resamples
-from optim.simulation.containers.catalogue import REFERENCE, check_names
+from optim.simulation.containers.catalogue import BOUNDS, REFERENCE, check_names
 from optim.simulation.containers.contest import Contest, TunedRun
 from optim.simulation.containers.harm import decided_weight
 from optim.simulation.containers.metrics import Outcome, relative
-from optim.simulation.containers.requirement import Measure, Requirement
+from optim.simulation.containers.requirement import Measure, Requirement, guaranteed, num_drawn
 from optim.simulation.containers.world import Trial, World
 
 ALL_RESOURCES = "all"
@@ -41,6 +41,13 @@ class Row:
         The smallest one that meets the requirement on the calibration containers.
     is_reached
         Whether any multiplier does; if none, figures are those of the largest.
+    required
+        Share that is allowed on average over containers: of decided cycles with a kill, of decided samples throttled, or of time
+        under-provisioned; None in the row ``all``.
+    guaranteed, num_tuned
+        Share that is kept on average over containers like these, and how many containers it was tuned on: above `required` where
+        these are few. None where nothing is guaranteed (parts of one series, the paper's measure, no multiplier met it,
+        references that know the future), and in the row ``all``.
     risk, risk_low, risk_high
         What came out of what was required: decided cycles with a kill, decided samples throttled (means over containers of
         their shares), or under-provisioned time.
@@ -75,6 +82,9 @@ class Row:
     resource: str
     multiplier: float | None
     is_reached: bool
+    required: float | None
+    guaranteed: float | None
+    num_tuned: int
     risk: float
     risk_low: float
     risk_high: float
@@ -107,7 +117,7 @@ class Row:
 class _Frame:
     """What all rows share: shape (B, G) counts, and the reference."""
 
-    world: World
+    trial: Trial
     wanted: Requirement
     counts: IntArray
     reference: TunedRun
@@ -152,7 +162,7 @@ def compare_policies(
     counts = resamples(trial.test, num_resamples, np.random.default_rng(seed))
     contest = Contest(trial=trial, wanted=wanted, seed=seed)
     found = run_in_order(contest, tuple(dict.fromkeys((REFERENCE, *names))), engine, stop, progress)
-    return _rows(trial.test, names, wanted, counts, found)
+    return _rows(trial, names, wanted, counts, found)
 
 
 def check_comparison(names: Sequence[str], num_resamples: int) -> None:
@@ -168,7 +178,7 @@ def check_comparison(names: Sequence[str], num_resamples: int) -> None:
 
 
 def _rows(
-    world: World,
+    trial: Trial,
     names: Sequence[str],
     wanted: Requirement,
     counts: IntArray,
@@ -179,7 +189,7 @@ def _rows(
     reference = runs.get(REFERENCE)
     if reference is None:
         return
-    frame = _Frame(world=world, wanted=wanted, counts=counts, reference=reference)
+    frame = _Frame(trial=trial, wanted=wanted, counts=counts, reference=reference)
     for name in names:
         while name not in runs and (more := next(found, None)) is not None:
             runs |= [more]
@@ -190,7 +200,10 @@ def _rows(
 
 def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
     """Yield a row a resource, and the one of all."""
-    world, outcome, counts = frame.world, run.outcome, frame.counts
+    world, outcome, counts = frame.trial.test, run.outcome, frame.counts
+    allowed, number = frame.wanted.allowed(world), num_drawn(frame.trial.calibration)
+    kept = guaranteed(frame.trial.calibration, frame.wanted)
+    is_kept = run.tuned.is_reached & np.isfinite(kept) & (not frame.trial.is_by_time and name not in BOUNDS)
     demand = resampled(world, outcome.demand, counts)
     own, others = (resampled(world, part.total, counts) for part in (run, frame.reference))
     low, high = bootstrap(1.0 - relative(own, others))
@@ -207,6 +220,9 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
             resource=resource.name,
             multiplier=float(run.tuned.multiplier[column]),
             is_reached=bool(run.tuned.is_reached[column]),
+            required=float(allowed[column]),
+            guaranteed=float(kept[column]) if is_kept[column] else None,
+            num_tuned=number,
             **_at(column, risk, day),
             per_day_unit="kills" if resource.is_level else "h throttled",
             total_allocation=float(hours[column]),
@@ -226,6 +242,9 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
         resource=ALL_RESOURCES,
         multiplier=None,
         is_reached=bool(run.tuned.is_reached.all()),
+        required=None,
+        guaranteed=None,
+        num_tuned=number,
         **{key: value.mean().item() for key, value in risk.items()},
         per_day=None,
         per_day_low=None,

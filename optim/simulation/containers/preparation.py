@@ -150,7 +150,7 @@ def prepare_trial(series: ContainerSeries, options: WorldOptions, seed: int, *, 
         make_world(part, training, own, cycle_s=options.cycle_s)
         for part, own in zip((tuned, test), phases, strict=True)
     ]
-    return Trial(calibration=worlds[0], test=worlds[1])
+    return Trial(calibration=worlds[0], test=worlds[1], is_by_time=options.is_by_time)
 
 
 def find_phases(

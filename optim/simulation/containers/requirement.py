@@ -130,6 +130,16 @@ def num_drawn(world: World) -> int:
     return len(np.unique(world.group[(world.samples[:, 1:] > 0).any(axis=1)]))
 
 
+def guaranteed(world: World, wanted: Requirement) -> FloatArray:
+    """Return what tuning on a world's containers guarantees of fresh ones, shape (R,): the share allowed, or 1 / (n + 1) if n are few.
+
+    NaN under the paper's measure, which promises nothing.
+    """
+    if not wanted.is_charged:
+        return np.full(len(world.resources), np.nan)
+    return np.maximum(wanted.allowed(world), 1.0 / (num_drawn(world) + 1))
+
+
 def least_covered(number: int, share: float) -> int:
     """Return how many of n draws must be covered for a share `share` of uncovered ones; more than n if n are too few."""
     return math.ceil((number + 1) * (1.0 - share) - 1e-9)

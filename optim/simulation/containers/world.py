@@ -130,10 +130,13 @@ class Trial:
     ----------
     calibration, test
         Worlds of different containers.
+    is_by_time
+        Whether they are parts of the same series, so that tuning guarantees nothing.
     """
 
     calibration: World
     test: World
+    is_by_time: bool = False
 
 
 def make_world(

@@ -1,7 +1,7 @@
 """Rows of a comparison: equal requirements, intervals that hold, and the savings one can work out by hand."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -56,6 +56,25 @@ def test_every_policy_meets_the_same_requirement_where_it_is_tuned(drawn, wanted
         plan = make_plan(drawn.calibration, name)
         assert is_met(plan.allocate(tuned)).all()
         assert not is_met(plan.allocate(0.98 * tuned)).all()
+
+
+def test_rows_say_what_is_required_and_what_tuning_guarantees(drawn):
+    """Of ten containers tuned on, 1 / 11 is the least share that can be promised."""
+    wanted = Requirement(kills=0.2, throttled=0.05)
+    rows = rows_of(drawn, "ewma-5", "clairvoyant", wanted=wanted)
+    found = {key: (row.required, row.guaranteed, row.num_tuned) for key, row in rows.items()}
+    assert found["ewma-5", "cpu"] == (0.05, pytest.approx(1 / 11), 10)
+    assert found["ewma-5", "memory"] == (0.2, 0.2, 10)
+    assert found["ewma-5", "all"] == (None, None, 10)
+    assert found["clairvoyant", "memory"] == (0.2, None, 10)
+    for row in rows_of(drawn, "ewma-5", wanted=PAPERS).values():
+        assert row.guaranteed is None
+        assert row.required == (None if row.resource == "all" else PAPERS.under_time)
+    by_time = rows_of(replace(drawn, is_by_time=True), "ewma-5", wanted=wanted)
+    assert {row.guaranteed for row in by_time.values()} == {None}
+    strict = Requirement(kills=1e-6, throttled=1e-6)
+    for row in rows_of(drawn, "phase-shift", wanted=strict).values():
+        assert row.guaranteed == (pytest.approx(1 / 11) if row.is_reached and row.resource != "all" else None)
 
 
 def test_figures_are_those_of_the_tuned_policy_on_the_test_containers(drawn):
