@@ -156,7 +156,9 @@ def told_of(run):
         "digest": digest(np.concatenate(columns)),
         "ended_s": np.rint(run.end_us / US).astype(int).tolist(),
         "held_gpu_s": [run.held_gpu_us / US, run.overhead_gpu_us / US],
-        "rules": " ".join(str(int(value)) for value in astuple(run.rules)),
+        "rules": " ".join(
+            [*(str(int(value)) for value in astuple(run.rules)[:-1]), *(f"{gpus:.6g}" for gpus in run.rules.quotas)]
+        ),
         "worth": run.worth,
         "figures": {name: value for name, value in run.figures.items() if name not in TIMED},
     }

@@ -21,7 +21,7 @@ MOST_POINTS = 400
 """Of a curve: more can't be seen."""
 MOST_GANTT_JOBS, MOST_GANTT_GPUS, MOST_GANTTS = 80, 64, 3
 """Larger runs have no picture of who held which GPU."""
-CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota (by GPU-hours)",
+CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota",
                "fragmented": "enough GPUs free, not in one place", "full": "too few GPUs free",
                "order": "room in one place, held up by the policy's order"}  # fmt: skip
 
@@ -158,7 +158,7 @@ def _causes(gallery: Gallery, record: RunRecord) -> None:
     runs = record.runs
     caption = "Waiting time by what for, the first that holds, as the Philly study tells it."
     if any(run.rules.knows_quotas for run in runs):
-        caption += " The trace has no quotas: those of policies that go by them are taken in proportion to GPU-hours."
+        caption += " Quotas are those that a policy goes by: of its option, or in proportion to GPU-hours."
     shares = []
     for run in runs:
         spells = waiting(record.jobs, record.cluster, run.log, last_times(run.log, len(record.jobs)), run.rules)

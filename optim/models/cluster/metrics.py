@@ -54,8 +54,8 @@ class Metrics:
     wait_fair_share, wait_fragmented_share, wait_order_share
         Share of waiting time in which the job's virtual cluster held its quota or more, where the policy goes by quotas, or fewer
         GPUs on which the job may run were free than its gang needs; in which as many were free, and the placement rule found
-        no place among them; and in which there was a place, and the policy's order held the job up. Quotas are by GPU-time
-        (`quotas`). The last is -1 in logs of earlier versions, which count other types of GPU, and the order, as fragmentation.
+        no place among them; and in which there was a place, and the policy's order held the job up. Quotas are those of
+        `Rules`. The last is -1 in logs of earlier versions, which count other types of GPU, and the order, as fragmentation.
     preemptions
         How often a job lost its GPUs, those that moved or changed their width included.
     machine_failures, crashes, lost_gpu_hours, down_gpu_hours

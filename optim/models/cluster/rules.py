@@ -1,5 +1,6 @@
 """What a policy's runs may do, and what starts cost: printed, logged, and held against every event."""
 
+import math
 from dataclasses import dataclass, fields
 from enum import IntEnum
 
@@ -48,6 +49,9 @@ class Rules:
         Whether the engine's placement rule gives a gang that finds no other place GPUs anywhere.
     knows_quotas
         Whether the policy goes by quotas of the virtual clusters, so that jobs may wait for theirs.
+    quotas
+        GPUs of each virtual cluster by which it goes, in the order of their names; empty where it goes by none, and in logs of
+        earlier versions, which don't tell them.
 
     Raises
     ------
@@ -69,10 +73,21 @@ class Rules:
     preempt_checkpoint_us: int = 0
     may_spread: bool = False
     knows_quotas: bool = False
+    quotas: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        if not all(math.isfinite(gpus) and gpus >= 0 for gpus in self.quotas) or (
+            self.quotas and not self.knows_quotas
+        ):
+            raise InvalidProblemError(
+                f"quotas of a run's rules must be numbers of at least 0 of a policy that goes by quotas, got {self.quotas!r}"[
+                    :200
+                ]
+            )
         for field in fields(self):
+            if field.name == "quotas":
+                continue
             value = getattr(self, field.name)
             is_kind = type(value) is (bool if isinstance(field.default, bool) else int)
             least, most = RANGES.get(field.name, (0, 1))

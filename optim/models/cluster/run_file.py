@@ -87,6 +87,12 @@ class RunRecord:
 
     def __post_init__(self) -> None:
         """Check what a table of types and machines must share, of which InvalidProblemError is raised."""
+        groups = len(self.jobs.groups)
+        for run in self.runs:
+            if len(run.rules.quotas) not in (0, groups):
+                raise InvalidProblemError(
+                    f"rules of {run.policy}: quotas must be one for each of the {groups} virtual clusters, got {len(run.rules.quotas)}"
+                )
         types, used = self.jobs.kind_ppm.shape[1], int(self.cluster.kind.max()) + 1
         if 0 < types < used:
             raise InvalidProblemError(

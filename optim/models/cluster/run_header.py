@@ -26,7 +26,7 @@ Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
 OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
 """What the wait to the first start was called, and the figures that came in its place."""
 
-LATER = ("preempt_checkpoint_us", "may_spread", "knows_quotas", "wait_order_share")
+LATER = ("preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "wait_order_share")
 """Rules and figures that came later: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`."""
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}

@@ -18,8 +18,6 @@ CAUSES = ("over_quota", "fragmented", "full", "order")
 quotas; as many GPUs of machines on which it may run are free as its gang needs, though the engine's placement rule finds no
 place among them; fewer are; or there is a place, and the policy's order holds the job up."""
 
-NO_QUOTA = 2**62
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WaitingSpells:
@@ -46,8 +44,15 @@ class WaitingSpells:
         return np.asarray(total / max(float(total.sum()), 1.0))
 
 
-def quotas(jobs: Workload, cluster: Cluster) -> IntArray:
-    """Return the GPUs of each virtual cluster: in proportion to its GPU-time, by largest remainders."""
+def quotas(jobs: Workload, cluster: Cluster, rules: Rules) -> FloatArray:
+    """Return the GPUs of each virtual cluster by which a policy goes, infinite where it goes by no quotas."""
+    if not rules.knows_quotas:
+        return np.full(len(jobs.groups), np.inf)
+    return np.array(rules.quotas or _untold(jobs, cluster).tolist(), np.float64)
+
+
+def _untold(jobs: Workload, cluster: Cluster) -> IntArray:
+    """Return the quotas of logs of earlier versions, which don't tell them: in proportion to GPU-time, by largest remainders."""
     time = [0] * len(jobs.groups)
     for group, gang, duration in zip(jobs.group.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True):
         time[group] += gang * duration
@@ -58,9 +63,7 @@ def quotas(jobs: Workload, cluster: Cluster) -> IntArray:
     return given
 
 
-def waiting(
-    jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, rules: Rules, quota: IntArray | None = None
-) -> WaitingSpells:
+def waiting(jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, rules: Rules) -> WaitingSpells:
     """Return when jobs waited in a run, and what for.
 
     Parameters
@@ -70,9 +73,7 @@ def waiting(
     end_us
         When jobs that wait at last stop to: when they are sent away, or the run is over (`last_times`); shape (jobs,).
     rules
-        What it was played by: how gangs are placed, whether GPUs are shared, and whether the policy goes by quotas.
-    quota
-        GPUs of each virtual cluster; unless given, those of `quotas` where the policy goes by quotas, and none where it doesn't.
+        What it was played by: how gangs are placed, whether GPUs are shared, and which quotas the policy goes by.
 
     Notes
     -----
@@ -82,8 +83,6 @@ def waiting(
     from optim.models.cluster.waiting_loop import Happened, waited_for
 
     job, begin, end = _spells(jobs, log, end_us)
-    if quota is None:
-        quota = quotas(jobs, cluster) if rules.knows_quotas else np.full(len(jobs.groups), NO_QUOTA)
     part = jobs.share_milli if rules.is_shared else np.full(len(jobs), WHOLE_MILLI)
     asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
     if not (rules.is_shared or jobs.strains_hosts(cluster, rules.jobs_a_gpu)):
@@ -98,7 +97,7 @@ def waiting(
     slot = log.slot if log.names_gpus else log.slot[:0]
     happened = Happened(log.kind, log.job, log.first, log.machine, log.gpus, slot)
     of_jobs = (part, asks, kind_of.ravel(), jobs.group)
-    pair = (pairs[:, 0].copy(), pairs[:, 1].copy(), np.asarray(quota, np.int64))
+    pair = (pairs[:, 0].copy(), pairs[:, 1].copy(), quotas(jobs, cluster, rules))
     cause = waited_for(
         times[order], order, happened, asked, room, *of_jobs, *pair, rules.may_spread, pair_of.ravel()[job], len(job)
     )

@@ -143,7 +143,7 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
     row, group
         Of each pair of kind and virtual cluster: the two.
     quota
-        GPUs of each virtual cluster, beyond all where no quotas are known.
+        GPUs of each virtual cluster, infinite where the policy goes by no quotas.
     who
         The pair of each spell's job.
     spells

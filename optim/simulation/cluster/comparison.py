@@ -25,6 +25,7 @@ from optim.models.cluster.digest import LENGTH, digest_of
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.policy_names import why_no_names
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster
@@ -40,7 +41,7 @@ HOUR_S = 3600.0
 TURNS = {"quantum_s": US, "round_s": US, "lease_min": 60 * US}
 """Options of policies that say for how long a job holds its GPUs before others may have them, and their units."""
 
-FIGURES = [each.name for each in fields(Metrics)]
+FIGURES = [each.name for each in (*fields(Metrics), *fields(Rules))]
 """What a row tells: rows that tell something else are played anew."""
 
 
@@ -49,7 +50,7 @@ class PolicyRequest:
     """A policy as a user asks for it: its name, and its options as texts."""
 
     name: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
 
     def build(self, jobs: Workload) -> Policy:
         """Return the policy.
@@ -108,7 +109,7 @@ class Played:
 
 
 def split_settings(
-    settings: Mapping[str, str], names: Sequence[str]
+    settings: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[EngineOptions, tuple[PolicyRequest, ...]]:
     """Split ``NAME=VALUE`` and ``POLICY.NAME=VALUE`` into the engine's options and requests for policies; of a file POLICY is the class.
 
@@ -124,8 +125,8 @@ def split_settings(
         raise InvalidOptionError(f"policy {twice[0][:40]!r} is named twice; name it once")
 
     known = {each.name for each in fields(EngineOptions)}
-    own: dict[str, dict[str, str]] = {label(name): {} for name in names}
-    engine: dict[str, str] = {}
+    own: dict[str, dict[str, Any]] = {label(name): {} for name in names}
+    engine: dict[str, Any] = {}
     for key, value in sorted(settings.items(), key=lambda pair: "." not in pair[0]):
         policy, dot, name = key.partition(".")
         if not dot:
@@ -184,13 +185,15 @@ def bound(
     return claims | limit
 
 
-def _content(text: str) -> str:
-    """Return a digest of what is in a file, or the text if it names none."""
+def _content(value: Any) -> Any:
+    """Return a digest of what is in a file, or the value if it names none."""
+    if not isinstance(value, str | Path):
+        return value
     try:
-        with Path(text).open("rb") as file:
+        with Path(value).open("rb") as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except (OSError, ValueError):
-        return text
+        return str(value)
 
 
 class Comparison(AbstractTask[PolicyRequest, Played | None]):

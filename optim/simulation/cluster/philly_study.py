@@ -98,7 +98,7 @@ def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> Stu
 
 def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells: WaitingSpells) -> StudyTable:
     """Each virtual cluster's share of the work and of the waiting."""
-    waited, quota = _per_job(spells, len(jobs)), quotas(jobs, cluster)
+    waited, quota = _per_job(spells, len(jobs)), quotas(jobs, cluster, run.rules)
     work = jobs.gpus * jobs.duration_us.astype(float) / HOUR_US
     rows = []
     for number, name in enumerate(jobs.groups):
@@ -109,7 +109,7 @@ def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells
                 name or "(none)",
                 int(mine.sum()),
                 float(work[mine].sum()),
-                int(quota[number]) if run.rules.knows_quotas else None,
+                float(quota[number]) if run.rules.knows_quotas else None,
                 _mean(waited[mine].sum(axis=1)) / HOUR_US,
                 *(_share(float(waited[mine, cause].sum()), float(total)) for cause in range(len(CAUSES))),
             )
@@ -130,7 +130,7 @@ def _waiting_by_cluster(jobs: Workload, cluster: Cluster, run: LoggedRun, spells
         ),
         rows=tuple(rows),
         note=(
-            "quotas aren't in the trace: they are taken in proportion to GPU-hours"
+            "quotas are those that the policy goes by: of its option, or in proportion to the trace's GPU-hours"
             if run.rules.knows_quotas
             else f"{run.policy} goes by no quotas, so that no job waits for one"
         )

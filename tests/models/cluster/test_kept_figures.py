@@ -41,8 +41,8 @@ def test_what_runs_tell(records):
                 "metrics": measure(jobs, cluster, run), "rho": rho_of_apps(jobs, cluster, run), "fair": fairness(jobs, cluster, run),
                 "score": placement_score(cluster, run), "localities": localities(cluster, log), "until": until,
                 "apps": outcome(app_fairness, jobs, cluster, run), "envy": outcome(placement_envy, jobs, cluster, run),
-                "quotas": quotas(jobs, cluster), "waits": waiting(jobs, cluster, log, until, run.rules), "shares": waiting(jobs, cluster, log, until, run.rules).shares(),
-                "by quota": waiting(jobs, cluster, log, until, run.rules, np.array([1] * len(jobs.groups))), "held": held_gpus(cluster, log),
+                "quotas": quotas(jobs, cluster, Rules(knows_quotas=True)), "waits": waiting(jobs, cluster, log, until, run.rules), "shares": waiting(jobs, cluster, log, until, run.rules).shares(),
+                "by quota": waiting(jobs, cluster, log, until, replace(run.rules, knows_quotas=True, quotas=(1.0,) * len(jobs.groups))), "held": held_gpus(cluster, log),
                 "change": held_change(log), "down": down_change(cluster, log), "rows": log.rows(),
                 "tries": [[tries_of(jobs, rule), useful_us(jobs, rule)] for kind in Retries for rule in [replace(run.rules, retries=int(kind), most_retries=1)]],
             }  # fmt: skip

@@ -41,7 +41,8 @@ HARMLESS = {
     r"worth\.0": {"null"},
     r"worth\.1\.bound": {"whole"},
     r"bounds\.\w+": {"gone"},
-    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas)": {"gone"},
+    r"most_by_prices_h": {"whole", "gone"},
+    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|quotas)": {"gone"},
     r"metrics\.\d+\.wait_order_share": {"gone"},
 }
 """What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""

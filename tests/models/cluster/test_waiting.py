@@ -1,12 +1,18 @@
 """Waiting by cause against sums second by second."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.check import check_runs
 from optim.models.cluster.log import Event, EventLog
+from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
 from optim.models.cluster.waiting import held_gpus, last_times, quotas, waiting
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
@@ -18,17 +24,20 @@ from tests.support.small_clusters import small_worlds, workload
 CLUSTER = Cluster(gpus=np.array([2, 2]))
 
 
-NO_QUOTAS, KNOWS_QUOTAS = Rules(), Rules(knows_quotas=True)
+NO_QUOTAS, UNTOLD = Rules(), Rules(knows_quotas=True)
+STATED = Rules(knows_quotas=True, quotas=(0.0, 1.5))
 
 
-@pytest.mark.parametrize("rules", [NO_QUOTAS, KNOWS_QUOTAS], ids=["no quotas", "quotas"])
+@pytest.mark.parametrize("rules", [NO_QUOTAS, UNTOLD, STATED], ids=["no quotas", "of an earlier version", "quotas"])
 @given(world=small_worlds(jobs=6), groups=st.lists(st.integers(0, 1), min_size=6, max_size=6), wide=st.integers(0, 5))
 def test_causes_of_waiting_are_what_adding_up_seconds_gives(rules, world, groups, wide):
     rows, _ = world
     rows = [(submit, 4 if job == wide else gpus, duration) for job, (submit, gpus, duration) in enumerate(rows)]
     jobs = workload(rows, group=np.array(groups[: len(rows)]), groups=("a", "b"))
     run = play(jobs, CLUSTER, make_policy("las", jobs, {"quantum_s": 1}), EngineOptions(overhead_s=1))
-    quota = quotas(jobs, CLUSTER)
+    quota = quotas(jobs, CLUSTER, rules)
+    if rules is STATED:
+        assert quota.tolist() == [0, 1.5]
     held = np.zeros((len(rows), 2, 200), int)
     for time, kind, job, places in run.log.rows():
         held[job, :, time // US :] = 0
@@ -117,22 +126,47 @@ def test_gpus_that_starts_name_are_held_from_then_on_once_however_many_share_the
     assert held_gpus(CLUSTER, log).tolist() == [1, 3, 3, 3, 1, 0]
 
 
-def test_quotas_are_by_gpu_time_and_use_every_gpu_up():
+def test_quotas_of_logs_that_tell_none_are_by_gpu_time_and_use_every_gpu_up():
     jobs = workload([(0, 1, 6), (0, 2, 1), (0, 1, 2)], group=np.array([0, 1, 2]), groups=("a", "b", "c"))
-    assert quotas(jobs, Cluster.grid("1x5")).tolist() == [3, 1, 1]
-    assert quotas(jobs, Cluster.grid("1x7")).tolist() == [4, 2, 1]
+    assert quotas(jobs, Cluster.grid("1x5"), UNTOLD).tolist() == [3, 1, 1]
+    assert quotas(jobs, Cluster.grid("1x7"), UNTOLD).tolist() == [4, 2, 1]
 
 
-def test_a_gang_wider_than_a_machine_has_a_place_on_wholly_free_ones_only():
-    """One GPU of four is held for 1 s, and the gang of three starts 1 s after it is free."""
-    log = EventLog(
-        time_us=np.array([0, 1, 2, 3]) * US,
-        kind=np.array([Event.START, Event.END, Event.START, Event.END], np.int8),
-        job=np.array([0, 0, 1, 1]),
-        first=np.array([0, 1, 1, 3, 3]),
-        machine=np.array([0, 0, 1]),
-        gpus=np.array([1, 2, 1]),
-    )
-    jobs = workload([(0, 1, 1), (0, 3, 1)])
-    spells = waiting(jobs, CLUSTER, log, np.array([1, 3]) * US, NO_QUOTAS)
-    assert spells.cause_us.sum(axis=0).tolist() == [0, 1 * US, 0, 1 * US]
+@pytest.mark.parametrize("quotas", [(-1.0,), (float("nan"),), (float("inf"),)])
+def test_quotas_that_are_no_numbers_of_gpus_are_refused(quotas):
+    with pytest.raises(InvalidProblemError, match="quotas of a run's rules must be numbers of at least 0"):
+        Rules(knows_quotas=True, quotas=quotas)
+    with pytest.raises(InvalidProblemError, match="of a policy that goes by quotas"):
+        Rules(quotas=(1.0,))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "meant", "over"),
+    [
+        ("yarn-cs", {"quotas": "1:7"}, [1, 7], 1),
+        ("yarn-cs", {"quotas": "7:1"}, [7, 1], 0),
+        ("yarn-cs", {}, [5, 3], 0),
+        ("fifo", {}, [np.inf, np.inf], 0),
+        ("static", {}, [4, 4], 0),
+    ],
+)
+def test_figures_and_checker_go_by_the_quotas_of_the_policy(tmp_path, name, given, meant, over):
+    """Two virtual clusters hold 2 GPUs of a machine of 4 each, and a gang of 4 of the first waits for either machine."""
+    jobs = workload([(0, 2, 300), (0, 2, 300), (1, 4, 100)], group=np.array([0, 1, 0]), groups=("a", "b"))
+    cluster = Cluster.grid("2x4")
+    options = EngineOptions(overhead_s=0, placement="worst-fit")
+    run = play(jobs, cluster, make_policy(name, jobs, given), options)
+    assert quotas(jobs, cluster, run.rules).tolist() == meant
+    assert waiting(jobs, cluster, run.log, run.end_us, run.rules).shares()[0] == over
+    logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
+    save_run(RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, runs=(logged,)), tmp_path / "run.npz")
+    record = load_run(tmp_path / "run.npz")
+    assert record.runs[0].rules == run.rules
+    assert [str(found) for _, check in check_runs(record) for found in check.violations] == []
+    if over:
+        other = replace(record.runs[0], rules=replace(run.rules, quotas=(8.0, 8.0)))
+        said = [str(found) for _, check in check_runs(replace(record, runs=(other,))) for found in check.violations]
+        assert any("wait_order_share" in line or "wait_fair_share" in line for line in said)
+    short = replace(record.runs[0], rules=replace(run.rules, knows_quotas=True, quotas=(1.0,)))
+    with pytest.raises(InvalidProblemError, match="quotas must be one for each of the 2 virtual clusters, got 1"):
+        replace(record, runs=(short,))

@@ -74,7 +74,7 @@ def test_tries_that_fail_give_what_they_gave(rule):
 def test_rows_bounds_and_tables_of_a_study_come_out_as_before(world):
     jobs, cluster, options = world()
     names = ("fifo", "srtf", "yarn-cs", "borg")
-    options, requests = split_settings({"overhead_s": "45", "spread": "true", "borg.shares": "1:1:1"}, names)
+    options, requests = split_settings({"overhead_s": 45, "spread": True, "borg.shares": "1:1:1"}, names)
     lower = bound(jobs, cluster, 5)
     task = Comparison(jobs, cluster, options, 2, lower["bounds"]["jct_mean_h"])
     task.check(requests)

@@ -49,7 +49,9 @@ def test_a_virtual_cluster_over_its_quota_waits_for_its_share():
     assert other["wait_mean_h"] == 0
     known = _study(jobs, Cluster.grid("1x2"), "yarn-cs")["waiting-by-virtual-cluster"]
     assert [row[3] for row in known.rows] == [1, 1]
-    assert known.note.startswith("quotas aren't in the trace: they are taken in proportion to GPU-hours; ")
+    assert known.note.startswith(
+        "quotas are those that the policy goes by: of its option, or in proportion to the trace's GPU-hours; "
+    )
 
 
 def test_a_job_behind_the_head_of_a_strict_queue_is_held_up_by_its_order():

@@ -28,7 +28,7 @@ HOUR_S = 3600.0
 WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_share")
 """Figures that earlier versions defined otherwise: not compared where a log doesn't tell the last."""
 
-OF_PLACES = ("may_spread", "knows_quotas")
+OF_PLACES = ("may_spread", "knows_quotas", "quotas")
 """Rules that say what jobs may wait for, and nothing of what events are allowed."""
 
 

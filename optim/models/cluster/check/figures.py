@@ -17,7 +17,7 @@ from optim.models.cluster.check.tries import Fate, fates
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster, IntArray
+from optim.models.cluster.world import Cluster
 
 HOUR, MILLI = 3_600_000_000, 1_000
 SCORE = (1.0, 0.5, 0.25)
@@ -230,7 +230,9 @@ def _waiting(
     steps += [(replayed.end_us[job], of_class[job], -1) for job, is_waiting in enumerate(waits) if is_waiting]
     steps.sort()
     time, what, more = (np.array(column, np.int64) for column in zip(*steps, strict=True))
-    quota = _quotas(jobs, cluster) if rules.knows_quotas else np.full(len(jobs.groups), 2**62)
+    quota = np.full(len(jobs.groups), np.inf)
+    if rules.knows_quotas:
+        quota = np.array(rules.quotas or _quotas(jobs, cluster), float)
     host = np.array([_hosts(cluster, "cpus", 1000), _hosts(cluster, "memory_gb", 1024)], np.int64)
     found = sweep(
         time, what, more, jobs.group[first], needs, can_run, quota, cluster.gpus, host, rules.may_spread
@@ -256,8 +258,8 @@ def _may_run_out(jobs: Workload, cluster: Cluster, rules: Rules) -> bool:
     )
 
 
-def _quotas(jobs: Workload, cluster: Cluster) -> IntArray:
-    """Return the GPUs of each virtual cluster in proportion to its GPU-time, by largest remainders, the first of equal ones."""
+def _quotas(jobs: Workload, cluster: Cluster) -> list[int]:
+    """Return quotas where a log of an earlier version doesn't tell them: in proportion to GPU-time, by largest remainders."""
     work: Counter[int] = Counter()
     for group, gang, duration in zip(jobs.group.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True):
         work[group] += gang * duration
@@ -268,7 +270,7 @@ def _quotas(jobs: Workload, cluster: Cluster) -> IntArray:
         :spare
     ]:
         given[group] += 1
-    return np.array(given, np.int64)
+    return given
 
 
 def _taken(

@@ -56,7 +56,7 @@ def play_capacity(
     policy.begin(cluster, seed)
     margin = 6 * cluster.num_gpus + 2 * cluster.num_machines + 16
     share = policy.options.preempts_above
-    world = make_world(jobs, cluster, policy.quota, policy.step_us, share, options, LOGGED + margin)
+    world = make_world(jobs, cluster, policy.limit, policy.step_us, share, options, LOGGED + margin)
     feed = OutageFeed(cluster, options, seed)
     events: list[IntArray] = []
     places: list[IntArray] = []

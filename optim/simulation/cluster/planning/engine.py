@@ -46,6 +46,7 @@ def play_plans(
     """
     world = _Run(jobs, cluster, policy, options, seed)
     policy.begin(cluster, seed)
+    world.books.rules = options.on_failures(policy.rules(options))  # with the quotas that it begins with
     instants = 0
     while world.step():
         instants += 1

@@ -19,7 +19,7 @@ from optim.models.cluster.log import Event
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.world import Cluster, FloatArray
 from optim.simulation.cluster.options import EngineOptions
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ class PlanningPolicy(ABC):
         Whether it lets gangs spread over machines where the engine's rule doesn't.
     knows_quotas
         Whether it goes by quotas of the virtual clusters, so that jobs may wait for theirs.
+    quota
+        GPUs of each virtual cluster, which `begin` sets where it goes by quotas: figures and checker go by them, too.
     plans_at_events
         Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
         then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
@@ -92,6 +94,7 @@ class PlanningPolicy(ABC):
     places_itself: ClassVar[bool] = False
     may_spread: ClassVar[bool] = False
     knows_quotas: ClassVar[bool] = False
+    quota: "Sequence[float] | FloatArray" = ()
     plans_at_events: bool = True
 
     @property
@@ -100,13 +103,17 @@ class PlanningPolicy(ABC):
         return ", ".join(self.sees)
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return what its runs may do and what starts cost: whole gangs, one job a GPU, the engine's overhead unless it says so."""
+        """Return what its runs may do and what starts cost: whole gangs, one job a GPU, the engine's overhead unless it says so.
+
+        Quotas are those of the run that was begun last.
+        """
         return Rules(
             restart_us=options.overhead_us,
             move_us=options.overhead_us,
             is_shared=options.sharing,
             neighbour_ppm=options.neighbour_ppm,
             knows_quotas=self.knows_quotas,
+            quotas=tuple(map(float, self.quota)) if self.knows_quotas else (),
         )
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:

@@ -130,7 +130,8 @@ class YarnCs(PlanningPolicy):
         given = self.options.given()
         if self.options.quota_file is not None:
             given = machine_quotas(self.options.quota_file, self.jobs, cluster)
-        self.quota = np.maximum(given if len(given) else quotas(self.jobs, cluster), 1e-9)
+        self.quota = given if len(given) else quotas(self.jobs, cluster)
+        self.limit = np.maximum(self.quota, 1e-9)  # what use is divided by
         self.fewest = -(-self.jobs.gpus // np.maximum(1, largest_machines(self.jobs, cluster)))
         self.since = np.full(len(self.jobs), NEVER)
         self.delays = {"fair_share": 0, "fragmentation": 0}
@@ -142,7 +143,7 @@ class YarnCs(PlanningPolicy):
         self._account(view)
         self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
         held = np.fromiter(map(len, gpus.values()), dtype=np.int64, count=len(gpus))
-        used = np.bincount(view.group[list(gpus)], weights=held, minlength=len(self.quota)).astype(np.float64)
+        used = np.bincount(view.group[list(gpus)], weights=held, minlength=len(self.limit)).astype(np.float64)
         stuck = self._fill(view, room, waiting, used, gpus)
         self._preempt(view, room, stuck, used, gpus)
         self.since[list(gpus)] = NEVER
@@ -161,7 +162,7 @@ class YarnCs(PlanningPolicy):
         # Room only shrinks here: what finds no place, nothing like it does.
         hopeless: set[tuple[int, int]] = set()
         while queues:
-            each = min(queues, key=lambda g: (used[g] / self.quota[g], g))
+            each = min(queues, key=lambda g: (used[g] / self.limit[g], g))
             queue = queues[each]
             while queue:
                 job = queue.pop()
@@ -184,7 +185,7 @@ class YarnCs(PlanningPolicy):
         group, widths = view.group, room.site.widths
         is_plain = room.site.is_plain and room.allowed is None
         enough = self.options.preempts_above * view.cluster.num_gpus
-        left = self.quota - used
+        left = self.limit - used
         # Until somebody is stopped, the victims are the same, and what found no place among them finds none again.
         victims: dict[int, Gpus] | None = None
         hopeless: set[int] = set()
@@ -200,7 +201,7 @@ class YarnCs(PlanningPolicy):
                 used[own] += len(gpus[job])
                 for victim, had in victims.items():
                     used[group[victim]] -= len(had) if victim not in gpus else 0
-                left, victims = self.quota - used, None
+                left, victims = self.limit - used, None
                 hopeless.clear()
             elif is_plain:
                 hopeless.add(width)
@@ -264,14 +265,14 @@ class YarnCs(PlanningPolicy):
         """Yield the newest jobs of virtual clusters that stay at their quota without them."""
         started, group = view.started_us, view.group
         for job in sorted(view.running, key=lambda j: (-started[j], -j)):
-            if job in gpus and used[group[job]] - len(gpus[job]) >= self.quota[group[job]]:
+            if job in gpus and used[group[job]] - len(gpus[job]) >= self.limit[group[job]]:
                 used[group[job]] -= len(gpus[job])
                 yield job
 
     def _causes(self, view: View, jobs: IntArray, room: Room, used: FloatArray) -> dict[str, int]:
         """Return how many jobs wait at quota, and how many though enough GPUs are free, but not where they may take them."""
         group, width = view.group[jobs], view.gpus[jobs]
-        fragmented = (used[group] + width <= self.quota[group]) & (room.num_free >= width)
+        fragmented = (used[group] + width <= self.limit[group]) & (room.num_free >= width)
         count = int(np.count_nonzero(fragmented))
         return {"fair_share": len(jobs) - count, "fragmentation": count}
 
