@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
 from optim.benchmarks.foresight import foresight_of
 from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.pictures.plots import standard_figures
@@ -126,17 +127,20 @@ def _by_solver(suite: str, found: Comparison) -> str:
 
 def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]) -> str:
     header = (
-        "instance", *columns, "solver", "seed", "termination", "objective", "bound", "gap %", "claimed bound", "ratio",
+        "instance", *columns, "solver", "seed", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND, "claimed bound", "ratio",
         "whole s", "processor s", *(f"{phase} s" for phase in PHASES), "decision ms", "p99 ms", "verified", "memory MiB", "remark",
     )  # fmt: skip
-    rows = []
+    rows, known = [], best_known(records)
     for record in records:
+        best = known.get(instance_of(record)) if record.verified else None
         own = [record.figure(name) for name in columns]
         decision = record.decision_ms or {}
         rows.append(
             (
                 *(record.instance, *own, record.solver, record.seed, record.termination),
-                *(record.objective, record.bound, record.gap_percent, record.counts.get("claimed_bound"), record.ratio),
+                *(record.objective, record.bound, record.gap_percent),
+                *(best and best.to_best(record.objective), best and best.to_bound(record.objective)),
+                *(record.counts.get("claimed_bound"), record.ratio),
                 *(record.wall_s, record.processor_s),
                 *(record.seconds.get(phase, 0.0) for phase in PHASES),
                 *(decision.get("median"), decision.get("p99"), record.verified, record.memory_mb),

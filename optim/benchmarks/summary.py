@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.benchmarks.best_known import BestKnown, Of, best_known, instance_of
 from optim.benchmarks.record import Record
 from optim.benchmarks.statistics import shifted_geometric_mean
 from optim.core.intervals import Interval
-from optim.core.status import Sense, Termination
-from optim.models.catalogue import problem_named
+from optim.core.status import Termination
 
 GAP_SHIFT = 0.01
 """Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
@@ -128,8 +128,8 @@ class PairedComparison:
     cases, better, worse
         Number of common cases, and on how many of them its objective is better or worse than the baseline's.
     of_bound
-        Mean over these cases of the objective as a share of the case's tightest verified bound (of the best objective where
-        no solver has a bound); 1 is optimal whether the problem maximises or minimises.
+        Mean over these cases of the objective as a share of the tightest verified bound known of the instance (of the best
+        objective where there is none); 1 is optimal whether the problem maximises or minimises.
     difference
         Mean of the paired differences in that share, positive where the solver is better, with Student's t interval; None
         for fewer than two cases.
@@ -143,21 +143,22 @@ class PairedComparison:
     difference: Interval | None
 
 
-def compare_with(records: Sequence[Record], baseline: str) -> tuple[PairedComparison, ...]:
-    """Return every other solver of a suite's records against the one named `baseline`, case by case."""
+def compare_with(
+    records: Sequence[Record], baseline: str, known: Mapping[Of, BestKnown] | None = None
+) -> tuple[PairedComparison, ...]:
+    """Return every other solver of a suite's records against the one named `baseline`, case by case.
+
+    `known` is what is known of the instances, from these records alone unless given.
+    """
+    known = best_known(records) if known is None else known
     shares: dict[str, dict[Case, float]] = {}
-    for case in sorted({case_of(record) for record in records}):
-        mine = [record for record in records if case_of(record) == case and record.verified]
-        values = {record.solver: record.objective for record in mine if record.objective is not None}
-        if not values:
+    for record in records:
+        best = known.get(instance_of(record))
+        if best is None or not record.verified:
             continue
-        is_maximised = problem_named(mine[0].problem).sense is Sense.MAXIMISE
-        bounds = [record.bound for record in mine if record.bound is not None]
-        best = (min if is_maximised else max)(bounds) if bounds else (max if is_maximised else min)(values.values())
-        for solver, value in values.items():
-            high, low = (best, value) if is_maximised else (value, best)
-            if low >= 0:  # a share of a negative figure says nothing
-                shares.setdefault(solver, {})[case] = low / high if high > 0 else 1.0
+        share = (best.to_best if best.bound is None else best.to_bound)(record.objective)
+        if share is not None:
+            shares.setdefault(record.solver, {})[case_of(record)] = share
     return tuple(
         _paired(solver, shares[solver], shares.get(baseline, {})) for solver in sorted(shares) if solver != baseline
     )

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.bench_options import PROFILES, ResultsChoice, SolveChoice, SuiteChoice, SuitesArgument
-from optim.cli.bench_tables import MAX_ROWS, print_bench_tables, print_paired, print_scoreboard, tell_differences
+from optim.cli.bench_tables import (
+    MAX_ROWS,
+    print_bench_tables,
+    print_best_known,
+    print_paired,
+    print_scoreboard,
+    tell_differences,
+)
 from optim.cli.border import note
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
@@ -60,7 +67,9 @@ def bench(
         asked = (suites, sizes, trace, profile, instance_option, solving, where, files.resume)
         _check_merged(asked == (SuiteChoice(), Sizes(), TraceChoice(), None, None, SolveChoice(), EngineChoice(), True))
         return _merge([files.merge, *(Path(word) for word in words or ())], files, output)
+    from optim.benchmarks.best_known import best_known
     from optim.benchmarks.record import row_of
+    from optim.benchmarks.results_file import read_records
     from optim.benchmarks.runner import plan_work, run_work
     from optim.benchmarks.sources import InstanceRequest
     from optim.core.files import prepare_folder
@@ -94,10 +103,16 @@ def bench(
                     print_json(row_of(record))
     records = plan.in_order(records)
     if output is OutputFormat.TABLE:
-        show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
-        show(specs, records, plan.skipped)
+        known = best_known([*records, *read_records(path)])  # also what other solvers proved in earlier runs
+        has_rows = files.rows or len(records) <= MAX_ROWS
+        if has_rows:
+            print_bench_tables(specs, records, plan.skipped, known)
+        else:
+            print_scoreboard(specs, records, plan.skipped)
         if baseline is not None:
-            print_paired(specs, records, baseline)
+            print_paired(specs, records, baseline, known)
+            if not has_rows:
+                print_best_known(records, known)
     if len(records) < len(plan.work):
         note(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
         return ExitCode.INTERRUPTED

@@ -1,14 +1,16 @@
 """What `optim bench` prints for people: a scoreboard or one table per suite, what was left out, what got worse."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
 from optim.benchmarks.foresight import foresight_of
 from optim.cli.border import note
 from optim.cli.output import print_line, print_table
 
 if TYPE_CHECKING:
+    from optim.benchmarks.best_known import BestKnown, Of
     from optim.benchmarks.compare import Difference
     from optim.benchmarks.record import Record
     from optim.benchmarks.spec import BenchSpec, Skipped
@@ -19,7 +21,7 @@ LEAST_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
 CLAIMED = "claimed bound"
 """Of another library's solver, not checked: a table has the column where a row has the figure."""
 
-OF_SOLVES = frozenset({"objective", "bound", "gap %", CLAIMED, "ratio", "decision ms", "p99 ms"})
+OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, "ratio", "decision ms", "p99 ms"})
 """Columns that a study leaves empty: its table goes without."""
 
 MARK = "*"
@@ -94,14 +96,16 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
     print_line(f"The same command with --rows prints all {len(records)} rows{left_out}; nothing runs again.")
 
 
-def print_paired(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", baseline: str) -> None:
-    """Print per suite how each solver differs from the baseline on the cases that both solved."""
+def print_paired(
+    specs: "Sequence[BenchSpec]", records: "Sequence[Record]", baseline: str, known: "Mapping[Of, BestKnown]"
+) -> None:
+    """Print per suite how each solver differs from the baseline on the cases that both solved, by what is known of each instance."""
     from optim.benchmarks.summary import compare_with
 
     head = ("solver", "cases", "better", "equal", "worse", "% of bound", "difference", "95 % (Student's t)")
     for spec in specs:
         mine = [record for record in records if record.suite == spec.name]
-        found = compare_with(mine, baseline)
+        found = compare_with(mine, baseline, known)
         if not any(one.cases for one in found):
             continue
         rows = []
@@ -125,16 +129,30 @@ def print_paired(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", base
         print_table(head, rows, title=f"{spec.name}: compared with {baseline}, in percentage points of the bound")
 
 
-def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
+def print_best_known(records: "Sequence[Record]", known: "Mapping[Of, BestKnown]") -> None:
+    """Print per instance what ratios are to, and whose it is."""
+    for instance in dict.fromkeys(instance_of(record) for record in records if record.objective is not None):
+        if instance in known:
+            print_line(f"{instance[1]}: {known[instance]}")
+
+
+def print_bench_tables(
+    specs: "Sequence[BenchSpec]",
+    records: "Sequence[Record]",
+    skipped: "Sequence[Skipped]",
+    known: "Mapping[Of, BestKnown] | None" = None,
+) -> None:
     """Print a table a suite, then what was left out, refused or failed, and why."""
+    known = best_known(records) if known is None else known
     for spec in specs:
         mine = [record for record in records if record.suite == spec.name]
         seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
         if mine:
-            header, rows = _filled(_header(spec.columns), [_row(record, spec.columns) for record in mine])
+            header, rows = _filled(spec.columns, [_row(record, spec.columns, known) for record in mine])
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, least_wanted=LEAST_WANTED)
             _print_marks(mine)
+            print_best_known(mine, known)
     for line in _problem_lines(skipped, records):
         print_line(line)
 
@@ -185,26 +203,27 @@ def tell_differences(differences: "Sequence[Difference]") -> None:
 def _header(columns: Sequence[str]) -> tuple[str, ...]:
     """Return the heads of a suite's table."""
     return (
-        *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", CLAIMED, "ratio"),
+        *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND),
+        *(CLAIMED, "ratio"),
         *("seconds", "cpu s", "decision ms", "p99 ms", "verified"),
     )
 
 
-def _filled(
-    header: tuple[str, ...], rows: list[tuple[object, ...]]
-) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Leave out what no row of a study has; a table of solves keeps its columns but for claimed bounds that nobody has."""
+def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Leave out what no row of a study has; a table of solves keeps its columns but for the suite's own, claimed bounds and ratios."""
+    header = _header(columns)
     is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
-    dropped = {CLAIMED} if is_empty[CLAIMED] else set()
+    dropped = {name for name in (*columns, CLAIMED, TO_BEST, TO_BOUND) if is_empty[name]}
     if is_empty["objective"] and is_empty["bound"]:
         dropped |= OF_SOLVES
     kept = [k for k, name in enumerate(header) if name not in dropped]
     return tuple(header[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
 
 
-def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
+def _row(record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]") -> tuple[object, ...]:
     """Return a record's row; seconds are those of the whole solve, the processor's with those of compiling."""
     decision = record.decision_ms or {}
+    best = known.get(instance_of(record)) if record.verified else None
     return (
         record.instance,
         *(record.figure(name) for name in columns),
@@ -213,6 +232,8 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
         record.objective,
         record.bound,
         record.gap_percent,
+        _rounded(best and best.to_best(record.objective)),
+        _rounded(best and best.to_bound(record.objective)),
         record.counts.get("claimed_bound"),
         None if record.ratio is None else round(record.ratio, 4),
         round(record.run_s, 3),
@@ -221,6 +242,10 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
         decision.get("p99"),
         record.verified,
     )
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
 
 
 def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str], list[str]]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+import optim
 from optim.benchmarks.registry import SUITES
 from optim.cli.bench_tables import print_scoreboard
 from optim.cli.main import app
@@ -313,7 +314,7 @@ def test_rows_prints_every_row_of_many():
     board = bench(*many)
     assert "--rows prints all 33 rows" in board.stdout
     assert board.stdout.count("tiny-1") == 0
-    assert bench(*many, "--rows").stdout.count("tiny-1") == 11
+    assert bench(*many, "--rows").stdout.count(" tiny-1 ") == 11
 
 
 def test_compares_with_a_solver_of_the_run():
@@ -334,3 +335,44 @@ def test_a_rule_that_is_told_something_of_the_future_is_marked_in_the_table(fold
     assert (" online* " in result.stdout) == is_marked
     assert ("online*: bounds=oracle: U and the lower scale are told beforehand" in result.stdout) == is_marked
     assert ("told beforehand" in (folder / "results" / "bench.html").read_text()) == is_marked
+
+
+PLAIN = """
+from optim.core.driver import AbstractSolver, Outcome
+from optim.solvers.admission.fifo import FifoOptions
+from optim.solvers.solve import solve
+
+
+class Plain(AbstractSolver):
+    summary, options_type = "fifo's plan, without a bound", FifoOptions
+
+    def run(self, instance, options, monitor, seed):
+        found = solve(instance, "fifo")
+        return Outcome(decision=found.decision, objective=found.objective)
+"""
+
+
+def test_a_solver_without_bounds_is_held_against_the_best_that_a_run_or_its_results_file_knows(folder, registry):
+    """The bound of `fifo` is kept in the results file, and counts in a later run without it; elsewhere nobody knows one."""
+    optim.save(replace(optim.reference_instance("tiny-1"), name="mine"), "mine.json.gz")
+    (folder / "plain.py").write_text(PLAIN)
+    words = ["bench", "admission", "--instance", "mine.json.gz", "--no-report", "--solver"]
+    both = CliRunner().invoke(app, [*words, "./plain.py:Plain,fifo"], env={"COLUMNS": "300"})
+    assert both.exit_code == 0, both.output
+    bound = optim.solve(optim.load("mine.json.gz"), "fifo")
+    ratio = f"{bound.objective / bound.bound:.4f}".rstrip("0")
+    lines = [line.split() for line in both.stdout.splitlines()]
+    heads = next(line for line in both.stdout.splitlines() if "ratio to best known" in line)
+    assert "least over ties" not in heads
+    (own,) = [line for line in lines if "./plain.py:Plain" in line[:3]]
+    (base,) = [line for line in lines if line[:2] == ["mine", "fifo"]]
+    assert own[6:8] == ["1", ratio]
+    assert base[6:8] == ["1", ratio]
+    assert (
+        f"mine: best known objective {bound.objective:.6g} by ./plain.py:Plain, tightest bound {bound.bound:.6g} by fifo"
+        in both.stdout
+    )
+    later = CliRunner().invoke(app, [*words, "./plain.py:Plain"], env={"COLUMNS": "300"})
+    assert f"tightest bound {bound.bound:.6g} by fifo" in later.stdout
+    fresh = CliRunner().invoke(app, [*words, "./plain.py:Plain", "--results", "new.jsonl"], env={"COLUMNS": "300"})
+    assert "tightest bound" not in fresh.stdout

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +13,7 @@ from optim.benchmarks.cases import GIVEN_LIMIT_S, Case, register_solver_suite
 from optim.benchmarks.record import Record
 from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.work import SolveWork, Subject
+from optim.benchmarks.work import SolveWork
 from optim.core.files import prepare_folder
 from optim.core.options import build_options
 from optim.core.progress import Progress
@@ -23,18 +22,12 @@ from optim.core.status import Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import save
-from optim.models.reference import history_names, reference_instance, reference_solution, solved_reference_names
+from optim.models.reference import history_names
 from optim.solvers.admission.online import OnlineOptions, tied_runs
 from optim.workloads.admission.earlier_days import drawn_days
 
 LEARNER = "online-learned"
 """Who learns from earlier days."""
-
-ONLINE = frozenset({"online", LEARNER, "fifo", "drf", "rrh", "dorm"})
-"""Rules that decide job by job, or slot by slot; tables mark `online` where it is told U and the lower scale."""
-
-TO_BEST, TO_BOUND = "ratio to best known", "ratio to bound"
-"""Columns: what an online rule earns as a share of the best plan that ships, and of the least bound known."""
 
 TIES = ("least over ties", "median over ties", "most over ties")
 """Columns: what `online` earns under drawn orders of what it holds equal, jobs of a slot and schedules of a payoff."""
@@ -68,53 +61,16 @@ TINY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What ships of a reference instance: its digest, the value of the best plan, and the least bound."""
-
-    digest: str
-    best: float
-    bound: float
-
-
-@cache
-def known(name: str) -> Known | None:
-    """Return what ships of an instance of that name, None if nothing does."""
-    if name not in solved_reference_names():
-        return None
-    solution = reference_solution(name)
-    if solution.objective is None or solution.bound is None:
-        return None
-    return Known(digest=Subject(reference_instance(name)).digest, best=solution.objective, bound=solution.bound)
-
-
-def shares(subject: Subject, objective: float | None, bound: float | None) -> dict[str, float]:
-    """Return what an online rule earned as shares of the best plan that ships, if one does, and of the least bound."""
-    shipped = known(subject.name)
-    if shipped is not None and shipped.digest != subject.digest:
-        shipped = None  # another instance of the same name
-    bounds = [each for each in (bound, None if shipped is None else shipped.bound) if each is not None]
-    found = {}
-    if objective is not None and shipped is not None and shipped.best > 0:
-        found[TO_BEST] = round(objective / shipped.best, 4)
-    if objective is not None and bounds and min(bounds) > 0:
-        found[TO_BOUND] = round(objective / min(bounds), 4)
-    return found
-
-
 @dataclass(frozen=True, kw_only=True)
 class AdmissionWork(SolveWork):
-    """A solve whose record says, for online rules, what share of the best known it earned, and what ties are worth."""
+    """A solve whose record says, for the online rule of the paper, what ties are worth."""
 
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
-        """Solve and verify, and compare."""
+        """Solve and verify, and draw orders of ties."""
         solution, record = super().attempt(stop, progress)
-        if self.solver not in ONLINE or not record.verified:
+        if self.solver != "online" or not record.verified or record.termination != Termination.COMPLETED:
             return solution, record
-        findings = shares(self.subject, record.objective, record.bound)
-        if self.solver == "online" and record.termination == Termination.COMPLETED:
-            findings |= self._over_ties()
-        return solution, replace(record, findings=findings)
+        return solution, replace(record, findings=self._over_ties())
 
     def _over_ties(self) -> dict[str, float]:
         """Return the least, the median and the most that the row's rule earns under drawn orders of ties."""
@@ -182,7 +138,7 @@ SPEC = register_solver_suite(
     _small,
     _full,
     given=_given,
-    columns=(TO_BEST, TO_BOUND, *TIES),
+    columns=TIES,
     further=_history,
     kind=AdmissionWork,
 )
