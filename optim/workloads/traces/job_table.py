@@ -209,6 +209,7 @@ def file_beside(trace: str | Path, names: Sequence[str], *, what: str, option: s
     found = [path for path in (Path(trace).parent / name for name in names) if path.exists()]
     if not found:
         raise InvalidProblemError(
-            f"{trace}: no {what} {names[0]!r} beside the jobs; put it there or give its path as {option}"
+            f"{trace}: no {what} {names[0]!r} beside the jobs; put it there or give its path as {option} "
+            f"(simulate cluster: --option trace.{option}=FILE)"
         )
     return found[0]

@@ -147,7 +147,8 @@ def _folder(path: str | Path) -> Path:
     found = [folder for folder in (Path(path).parent / name for name in FOLDERS) if folder.is_dir()]
     if not found:
         raise InvalidProblemError(
-            f"{path}: no folder of step times {FOLDERS[0]!r} beside the jobs; put it there or give its path as steps"
+            f"{path}: no folder of step times {FOLDERS[0]!r} beside the jobs; put it there or give its path as steps "
+            "(simulate cluster: --option trace.steps=FOLDER)"
         )
     return found[0]
 
