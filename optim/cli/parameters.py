@@ -158,15 +158,15 @@ def whole_number(text: str, flag: str) -> int:
     return int(text)
 
 
-def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, OptionText]:
-    """Return options given as ``NAME=VALUE``.
+def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, str]:
+    """Return options given as ``NAME=VALUE``; values are `OptionText`, which is parsed.
 
     Raises
     ------
     InvalidOptionError
         If a text has no equals sign, or a name comes twice.
     """
-    options: dict[str, OptionText] = {}
+    options: dict[str, str] = {}
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not sign or not name.strip():

@@ -78,7 +78,7 @@ class Gangs:
         """Return the time from each job's first submission to its last end in which none of its attempts ran, by their ends."""
         last_end = np.full(len(self.last), -np.inf)
         np.maximum.at(last_end, self.job, end_s)
-        return last_end - self.first_submit - np.bincount(self.job, elapsed, len(self.last))
+        return np.asarray(last_end - self.first_submit - np.bincount(self.job, elapsed, len(self.last)))
 
     def summed(self, amounts: FloatArray) -> FloatArray:
         """Return an amount of each job: the sum over its components' last attempts."""

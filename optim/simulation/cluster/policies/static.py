@@ -78,7 +78,7 @@ class Static(PlanningPolicy):
         """Divide the machines."""
         del seed
         self.owner = divide(self.jobs, cluster)
-        self.quota = np.bincount(self.owner, cluster.gpus, len(self.jobs.groups))
+        self.quota = np.bincount(self.owner, cluster.gpus, len(self.jobs.groups)).astype(np.float64)
 
     def plan(self, view: View) -> Plan:
         """Place each virtual cluster's jobs in its machines."""
