@@ -112,8 +112,9 @@ check: lint types test  ## what CI runs
 	$(PYTHON) -m venv .venv-$*
 
 SBOM ?= dist/sbom.json
-sbom: .venv-sbom/bin/python .venv-released/bin/python  ## a release's list of parts (CycloneDX): what it installs with all that users add, with versions and licences
+sbom: .venv-sbom/bin/python  ## a release's list of parts (CycloneDX): what it installs with all that users add, with versions and licences
 	.venv-sbom/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7,<8'
+	$(PYTHON) -m venv --clear .venv-released
 	@grep -vE '^ ' constraints.txt | sed 's/ \\$$//' > .venv-released/constraints.txt
 	.venv-released/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-released/constraints.txt '.[pandas,plot,dask,learn,testing]'
 	.venv-released/bin/python -m pip uninstall --quiet --yes pip setuptools
