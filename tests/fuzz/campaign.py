@@ -30,8 +30,6 @@ PATIENCE_S = 60.0
 """After which a worker counts as hanging."""
 CODES = (0, 1, 2, 3)
 NOT_FILES = ("folder", "nothing", "pipe", "unreadable name")
-SUFFIXES = {"answer.json": ".json", "run": ".npz"}
-"""Of kinds that commands know by their names."""
 OPTION_VALUES = (
     "-1",
     "0",
@@ -50,8 +48,8 @@ OPTION_VALUES = (
 )
 
 
-def draw(kinds: list[Any], seed: int, number: int) -> tuple[str, bytes | str, str, list[str]]:
-    """Return the kind's name, the content (or what stands for a file), how it was spoilt, and the command's words."""
+def draw(kinds: list[Any], seed: int, number: int) -> tuple[Any, bytes | str, str, str, list[str]]:
+    """Return the kind, the content (or what stands for a file), its name, how it was spoilt, and the command's words."""
     from corpus import FILE
     from mutations import mutation_for
 
@@ -69,9 +67,11 @@ def draw(kinds: list[Any], seed: int, number: int) -> tuple[str, bytes | str, st
     else:
         mutation = mutation_for(rng, kind.content)
         content, how = mutation(rng, kind.content), mutation.__name__
-    suffix = SUFFIXES.get(kind.name) or rng.choice(("", ".json", ".csv", ".gz"))
-    path = f"spoilt{suffix}" if content != "unreadable name" else "n" * 300
-    return kind.name, content, how, [word.replace(FILE, path) for word in words]
+        if kind.seal and rng.random() < 0.8:
+            content = kind.seal(content)
+    path = kind.named or f"spoilt{rng.choice(('', '.json', '.csv', '.gz'))}"
+    path = path if content != "unreadable name" else "n" * 300
+    return kind, content, path, how, [word.replace(FILE, path) for word in words]
 
 
 def place(content: bytes | str, path: Path) -> None:
@@ -123,8 +123,7 @@ def run_one(kinds: list[Any], seed: int, number: int) -> dict[str, Any]:
 
     from optim.cli.main import app
 
-    name, content, how, words = draw(kinds, seed, number)
-    kind = next(kind for kind in kinds if kind.name == name)
+    kind, content, path, how, words = draw(kinds, seed, number)
     folder = Path(f"input-{number}")
     folder.mkdir()
     home = os.getcwd()
@@ -132,7 +131,6 @@ def run_one(kinds: list[Any], seed: int, number: int) -> dict[str, Any]:
     try:
         for beside, data in kind.beside.items():
             Path(beside).write_bytes(data)
-        path = next((word.split("=")[-1] for word in words if "spoilt" in word), "spoilt")
         place(content, Path(path))
         before = _resident()
         Path("/proc/self/clear_refs").write_text("5")
@@ -149,7 +147,7 @@ def run_one(kinds: list[Any], seed: int, number: int) -> dict[str, Any]:
         os.chdir(home)
         shutil.rmtree(folder, ignore_errors=True)
     return {
-        "number": number, "kind": name, "how": how, "words": words, "code": result.exit_code, "seconds": round(seconds, 2),
+        "number": number, "kind": kind.name, "how": how, "words": words, "code": result.exit_code, "seconds": round(seconds, 2),
         "grown_mb": round((peak_bytes() - before) / 1e6), "faults": faults, "stderr": result.stderr[:400] if faults else "",
         "trace": trace,
     }  # fmt: skip

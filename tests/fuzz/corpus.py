@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import optim
@@ -16,13 +16,16 @@ FILE = "{}"
 class Kind:
     """One kind of file: a valid one, its name, and the commands that read it.
 
-    `beside` are further files that the commands need, by name.
+    `beside` are further files that the commands need, by name. `named` is the file's name where commands know it by that.
+    `seal` makes the checksum right that a file holds of itself, so that a reader looks beyond it.
     """
 
     name: str
     content: bytes
     commands: tuple[str, ...]
-    beside: Mapping[str, bytes]
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+    named: str = ""
+    seal: Callable[[bytes], bytes] | None = None
 
 
 def instance_bytes(name: str) -> bytes:
@@ -90,7 +93,7 @@ def _prices() -> list[Kind]:
 
 
 def _availability() -> list[Kind]:
-    spot = "simulate spot --starts 1 --processes 1 --job-hours 2 --deadline-hours 6 --changeover-hours 0.1"
+    spot = "simulate spot --starts 1 --processes 1 --job-hours 2 --deadline-hours 6 --changeover-hours 0.1 --on-demand 3.06"
     rows = [
         [tick, f"2023-02-15T{tick // 6:02}:{tick % 6}0:00", "us-west-2a", int(tick % 5 > 0), 0.9] for tick in range(140)
     ]
@@ -139,9 +142,154 @@ def _runs(run: Callable[[str], object]) -> list[Kind]:
     ]
     return [
         Kind("own jobs", _table("priority,id,submit,gpus,duration,vc,user,status", jobs),
-             (f"{simulate} --trace {FILE} --trace-format csv",), {}),
-        Kind("run", Path("run.npz").read_bytes(), (f"verify {FILE}",), {}),
+             (f"{simulate} --trace {FILE} --trace-format csv",)),
+        Kind("run", Path("run.npz").read_bytes(), (f"verify {FILE}",), named="spoilt.npz"),
     ]  # fmt: skip
+
+
+def _clusters() -> list[Kind]:
+    """Return clusters as files, of all forms, with and without what jobs or hosts need."""
+    machines = [
+        {"gpus": 4, "count": 3, "kind": "V100", "rack": 0, "cpus": 64.0, "memory_gb": 256.0, "partitions": ["a", "b"]},
+        {"gpus": 8, "count": 2, "kind": "A100", "rack": 1, "partitions": ["b"]},
+    ]
+    topology = json.dumps({"schema": "optim/cluster/1", "machines_a_rack": 4, "machines": machines}).encode()
+    plain = json.dumps({"schema": "optim/cluster/1", "machines": [{"gpus": 8, "count": 4}]}).encode()
+    jobs = [
+        [60 * n, 1 + n % 4, 600 + 50 * n, "ab"[n % 2], ("V100", "V100|A100" if n % 2 else "V100")[n % 3 > 0]]
+        for n in range(30)
+    ]
+    switches = _table("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node", [[2, 4, 8, 64, 256]])
+    nodes = _table(
+        "sn,cpu_milli,memory_mib,gpu,model", [[f"n{n}", 64_000, 262_144, 4 * n, "V100M16"] for n in range(4)]
+    )
+    generated = f"simulate cluster --generate themis --apps 4 --policy fifo,tiresias --gpus {FILE}"
+    traced = f"simulate cluster --trace jobs.csv --policy fifo --gpus {FILE}"
+    return [
+        Kind("topology with types", topology, (traced,), {"jobs.csv": _table("submit,gpus,duration,partition,gpu_type", jobs)},
+             named="spoilt.json"),
+        Kind("topology", plain, (generated,), named="spoilt.json"),
+        Kind("racks, machines and GPUs", switches, (generated,)),
+        Kind("nodes of a cluster", nodes, (generated,)),
+    ]  # fmt: skip
+
+
+def _sacct() -> list[Kind]:
+    header = (
+        "JobID|JobName|User|Account|Partition|Submit|Start|End|ElapsedRaw|ReqTRES|AllocTRES|State|Timelimit|Priority"
+    )
+    states = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED by 7", "RUNNING", "PENDING")
+    rows = []
+    for n in range(60):
+        day, asked = f"2024-01-02T{n // 12:02}:{n % 12 * 5:02}", f"cpu=4,mem=16G,gres/gpu={1 + n % 4}"
+        given = f"billing=9,{asked},gres/gpu:{('v100', 'a100')[n % 2]}={1 + n % 4},node=1"
+        rows += [
+            f"{n}|train|u{n % 3}|lab|gpu|{day}:00|{day}:30|2024-01-03T00:00:00|{600 + 50 * n}|{asked}|{given}|"
+            f"{states[n % 7 % 6]}|1-00:00:00|{n % 5}",
+            f"{n}.batch|batch||||{day}:30|{day}:30|2024-01-03T00:00:00|{600 + 50 * n}||cpu=4|COMPLETED||",
+        ]
+    shape = "--jobs 5 --slots 48 --slot-minutes 30"
+    return [
+        Kind("sacct", "\n".join([header, *rows, ""]).encode(),
+             (f"instance convert --trace {FILE} --trace-format sacct {shape}",
+              f"simulate cluster --gpus 4x8 --policy fifo,srtf --trace {FILE} --trace-format sacct")),
+    ]  # fmt: skip
+
+
+def _logs() -> list[Kind]:
+    """Return jobs in the other forms that authors published."""
+    attempts = [
+        {"start_time": f"2017-10-03 {n // 6:02}:{n % 6}5:00", "end_time": f"2017-10-03 {5 + n // 6:02}:{n % 6}0:00",
+         "detail": [{"ip": f"m{n % 5}", "gpus": ["gpu0", "gpu1"][: 1 + n % 2]}]}
+        for n in range(60)
+    ]  # fmt: skip
+    log = [
+        {"jobid": f"application_{n}", "submitted_time": f"2017-10-03 {n // 6:02}:{n % 6}0:00", "vc": f"vc{n % 2}",
+         "status": ("Pass", "Failed", "Killed")[n % 3], "user": f"u{n % 4}", "attempts": [attempt] * (1 + n % 2)}
+        for n, attempt in enumerate(attempts)
+    ]  # fmt: skip
+    simulated = [[n, 1 + n % 4, 600 * n, 100 + n, "resnet50", 3000 + 500 * (n % 9), 30] for n in range(60)]
+    plain = _table("job_id,num_gpu,submit_time,iterations,model_name,duration,interval", simulated)
+    shape = "--jobs 5 --slots 48 --slot-minutes 30"
+    return [
+        Kind("Philly's log", json.dumps(log).encode(),
+             (f"instance convert --trace {FILE} --trace-format philly {shape}",), named="spoilt.json"),
+        Kind("tiresias", plain, (f"instance convert --trace {FILE} --trace-format tiresias {shape}",)),
+    ]  # fmt: skip
+
+
+def _price_lists() -> list[Kind]:
+    """Return price lists of today, and what moving between regions costs."""
+    azure = {
+        "Items": [
+            {"currencyCode": "USD", "retailPrice": 0.9 + 0.1 * n, "armRegionName": f"r{n % 2}", "armSkuName": "Standard_NC6",
+             "productName": "Virtual Machines NC Series", "skuName": f"NC6{' Spot' * (n % 3 > 0)}", "unitOfMeasure": "1 Hour",
+             "effectiveStartDate": f"2023-0{1 + n % 3}-01T00:00:00Z", "type": "Consumption"}
+            for n in range(12)
+        ]
+    }  # fmt: skip
+    google = {
+        "skus": [
+            {"description": f"{'Spot Preemptible ' * (n % 2)}N1 Predefined Instance Core running in Iowa",
+             "category": {"resourceGroup": "N1Standard", "usageType": ("OnDemand", "Preemptible")[n % 2]},
+             "serviceRegions": [f"us-central{n % 3}"],
+             "pricingInfo": [{"effectiveTime": "2023-01-01T00:00:00Z", "pricingExpression": {"usageUnit": "h", "tieredRates": [
+                 {"unitPrice": {"currencyCode": "USD", "units": "0", "nanos": 31_000_000 + n}}]}}]}
+            for n in range(8)
+        ]
+    }  # fmt: skip
+    describe = (f"instance describe {FILE}", f"instance describe {FILE} --format json")
+    rows = [[tick, f"2023-02-15T{tick // 6:02}:{tick % 6}0:00", zone, int((tick + k) % 5 > 0), 0.9]
+            for tick in range(140) for k, zone in enumerate(("us-west-2a", "us-east-1a"))]  # fmt: skip
+    zones = "--availability zones.csv --zone us-west-2a,us-east-1a --on-demand 3.06"
+    return [
+        Kind("Azure's prices", json.dumps(azure).encode(), describe),
+        Kind("Google's prices", json.dumps(google).encode(), describe),
+        Kind("egress", _table("from,to,usd_per_gb", [["us-west-2", "us-east-1", 0.02], ["us-east-1", "us-west-2", 0.02]]),
+             (f"simulate spot --starts 1 --processes 1 --job-hours 2 --deadline-hours 6 {zones} --egress {FILE}",),
+             {"zones.csv": _table("tick,timestamp_local,zone,available,price_usd_per_hour", rows)}),
+    ]  # fmt: skip
+
+
+def _training(run: Callable[[str], object]) -> list[Kind]:
+    """Return a checkpoint of training, and examples to train on."""
+    train = "run --application logistic-regression --workers 1 --clocks 2"
+    examples = "\n".join(f"{n % 3} 1:{0.1 * n:.1f} {2 + n % 5}:{n % 7}" for n in range(40)).encode()
+    run(f"{train} --checkpoint kept")
+    newest = max(Path("kept").glob("checkpoint-*.npz"))
+    return [
+        Kind("checkpoint", newest.read_bytes(), (f"{train} --checkpoint .",), named=newest.name, seal=_sealed),
+        Kind("examples", examples, (f"{train} --data {FILE}",)),
+    ]
+
+
+def _sealed(content: bytes) -> bytes:
+    """Give a spoilt checkpoint the checksum of what it holds."""
+    import io
+
+    import numpy as np
+
+    from optim.training.checkpoints import _checksum
+
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files if name != "checksum"}
+        arrays["checksum"] = np.array(_checksum(arrays))
+    except Exception:  # what can't be read holds nothing
+        return content
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _forecasts() -> list[Kind]:
+    from optim.solvers.admission.learned.forecast import PriceForecast
+
+    instance = find_instance("tiny-0")
+    PriceForecast.fit([instance], instance).save("forecast.json")
+    solve = f"solve tiny-0 --solver online-learned --option history={FILE}"
+    bench = f"bench admission --instance tiny-0 --solver online-learned --no-report --history {FILE}"
+    return [Kind("forecast", Path("forecast.json").read_bytes(), (solve, bench))]
 
 
 def _containers(folder: Path) -> list[Kind]:
@@ -171,11 +319,30 @@ def _containers(folder: Path) -> list[Kind]:
         Kind("Supercloud's job", _table("EpochTime,CPUUtilization,RSS", job), (watch,), beside),
         Kind("Bitbrains' machines", _table("vm,t_s,cores,cpu_mhz,cpu_cap_mhz,mem_kb,mem_cap_kb", vms), (simulate, watch),
              beside),
-        Kind("answer.json", json.dumps(answer).encode(), (simulate,), beside),
-        Kind("phase model", beside["model.npz"],
-             (f"phases encode {FILE} --input own.csv", f"phases graph {FILE}", f"phases forecast {FILE} --input own.csv",
-              f"phases watch {FILE} --input own.csv"), beside),
+        Kind("answer.json", json.dumps(answer).encode(), (simulate,), beside, named="spoilt.json"),
+        *_phase_models(folder, beside),
     ]  # fmt: skip
+
+
+def _phase_models(folder: Path, beside: Mapping[str, bytes]) -> list[Kind]:
+    """Return a model with each encoder."""
+    from optim.phases.encoders import ENCODERS
+    from optim.phases.model import PhaseModel
+    from optim.phases.model_file import save_model
+    from optim.workloads.containers import read_containers
+
+    commands = (
+        f"phases encode {FILE} --input own.csv",
+        f"phases graph {FILE}",
+        f"phases forecast {FILE} --input own.csv",
+        f"phases watch {FILE} --input own.csv",
+    )
+    kinds = []
+    for encoder in ENCODERS:
+        model = PhaseModel(encoder=encoder, num_phases=2).fit(read_containers(folder / "own.csv"))
+        save_model(model, folder / "other.npz")
+        kinds.append(Kind(f"phase model, {encoder}", (folder / "other.npz").read_bytes(), commands, beside))
+    return kinds
 
 
 def _others() -> list[Kind]:
@@ -198,4 +365,7 @@ def _others() -> list[Kind]:
 def all_kinds(folder: Path, run: Callable[[str], object]) -> list[Kind]:
     """Return every kind of file; `run` runs a command in the present folder, which must be `folder`."""
     run("bench admission --instance tiny-0 --solver fifo --no-report")
-    return [*_instances(), *_prices(), *_availability(), *_traces(), *_runs(run), *_containers(folder), *_others()]
+    return [
+        *_instances(), *_prices(), *_availability(), *_traces(), *_runs(run), *_containers(folder), *_others(), *_clusters(),
+        *_sacct(), *_logs(), *_price_lists(), *_training(run), *_forecasts(),
+    ]  # fmt: skip

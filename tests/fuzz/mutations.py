@@ -5,9 +5,13 @@ import io
 import json
 import random
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 DEEP = 20_000
 WIDE = 200_000
@@ -28,6 +32,9 @@ NUMBERS: tuple[str, ...] = (
     "65536", "100000", "1000000", "2147483647", "9007199254740991", "4611686018427387904", "9223372036854775807", "-2", "1e-300",
 )  # fmt: skip
 """Numbers that a field of numbers may take in at first."""
+
+NUMBERS_OF_ARRAYS = (np.nan, np.inf, -np.inf, -1.0, 0.0, -0.0, 0.5, 1.0, 2.0, 1e9, 1e30, 1e100, 1e300, -1e300, 1e-320, 2.0**31,
+                     2.0**62)  # fmt: skip
 
 CELLS: tuple[str, ...] = (
     "", "x", "nan", "inf", "-inf", "-1", "0", "1e308", "1e-320", "1e400", "9223372036854775808", "1" + "0" * 400, "1.5",
@@ -199,7 +206,7 @@ def _dump(value: Any) -> str:
 def spoil_lines(rng: random.Random, content: bytes) -> bytes:
     """Change cells, columns and rows of a table, or words of a text."""
     text = content.decode("utf-8", errors="surrogateescape")
-    separator = "," if "," in text.split("\n", 1)[0] else " "
+    separator = next((mark for mark in "|," if mark in text.split("\n", 1)[0]), " ")
     rows = [line.split(separator) for line in text.split("\n")]
     for _ in range(rng.choice((1, 1, 1, 3, 10))):
         row = rng.randrange(len(rows))
@@ -250,6 +257,45 @@ def spoil_archive(rng: random.Random, content: bytes) -> bytes:
     return archive_of(entries)
 
 
+def spoil_arrays(rng: random.Random, content: bytes) -> bytes:
+    """Change numbers, shapes and types of an archive's arrays, which still is one."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, zipfile.BadZipFile):
+        return spoil_member(rng, content)
+    for _ in range(rng.choice((1, 1, 1, 3))):
+        name = rng.choice(list(arrays))
+        array = arrays[name]
+        kind = rng.randrange(8)
+        if array.dtype == np.uint8 and kind < 6:  # a header
+            arrays[name] = np.frombuffer(spoil_json(rng, array.tobytes()), np.uint8)
+        elif kind < 4 and array.size and array.dtype.kind in "iuf":
+            changed = array.copy()
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                number = np.float64(rng.choice(NUMBERS_OF_ARRAYS)).astype(array.dtype)
+            changed[... if rng.random() < 0.2 else np.unravel_index(rng.randrange(array.size), array.shape)] = number
+            arrays[name] = changed
+        elif kind == 4:
+            arrays[name] = rng.choice((array.T, array.ravel(), array[None], array[:0] if array.ndim else array, array[1:2]
+                                       if array.ndim else array[None, None], np.concatenate([array] * 2) if array.ndim else array))  # fmt: skip
+        elif kind == 5:
+            with np.errstate(all="ignore"), suppress(ValueError, TypeError):
+                arrays[name] = array.astype(
+                    rng.choice(("f4", "f2", "c16", "i8", "u1", "?", "U9", "S4", "M8[s]", ">f8"))
+                )
+        elif kind == 6:
+            del arrays[name]
+        else:
+            arrays[name + rng.choice(("x", "\x1b[2J", ""))] = arrays.pop(name)
+        if not arrays:
+            break
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
 def archive_of(entries: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     """Return an archive of files."""
     buffer = io.BytesIO()
@@ -287,5 +333,5 @@ def mutation_for(rng: random.Random, content: bytes) -> Mutation:
         return rng.choice(ANY)
     head = content[:1]
     if content[:2] == b"PK":
-        return rng.choice((spoil_member, spoil_archive))
+        return rng.choice((spoil_member, spoil_archive, spoil_arrays, spoil_arrays))
     return spoil_json if head in b"{[" and head else spoil_lines
