@@ -66,6 +66,11 @@ def make_world(
     """
     cut = (history.begin_s + history.end_s) // 2 if train_until_s is None else train_until_s
     day = 24 * HOUR_S
+    if history.end_s - history.begin_s < 2 * day:
+        raise InvalidOptionError(
+            f"the prices span {(history.end_s - history.begin_s) / HOUR_S:.4g} h, and a day to learn from and one to run on "
+            f"must be in them; give two days at least"
+        )
     if not history.begin_s + day <= cut <= history.end_s - day:
         raise InvalidOptionError(
             f"the split must leave a day of prices on either side ({time_text(history.begin_s + day)} to "

@@ -240,3 +240,15 @@ def test_the_job_is_measured_by_a_type_that_there_is(history):
     assert make_world(history, None, OPTIONS).baseline.instance_type == "c3.xlarge"
     with pytest.raises(InvalidOptionError, match=r"baseline_type 'c3\.xlarge' has no market"):
         make_world(other, None, replace(OPTIONS, baseline_type="c3.xlarge"))
+
+
+@pytest.mark.parametrize("days", [0, 1, 1.9])
+def test_prices_of_less_than_two_days_are_refused_with_what_is_needed(days):
+    times = np.array([0, round(days * 43_200)])[: 1 + (days > 0)]
+    history = history_of(
+        generate_prices(PriceOptions(num_types=1, num_zones=1, days=10), 0).markets,
+        [PricePath(time_s=times, price_micro=np.full(len(times), 1000))],
+        end_s=round(days * 86_400),
+    )
+    with pytest.raises(InvalidOptionError, match=rf"the prices span {24 * days:g} h, .*; give two days at least"):
+        make_world(history, None, OPTIONS)

@@ -7,7 +7,10 @@ import numpy as np
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.billing import EC2_2013, EC2_TODAY, MINUTE_S, Billing, End, Lease, Reason
 from optim.models.bidding.instance import BoolArray, IntArray
-from optim.models.bidding.zones.market import HOUR_S, KINDS, Stay, ZoneJob, ZoneMarket
+from optim.models.bidding.zones.market import HOUR_S, KINDS, UNITS_USD, Stay, ZoneJob, ZoneMarket
+
+MOST_UNITS = 2**57
+"""Of what a job may cost if it always pays the highest price: sums stay below what stands for "not in time", 2^58."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +126,20 @@ def place_costs(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing) 
     Raises
     ------
     InvalidProblemError
-        If the traces end before the deadline.
+        If the traces begin after the job, or end before the deadline, the job is of other zones, or its costs fill 64 bits.
     """
     ticks, tick_s = job.num_ticks(market.tick_s), market.tick_s
-    spot, there = market.spot_micro[first : first + ticks], market.is_available[first : first + ticks]
-    if len(spot) < ticks:
+    if first < 0 or first + ticks > len(market):
         raise InvalidProblemError(f"the traces end before the deadline of a job that starts at tick {first}")
+    if job.setup_s.shape[1] != market.num_zones:
+        raise InvalidProblemError(f"the job has set-ups of {job.setup_s.shape[1]} zones, the market {market.num_zones}")
+    spot, there = market.spot_micro[first : first + ticks], market.is_available[first : first + ticks]
+    dearest = int(max(spot.max(), market.on_demand_micro.max())) * int(job.machines)
+    if ticks * (dearest * tick_s + HOUR_S * int(job.move_micro.max())) > MOST_UNITS:
+        raise InvalidProblemError(
+            f"{job.machines} machines at {dearest / job.machines / 1e6:g} dollars an hour may cost more than can be counted "
+            f"exactly, {MOST_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or a nearer deadline"
+        )
     is_aws = billing in (Billing.AWS_2009, Billing.AWS_2017)
     if is_aws:
         window = min(ticks, -(-(HOUR_S - 1) // tick_s) + 1)

@@ -9,6 +9,7 @@ from math import gcd
 
 import numpy as np
 
+from optim.core.arrays import whole_numbers
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.bidding.instance import BoolArray, IntArray
 
@@ -42,7 +43,7 @@ class ZoneMarket:
     Raises
     ------
     InvalidProblemError
-        If shapes don't fit, ticks are out of order, or a price isn't positive.
+        If shapes don't fit, ticks are out of order, or a price isn't positive, or no whole number.
     """
 
     zones: tuple[str, ...]
@@ -54,6 +55,9 @@ class ZoneMarket:
     on_demand_micro: IntArray
 
     def __post_init__(self) -> None:
+        for name in ("time_s", "spot_micro", "on_demand_micro"):
+            object.__setattr__(self, name, whole_numbers(getattr(self, name), f"a market's {name}"))
+        object.__setattr__(self, "is_available", np.asarray(self.is_available, dtype=bool))
         shape = (len(self.time_s), len(self.zones))
         if min(shape) == 0 or len(self.regions) != shape[1] or self.on_demand_micro.shape != shape[1:]:
             raise InvalidProblemError("zones need a region and a price on demand each, and a tick at least")
@@ -92,7 +96,7 @@ class ZoneJob:
     Raises
     ------
     InvalidOptionError
-        If the deadline can't be met on demand; the text says what is the least.
+        If a number isn't whole, or the deadline can't be met on demand; the text says what is the least.
     """
 
     work_s: int
@@ -102,8 +106,13 @@ class ZoneJob:
     machines: int = 1
 
     def __post_init__(self) -> None:
-        zones = self.setup_s.shape[-1]
-        if self.setup_s.shape != (zones + 1, zones) or self.move_micro.shape != (zones + 1, zones):
+        for name in ("work_s", "deadline_s", "machines"):
+            if not isinstance(value := getattr(self, name), int | np.integer):
+                raise InvalidOptionError(f"{name} must be a whole number, got {value!r}")
+        for name in ("setup_s", "move_micro"):
+            object.__setattr__(self, name, whole_numbers(getattr(self, name), f"a job's {name}"))
+        zones = self.setup_s.shape[-1] if self.setup_s.ndim else 0
+        if not zones or self.setup_s.shape != (zones + 1, zones) or self.move_micro.shape != (zones + 1, zones):
             raise InvalidProblemError("set-ups and moves need a row without state, and one a zone")
         if (self.setup_s < 0).any() or (self.move_micro < 0).any() or self.machines < 1 or self.work_s < 1:
             raise InvalidOptionError("work and machines must be at least 1, set-ups and moves at least 0")

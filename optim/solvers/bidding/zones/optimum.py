@@ -8,6 +8,7 @@ import numpy as np
 
 from optim.core.compile_cache import compiled
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_choices
 from optim.models.bidding.billing import Billing
 from optim.models.bidding.instance import BoolArray, IntArray
 from optim.models.bidding.zones.billing import bill_stay, place_costs
@@ -35,9 +36,10 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     Raises
     ------
     InvalidOptionError
-        If the values fill more than a GiB: the deadline is far, or set-ups and ticks have no long common measure.
+        If the values fill more than a GiB: the deadline is far, or set-ups and ticks have no long common measure; or if
+        the rule of the bill is unknown.
     InvalidProblemError
-        If the traces end before the deadline.
+        If the traces end before the deadline, the job is of other zones, or its costs are too large to be exact.
 
     Notes
     -----
@@ -45,6 +47,8 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
     grow with ticks x (deadline - work) / u x zones; time once more with
     classes of states.
     """
+    check_choices({"billing": billing}, {"billing": [rule.value for rule in Billing]})
+    billing = Billing(billing)
     tick_s, unit = market.tick_s, job.unit_s(market.tick_s)
     ticks, steps = job.num_ticks(tick_s), job.slack_s // unit
     state_class = job.state_class

@@ -1,5 +1,8 @@
 """The least cost over zones against all ways tried, and its plan and proof."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.bidding.billing import Billing
 from optim.models.bidding.zones.check import check_optimum
-from optim.models.bidding.zones.market import UNITS_USD, Stay
+from optim.models.bidding.zones.market import UNITS_USD, Stay, ZoneJob
 from optim.solvers.bidding.zones.optimum import least_cost
 from tests.support.spot.zones import cheapest_by_trying, drawn, drawn_in_seconds, zone_job, zone_market
 
@@ -78,3 +81,76 @@ def test_the_last_started_hour_before_a_loss_is_free_under_the_rules_of_2009():
     best = least_cost(market, zone_job(market, 12, 12, setup=0), 0, Billing.AWS_2009)
     # Billed are an hour of spot and a started hour on demand; in the bound all ticks that an hour before the loss holds are free.
     assert (best.bound_usd, best.usd) == (0.5 + 1.5, 4.0)
+
+
+MARKET = zone_market("xx-x")
+JOB = zone_job(MARKET, 2, 3, setup=0)
+TWO_ZONES = zone_market("xxxx", "xxxx")
+
+
+@pytest.mark.parametrize(
+    ("set_up", "said"),
+    [
+        (lambda: zone_job(MARKET, 0, 3), "work and machines must be at least 1"),
+        (lambda: zone_job(MARKET, 1, 0), "the deadline of 0 s can't be met even on demand: launch and work take 7200 s"),
+        (lambda: zone_job(MARKET, 3, 2, setup=0), "the deadline of 7200 s can't be met"),
+        (lambda: zone_job(MARKET, 1, 3, machines=0), "work and machines must be at least 1"),
+        (lambda: replace(JOB, work_s=3600.5), "work_s must be a whole number, got 3600.5"),
+        (lambda: replace(JOB, deadline_s=float("nan")), "deadline_s must be a whole number, got nan"),
+        (lambda: replace(JOB, setup_s=np.full((2, 1), 0.5)), "a job's setup_s must be whole numbers"),
+        (lambda: ZoneJob(work_s=1, deadline_s=2, setup_s=np.zeros((1, 0)), move_micro=np.zeros((1, 0))), "one a zone"),
+        (lambda: replace(MARKET, spot_micro=np.full((4, 1), np.nan)), "a market's spot_micro must be whole numbers"),
+        (lambda: replace(MARKET, spot_micro=[[0], [1], [1], [1]]), "prices must be positive"),
+        (lambda: replace(MARKET, time_s=[], is_available=np.zeros((0, 1)), spot_micro=np.zeros((0, 1))), "a tick at least"),
+        (lambda: replace(MARKET, zones=(), regions=()), "zones need a region"),
+        (lambda: least_cost(MARKET, zone_job(MARKET, 4, 6, setup=0), 0), "end before the deadline of a job that starts at tick 0"),
+        (lambda: least_cost(MARKET, JOB, -4), "a job that starts at tick -4"),
+        (lambda: least_cost(MARKET, JOB, 9), "a job that starts at tick 9"),
+        (lambda: least_cost(TWO_ZONES, JOB, 0), "the job has set-ups of 1 zones, the market 2"),
+        (lambda: least_cost(MARKET, zone_job(TWO_ZONES, 2, 3, setup=0), 0), "the job has set-ups of 2 zones, the market 1"),
+        (lambda: least_cost(MARKET, replace(JOB, machines=10**18), 0), "more than can be counted exactly"),
+        (lambda: least_cost(zone_market("----", on_demand=[4e12]), JOB, 0), "more than can be counted exactly"),
+        (lambda: least_cost(MARKET, replace(JOB, move_micro=[[2**60], [0]]), 0), "more than can be counted exactly"),
+        (lambda: least_cost(MARKET, JOB, 0, "aws"), "billing must be one of aws-2009, aws-2017, per-second, whole-ticks, got 'aws'"),
+    ],
+)  # fmt: skip
+def test_a_set_up_that_makes_no_sense_is_refused_in_a_line(set_up, said):
+    with pytest.raises((InvalidOptionError, InvalidProblemError)) as caught:
+        set_up()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("market", "job", "usd"),
+    [
+        (zone_market("x", spot=[0.5]), (1, 1), 0.5),  # one tick and one price
+        (zone_market("-"), (1, 1), 3.0),  # none to be had
+        (zone_market("----"), (2, 4), 6.0),  # more machines wanted than any tick offers
+        (zone_market("xx-x"), (4, 4), 6.0),  # no slack, and the deadline is where the traces end
+        (zone_market("xxxx", spot=[[1e-6, 1, 1, 1]]), (1, 4), 1e-6),
+        (zone_market("xxxx", on_demand=[1e-6]), (4, 4), 4e-6),
+    ],
+)
+@pytest.mark.parametrize("machines", [1, 1000])
+def test_an_odd_set_up_that_can_be_done_is_solved_and_proven(market, job, usd, machines):
+    job = zone_job(market, *job, setup=0, machines=machines)
+    best = least_cost(market, job, 0)
+    assert best.usd == best.bound_usd == pytest.approx(machines * usd)
+    assert best.units == machines * round(usd * UNITS_USD)
+    assert check_optimum(market, job, best) == ()
+
+
+def test_the_name_of_a_rule_means_the_rule():
+    market = zone_market("xxxxxx---", spot=[1.0], tick_s=600)
+    job = zone_job(market, 9, 9, setup=0)
+    for rule in Billing:
+        assert least_cost(market, job, 0, rule.value).units == least_cost(market, job, 0, rule).units
+
+
+def test_the_largest_costs_that_are_taken_are_exact():
+    market = zone_market("--", on_demand=[1e6])
+    job = zone_job(market, 2, 2, setup=0, machines=20)
+    best = least_cost(market, job, 0)
+    assert best.units == 2 * 20 * 10**6 * UNITS_USD
+    assert check_optimum(market, job, best) == ()
