@@ -61,20 +61,23 @@ def where_own_code_failed(error: BaseException) -> str | None:
     return None
 
 
-def sendable(error: Exception) -> Exception:
+def sendable(error: BaseException) -> Exception:
     """Return an error as another process can have it: a traceback isn't sent, so where a file of one's own failed is noted in it.
 
-    One that can't be sent, such as one whose class takes other arguments than it keeps, is told in the words of a RuntimeError.
+    One that would end that process, or can't be sent, such as one whose class takes other arguments than it keeps, is told in the words of a RuntimeError.
     """
     place, told = where_own_code_failed(error), traceback.format_exception(error)
+    sent = error if isinstance(error, Exception) else None
     try:
-        pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(sent))
     except Exception:  # foreign classes may raise anything here
-        error = RuntimeError(f"{type(error).__name__}: {shortened(str(error))}")
+        sent = None
+    if sent is None:
+        sent = RuntimeError(f"{type(error).__name__}: {shortened(str(error))}")
     if place is not None:
-        vars(error)[PLACE] = place
-        error.add_note("".join(told))
-    return error
+        vars(sent)[PLACE] = place
+        sent.add_note("".join(told))
+    return sent
 
 
 def who_answers(owner: Any, *methods: str) -> str:

@@ -123,6 +123,66 @@ def test_errors_of_any_class_come_through(folder, kind):
     assert any(f'mine.py", line {number}, in plan' in line for line in trace), "that of the other process"
 
 
+ENDS_SOLVE = (
+    "from optim.core.driver import AbstractSolver\nfrom optim.solvers.admission.fifo import FifoOptions\n\n\n"
+    "class Mine(AbstractSolver):\n    summary, options_type = 'mine', FifoOptions\n\n"
+    "    def run(self, instance, options, monitor, seed):\n        raise {error}\n"
+)
+ENDS_PLAN = (
+    "from optim.simulation.cluster.planning.policy import PlanningPolicy\n\n\n"
+    "class Mine(PlanningPolicy):\n    def plan(self, view):\n        raise {error}\n"
+)
+ENDS_SPOT = (
+    "from optim.simulation.spot.policy import Policy\n\n\n"
+    "class Mine(Policy):\n    def decide(self, view):\n        raise {error}\n"
+)
+ENDINGS = {
+    "SystemExit(7)": "SystemExit: 7",
+    "SystemExit": "SystemExit: ",
+    "KeyboardInterrupt": "KeyboardInterrupt: ",
+    "RecursionError('deep')": "RecursionError: deep",
+}
+"""What ends a process, or fills its stack, raised in a worker process by a class of one's own."""
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("error", ENDINGS)
+def test_a_policy_that_ends_its_process_is_one_line_with_its_file_and_line(folder, error):
+    (folder / "mine.py").write_text(ENDS_PLAN.format(error=error))
+    result = typed(*IN_PROCESSES["cluster"], "--policy", "./mine.py:Mine,las", "--processes", "2")
+    assert result.exit_code == 2, result.stderr
+    (line,) = [text for text in result.stderr.splitlines() if "error" in text]
+    assert f"mine.py:6 in plan: {ENDINGS[error]}" in line
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("error", ENDINGS)
+def test_a_policy_of_spot_markets_that_ends_its_process_says_where(folder, error):
+    (folder / "mine.py").write_text(ENDS_SPOT.format(error=error))
+    result = typed(*IN_PROCESSES["spot"], "--policy", "on-demand", "--policy", "./mine.py:Mine", "--processes", "2")
+    assert result.exit_code == (1 if error == "KeyboardInterrupt" else 2), result.stderr
+    lines = [text for text in result.stderr.splitlines() if "mine.py:6 in decide: " in text]
+    assert len(lines) == (8 if error == "KeyboardInterrupt" else 1)  # a line a start that is lost
+    assert all(ENDINGS[error].strip() in text for text in lines)
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("error", ENDINGS)
+def test_a_solver_that_ends_its_process_costs_its_own_record_alone(folder, error):
+    (folder / "mine.py").write_text(ENDS_SOLVE.format(error=error))
+    words = ["bench", "admission", "--instance", "tiny-0", "--no-report", "--processes", "2"]
+    result = typed(*words, "--solver", "fifo,./mine.py:Mine,drf", "--results", "r.jsonl")
+    assert result.exit_code == 1, result.stderr
+    records = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    found = {record["solver"]: record["error"] for record in records}
+    assert (found["fifo"], found["drf"]) == (None, None)
+    assert ENDINGS[error].strip() in found["./mine.py:Mine"]
+    assert re.search(r"mine\.py:9 |line 9 of mine\.py", found["./mine.py:Mine"])
+    assert "exit code" not in found["./mine.py:Mine"]
+
+
 def test_an_error_of_our_own_is_no_users(folder, monkeypatch):
     monkeypatch.setattr("optim.benchmarks.work.SolveWork.attempt", lambda *_: 1 / 0)
     assert isinstance(typed("solve", "tiny-0", "--solver", "online").exception, ZeroDivisionError)

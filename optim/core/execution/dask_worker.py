@@ -10,8 +10,7 @@ from distributed import WorkerPlugin, get_worker
 
 from optim.core.errors import EngineError
 from optim.core.execution.parcels import Parcel, SentOnce, Unpacker
-from optim.core.execution.pieces import AbstractTask
-from optim.core.own_code import sendable
+from optim.core.execution.pieces import AbstractTask, attempt
 from optim.core.progress import SilentProgress
 from optim.core.provenance import code_digest, package_versions
 from optim.core.stopping import Interruption
@@ -85,10 +84,9 @@ def do_batch(token: str, batch: bytes, parts: Mapping[str, bytes]) -> tuple[byte
         new_bytes += more
         if desk.stop.is_requested:
             continue
-        try:
-            outcomes.append(Outcome(position, part.task.do(piece, desk.stop, SilentProgress())))
-        except Exception as error:  # whatever it is, the driver raises it
-            outcomes.append(Outcome(position, error=sendable(error)))
+        error, result = attempt(part.task, piece, desk.stop, SilentProgress())
+        outcomes.append(Outcome(position, result, error=error))
+        if error is not None:
             break
     packed = pickle.dumps(outcomes, protocol=pickle.HIGHEST_PROTOCOL)
     return packed, time.perf_counter() - begun, new_bytes

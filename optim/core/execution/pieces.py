@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from optim.core.errors import NotAllowedError
+from optim.core.own_code import sendable, where_own_code_failed
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption, StoppingCriterion
 
@@ -52,6 +53,29 @@ class AbstractTask(ABC, Generic[Piece, Result]):
         """Return whether a result says that its piece failed, as progress counts it."""
         del result
         return False
+
+
+def attempt(
+    task: AbstractTask[Any, Result], piece: Any, stop: StoppingCriterion, progress: Progress
+) -> tuple[Exception | None, Result | None]:
+    """Return the error that a piece raised in a worker, which the driver is to raise, or its result.
+
+    What a file of one's own raises to end a process costs its piece, not the worker: one `SystemExit` is an error like any
+    other; one `KeyboardInterrupt`, which isn't the user's here, as workers don't hear Ctrl-C, is a lost piece.
+    """
+    try:
+        return None, task.do(piece, stop, progress)
+    except Exception as error:  # whatever it is, the driver raises it
+        return sendable(error), None
+    except (SystemExit, KeyboardInterrupt) as error:
+        if (place := where_own_code_failed(error)) is None:
+            raise
+        if isinstance(error, SystemExit):
+            return sendable(error), None
+        try:
+            return None, task.lost(piece, f"{place}; let it raise another error")
+        except NotAllowedError:  # a task whose results can't say so
+            return sendable(error), None
 
 
 class Engine(Protocol):

@@ -20,7 +20,7 @@ from typing import Any, Generic
 
 from optim.core.compiling import COMPILING
 from optim.core.execution.parcels import Packer, Unpacker, make_room
-from optim.core.execution.pieces import AbstractTask, InThisProcess, Piece, Result
+from optim.core.execution.pieces import AbstractTask, InThisProcess, Piece, Result, attempt
 from optim.core.own_code import sendable
 from optim.core.progress import Progress, SilentProgress
 from optim.core.status import Termination
@@ -207,13 +207,12 @@ def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, c
             parts, parcel = pipe.recv()
         except EOFError:
             return
-        error, result = None, None
         try:
             piece, _ = unpacker.unpack(parcel, parts)
-            result = task.do(piece, stop, progress)
         except Exception as raised:  # whatever it is, the driver raises it
-            error = sendable(raised)
-        pipe.send((error, result))
+            pipe.send((sendable(raised), None))
+            continue
+        pipe.send(attempt(task, piece, stop, progress))
 
 
 def _die_with_parent() -> None:
