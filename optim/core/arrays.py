@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
 from functools import cached_property, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,10 @@ WHOLE_TOL = 1e-6
 
 LARGEST_WHOLE = 2**63
 """Whole numbers are held in 64 bits and lie below this in size."""
+
+
+class _ReadOnly(dict[Any, Any]):
+    """What a read-only mapping is while it is copied."""
 
 
 class ComparesByValue:
@@ -37,13 +42,17 @@ class ComparesByValue:
         return all(_are_equal(getattr(self, each.name), getattr(other, each.name)) for each in _compared(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone: what is derived from them a copy derives anew."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        """Return the fields alone: what is derived from them a copy derives anew. Read-only mappings can't be copied as such."""
+        state = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
+        return {
+            name: _ReadOnly(value) if isinstance(value, MappingProxyType) else value for name, value in state.items()
+        }
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take the fields; a copy's arrays come writable, and would change under equality and hash."""
         for name, value in state.items():
-            object.__setattr__(self, name, read_only(value))
+            whole = MappingProxyType(dict(value)) if isinstance(value, _ReadOnly) else read_only(value)
+            object.__setattr__(self, name, whole)
 
     def __hash__(self) -> int:
         return hash((type(self), *(_cheap_hash(getattr(self, each.name)) for each in _compared(self))))

@@ -4,6 +4,7 @@ import copy
 import inspect
 import pickle
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,15 @@ import pytest
 import optim
 from optim.core.arrays import ComparesByValue, whole_numbers
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.plan import sorted_entries
+from optim.models.admission import plan as admission_plan
+from optim.models.admission import proof as admission
+from optim.models.auction import plan as auction_plan
+from optim.models.auction import proof as auction
+from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
+from optim.models.bidding import plan as bidding_plan
+from optim.models.bidding import proof as bidding
 from optim.models.bidding.instance import MICRO, Bids
+from optim.models.cluster import proof as cluster
 
 
 def arrays_of(owner: Any, path: str) -> list[tuple[str, np.ndarray]]:
@@ -74,12 +82,122 @@ def test_a_copy_of_an_instance_with_shared_servers_shares_them_still():
 
 
 @pytest.mark.parametrize("way", COPIES)
-@pytest.mark.parametrize(("name", "solver"), [("tiny-0", "online"), ("spot-hour-0", "greedy")])
-def test_no_array_of_a_copied_decision_can_be_written(name, solver, way):
-    decision = optim.solve(optim.reference_instance(name), solver).decision
-    copied = COPIES[way](decision)
-    assert copied == decision
-    assert [path for path, array in arrays_of(copied, name) if array.flags.writeable] == []
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [("tiny-0", "online"), ("spot-hour-0", "greedy"), ("auction-tiny-0", "exact"), ("auction-tiny-0", "convex")],
+)
+def test_no_array_of_a_copied_decision_or_proof_can_be_written(name, solver, way):
+    solution = optim.solve(optim.reference_instance(name), solver)
+    for whole in (solution.decision, solution.certificate.proof):
+        copied = COPIES[way](whole)
+        assert copied == whole
+        found = [path for path, array in arrays_of(copied, name) if array.flags.writeable]
+        assert [path for path in found if way != "copy" or "[" not in path] == []  # a shallow copy shares the rest
+    copies = COPIES[way]([solution.decision, solution.certificate.proof])
+    assert copies == [solution.decision, solution.certificate.proof]
+
+
+def whole(*numbers: int) -> np.ndarray:
+    """Return whole numbers as an array that can be written."""
+    return np.array(numbers, dtype=np.int64)
+
+
+def prices(*shape: int) -> np.ndarray:
+    """Return numbers from 0 on in a shape."""
+    return np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+
+
+def examples_of_decisions_and_proofs() -> list[Any]:
+    """Return one object at least of every class of decisions and proofs, made of arrays that can be written."""
+    cuts = {
+        "side": admission.Side.WORKER,
+        "server_class": 0,
+        "slot": 1,
+        "jobs": whole(0),
+        "right_hand_side": 3,
+        "multiplier": 0.5,
+    }
+    server_cut = admission.ServerCut(**cuts, worker_coefficient=whole(2), ps_coefficient=whole(0))
+    count_cut = admission.CountCut(**cuts, gain=whole(1, 2)[None], ps_gain=whole(0, 1)[None])
+    dual = admission.PriceProof(
+        worker_price=prices(1, 2, 1),
+        ps_price=prices(1, 2, 1),
+        payoff=prices(3),
+        cuts=(server_cut,),
+        count_cuts=(count_cut,),
+    )
+    branch = admission.Branch(kind=admission.BranchKind.ADMITTED, job=1)
+    nodes = (admission.TreeNode(branch=branch, low=1, high=2), admission.TreeNode(proof=dual), admission.TreeNode())
+    kinds = auction.PriceProof(kinds=whole(0, 1, -1)[None], row_price=prices(1), supply_price=prices(1))
+    split = auction.TreeProof(
+        nodes=(auction.TreeNode(low=1, high=2), auction.TreeNode(proof=kinds), auction.TreeNode(is_full=True))
+    )
+    shares = {"share_low": prices(2), "share_high": prices(2), "rule": PaymentRule.FLOOR}
+    award = {"row": whole(0, -1), "placement": [[0, 1, 2]], "grants": [[0, 1, 1]], **shares}
+    numbers = bidding.Multipliers(
+        point=prices(1), eviction=prices(1), blame_cell=whole(0), blame_bid=whole(0), blame=prices(1), cap=prices(0)
+    )
+    cover = bidding.Cover(weight=whole(1, 2), short_of=2)
+    return [
+        server_cut, count_cut, dual, branch, *nodes, admission.TreeProof(nodes=nodes),
+        optim.AdmissionPlan(workers=[(0, 0, 0, 1)], ps=[]),
+        auction.CountProof(), kinds, *split.nodes, split, auction.AuctionProof(welfare=kinds),
+        auction.AuctionProof(welfare=split, without={1: kinds, 2: split}, others=kinds),
+        auction.AuctionProof(welfare=split, without=MappingProxyType({1: kinds})),
+        Witness(row=whole(0, 1)), Witness(row=whole(0, 1), placement=whole(0, 0, 1)[None]),
+        AuctionPlan(**award), AuctionPlan(**award, witnesses=MappingProxyType({1: Witness(row=whole(0))})),
+        AuctionPlan(**award, witnesses={1: Witness(row=whole(0))}),
+        numbers, cover, bidding.TreeNode(bid=1), optim.FootprintPlan(counts=whole(1, 2)),
+        bidding.RatioProof(ratio=0.5, nodes=(bidding.TreeNode(),), multipliers=(numbers,), covers=(cover,)),
+        cluster.PriceProof(end_us=whole(1, 2), price=prices(2)), cluster.PriceProof.of_equal_slots(10**6, prices(2)),
+        cluster.DivisibleSchedule(job=whole(0), weight=prices(1) + 1, gpu_type=whole(0), start_us=whole(0)),
+        cluster.LoadProof(from_us=1), cluster.IntervalProof(slowdown=2.0, from_us=0, to_us=1),
+    ]  # fmt: skip
+
+
+def test_no_class_that_is_compared_by_value_has_slots():
+    """A frozen class with slots gets ways to be copied of its own, by which its arrays come back writable."""
+    waiting, seen = [ComparesByValue], set()
+    while waiting:
+        kind = waiting.pop()
+        assert kind.__setstate__ is ComparesByValue.__setstate__, kind
+        seen.add(kind.__name__)
+        waiting += [each for each in kind.__subclasses__() if each.__module__.startswith("optim.")]
+    assert {"Cover", "NeedsTable", "AdmissionInstance"} <= seen
+
+
+MODULES = (admission, auction, bidding, cluster, auction_plan, admission_plan, bidding_plan)
+
+
+def test_every_class_of_decisions_and_proofs_has_an_example():
+    there = {
+        kind for module in MODULES for kind in vars(module).values()
+        if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
+    }  # fmt: skip
+    assert {type(example) for example in examples_of_decisions_and_proofs()} == there
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_of_any_decision_or_proof_is_equal_and_can_not_be_written(way):
+    originals = examples_of_decisions_and_proofs()
+    copies = COPIES[way](originals)
+    assert copies == originals
+    for original in originals:
+        copied = COPIES[way](original)
+        assert copied == original
+        assert hash(copied) == hash(original)
+        named = type(original).__name__
+        found = arrays_of(copied, named)
+        assert [
+            path for path, array in found if array.flags.writeable and path.count(".") < 2 and "[" not in path
+        ] == []
+        if way != "copy":  # what a shallow copy shares is its original's
+            assert [path for path, array in found if array.flags.writeable] == []
+        for name in ("without", "witnesses"):
+            mapping = getattr(original, name, None)
+            if isinstance(mapping, MappingProxyType):
+                with pytest.raises(TypeError, match="item assignment"):
+                    getattr(copied, name)[0] = None
 
 
 def test_reasons_of_jobs_that_never_run_can_not_be_written():

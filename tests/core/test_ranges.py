@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
@@ -47,3 +48,30 @@ def test_a_text_is_one_of_those_known():
     check_choices({"kind": "b"}, {"kind": ("a", "b")})
     with pytest.raises(InvalidOptionError, match=r"^kind must be one of a, b, got 'c'$"):
         check_choices(SimpleNamespace(kind="c"), {"kind": ("a", "b")})
+
+
+@pytest.mark.parametrize("type_", [float, np.float64])
+@pytest.mark.parametrize(("low", "high"), [(0.5, math.nextafter(0.5, 1)), (1e-300, 1.5e-300), (3.0, 3.0), (0.1, 0.2)])
+def test_a_narrow_range_refuses_the_next_number_beyond_either_end(low, high, type_):
+    below, above = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
+    for brackets, inside, outside in (
+        ("[]", (low, high), (below, above)),
+        ("()", (), (below, low, high, above)),
+        ("[)", (low,) if low < high else (), (below, high, above)),
+        ("(]", (high,) if low < high else (), (below, low, above)),
+    ):
+        interval = f"{brackets[0]}{low!r}, {high!r}{brackets[1]}"
+        for value in inside:
+            check_in(interval, {"x": type_(value)})
+        for value in outside:
+            with pytest.raises(InvalidOptionError, match=r"^x must be in "):
+                check_in(interval, {"x": type_(value)})
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 2), (0, 0), (2**53, 2**53 + 2), (1, 10**6)])
+def test_a_range_of_whole_numbers_refuses_one_more_and_one_less(low, high):
+    for value in {low, high}:
+        check_in(f"[{low}, {high}]", {"x": value})
+    for value in (low - 1, high + 1, low - 0.25 if low < 2**50 else low - 1, high + 0.25 if high < 2**50 else high + 1):
+        with pytest.raises(InvalidOptionError, match=r"^x must be in "):
+            check_in(f"[{low}, {high}]", {"x": value})

@@ -12,7 +12,7 @@ from optim.models.auction.fairness import AppProfile, IdealTime
 from optim.models.auction.instance import Cluster, FloatArray, Horizon, IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class NeedsTable(ComparesByValue):
     """What `AppProfile` with `Needs` holds, one row an app, for apps of one gang each that bid for GPUs of one type.
 

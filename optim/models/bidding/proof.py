@@ -62,7 +62,7 @@ class Multipliers(ComparesByValue):
     rate: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cover(ComparesByValue):
     """Hours that are hard: those in which what lasts of some holding falls short. They prove a row whatever they are.
 
