@@ -48,6 +48,7 @@ def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
     """
     data = _without_mark(data)
     check_limit("objects", data.count(b"{"), "JSON objects")
+    check_limit("lists", data.count(b"["), "JSON lists")
     check_limit("values", data.count(b","), "JSON values")
     document = _decoded(data, document_type)
     try:

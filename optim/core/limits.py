@@ -38,8 +38,9 @@ class ReadLimits:
         Of a cluster that jobs queue for, all machines together.
     cells
         Of a table that an instance spans, such as jobs times slots.
-    objects, values
-        Of a JSON document: objects with names (a tree's nodes, jobs), and entries of lists and objects in all.
+    objects, lists, values
+        Of a JSON document: objects with names (a tree's nodes, jobs), lists (rows of a plan, nodes of a tree of bids), and
+        entries of lists and objects in all.
     steps
         That a checker takes to find out whether claims hold, each of some tenth of a microsecond to a microsecond.
     """
@@ -55,6 +56,7 @@ class ReadLimits:
     gpus: int = 1_000_000
     cells: int = 50_000_000
     objects: int = 1_000_000
+    lists: int = 2_000_000
     values: int = 20_000_000
     steps: int = 50_000_000
 
