@@ -16,10 +16,10 @@ help:  ## list the targets
 
 setup: $(STAMP)  ## make the virtual environment .venv
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml studies/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement constraints.txt
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./studies
 	@touch $(STAMP)
 
 bench: $(STAMP)  ## run every suite at small size: table and report
@@ -51,7 +51,7 @@ OTHER = .venv-$(SET)-$(notdir $(PYTHON))
 versions:  ## the tests with other versions of all packages, with any PYTHON: SET=oldest that is promised, or SET=newest
 	@test -f constraints-$(SET).txt || { echo "SET is oldest or newest, not $(SET)"; exit 2; }
 	@test -x $(OTHER)/bin/python || $(PYTHON) -m venv $(OTHER)
-	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-$(SET).txt --editable '.[dev]'
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-$(SET).txt --editable '.[dev]' --editable ./studies
 	$(OTHER)/bin/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
 # The first and the last Python that is promised, where they are found: on the path, or among pyenv's.
@@ -89,7 +89,7 @@ fuzz: $(STAMP)  ## spoil 20,000 inputs and see that each ends well; goes on wher
 	$(BIN)/python tests/fuzz/campaign.py --folder .fuzz
 
 kept: $(STAMP)  ## compute anew the figures that tests keep in tests/**/kept: `git diff` shows what a change does to them
-	KEPT=renew $(BIN)/python -m pytest -q --hypothesis-profile=test -m 'prove or not prove' $$(grep -rl assert_kept tests --include='test_*.py') tests/benchmarks/suites tests/benchmarks/studies
+	KEPT=renew $(BIN)/python -m pytest -q --hypothesis-profile=test -m 'prove or not prove' $$(grep -rl assert_kept tests --include='test_*.py') tests/benchmarks/suites tests/studies
 	$(BIN)/python -m tests.support.golden
 
 best: $(STAMP)  ## keep what is better in FILES, solutions of references, than in the best known that ship

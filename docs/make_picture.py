@@ -5,7 +5,7 @@ Run it with ``python docs/make_picture.py`` from anywhere; the same figure opens
 
 from pathlib import Path
 
-from optim.benchmarks.pictures.admission import draw_run, watch
+from optim.report.admission import draw_run, watch
 from optim.workloads.admission.generator import GeneratorOptions, generate
 
 DAY = GeneratorOptions(num_jobs=60, num_slots=24, num_worker_servers=8, num_ps_servers=8)

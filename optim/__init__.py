@@ -13,51 +13,51 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optim import plot as plot
     from optim import testing as testing
-    from optim.core.certificate import Certificate as Certificate
+    from optim.core.driver import SolveInterrupted as SolveInterrupted
     from optim.core.errors import OptimError as OptimError
-    from optim.core.interruption import SolveInterrupted as SolveInterrupted
+    from optim.core.solution import Certificate as Certificate
     from optim.core.solution import Solution as Solution
-    from optim.core.verification import Verification as Verification
+    from optim.core.solution import Verification as Verification
+    from optim.models.admission.decision import AdmissionPlan as AdmissionPlan
     from optim.models.admission.instance import AdmissionInstance as AdmissionInstance
-    from optim.models.admission.plan import AdmissionPlan as AdmissionPlan
+    from optim.models.auction.decision import AuctionPlan as AuctionPlan
     from optim.models.auction.instance import AuctionInstance as AuctionInstance
-    from optim.models.auction.plan import AuctionPlan as AuctionPlan
+    from optim.models.bidding.decision import FootprintPlan as FootprintPlan
     from optim.models.bidding.instance import BiddingInstance as BiddingInstance
-    from optim.models.bidding.plan import FootprintPlan as FootprintPlan
-    from optim.models.export import export as export
     from optim.models.files import load as load
     from optim.models.files import load_solution as load_solution
     from optim.models.files import save as save
     from optim.models.files import save_solution as save_solution
     from optim.models.files import verify as verify
+    from optim.models.programmes import export as export
     from optim.models.reference import reference_names as reference_names
     from optim.models.reference import reference_solution as reference_solution
     from optim.simulation.policy_names import policy_names as policy_names
     from optim.solvers.solve import solve as solve
     from optim.solvers.solve import solver_names as solver_names
-    from optim.workloads.generate import generate as generate
-    from optim.workloads.references import reference_instance as reference_instance
+    from optim.workloads.instances import generate as generate
+    from optim.workloads.instances import reference_instance as reference_instance
 
     __version__: str
 
 _HOME = {
     "AdmissionInstance": "optim.models.admission.instance",
-    "AdmissionPlan": "optim.models.admission.plan",
+    "AdmissionPlan": "optim.models.admission.decision",
     "AuctionInstance": "optim.models.auction.instance",
-    "AuctionPlan": "optim.models.auction.plan",
+    "AuctionPlan": "optim.models.auction.decision",
     "BiddingInstance": "optim.models.bidding.instance",
-    "Certificate": "optim.core.certificate",
-    "FootprintPlan": "optim.models.bidding.plan",
+    "Certificate": "optim.core.solution",
+    "FootprintPlan": "optim.models.bidding.decision",
     "OptimError": "optim.core.errors",
     "Solution": "optim.core.solution",
-    "SolveInterrupted": "optim.core.interruption",
-    "Verification": "optim.core.verification",
-    "export": "optim.models.export",
-    "generate": "optim.workloads.generate",
+    "SolveInterrupted": "optim.core.driver",
+    "Verification": "optim.core.solution",
+    "export": "optim.models.programmes",
+    "generate": "optim.workloads.instances",
     "load": "optim.models.files",
     "load_solution": "optim.models.files",
     "policy_names": "optim.simulation.policy_names",
-    "reference_instance": "optim.workloads.references",
+    "reference_instance": "optim.workloads.instances",
     "reference_names": "optim.models.reference",
     "reference_solution": "optim.models.reference",
     "save": "optim.models.files",
@@ -80,7 +80,7 @@ if not TYPE_CHECKING:  # type checkers see the imports above, and so find a miss
         if name in _MODULES:
             return import_module(f"optim.{name}")
         if name == "__version__":
-            from optim.core.installed import installed_version
+            from optim.core.optional import installed_version
 
             return installed_version("mlcluster-optim") or "0+unknown"
         raise AttributeError(f"module 'optim' has no attribute {name!r}")

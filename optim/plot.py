@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optim.core.errors import NotAllowedError
-from optim.core.missing import require
+from optim.core.optional import import_extra
 from optim.core.solution import Solution
 from optim.core.text import keep_texts_plain
 
@@ -28,7 +28,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Jobs and bids drawn at most."""
 
 
@@ -58,8 +58,8 @@ def gantt(instance: "AdmissionInstance", solution: Solution, *, axes: "Axes | No
     'slot'
     """
     plan = _decision(solution)
-    panel = _panel(axes, 0.3 * min(len(plan.admitted), MOST_ROWS) + 1.2)
-    shown = plan.admitted[:MOST_ROWS].tolist()
+    panel = _panel(axes, 0.3 * min(len(plan.admitted), MAX_ROWS) + 1.2)
+    shown = plan.admitted[:MAX_ROWS].tolist()
     workers = np.zeros((instance.num_jobs, instance.horizon), dtype=np.int64)
     np.add.at(workers, (plan.workers[:, 0], plan.workers[:, 1]), plan.workers[:, 3])
     most = max(int(workers.max(initial=1)), 1)
@@ -91,8 +91,8 @@ def prices(instance: "AdmissionInstance") -> "Figure":
     >>> len(optim.plot.prices(optim.reference_instance("tiny-0")).axes)
     4
     """
-    require("matplotlib", "a picture")
-    from optim.benchmarks.pictures.admission import draw_run, watch
+    import_extra("matplotlib", "a picture")
+    from optim.report.admission import draw_run, watch
 
     return draw_run(instance, watch(instance))
 
@@ -113,7 +113,7 @@ def bids(instance: "AuctionInstance", *, axes: "Axes | None" = None) -> "Figure"
     'GPUs'
     """
     panel = _panel(axes, 3.6)
-    from optim.benchmarks.pictures.auction import draw_bids
+    from optim.report.auction import draw_bids
 
     draw_bids(panel, instance)
     return _figure_of(panel)
@@ -139,7 +139,7 @@ def allocation(instance: "AuctionInstance", solution: Solution, *, axes: "Axes |
     """
     plan = _decision(solution)
     panel = _panel(axes, 0.35 * instance.cluster.num_machines + 1.2)
-    from optim.benchmarks.pictures.auction import draw_cluster
+    from optim.report.auction import draw_cluster
 
     draw_cluster(panel, instance, plan)
     return _figure_of(panel)
@@ -165,7 +165,7 @@ def payments(instance: "AuctionInstance", solution: Solution, *, axes: "Axes | N
     """
     plan = _decision(solution)
     panel = _panel(axes, 3.6)
-    from optim.benchmarks.pictures.auction import draw_payments
+    from optim.report.auction import draw_payments
 
     draw_payments(panel, instance, plan)
     return _figure_of(panel)
@@ -192,9 +192,9 @@ def footprint(instance: "BiddingInstance", solution: Solution, *, axes: "Axes | 
     table = _decision(solution).columns(instance)
     names = [
         f"{market} +{delta:g} $" for market, delta in zip(table["market"], table["delta_usd"].tolist(), strict=True)
-    ][:MOST_ROWS]
+    ][:MAX_ROWS]
     panel = _panel(axes, 0.3 * len(names) + 1.2)
-    panel.barh(range(len(names)), table["count"][:MOST_ROWS], color="#2f74b5")
+    panel.barh(range(len(names)), table["count"][:MAX_ROWS], color="#2f74b5")
     panel.set_yticks(range(len(names)), names)
     panel.set(xlabel="instances", title=f"{instance.name}: footprint")
     panel.invert_yaxis()
@@ -211,7 +211,7 @@ def _panel(axes: "Axes | None", height: float) -> "Axes":
     """Return the axes given, or those of a new figure; it belongs to no window."""
     if axes is not None:
         return axes
-    figure = require("matplotlib.figure", "a picture").Figure
+    figure = import_extra("matplotlib.figure", "a picture").Figure
     panel: Axes = figure(figsize=(8.0, height), layout="constrained").subplots()
     return panel
 

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optim.core.missing import require
+from optim.core.optional import import_extra
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.auction.instance import AuctionInstance
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.conformance import check_policy
 from optim.solvers.conformance import ConformanceError, Trial, failures
 
@@ -268,4 +268,4 @@ def _spot_bid(draw: Any, st: Any, market: str, bid: int, evicted: float, max_cou
 
 
 def _strategies() -> Any:
-    return require("hypothesis.strategies", "optim.testing")
+    return import_extra("hypothesis.strategies", "optim.testing")

@@ -115,7 +115,7 @@ class Forgetting:
     growth_bytes = 250 * 2**20
 
     def __init__(self) -> None:
-        self.most_bytes = self.resident_bytes() + self.growth_bytes
+        self.max_bytes = self.resident_bytes() + self.growth_bytes
 
     @staticmethod
     def resident_bytes() -> int:
@@ -126,12 +126,12 @@ class Forgetting:
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def __call__(self) -> None:
-        if "jax" in sys.modules and self.resident_bytes() > self.most_bytes:
+        if "jax" in sys.modules and self.resident_bytes() > self.max_bytes:
             sys.modules["jax"].clear_caches()
             if "tests.support.quick_arrays" in sys.modules:
                 sys.modules["tests.support.quick_arrays"].one_context.cache_clear()
             gc.collect()
-            self.most_bytes = self.resident_bytes() + self.growth_bytes
+            self.max_bytes = self.resident_bytes() + self.growth_bytes
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
 
 
 def test_every_public_name_is_there():

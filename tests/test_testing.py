@@ -9,7 +9,7 @@ from optim import testing
 from optim.models.cluster.check.replay import replay
 from optim.models.cluster.rules import Rules
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 
 DRAWN = {
     "admission": (testing.admission_instances(), ("online", "fifo")),
@@ -32,7 +32,7 @@ def test_drawn_instances_are_solved_and_verified(problem, data):
 def test_drawn_jobs_run_on_drawn_clusters(data):
     cluster = data.draw(testing.clusters())
     jobs = data.draw(testing.workloads(max_gpus=int(cluster.gpus.sum())))
-    run = play(jobs, cluster, make_policy("fifo", jobs))
+    run = simulate(jobs, cluster, make_policy("fifo", jobs))
     replayed, violations = replay(jobs, cluster, run.log, Rules())
     assert replayed is not None
     assert violations == []

@@ -10,33 +10,33 @@ from sphinx.application import Sphinx
 
 import optim
 
-NOT_PUBLIC = ("optim.cli", "optim.benchmarks", "optim.core.execution", "optim.solvers")
+NOT_PUBLIC = ("optim.cli", "optim.benchmarks", "optim.execution", "optim.solvers")
 """Packages whose names are for this package itself; solvers are told by their registry."""
 
 MODULES = (
-    "optim.core.certificate",
+    "optim.core.solution",
     "optim.core.driver",
     "optim.core.errors",
     "optim.core.limits",
     "optim.core.registry",
     "optim.core.solution",
-    "optim.core.status",
+    "optim.core.solution",
     "optim.core.stopping",
-    "optim.core.verification",
-    "optim.models.admission.proof",
-    "optim.models.auction.proof",
-    "optim.models.bidding.proof",
+    "optim.core.solution",
+    "optim.models.admission.decision",
+    "optim.models.auction.decision",
+    "optim.models.bidding.decision",
     "optim.models.cluster.proof",
-    "optim.models.export",
+    "optim.models.programmes",
     "optim.simulation.cluster.conformance",
     "optim.simulation.cluster.planning.policy",
-    "optim.simulation.cluster.planning.room",
-    "optim.simulation.cluster.planning.view",
+    "optim.simulation.cluster.planning.free_gpus",
+    "optim.simulation.cluster.planning.policy",
     "optim.simulation.spot.policy",
     "optim.simulation.spot.zones.policy",
     "optim.solvers.conformance",
     "optim.training.application",
-    "optim.training.options",
+    "optim.training.stages",
     "optim.training.stages",
     "optim.training.trainer",
     "optim.workloads.admission.generator",

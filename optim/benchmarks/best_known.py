@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from optim.benchmarks.record import Record
-from optim.core.status import Sense
+from optim.benchmarks.records import Record
+from optim.core.solution import Sense
 from optim.models.catalogue import problem_named, problem_names
 from optim.models.reference import reference_instance, reference_solution, solved_reference_names
 
@@ -103,7 +103,7 @@ def _shipped(name: str) -> tuple[str, float | None, float | None] | None:
     """Return digest, objective and bound of what ships for a reference instance of that name, None if nothing does."""
     if name not in solved_reference_names():
         return None
-    from optim.benchmarks.work import Subject
+    from optim.benchmarks.suite import Subject
 
     solution = reference_solution(name)
     return Subject(reference_instance(name)).digest, solution.objective, solution.bound

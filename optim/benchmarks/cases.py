@@ -1,17 +1,58 @@
-"""Suites that set a problem's solvers side by side: cases of instances, and the work that comes of them."""
+"""Suites that set a problem's solvers side by side: cases of instances, and options for several solvers."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.solver_options import options_for
-from optim.benchmarks.sources import GeneratedSource, InstanceSource
-from optim.benchmarks.spec import FULL, SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, SolveWork, Subject
+from optim.benchmarks.suite import (
+    FULL,
+    SMALL,
+    AbstractWork,
+    BenchRequest,
+    BenchSpec,
+    Skipped,
+    SolveWork,
+    Subject,
+    register_suite,
+)
+from optim.core.errors import InvalidOptionError
 from optim.solvers.solve import solver_named, solvers_of
+from optim.workloads.instances import GeneratedSource, InstanceSource
+
+
+def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the options of each solver.
+
+    A plain name goes to every chosen solver that knows it; ``solver.name`` to that solver alone.
+
+    Raises
+    ------
+    InvalidOptionError
+        If no chosen solver knows an option, or a solver named isn't chosen.
+    """
+    known = {name: _option_names(problem, name) for name in solvers}
+    result: dict[str, dict[str, Any]] = {name: {} for name in solvers}
+    for text, value in given.items():
+        owner, dot, option = text.rpartition(".")
+        if dot and owner not in known:
+            raise InvalidOptionError(f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}")
+        takers = [owner] if dot else [name for name in solvers if option in known[name]]
+        if not takers or option not in known[takers[0]]:
+            names = ", ".join(sorted(frozenset().union(*known.values()))) or "none"
+            raise InvalidOptionError(f"unknown option {text!r}; the chosen solvers know: {names}")
+        for name in takers:
+            result[name][option] = value
+    return result
+
+
+def _option_names(problem: str, solver: str) -> frozenset[str]:
+    options_type = solver_named(problem, solver).options_type
+    return frozenset(field.name for field in dataclasses.fields(options_type))
+
 
 GIVEN_LIMIT_S = 60.0
+
 """Time limit on the user's own instances, unless given."""
 
 
@@ -51,6 +92,7 @@ def generated_case(problem: str, drawn: Any, label: str, limit_s: float, **field
 
 
 Further = Callable[[BenchRequest, Any, int, Sequence[str]], Mapping[str, Mapping[str, Any]]]
+
 """From a request, an instance, a seed and the solvers that are run: options by solver that belong to the instance."""
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from optim.benchmarks.results_file import open_lines
+from optim.benchmarks.records import open_lines
 from optim.core.documents import encode_line
-from optim.core.execution import Engine, InThisProcess
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
+from optim.execution import Engine, SerialExecutor
 from optim.models.cluster.run_file import LoggedRun, load_run
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 
 
-class KeptRow(msgspec.Struct, frozen=True):
+class CachedRow(msgspec.Struct, frozen=True):
     """A row, and what it is the result of."""
 
     key: str
@@ -28,13 +28,13 @@ class KeptRow(msgspec.Struct, frozen=True):
         return encode_line(self)
 
     @classmethod
-    def from_json(cls, line: bytes) -> "KeptRow":
+    def from_json(cls, line: bytes) -> "CachedRow":
         """Read a line."""
         return msgspec.json.decode(line, type=cls)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GivenRow:
+class ProvidedRow:
     """A row with its key, its events as far as they are there, and whether it was kept from before.
 
     `is_again` says that it was kept, and had to be played again for its events.
@@ -48,7 +48,7 @@ class GivenRow:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowSource:
+class PolicyResultCache:
     """Where rows come from besides being played.
 
     Parameters
@@ -66,11 +66,11 @@ class RowSource:
     results: Path | None = None
     log: Path | None = None
     need_events: bool = False
-    engine: Engine = field(default_factory=InThisProcess)
+    engine: Engine = field(default_factory=SerialExecutor)
 
     def rows(
         self, task: Comparison, requests: Sequence[PolicyRequest], stop: Interruption, progress: Progress
-    ) -> Iterator[GivenRow]:
+    ) -> Iterator[ProvidedRow]:
         """Yield each policy's row in turn; once `stop` is requested, the rows that are there.
 
         Raises
@@ -83,22 +83,22 @@ class RowSource:
         keys = [task.key(request) for request in requests]
         before = self._events(set(keys))
         with ExitStack() as stack:
-            file = stack.enter_context(open_lines(self.results, KeptRow.from_json)) if self.results else None
+            file = stack.enter_context(open_lines(self.results, CachedRow.from_json)) if self.results else None
             kept = {} if file is None else dict(file.records)
             is_kept = [key in kept and (not self.need_events or key in before) for key in keys]
             todo = [request for request, is_there in zip(requests, is_kept, strict=True) if not is_there]
             played = task.play(todo, self.engine, stop, progress)
             for key, is_there in zip(keys, is_kept, strict=True):
                 if is_there:
-                    yield GivenRow(key=key, row=kept[key].row, logged=before.get(key), is_kept=True)
+                    yield ProvidedRow(key=key, row=kept[key].row, logged=before.get(key), is_kept=True)
                     continue
                 result = next(played)
                 if result is None:
                     continue
                 row = result.row.flat()
                 if file is not None and key not in kept:
-                    file.append(KeptRow(key=key, row=row))
-                yield GivenRow(key=key, row=row, logged=result.logged, is_kept=False, is_again=key in kept)
+                    file.append(CachedRow(key=key, row=row))
+                yield ProvidedRow(key=key, row=row, logged=result.logged, is_kept=False, is_again=key in kept)
 
     def _events(self, keys: set[str]) -> dict[str, LoggedRun]:
         """Return the runs of an earlier log by their keys."""

@@ -1,4 +1,4 @@
-"""Compare records with golden ones, row by row: values and gaps, never seconds.
+"""Compare records with golden ones row by row, values and gaps, never seconds; and merge results of several machines.
 
 A row is a suite, an instance, a solver, a seed and the suite's labels. Against its golden row it
 
@@ -14,23 +14,95 @@ named as missing, and is a regression: a solver that vanished must not pass.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from optim.benchmarks.record import Record
+from optim.benchmarks.records import Record, open_results, read_records, read_unsealed
 from optim.core.errors import InvalidProblemError
-from optim.core.solution import GAP_FLOOR
-from optim.core.status import Sense, Termination
+from optim.core.files import write_bytes
+from optim.core.solution import GAP_FLOOR, Sense, Termination
 from optim.models.catalogue import problem_named
 
+SUFFIX = ".jsonl"
+
+
+def golden_names() -> tuple[str, ...]:
+    """Return the names of the golden results that ship with the library, sorted."""
+    folder = files("optim.benchmarks") / "golden"
+    names = (entry.name for entry in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)))
+
+
+def read_golden(name: str) -> list[Record]:
+    """Read a results file, or where there is no such file the shipped golden results of that name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is neither, or the file holds no record.
+    """
+    path = Path(name)
+    if not path.exists():
+        bare = name.removesuffix(SUFFIX)
+        if bare not in golden_names():
+            known = ", ".join(golden_names()) or "none"
+            raise InvalidProblemError(
+                f"{name}: no such file, and no golden results of that name ship; there are: {known}"
+            )
+        path = Path(str(files("optim.benchmarks") / "golden" / f"{bare}{SUFFIX}"))
+    records = read_unsealed(path)
+    if not records:
+        raise InvalidProblemError(f"{name}: holds no record to compare with; write it with --write-golden")
+    return records
+
+
+def write_golden(records: Iterable[Record], path: str | Path) -> None:
+    """Write records without what differs from machine to machine and from day to day, sorted."""
+    rows = sorted((strip(record) for record in records), key=row_order)
+    write_bytes(path, b"".join(record.to_json() + b"\n" for record in rows))
+
+
+def strip(record: Record) -> Record:
+    """Return a record without seconds, memory, measures, machine, versions, code and instance figures."""
+    return replace(
+        record,
+        seconds={},
+        decision_ms=None,
+        wall_s=None,
+        processor_s=None,
+        memory_mb=None,
+        measures={},
+        counts={},
+        iterations=0,
+        parameters={},
+        versions={},
+        machine={},
+        code="",
+        commit=None,
+        finished="",
+        message="",
+    )
+
+
+def row_order(record: Record) -> tuple[str, str, str, str, int]:
+    """Return the order of rows in a golden file."""
+    labels = ";".join(f"{name}={value}" for name, value in sorted(record.labels.items()))
+    return (record.suite or "", record.instance, labels, record.solver, record.seed)
+
+
 VALUE_TOL = 1e-6
+
 """Relative difference of values that rounding and column generation's own tolerance explain."""
 
 GAP_GROWTH = 0.2
+
 """Relative growth of a gap that is no regression: bounds and heuristics vary this much."""
 
 GAP_TOL = 1e-6
+
 """Absolute slack of a gap, so that a golden gap of zero can be met."""
 
 Row = tuple[str | None, str, str, int, tuple[tuple[str, str], ...]]
@@ -169,3 +241,72 @@ def _is_same(value: Any, stored: Any) -> bool:
 
 def _shown(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+MAX_SHOWN = 3
+
+"""Contradictions that an error lists; all the others are counted."""
+
+LAST_RANK = 2
+
+
+def merge_results(sources: Sequence[Path], path: Path) -> list[Record]:
+    """Write the records of several results files into one, and return them.
+
+    Of two records of the same work the one with an answer stays, then the one that was finished first.
+
+    Parameters
+    ----------
+    sources
+        Results files.
+    path
+        The results file to write. What it holds already takes part.
+
+    Raises
+    ------
+    InvalidProblemError
+        If records of the same work say different things, though no clock cut either; or were made by different code.
+    """
+    files = dict.fromkeys([*sources, *([path] if path.exists() else [])])
+    found = [(source, record) for source in files for record in read_records(source)]
+    codes = {record.code for _, record in found}
+    if len(codes) > 1:
+        holders = "; ".join(sorted({f"{source} {record.code}" for source, record in found}))
+        raise InvalidProblemError(f"results of different code can't be joined ({holders}); run them with one version")
+    chosen: dict[str, tuple[Path, Record]] = {}
+    contradictions = []
+    for source, record in sorted(found, key=lambda entry: (_rank(entry[1]), entry[1].finished)):
+        if record.key not in chosen:
+            chosen[record.key] = source, record
+            continue
+        first, other = chosen[record.key]
+        if _rank(record) == _rank(other) == 0 and strip(record) != strip(other):
+            contradictions.append(_contradiction(first, other, source, record))
+    if contradictions:
+        more = len(contradictions) - MAX_SHOWN
+        listed = "; ".join(contradictions[:MAX_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+        raise InvalidProblemError(
+            f"{len(contradictions)} records contradict one another: {listed}; find out which machine errs"
+        )
+    with open_results(path) as results:
+        for _, record in chosen.values():
+            if record.key not in results.records:
+                results.append(record)
+        return list(results.records.values())
+
+
+def _rank(record: Record) -> int:
+    """Return 0 for an answer that comes out again anywhere, 1 where a clock had a say, 2 after an error."""
+    if record.error is not None:
+        return LAST_RANK
+    return int(record.termination == Termination.TIME_LIMIT)
+
+
+def _contradiction(first: Path, one: Record, second: Path, other: Record) -> str:
+    """Say which record differs, and in what."""
+    mine, theirs = strip(one), strip(other)
+    field = next(name for name in mine.__slots__ if getattr(mine, name) != getattr(theirs, name))
+    return (
+        f"{one.solver} on {one.instance}, seed {one.seed}: {field} {getattr(mine, field)} in {first}, "
+        f"{getattr(theirs, field)} in {second}"
+    )

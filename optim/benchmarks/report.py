@@ -1,19 +1,313 @@
-"""The report of a benchmark: one HTML page that needs nothing but itself."""
+"""The report of a benchmark: one HTML page with plots and performance profiles."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
-from optim.benchmarks.foresight import foresight_of
-from optim.benchmarks.page import figure_element, page, table
-from optim.benchmarks.pictures.plots import standard_figures
-from optim.benchmarks.record import PHASES, Record
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchSpec, Skipped
-from optim.benchmarks.summary import Comparison, compare_solvers
+from optim.benchmarks.records import PHASES, QUANTILES, Record
+from optim.benchmarks.suite import SUITES, BenchSpec, Skipped
+from optim.benchmarks.summary import (
+    Comparison,
+    case_of,
+    certified_gap,
+    common_figures,
+    compare_solvers,
+    foresight_of,
+    performance_profile,
+    shifted_geometric_mean,
+)
 from optim.core.errors import MissingDependencyError
 from optim.core.files import write_bytes
+from optim.core.solution import Sense
+from optim.models.catalogue import problem_named, problem_names
+from optim.report.page import figure_element, page, table
+from optim.report.plots import (
+    INK,
+    PALETTE,
+    Figure,
+    FigureList,
+    legend_beside,
+    name_rows,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Profile = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+Draw = Callable[["Axes", Profile, Mapping[str, str]], None]
+
+MIN_PROFILE_SECONDS = 1e-3
+
+"""Times below count as this: ratios of less are the clock's noise."""
+
+_CAPTION = (
+    "Objective: height at 1 is how often a solver found the best one, further right how often it came so near; an instance that a "
+    "solver was not run on counts as not solved by it."
+)
+
+_TIME = " Time: the whole solve less compiling, on the {count} that all {solvers} solvers here answered, whatever they prove."
+
+_GAP = " Gap: proven, on the {count} on which all {solvers} solvers here have one."
+
+
+def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Mapping[str, str]) -> None:
+    """Draw for each solver the share of instances within a factor of the best objective and time, and within a gap."""
+    verified = [record for record in records if record.verified]
+    if len({record.solver for record in verified if _has_value(record)}) < 2:
+        return
+    by_objective = objective_profile(verified)
+    caption = _CAPTION
+    panels: list[tuple[Draw, Profile, str]] = [
+        (_draw_factors, by_objective, "times as bad as the best objective, at most")
+    ]
+    seconds, num_timed = common_figures(verified, _time_of)
+    if num_timed:
+        caption += _TIME.format(count=_instances(num_timed), solvers=len(seconds))
+        panels.append((_draw_factors, performance_profile(seconds), "seconds / least seconds, at most"))
+    gaps, num_bounded = common_figures(verified, certified_gap)
+    if num_bounded:
+        caption += _GAP.format(count=_instances(num_bounded), solvers=len(gaps))
+        panels.append((_draw_gaps, gap_profile(gaps), "certified gap in per cent, at most"))
+    with gallery.picture("profile", "Performance profiles", caption, 11, 3.6, 1, len(panels)) as drawn:
+        for panel, (draw, profile, label) in zip(drawn, panels, strict=True):
+            draw(panel, profile, colours)
+            panel.set(ylim=(0, 104))
+            panel.set_xlabel(label, fontsize=9)
+        drawn[0].set_ylabel("per cent of instances")
+        handles = {str(line.get_label()): line for panel in drawn for line in panel.get_lines()}
+        drawn[0].figure.legend([*handles.values()], [*handles], loc="outside right upper")
+
+
+def objective_profile(records: Sequence[Record]) -> Profile:
+    """Return the profile of objectives over all cases of the records, of which at least one has one.
+
+    What is maximised costs its reciprocal. A case without a positive objective is left out.
+    """
+    costs: dict[str, dict[tuple[str, int, str], float]] = {}
+    for record in records:
+        if record.objective is not None and _has_value(record):
+            is_cost = sense_of(record.problem) is Sense.MINIMISE
+            cost = record.objective if is_cost else 1.0 / record.objective
+            costs.setdefault(record.solver, {})[case_of(record)] = cost
+    cases = sorted({case for mine in costs.values() for case in mine})
+    return performance_profile({name: [costs[name].get(case) for case in cases] for name in sorted(costs)})
+
+
+def gap_profile(gaps: Mapping[str, Sequence[float]]) -> Profile:
+    """Return for each solver its gaps in per cent, ascending, and the shares of cases within them."""
+    profile = {}
+    for name, mine in gaps.items():
+        reached, counts = np.unique(100.0 * np.asarray(mine, dtype=np.float64), return_counts=True)
+        profile[name] = (reached, np.cumsum(counts) / len(mine))
+    return profile
+
+
+def _has_value(record: Record) -> bool:
+    """Return whether a record's objective can be told as a ratio."""
+    return record.objective is not None and record.objective > 0
+
+
+def _time_of(record: Record) -> float | None:
+    return None if record.error is not None or record.objective is None else max(record.run_s, MIN_PROFILE_SECONDS)
+
+
+def sense_of(problem: str) -> Sense:
+    """Return whether a problem's objective is a cost; a study's topic has none."""
+    return problem_named(problem).sense if problem in problem_names() else Sense.MAXIMISE
+
+
+def _instances(count: int) -> str:
+    return "one instance" if count == 1 else f"{count} instances"
+
+
+def _draw_factors(panel: "Axes", profile: Profile, colours: Mapping[str, str]) -> None:
+    right = 1.05 * max(float(factors[-1]) for factors, _ in profile.values())
+    for name, (factors, shares) in profile.items():
+        _step(panel, np.append(factors, right), np.append(shares, shares[-1]), name, colours)
+    panel.set(xscale="log", xlim=(1.0, right))
+    if right < 10:  # beyond, decades are told by their powers
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("{x:g}")
+
+
+def _draw_gaps(panel: "Axes", profile: Profile, colours: Mapping[str, str]) -> None:
+    right = max(1.0, *(1.05 * float(gaps[-1]) for gaps, _ in profile.values()))
+    for name, (gaps, shares) in profile.items():
+        _step(panel, np.concatenate([[0.0], gaps, [right]]), np.concatenate([[0.0], shares, [1.0]]), name, colours)
+    panel.set_xscale("symlog", linthresh=1.0)
+    panel.set_xlim(0.0, right)
+
+
+def _step(
+    panel: "Axes", x: NDArray[np.float64], shares: NDArray[np.float64], name: str, colours: Mapping[str, str]
+) -> None:
+    panel.step(x, 100.0 * shares, where="post", color=colours[name], label=name, linewidth=1.8)
+
+
+MAX_PANELS = 24
+
+"""Instances drawn at most; the table holds the rest."""
+
+LONGEST_TITLE = 44
+
+"""Characters that fit over one of three panels."""
+
+MIN_SECONDS = 1e-4
+
+"""Left end of the axis of seconds: below lies the clock's noise."""
+
+MIN_MS = 1e-4
+
+"""Left end of the axis of decisions' milliseconds."""
+
+WIDEST_GAP = 1000.0
+
+"""Right end of the axis of gaps, in per cent: beyond it nothing is known."""
+
+WHOLE = "whole solve"
+
+"""Seconds that no solver counts by itself."""
+
+
+def standard_figures(records: Sequence[Record]) -> list[Figure]:
+    """Return the pictures that every suite has, leaving out those without data."""
+    gallery = FigureList()
+    for draw in (_values, _gaps, _profiles, _seconds, _decisions):
+        draw(gallery, records)
+    return gallery
+
+
+def solvers_in(records: Iterable[Record]) -> list[str]:
+    """Return the solvers of records, sorted."""
+    return sorted({record.solver for record in records})
+
+
+def colours_of(records: Iterable[Record]) -> dict[str, str]:
+    """Return a colour for each solver, the same in every picture of a suite."""
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(solvers_in(records))}
+
+
+def _cases(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Return records by what was solved: instance, seed and labels."""
+    cases: dict[str, list[Record]] = {}
+    several_seeds = len({record.seed for record in records}) > 1
+    for record in records:
+        marks = [f"seed {record.seed}"] if several_seeds else []
+        marks += [f"{name} {value}" for name, value in sorted(record.labels.items())]
+        cases.setdefault(", ".join([record.instance, *marks]), []).append(record)
+    return cases
+
+
+def _values(gallery: FigureList, records: Sequence[Record]) -> None:
+    """Draw objectives as bars and bounds as ticks, in per cent of the best value known."""
+    valued = [record for record in records if record.verified and (record.objective, record.bound) != (None, None)]
+    cases = dict(list(_cases(valued).items())[:MAX_PANELS])
+    if not cases:
+        return
+    colours, columns = colours_of(records), min(3, len(cases))
+    rows, most = -(-len(cases) // columns), max(len(group) for group in cases.values())
+    caption = (
+        "Bars: the objective of each solver. Ticks: its proven bound, not drawn beyond 200 %. "
+        "100 % is the best objective that any solver found on the instance."
+    )
+    with gallery.picture(
+        "values", "Objective and bound", caption, 11, rows * (0.75 + 0.2 * most), rows, columns
+    ) as panels:
+        for panel, (title, group) in zip(panels, cases.items(), strict=False):
+            better = min if sense_of(group[0].problem) is Sense.MINIMISE else max
+            best = better([r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group])
+            unit = 100.0 / best if best else 1.0
+            for y, record in enumerate(reversed(group)):
+                if record.objective is not None:
+                    panel.barh(y, record.objective * unit, color=colours[record.solver], height=0.62)
+                if record.bound is not None:
+                    panel.plot(record.bound * unit, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
+            name_rows(panel, [record.solver for record in group])
+            panel.set_title(shorten(title, LONGEST_TITLE, placeholder=" ..."), fontsize=9.5, loc="left")
+            max_drawn = max(value or 0.0 for record in group for value in (record.objective, record.bound))
+            panel.set_xlim(0, min(200.0, max(112.0, 1.04 * unit * max_drawn)))
+            panel.grid(visible=False, axis="y")
+        for panel in panels[len(cases) :]:
+            panel.set_visible(False)
+        panels[0].figure.supxlabel("per cent of the best objective found", fontsize=9)
+
+
+def _gaps(gallery: FigureList, records: Sequence[Record]) -> None:
+    """Draw one dot an instance: the certified gap of each solver."""
+    certified = [record for record in records if record.gap is not None and record.verified]
+    if not certified:
+        return
+    names, colours = solvers_in(certified), colours_of(records)
+    caption = (
+        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified. "
+        f"Gaps above {WIDEST_GAP:g} % are drawn at the right end."
+    )
+    with gallery.picture("gaps", "Certified gap by solver", caption, 9, 0.8 + 0.32 * len(names)) as (panel,):
+        for y, name in enumerate(reversed(names)):
+            mine = [record.gap or 0.0 for record in certified if record.solver == name]
+            gaps = np.clip(100.0 * np.array(mine), 0.0, WIDEST_GAP)
+            panel.plot(gaps, np.full(len(gaps), y), "o", color=colours[name], alpha=0.75, markersize=6)
+            panel.plot(np.median(gaps), y, "|", color=INK, markersize=15, markeredgewidth=1.8)
+        name_rows(panel, names)
+        panel.set_xscale("symlog", linthresh=1.0)
+        panel.set_xlim(left=-0.1)
+        panel.set_xlabel("certified gap in per cent (linear below 1 %, logarithmic above)")
+
+
+def _profiles(gallery: FigureList, records: Sequence[Record]) -> None:
+    draw_profiles(gallery, records, colours_of(records))
+
+
+def _seconds(gallery: FigureList, records: Sequence[Record]) -> None:
+    """Draw the shifted geometric mean of the whole solve and of each phase."""
+    timed = [record for record in records if record.error is None]
+    if not timed:
+        return
+    names = solvers_in(timed)
+    caption = (
+        "Whole solve: measured from outside, less compiling. Phases: as the solver counts them. "
+        f"Means under {MIN_SECONDS:g} s are drawn at the left end."
+    )
+    with gallery.picture("seconds", "Seconds by phase", caption, 9, 0.9 + 0.32 * len(names)) as (panel,):
+        for phase, colour, marker in zip((WHOLE, *PHASES), (INK, *PALETTE), "|^sod", strict=False):
+            means = []
+            for name in reversed(names):
+                mine = [record for record in timed if record.solver == name]
+                spent = [record.run_s if phase == WHOLE else record.seconds.get(phase, 0.0) for record in mine]
+                means.append(max(shifted_geometric_mean(spent, shift=0.01), MIN_SECONDS))
+            panel.plot(means, range(len(names)), marker, color=colour, label=phase, markersize=7, alpha=0.9)
+        name_rows(panel, names)
+        panel.set(xscale="log", xlabel="seconds, shifted geometric mean over instances (shift 0.01 s)")
+        legend_beside(panel)
+
+
+def _decisions(gallery: FigureList, records: Sequence[Record]) -> None:
+    """Draw the distribution of decision times of online solvers, one curve an instance."""
+    online = [(record.solver, record.decision_ms["quantiles"]) for record in records if record.decision_ms is not None]
+    if not online:
+        return
+    colours = colours_of(records)
+    with gallery.picture("decisions", "Decision times", "Online solvers only, a curve an instance.", 9, 3.4) as (
+        panel,
+    ):
+        labelled: set[str] = set()
+        for solver, quantiles in online:
+            label = None if solver in labelled else solver
+            labelled.add(solver)
+            times = np.maximum(quantiles, MIN_MS)
+            panel.plot(times, 100.0 * np.array(QUANTILES), color=colours[solver], label=label, alpha=0.7)
+        panel.set(
+            xscale="log", ylim=(0, 104), xlabel="milliseconds a decision, at most", ylabel="per cent of decisions"
+        )
+        legend_beside(panel)
+
 
 NO_SUITE = "single solves"
 
@@ -106,7 +400,7 @@ def _by_solver(suite: str, found: Comparison) -> str:
         (
             *(one.solver, one.records, one.verified, one.optimal, one.refused, one.failed, one.timed_out),
             *(None if one.gap is None else 100 * one.gap, None if one.worst_gap is None else 100 * one.worst_gap),
-            *(one.seconds, one.processor_s, one.memory_mb, one.most_memory_mb),
+            *(one.seconds, one.processor_s, one.memory_mb, one.max_memory_mb),
         )
         for one in found.solvers
     ]

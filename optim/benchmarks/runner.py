@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim.benchmarks.compare import Difference, Selection, compare
-from optim.benchmarks.record import Record
-from optim.benchmarks.results_file import open_results
-from optim.benchmarks.spec import BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, describe_error
+from optim.benchmarks.records import Record, open_results
+from optim.benchmarks.suite import AbstractWork, BenchRequest, BenchSpec, Skipped, describe_error
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import AbstractTask, Engine, InThisProcess
 from optim.core.progress import Progress, SilentProgress
 from optim.core.provenance import code_digest
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.core.stopping import Interruption, StoppingCriterion
+from optim.execution import AbstractTask, Engine, SerialExecutor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +114,7 @@ def run_work(
             if piece.key in results.records:
                 yield results.records[piece.key]
         todo = [piece for piece in work if piece.key not in results.records]
-        for _, record in (engine or InThisProcess()).run(_Benchmark(), todo, stop, progress):
+        for _, record in (engine or SerialExecutor()).run(_Benchmark(), todo, stop, progress):
             if record.termination == Termination.INTERRUPTED:
                 continue
             results.append(record)

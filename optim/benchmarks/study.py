@@ -12,17 +12,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
-from optim.benchmarks.meter import Meter
-from optim.benchmarks.record import PHASES, SHOWN_VIOLATIONS, Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import FULL, SMALL, BenchRequest, BenchSpec, Figure, Skipped
-from optim.benchmarks.work import AbstractSubject, AbstractWork
+from optim.benchmarks.measuring import Meter
+from optim.benchmarks.records import PHASES, SHOWN_VIOLATIONS, Record, plain, provenance
+from optim.benchmarks.suite import (
+    FULL,
+    SMALL,
+    AbstractSubject,
+    AbstractWork,
+    BenchRequest,
+    BenchSpec,
+    Skipped,
+    register_suite,
+)
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
 from optim.core.provenance import package_versions
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
+from optim.report.plots import Figure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Solvers side by side: means over what all of them solved, and in plain sight what they didn't.
+"""Summaries of solvers: means over the instances that all of them solved, failures, and use of future data.
 
 A mean over other instances is another mean: one over four easy instances says nothing beside one over six. So each mean
 here is over the *common* cases, those on which every compared solver has the figure; a solver that never has it (one
@@ -10,23 +10,110 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from optim.benchmarks.best_known import BestKnown, Of, best_known, instance_of
-from optim.benchmarks.record import Record
-from optim.benchmarks.statistics import shifted_geometric_mean
-from optim.core.intervals import Interval
-from optim.core.status import Termination
+from optim.benchmarks.records import Record
+from optim.core.errors import InvalidOptionError
+from optim.core.options import build_options
+from optim.core.solution import Termination
+from optim.models.catalogue import problem_names
+from optim.statistics import Interval
+
+
+def foresight_of(record: Record) -> str:
+    """Return what of the future a record's rule was told beforehand; nothing of a solver that isn't known here."""
+    from optim.solvers.solve import solver_named
+
+    if record.problem not in problem_names():
+        return ""
+    try:
+        solver = solver_named(record.problem, record.solver)
+        options = build_options(solver.options_type, dict(record.options))
+    except InvalidOptionError:
+        return ""
+    said: str = getattr(solver, "foresight", lambda _: "")(options)
+    return said
+
+
+def shifted_geometric_mean(values: ArrayLike, shift: float) -> float:
+    """Return ``exp(mean(log(values + shift))) - shift``.
+
+    The shift keeps values near zero, which are mostly noise, from ruling the mean.
+
+    Parameters
+    ----------
+    values
+        Shape (n,), n >= 1, each above ``-shift``.
+    shift
+        In the unit of the values, positive.
+
+    References
+    ----------
+    T. Achterberg, "Constraint Integer Programming", PhD thesis, TU Berlin, 2007, appendix A.3.
+
+    Examples
+    --------
+    >>> round(shifted_geometric_mean([0.0, 3.0], shift=1.0), 12)
+    1.0
+    """
+    shifted = np.asarray(values, dtype=np.float64) + shift
+    return float(np.exp(np.mean(np.log(shifted))) - shift)
+
+
+def performance_profile(
+    costs: Mapping[str, Sequence[float | None]],
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Return for each solver the share of instances on which it is within a factor of the best.
+
+    Parameters
+    ----------
+    costs
+        For each solver one positive cost an instance (lower is better), None where it failed. All
+        solvers have the same instances in the same order.
+
+    Returns
+    -------
+    dict
+        For each solver factors (ascending, starting at 1) and shares: a step function, right-continuous.
+
+    References
+    ----------
+    E. Dolan, J. Moré, "Benchmarking optimization software with performance profiles",
+    Mathematical Programming 91 (2002), DOI 10.1007/s101070100263.
+
+    Examples
+    --------
+    >>> factors, shares = performance_profile({"a": [1.0, 4.0], "b": [2.0, 2.0]})["a"]
+    >>> factors.tolist(), shares.tolist()
+    ([1.0, 2.0], [0.5, 1.0])
+    """
+    table = np.array([[np.inf if cost is None else cost for cost in row] for row in costs.values()], dtype=np.float64)
+    best = table.min(axis=0)
+    is_solved = np.isfinite(best)
+    factors = table[:, is_solved] / best[is_solved]
+    profile = {}
+    for name, row in zip(costs, factors, strict=True):
+        reached = np.unique(np.concatenate([[1.0], row[np.isfinite(row)]]))
+        shares = np.array([(row <= factor).mean() for factor in reached]) if row.size else np.zeros(len(reached))
+        profile[name] = (reached, shares)
+    return profile
+
 
 GAP_SHIFT = 0.01
+
 """Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
 
 SECONDS_SHIFT = 1.0
+
 """Shift of the geometric mean of seconds: differences far below a second count alike."""
 
 SHARE_TOL = 1e-9
+
 """Shares of the bound that differ by less count as equal."""
 
 Case = tuple[str, int, str]
+
 """What was solved: instance, seed, and the suite's own marks."""
 
 
@@ -46,7 +133,7 @@ class SolverSummary:
     seconds, processor_s
         Shifted geometric means over the common cases, those that it solved (`is_solved`): the wall clock's without
         compiling, the processor's with it.
-    memory_mb, most_memory_mb
+    memory_mb, max_memory_mb
         MiB a solve: median and most.
     """
 
@@ -62,7 +149,7 @@ class SolverSummary:
     seconds: float | None
     processor_s: float | None
     memory_mb: float | None
-    most_memory_mb: float | None
+    max_memory_mb: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,5 +323,5 @@ def _summary(
         seconds=seconds,
         processor_s=processor_s,
         memory_mb=float(np.median(memory)) if memory else None,
-        most_memory_mb=max(memory, default=None),
+        max_memory_mb=max(memory, default=None),
     )

@@ -1,26 +1,22 @@
 """`optim bench`: every solver side by side, verified, with a table, a report and a comparison."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from optim.cli.bench_options import PROFILES, ResultsChoice, SolveChoice, SuiteChoice, SuitesArgument
-from optim.cli.bench_tables import (
-    MAX_ROWS,
-    print_bench_tables,
-    print_best_known,
-    print_paired,
-    print_scoreboard,
-    tell_differences,
-)
-from optim.cli.border import note
-from optim.cli.engine import EngineChoice
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_rows
+import typer
+
+from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
+from optim.benchmarks.summary import foresight_of
+from optim.cli.border import listening
+from optim.cli.commands import complete_instance, complete_solver, complete_suite
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_json, print_line, print_rows, print_table, terminal_progress
 from optim.cli.parameters import (
     INSTANCES,
+    EngineChoice,
     FormatOption,
     InstanceOptionsOption,
     Sizes,
@@ -32,18 +28,382 @@ from optim.cli.parameters import (
     split_options,
     split_seeds,
 )
-from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from optim.benchmarks.best_known import BestKnown, Of
     from optim.benchmarks.compare import Difference
-    from optim.benchmarks.record import Record
-    from optim.benchmarks.sources import InstanceRequest
-    from optim.benchmarks.spec import BenchRequest, BenchSpec, Skipped
+    from optim.benchmarks.records import Record
+    from optim.benchmarks.suite import BenchRequest, BenchSpec, Skipped
+    from optim.workloads.instances import InstanceRequest
+
+SOLVING, RESULTS = "Solving", "Results"
+
+PROFILES = "Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds."
+
+OPTIONS = "An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several."
+
+GOLDEN = (
+    "One of --solver: paired differences with intervals. Or a results file, or the name of shipped golden results; "
+    "exit code 4 on a regression, also of merged results."
+)
+
+Several = list[str] | None
+
+SuitesArgument = Annotated[
+    Several,
+    typer.Argument(
+        autocompletion=complete_suite, metavar="[SUITE]...", help="Suites or problems; default: all suites."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteChoice:
+    """Which suites, of which size, on which instances."""
+
+    suite: Annotated[
+        Several,
+        option(
+            "--suite,--study",
+            "A suite (study) of the problem; repeat or commas.",
+            "NAME",
+            autocompletion=complete_suite,
+        ),
+    ] = None
+    size: Annotated[str, option("--size", "Size of the suite's own instances.", panel=INSTANCES)] = "small"
+    instance: Annotated[
+        Several,
+        option(
+            "--instance",
+            "A file, or a reference instance's name; repeat or commas.",
+            "NAME",
+            INSTANCES,
+            autocompletion=complete_instance,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveChoice:
+    """Which solvers, and how they are run."""
+
+    solver: Annotated[
+        Several,
+        option("--solver", "Repeat or commas. Default: the suite's.", "NAME", SOLVING, autocompletion=complete_solver),
+    ] = None
+    settings: Annotated[Several, option("--option", OPTIONS, "NAME=VALUE", SOLVING)] = None
+    seed: Annotated[
+        Several, option("--seed", "Same seed, same answer; repeat or commas. Default: 0.", "N", SOLVING)
+    ] = None
+    time_limit: Annotated[
+        float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", SOLVING)
+    ] = None
+    history: Annotated[
+        Several,
+        option("--history", "Earlier days, or a forecast, for online-learned; repeat or commas.", "FILE", SOLVING),
+    ] = None
+    histories: Annotated[
+        int | None,
+        option("--histories", "Earlier days of each instance: shipped, or else drawn.", "N", SOLVING, min=0, max=1_000),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsChoice:
+    """Where results go, and what they are compared with."""
+
+    out: Annotated[Path, option("--out", "Folder of results and report.", "DIR", RESULTS)] = Path("results")
+    results: Annotated[Path | None, option("--results", "JSON lines. Default: DIR/bench.jsonl.", "FILE", RESULTS)] = (
+        None
+    )
+    report: Annotated[Path | None, option("--report", "HTML page. Default: DIR/bench.html.", "FILE", RESULTS)] = None
+    no_report: Annotated[bool, option("--no-report", "Write no page.", panel=RESULTS)] = False
+    rows: Annotated[bool, option("--rows", "Print every row, however many.", panel=RESULTS)] = False
+    resume: Annotated[
+        bool, option("--resume/--no-resume", "Take over what the same code has done already.", panel=RESULTS)
+    ] = True
+    merge: Annotated[
+        Path | None,
+        option(
+            "--merge", "Run nothing: join this and the files named after it, print and compare them.", "FILE", RESULTS
+        ),
+    ] = None
+    compare: Annotated[str | None, option("--compare", GOLDEN, "GOLDEN", RESULTS)] = None
+    write_golden: Annotated[
+        Path | None, option("--write-golden", "Store the results to compare with later.", "FILE", RESULTS)
+    ] = None
+
+    def check(self) -> None:
+        """Refuse to be told where a page goes that isn't written."""
+        if self.no_report and self.report is not None:
+            raise InvalidOptionError("--no-report writes no page; leave it out, or --report")
+
+    @property
+    def results_path(self) -> Path:
+        """Where records are kept."""
+        return self.results if self.results is not None else self.out / "bench.jsonl"
+
+    @property
+    def report_path(self) -> Path | None:
+        """Where the page goes, None for no page."""
+        return None if self.no_report else self.report if self.report is not None else self.out / "bench.html"
+
+
+MIN_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
+
+"""Columns that a narrow terminal lacks; records and report have them."""
+
+CLAIMED = "claimed bound"
+
+"""Of another library's solver, not checked: a table has the column where a row has the figure."""
+
+OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, "ratio", "decision ms", "p99 ms"})
+
+"""Columns that a study leaves empty: its table goes without."""
+
+MARK = "*"
+
+"""After a rule that is told something of the future: a line below the table says what."""
+
+MAX_TOLD = 20
+
+"""Regressions, or pairs of one reason, named one by one at most."""
+
+MAX_ROWS = 30
+
+"""Without `--rows`, more records than this become a scoreboard: the rows of fewer fit on a screen."""
+
+MAX_PROBLEM_LINES = 10
+
+"""Failures and refusals named below a scoreboard."""
+
+
+def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
+    """Print one row per solver of a single suite, or one row per suite; then failures, and how to see all rows."""
+    from optim.benchmarks.summary import compare_solvers
+
+    by_suite = {
+        spec: compare_solvers(mine)
+        for spec in specs
+        if (mine := [record for record in records if record.suite == spec.name])
+    }
+    if len(by_suite) == 1:
+        ((spec, found),) = by_suite.items()
+        mine = [record for record in records if record.suite == spec.name]
+        print_table(
+            ("solver", "records", "verified", "optimal", "gap %", "worst gap %", "seconds", "cpu s"),
+            [
+                (
+                    *(
+                        _named(one.solver, mine),
+                        one.records,
+                        one.verified,
+                        one.optimal,
+                        _percent(one.gap),
+                        _percent(one.worst_gap),
+                    ),
+                    *(_short(one.seconds), _short(one.processor_s)),
+                )
+                for one in found.solvers
+            ],
+            title=f"{spec.name}: {spec.summary} ({found.cases} cases)",
+        )
+        print_line(
+            f"means over the cases that all have: gap % over {found.gap_cases}, "
+            f"seconds over {found.seconds_cases}, cpu s over {found.processor_cases}"
+        )
+        _print_marks(mine)
+    else:
+        rows = []
+        for spec, found in by_suite.items():
+            with_gap = [one for one in found.solvers if one.gap is not None]
+            best = min(with_gap, key=lambda one: (one.gap, one.seconds or 0.0), default=None)
+            mine = [record for record in records if record.suite == spec.name]
+            rows.append(
+                (
+                    *(spec.name, found.cases, len(found.solvers), len(mine), sum(one.verified for one in mine)),
+                    *(best and _named(best.solver, mine), best and _percent(best.gap), best and _short(best.seconds)),
+                    _short(sum(one.processor_s or 0.0 for one in mine)),
+                )
+            )
+        header = ("suite", "cases", "solvers", "records", "verified", "smallest gap", "gap %", "seconds", "total cpu s")
+        print_table(header, rows)
+    lines = _problem_lines([], records)
+    for line in lines[:MAX_PROBLEM_LINES]:
+        print_line(line)
+    if len(lines) > MAX_PROBLEM_LINES:
+        print_line(f"and {len(lines) - MAX_PROBLEM_LINES} more such lines")
+    left_out = f", and the {len(skipped)} pairs of solver and instance that were left out" if skipped else ""
+    print_line(f"The same command with --rows prints all {len(records)} rows{left_out}; nothing runs again.")
+
+
+def print_paired(
+    specs: "Sequence[BenchSpec]", records: "Sequence[Record]", baseline: str, known: "Mapping[Of, BestKnown]"
+) -> None:
+    """Print per suite how each solver differs from the baseline on the cases that both solved, by what is known of each instance."""
+    from optim.benchmarks.summary import compare_with
+
+    head = ("solver", "cases", "better", "equal", "worse", "% of bound", "difference", "95 % (Student's t)")
+    for spec in specs:
+        mine = [record for record in records if record.suite == spec.name]
+        found = compare_with(mine, baseline, known)
+        if not any(one.cases for one in found):
+            continue
+        rows = []
+        for one in found:
+            gain = one.difference
+            around = None if gain is None else f"{100 * gain.low:+.3f} to {100 * gain.high:+.3f}"
+            equal = one.cases - one.better - one.worse
+            mean = None if gain is None else f"{100 * gain.mean:+.3f}"
+            rows.append(
+                (
+                    _named(one.solver, mine),
+                    one.cases,
+                    one.better,
+                    equal,
+                    one.worse,
+                    _percent(one.of_bound),
+                    mean,
+                    around,
+                )
+            )
+        print_table(head, rows, title=f"{spec.name}: compared with {baseline}, in percentage points of the bound")
+
+
+def print_best_known(records: "Sequence[Record]", known: "Mapping[Of, BestKnown]") -> None:
+    """Print per instance what ratios are to, and whose it is."""
+    for instance in dict.fromkeys(instance_of(record) for record in records if record.objective is not None):
+        if instance in known:
+            print_line(f"{instance[1]}: {known[instance]}")
+
+
+def print_bench_tables(
+    specs: "Sequence[BenchSpec]",
+    records: "Sequence[Record]",
+    skipped: "Sequence[Skipped]",
+    known: "Mapping[Of, BestKnown] | None" = None,
+) -> None:
+    """Print a table a suite, then what was left out, refused or failed, and why."""
+    known = best_known(records) if known is None else known
+    for spec in specs:
+        mine = [record for record in records if record.suite == spec.name]
+        seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
+        if mine:
+            header, rows = _filled(spec.columns, [_row(record, spec.columns, known) for record in mine])
+            title = f"{spec.name}: {spec.summary} (seed {seeds})"
+            print_table(header, rows, title=title, min_wanted=MIN_WANTED)
+            _print_marks(mine)
+            print_best_known(mine, known)
+    for line in _problem_lines(skipped, records):
+        print_line(line)
+
+
+def _named(solver: str, records: "Sequence[Record]") -> str:
+    """Return a solver's name, marked if a record of it was told something of the future."""
+    return solver + (MARK if any(record.solver == solver and foresight_of(record) for record in records) else "")
+
+
+def _print_marks(records: "Sequence[Record]") -> None:
+    """Say below a table what each marked rule is told of the future."""
+    for text in sorted({f"{record.solver}{MARK}: {said}" for record in records if (said := foresight_of(record))}):
+        print_line(text)
+
+
+def _problem_lines(skipped: "Sequence[Skipped]", records: "Sequence[Record]") -> list[str]:
+    """Return one line per reason for which pairs of solver and instance were left out, failed or were refused."""
+    told = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
+    for record in records:
+        if record.error is not None:
+            told.append(("failed", record.solver, record.instance, record.error))
+        elif record.is_refused:
+            told.append(("refused", record.solver, record.instance, "; ".join(record.violations)))
+    lines = []
+    for (what, reason), pairs in _by_reason(told).items():
+        more = f" and {len(pairs) - MAX_TOLD} more" if len(pairs) > MAX_TOLD else ""
+        lines.append(f"{what}: {', '.join(pairs[:MAX_TOLD])}{more}: {reason}")
+    return lines
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else float(f"{round(100 * share, 9):.4g}")
+
+
+def _short(seconds: float | None) -> float | None:
+    return None if seconds is None else float(f"{seconds:.3g}")
+
+
+def tell_differences(differences: "Sequence[Difference]") -> None:
+    """Name on stderr what got worse, is missing, or got better, and count the rest."""
+    told = [difference for difference in differences if difference.change != "same"]
+    for difference in sorted(told, key=lambda difference: not difference.is_regression)[:MAX_TOLD]:
+        info(str(difference))
+    counts = Counter(difference.change.value for difference in differences)
+    info("compared: " + (", ".join(f"{number} {change}" for change, number in sorted(counts.items())) or "no rows"))
+
+
+def _header(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the heads of a suite's table."""
+    return (
+        *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", TO_BEST, TO_BOUND),
+        *(CLAIMED, "ratio"),
+        *("seconds", "cpu s", "decision ms", "p99 ms", "verified"),
+    )
+
+
+def _filled(columns: Sequence[str], rows: list[tuple[object, ...]]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Leave out what no row of a study has; a table of solves keeps its columns but for the suite's own, claimed bounds and ratios."""
+    header = _header(columns)
+    is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
+    dropped = {name for name in (*columns, CLAIMED, TO_BEST, TO_BOUND) if is_empty[name]}
+    if is_empty["objective"] and is_empty["bound"]:
+        dropped |= OF_SOLVES
+    kept = [k for k, name in enumerate(header) if name not in dropped]
+    return tuple(header[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
+
+
+def _row(record: "Record", columns: Sequence[str], known: "Mapping[Of, BestKnown]") -> tuple[object, ...]:
+    """Return a record's row; seconds are those of the whole solve, the processor's with those of compiling."""
+    decision = record.decision_ms or {}
+    best = known.get(instance_of(record)) if record.verified else None
+    return (
+        record.instance,
+        *(record.figure(name) for name in columns),
+        _named(record.solver, [record]),
+        "error" if record.error is not None else record.termination,
+        record.objective,
+        record.bound,
+        record.gap_percent,
+        None if best is None else _rounded(best.to_best(record.objective)),
+        None if best is None else _rounded(best.to_bound(record.objective)),
+        record.counts.get("claimed_bound"),
+        None if record.ratio is None else round(record.ratio, 4),
+        round(record.run_s, 3),
+        None if record.processor_s is None else round(record.processor_s, 3),
+        decision.get("median"),
+        decision.get("p99"),
+        record.verified,
+    )
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
+
+
+def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str], list[str]]:
+    """Return pairs of solver and instance by what happened to them and why."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for what, solver, instance, reason in told:
+        reasons.setdefault((what, reason), []).append(f"{solver} on {instance}")
+    return reasons
+
 
 DEFAULT_PROBLEM = "admission"
+
 """Whose generator sizes are meant for where no suite is named."""
+
 LEARNER = "online-learned"
+
 """The solver that learns from earlier days."""
 
 
@@ -68,11 +428,10 @@ def bench(
         _check_merged(asked == (SuiteChoice(), Sizes(), TraceChoice(), None, None, SolveChoice(), EngineChoice(), True))
         return _merge([files.merge, *(Path(word) for word in words or ())], files, output)
     from optim.benchmarks.best_known import best_known
-    from optim.benchmarks.record import row_of
-    from optim.benchmarks.results_file import read_records
+    from optim.benchmarks.records import read_records, row_of
     from optim.benchmarks.runner import plan_work, run_work
-    from optim.benchmarks.sources import InstanceRequest
     from optim.core.files import prepare_folder
+    from optim.workloads.instances import InstanceRequest
 
     wanted = InstanceRequest(
         names=split_list(suites.instance),
@@ -91,7 +450,7 @@ def bench(
     with terminal_progress() as progress, listening(hint) as stop:
         plan = plan_work(specs, request)
         if not words and not suites.suite and (request.sources is not None or request.profile is not None):
-            note(f"only suites that take these instances are run: {', '.join(spec.name for spec in specs)}")
+            info(f"only suites that take these instances are run: {', '.join(spec.name for spec in specs)}")
         for place in filter(None, (files.report_path, files.write_golden)):
             prepare_folder(place)
         with where.opened() as engine:
@@ -114,7 +473,7 @@ def bench(
             if not has_rows:
                 print_best_known(records, known)
     if len(records) < len(plan.work):
-        note(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
+        info(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
         return ExitCode.INTERRUPTED
     return _finish(records, plan.skipped, files, golden, plan.compare)
 
@@ -128,13 +487,13 @@ def _finish(
     joined: str = "",
 ) -> ExitCode:
     """Write the report and golden results, and compare."""
-    from optim.benchmarks.golden import write_golden as store_golden
+    from optim.benchmarks.compare import write_golden as store_golden
     from optim.benchmarks.report import write_report
 
     report = files.report_path
     if report is not None:
         write_report(records, skipped, report)
-    note(f"{len(records)} records{joined} in {files.results_path}" + (f", report in {report}" if report else ""))
+    info(f"{len(records)} records{joined} in {files.results_path}" + (f", report in {report}" if report else ""))
     if files.write_golden is not None:
         store_golden(records, files.write_golden)
     differences = [] if golden is None else compare(records, golden)
@@ -150,7 +509,7 @@ def _baseline(compare: str | None, solvers: Sequence[str] | None) -> str | None:
 
 def _golden(files: ResultsChoice) -> "Sequence[Record] | None":
     """Return what is compared with, if anything is."""
-    from optim.benchmarks.golden import read_golden
+    from optim.benchmarks.compare import read_golden
 
     return None if files.compare is None else read_golden(files.compare)
 
@@ -165,10 +524,9 @@ def _check_merged(is_alone: bool) -> None:
 
 def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) -> ExitCode:
     """Join results files of several machines, and treat them as one run's; all golden rows are asked for."""
-    from optim.benchmarks.compare import Selection, compare
-    from optim.benchmarks.merging import merge_results
-    from optim.benchmarks.record import row_of
-    from optim.benchmarks.registry import SUITES
+    from optim.benchmarks.compare import Selection, compare, merge_results
+    from optim.benchmarks.records import row_of
+    from optim.benchmarks.suite import SUITES
     from optim.core.files import prepare_folder
 
     golden = _golden(files)
@@ -190,7 +548,7 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
 
 def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:
     """Return the problem whose generator the sizes are meant for."""
-    from optim.benchmarks.registry import SUITES
+    from optim.benchmarks.suite import SUITES
 
     first = next(iter((*split_list(suites.suite), *words)), None)
     return DEFAULT_PROBLEM if first is None else SUITES.get(first).problem
@@ -200,8 +558,7 @@ def _requested(
     wanted: "InstanceRequest", words: Sequence[str], suites: SuiteChoice, solving: SolveChoice, folder: Path
 ) -> "tuple[tuple[BenchSpec, ...], BenchRequest]":
     """Return the suites that are meant, and what is asked of them."""
-    from optim.benchmarks.registry import choose_suites
-    from optim.benchmarks.spec import SMALL, BenchRequest
+    from optim.benchmarks.suite import SMALL, BenchRequest, choose_suites
 
     is_profiled = wanted.is_profile_only
     sources = None if is_profiled else wanted.sources()

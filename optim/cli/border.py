@@ -1,41 +1,50 @@
-"""The border between the library and the shell: exceptions become exit codes and single lines."""
+"""The border between library and shell: exceptions become exit codes and single lines, Ctrl-C included."""
 
 import errno
 import logging
 import os
 import re
+import select
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from optim.cli.commands import COMMANDS, load, stub
-from optim.cli.exit_code import ExitCode
+from optim.cli.messages import ExitCode, info, one_line
 from optim.core.errors import CertificateRefusedError, OptimError
-from optim.core.own_code import where_own_code_failed
-from optim.core.text import printable
+from optim.core.stopping import Interruption
+from optim.core.user_code import where_own_code_failed
 
 # Typer has its own copy of click in recent releases and uses the installed one in others.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
+
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
+
 LOGGER = logging.getLogger(__name__)
+
 _WHOLE, _NUMBER = "a whole number", "a number"
+
 _NUMBERS = {
     "int_parsing": _WHOLE,
     "int_type": _WHOLE,
     "int_from_float": _WHOLE,
     "int_parsing_size": "a whole number of this size",
 }
+
 _NUMBERS |= {"float_parsing": _NUMBER, "float_type": _NUMBER, "finite_number": "a finite number"}
-MOST_CHARACTERS = 300
-"""Of a line on stderr."""
 
 
-class Border(TyperGroup):
+class OptimGroup(TyperGroup):
     """The root of the command: runs a sub-command and ends the process with its exit code."""
 
     def __init__(self, **given: Any) -> None:
@@ -84,23 +93,23 @@ class Border(TyperGroup):
             code = super().invoke(ctx)
             sys.stdout.flush()
         except CertificateRefusedError as error:
-            return fail(str(error), ExitCode.REFUSED)
+            return error_exit(str(error), ExitCode.REFUSED)
         except OptimError as error:
             if where_own_code_failed(error) is not None:
                 LOGGER.debug("what was raised:", exc_info=True)
-            return fail(str(error))
+            return error_exit(str(error))
         except SystemExit as error:
             if (place := where_own_code_failed(error)) is None:
                 raise
             LOGGER.debug("what was raised:", exc_info=True)
-            return fail(f"{place}; let it raise another error")
+            return error_exit(f"{place}; let it raise another error")
         except (OverflowError, MemoryError, RecursionError) as error:
             LOGGER.debug("what was raised:", exc_info=True)
             if (place := where_own_code_failed(error)) is not None:
-                return fail(f"{place}; mend it, or see all of it with --verbose")
-            return fail(f"a number given is too large, or lists are nested too deeply ({error}); correct it")
+                return error_exit(f"{place}; mend it, or see all of it with --verbose")
+            return error_exit(f"a number given is too large, or lists are nested too deeply ({error}); correct it")
         except KeyboardInterrupt:
-            return fail("interrupted", ExitCode.INTERRUPTED)
+            return error_exit("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:
             return _failed(error)
         except Exception as error:
@@ -112,7 +121,7 @@ class Border(TyperGroup):
             else:
                 raise
             LOGGER.debug("what was raised:", exc_info=True)
-            return fail(said)
+            return error_exit(said)
         return code
 
 
@@ -123,7 +132,7 @@ def _usage_error(error: Any) -> ExitCode:
     if message:
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "optim"
-        return fail(f"{message}; see '{path} --help'")
+        return error_exit(f"{message}; see '{path} --help'")
     return ExitCode.WRONG_USE
 
 
@@ -158,22 +167,10 @@ def _outside(given: Any, least: Any, most: Any) -> str:
     return f"{given} is more than {most}"
 
 
-def fail(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:
+def error_exit(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:
     """Print one line on stderr and return the exit code."""
     print(one_line(f"optim: error: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
     return code
-
-
-def note(message: str) -> None:
-    """Print a remark on stderr."""
-    print(one_line(f"optim: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
-
-
-def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return a text as one line for a terminal: nothing in it steers the terminal, and a long one lacks its middle."""
-    text = printable(" ".join(text.split()))
-    rest = most // 3
-    return text if len(text) <= most else f"{text[: most - rest - 3]}...{text[-rest:]}"
 
 
 def _failed(error: OSError) -> ExitCode:
@@ -187,12 +184,12 @@ def _failed(error: OSError) -> ExitCode:
         _close_stdout()
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in WRONG_PATH:
-        return fail(f"{where}{error.strerror}; check the path")
+        return error_exit(f"{where}{error.strerror}; check the path")
     if error.errno in TOO_MANY_OPEN:
-        return fail(
+        return error_exit(
             f"{where}{error.strerror}; allow more with 'ulimit -n 1024', or use fewer processes", ExitCode.NOTHING
         )
-    return fail(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
+    return error_exit(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
 
 
 def _lacks_device() -> bool:
@@ -220,7 +217,7 @@ def have_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it stays open as long as the process
     if sys.stdout is None:
-        sys.exit(int(fail("stdout is closed; leave it open, or send it to a file or to /dev/null")))
+        sys.exit(int(error_exit("stdout is closed; leave it open, or send it to a file or to /dev/null")))
 
 
 def _close_stdout() -> None:
@@ -228,3 +225,100 @@ def _close_stdout() -> None:
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)
+
+
+GRACE_S = 1.0
+
+"""How long a second Ctrl-C waits for the main thread, which may be inside a solver's compiled code."""
+
+SHOW_CURSOR = b"\x1b[?25h"
+
+
+@contextmanager
+def listening(hint: str) -> Iterator[Interruption]:
+    """Give a stopping rule that the first Ctrl-C triggers; a second one within the block aborts.
+
+    Python runs signal handlers only between two of its own instructions, never while a solver's
+    compiled code runs. So a thread reads the signals from a pipe, which the system fills at once.
+
+    Parameters
+    ----------
+    hint
+        What the first Ctrl-C prints: what happens next.
+    """
+    interruption = Interruption()
+    with _reading_signals(partial(_watch, interruption=interruption, hint=hint), _SecondRaises()):
+        yield interruption
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let the first Ctrl-C end the command, where there is nothing to keep yet.
+
+    It ends without cleaning up: libraries that are interrupted while they load or compile may crash in that.
+    """
+    with _reading_signals(_end, _ignore):
+        yield
+
+
+@contextmanager
+def _reading_signals(read: Callable[[int], None], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have a thread read signals from the end of a pipe; the handler is what the main thread does besides."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    watcher = threading.Thread(target=read, args=(read_end,), daemon=True)
+    old_descriptor = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    old_handler = signal.signal(signal.SIGINT, handler)
+    watcher.start()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old_handler)
+        signal.set_wakeup_fd(old_descriptor)
+        os.close(write_end)
+        watcher.join()
+        os.close(read_end)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Leave a signal to the thread that reads it."""
+
+
+def _end(read_end: int) -> None:
+    """End the process at the first Ctrl-C, unless the pipe is closed before."""
+    while received := os.read(read_end, 1):
+        if received[0] == signal.SIGINT:
+            info("interrupted")
+            if sys.stderr.isatty():
+                os.write(2, SHOW_CURSOR)  # bars hide it
+            os._exit(ExitCode.INTERRUPTED)
+
+
+class _SecondRaises:
+    """Handle SIGINT in the main thread: nothing at first (the watcher acts), then KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._count > 1:
+            raise KeyboardInterrupt
+
+
+def _watch(read_end: int, interruption: Interruption, hint: str) -> None:
+    """Read signals until the pipe is closed."""
+    while received := os.read(read_end, 1):
+        if received[0] != signal.SIGINT:
+            continue
+        if not interruption.is_requested:
+            interruption.request()
+            info(f"stopping; {hint} (Ctrl-C again to abort)")
+            continue
+        is_over, _, _ = select.select([read_end], [], [], GRACE_S)
+        if not is_over:
+            info("aborted")
+            os._exit(ExitCode.INTERRUPTED)

@@ -1,14 +1,181 @@
-"""The sub-commands: where each lives, and what its help ends with. One is loaded when it is called, for that takes its time."""
+"""The sub-commands: where each lives, the examples that its help ends with, and shell completion."""
 
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from optim.cli.examples import EXAMPLES
 from optim.cli.parameters import check_inputs_stay
+
+EXAMPLES: dict[str, tuple[str, str, str]] = {
+    "bench": (
+        "",
+        "admission --instance small-0,small-1 --solver online,search --time-limit 10",
+        "auction --apps 64 --gpus 256 --machines 32 --seed 0,1,2 --format json",
+    ),
+    "solve": (
+        "small-0 --solver search --time-limit 10",
+        "auction-tiny-0 --solver exact --out s.json",
+        "mine.json --solver branch-and-price --options-file options.toml",
+    ),
+    "verify": ("small-0 s.json", "admission mine.json s.json", "run.npz"),
+    "profile": (
+        "--out profile.json",
+        "--application matrix-factorisation --scale 0.02 --out profile.json",
+        "--command 'python train.py --workers {workers}' --workers 1,2 --name mine --out mine.json",
+    ),
+    "run": ("tiny-0 s.json", "tiny-0 s.json --slot-seconds 2 --cores 1", "--kill-servers 5"),
+    "solvers": ("", "admission search", "bidding --format json"),
+    "info": ("", "--format json", "--format table"),
+    "instance generate": (
+        "admission --jobs 20 --slots 24 --out i.json",
+        "auction --apps 6 --gpus 16 --machines 4 --seed 3 --out a.json.gz",
+        "bidding --profile published --out b.json",
+    ),
+    "instance convert": (
+        "--trace mine.csv --trace-format csv --jobs 100 --slots 168 --slot-minutes 60 --out i.json",
+        "--trace jobs.csv.gz --trace-format philly --jobs 50 --slots 96 --out i.json",
+        "i.json --out i.json.gz",
+    ),
+    "instance describe": ("small-0", "mine.json", "prices.json --format json"),
+    "instance schema": ("admission", "auction", "bidding"),
+    "simulate cluster": (
+        "--generate themis --apps 20 --gpus 4x8 --policy srsf,tiresias",
+        "--trace mine.csv --gpus 4x8 --policy fifo,srtf,las --log run.npz",
+        "--generate philly --jobs 500 --gpus 8x8 --policy fifo --report page.html",
+    ),
+    "simulate spot": (
+        "--starts 50 --job-hours 10",
+        "--prices prices.csv.gz --on-demand on_demand.csv.gz --policy proteus --policy on-demand --train-until 2015-06-01",
+        "--availability zones.csv --on-demand 3.06 --zone us-west-2a --job-hours 48 --deadline-hours 52",
+    ),
+    "simulate training": (
+        "",
+        "--policy proteus --job-hours 6 --picture run.png",
+        "--no-warning --clocks 60",
+    ),
+    "simulate containers": (
+        "",
+        "--generate 200 --policy phase-price --policy vpa",
+        "--input cpu=cpu.json --input memory=mem.json --report page.html",
+    ),
+    "simulate servers": (
+        "",
+        "--jobs 50 --seeds 10 --kills 0.01",
+        "--most-shift 6 --model-s 10 --format json",
+    ),
+    "simulate packing": ("", "--jobs 60 --servers 3", "--risk 0.01 --solver search --time-limit 10"),
+    "containers recommend": (
+        "--generate 20 --cycle-minutes 30 --out recommended.json",
+        "--input metrics.csv --format yaml --out patches.yaml",
+        "--input cpu=cpu.json --input memory=mem.json --cycle-minutes 30",
+    ),
+    "phases fit": (
+        "--generate 400 --phases 5 --out model.npz",
+        "--input metrics.csv --out model.npz",
+        "--input cpu=cpu.json --input memory=mem.json --encoder hmm --out model.npz",
+    ),
+    "phases encode": (
+        "model.npz --input metrics.csv",
+        "model.npz --generate 10",
+        "model.npz --generate 10 --format json",
+    ),
+    "phases graph": ("model.npz", "model.npz --format json", "other.npz"),
+    "phases report": (
+        "model.npz --out page.html",
+        "model.npz --generate 10 --out page.html",
+        "model.npz --input metrics.csv --out page.html",
+    ),
+    "phases score": ("", "--encoder hmm,crbm --seeds 0,1,2", "--generate 100 --format json"),
+    "phases watch": (
+        "model.npz --input metrics.csv",
+        "model.npz --generate 20",
+        "model.npz --generate 20 --format json",
+    ),
+    "phases forecast": (
+        "model.npz --input metrics.csv",
+        "model.npz --generate 5",
+        "model.npz --generate 5 --format json",
+    ),
+}
+
+Complete = Callable[[str], list[str]]
+
+_REGISTERED = re.compile(r"""^@register\("([^"]+)", problem="([^"]+)"\)""", re.MULTILINE)
+
+
+def matching(names: Callable[[], Iterable[str]]) -> Complete:
+    """Return what completes a name, or the last of several with commas."""
+
+    def complete(incomplete: str) -> list[str]:
+        done, comma, begun = incomplete.rpartition(",")
+        taken = set(done.split(","))
+        return [f"{done}{comma}{name}" for name in sorted(names()) if name.startswith(begun) and name not in taken]
+
+    return complete
+
+
+def registered_solvers() -> tuple[str, ...]:
+    """Return the names of all solvers, read from their files: loading them takes seconds."""
+    from optim.models.catalogue import problem_names
+
+    found = set()
+    for problem in problem_names():
+        for path in (files("optim") / "solvers" / problem).iterdir():
+            if path.name.endswith(".py"):
+                found |= {name for name, _ in _REGISTERED.findall(path.read_text(encoding="utf-8"))}
+    return tuple(sorted(found))
+
+
+def suite_names() -> tuple[str, ...]:
+    """Return the names of the suites: those of their files, and of plug-ins' entry points."""
+    folder = files("optim") / "benchmarks" / "suites"
+    shipped = {module.name.replace("_", "-") for module in pkgutil.iter_modules([str(folder)])}
+    return tuple(sorted(shipped | {plugin.name for plugin in entry_points(group="optim.suites")}))
+
+
+def instance_names() -> tuple[str, ...]:
+    """Return the names of the reference instances."""
+    from optim.models.reference import reference_names
+
+    return reference_names()
+
+
+def problems() -> tuple[str, ...]:
+    """Return the names of the problems."""
+    from optim.models.catalogue import problem_names
+
+    return problem_names()
+
+
+def policies(*worlds: str) -> tuple[str, ...]:
+    """Return the names of the policies of some worlds."""
+    from optim.simulation.policy_names import policy_names
+
+    return tuple(sorted({name for world in worlds for name in policy_names(world)}))
+
+
+complete_solver = matching(registered_solvers)
+
+complete_suite = matching(suite_names)
+
+complete_instance = matching(instance_names)
+
+complete_problem = matching(problems)
+
+complete_problem_or_instance = matching(lambda: (*problems(), *instance_names()))
+
+
+def complete_policy(*worlds: str) -> Complete:
+    """Return what completes the names of the policies of some worlds."""
+    return matching(partial(policies, *worlds))
 
 
 class Listed(NamedTuple):

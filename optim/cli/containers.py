@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optim.cli.border import note
-from optim.cli.exit_code import ExitCode
+from optim.cli.inputs import SERIES, SeriesChoice, load_or_generate_series
+from optim.cli.messages import ExitCode, info
 from optim.cli.output import print_document
 from optim.cli.parameters import SeedOption, grouped, option, split_options
-from optim.cli.series_input import SERIES, SeriesChoice, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder, write_bytes
 
@@ -54,12 +53,11 @@ def recommend(
 ) -> ExitCode:
     """Recommend requests and limits for the next cycle of each container, from what similar ones needed."""
     from optim.core.options import build_options
-    from optim.simulation.containers.recommendation import Recommender, RecommendOptions, recommend_blocks
-    from optim.simulation.containers.recommendation_file import as_json, as_yaml
-    from optim.simulation.containers.requirement import Requirement
+    from optim.rightsizing.recommendation import Recommender, RecommendOptions, as_json, as_yaml, recommend_blocks
+    from optim.rightsizing.tuning import Slo
 
     required = split_options(require, "--require")
-    wanted = build_options(Requirement, required)
+    wanted = build_options(Slo, required)
     for name in required:
         if name not in REQUIRED:
             raise InvalidOptionError(f"recommendations are tuned to kills and throttled, not {name}; leave it out")
@@ -71,18 +69,18 @@ def recommend(
     )
     if out is not None:
         prepare_folder(out)
-    series = read_or_draw(files, files.generate, seed, interval_s=interval_s)
+    series = load_or_generate_series(files, files.generate, seed, interval_s=interval_s)
     recommender = Recommender(series, options, seed)
-    note(recommender.promise())
+    info(recommender.promise())
     found = list(recommend_blocks(recommender, _blocks(series)))
     for warning in recommender.warnings(found):
-        note(f"warning: {warning}")
+        info(f"warning: {warning}")
     text = (as_json if form is Form.JSON else as_yaml)(found, recommender)
     if out is None:
         print_document(text, is_json=form is Form.JSON)
     else:
         write_bytes(out, text.encode())
-        note(f"{len(found)} containers written to {out}")
+        info(f"{len(found)} containers written to {out}")
     return ExitCode.DONE
 
 

@@ -13,14 +13,14 @@ PACKAGES = (
 
 def info(output: FormatOption = OutputFormat.TABLE) -> None:
     """Show versions, processor and devices, and what problems, solvers, suites and instances there are."""
-    from optim.benchmarks.golden import golden_names
-    from optim.benchmarks.registry import SUITES
-    from optim.core.installed import installed_version
+    from optim.benchmarks.compare import golden_names
+    from optim.benchmarks.suite import SUITES
+    from optim.core.optional import installed_version
     from optim.core.provenance import code_digest, commit, machine_facts
     from optim.models.catalogue import problem_names
     from optim.models.reference import reference_names
     from optim.solvers.solve import solvers_of
-    from optim.workloads.references import GENERATED
+    from optim.workloads.instances import GENERATED
 
     facts: dict[str, Any] = {
         "machine": dict(machine_facts()),

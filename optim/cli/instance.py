@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optim.cli.bench_options import PROFILES
-from optim.cli.border import note
-from optim.cli.completion import complete_problem, complete_problem_or_instance
-from optim.cli.exit_code import ExitCode
+from optim.cli.bench import PROFILES
+from optim.cli.commands import complete_problem, complete_problem_or_instance
+from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_document, print_one, print_rows
 from optim.cli.parameters import (
     FormatOption,
@@ -53,8 +52,8 @@ def generate(
     out: OutOption = None,
 ) -> ExitCode:
     """Draw an instance from the calibrated generator; without --out it goes to stdout."""
-    from optim.benchmarks.sources import InstanceRequest, generated
     from optim.models.catalogue import problem_named
+    from optim.workloads.instances import InstanceRequest, generated
 
     problem_named(problem)
     check_out(out)
@@ -80,8 +79,8 @@ def convert(
     out: OutOption = None,
 ) -> ExitCode:
     """Turn a public trace, or another instance file, into an instance; without --out it goes to stdout."""
-    from optim.benchmarks.sources import InstanceRequest
     from optim.models.catalogue import problem_named, problem_names, problem_of
+    from optim.workloads.instances import InstanceRequest
 
     check_out(out)
     names = list(words or ())
@@ -112,9 +111,9 @@ def describe(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Show figures that tell what an instance is like, or what was read of a cloud's price list."""
-    from optim.benchmarks.sources import find_instance
-    from optim.benchmarks.work import Subject
-    from optim.workloads.bidding.price_lists import ListedKind, describe_list, is_price_list
+    from optim.benchmarks.suite import Subject
+    from optim.workloads.instances import find_instance
+    from optim.workloads.prices.price_files import ListedKind, describe_list, is_price_list
 
     problem, (name,) = split_problem(words, ("INSTANCE",))
     if is_price_list(name):
@@ -148,7 +147,7 @@ def _deliver(instance: "Any", out: "Path | None", seed: int) -> ExitCode:
         print_document(problem_of(instance).write_instance(instance).decode(), is_json=True)
     else:
         save(instance, out)
-    note(f"{instance.name}, seed {seed}{f', written to {out}' if out is not None else ''}")
+    info(f"{instance.name}, seed {seed}{f', written to {out}' if out is not None else ''}")
     if said := problem_of(instance).remarks(instance)[0]:
-        note(said)
+        info(said)
     return ExitCode.DONE

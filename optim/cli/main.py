@@ -4,16 +4,15 @@ from typing import Annotated
 
 import typer
 
-from optim.cli.border import Border, have_streams
-from optim.cli.logs import show_logs
-from optim.cli.output import print_line
+from optim.cli.border import OptimGroup, have_streams
+from optim.cli.messages import show_logs
+from optim.cli.output import be_quiet, print_line
 from optim.cli.parameters import split_options, whole_number
-from optim.cli.progress import be_quiet
 from optim.core.limits import read_limits
 
 app = typer.Typer(
     name="optim",
-    cls=Border,
+    cls=OptimGroup,
     help="Optimisation for machine-learning clusters: solve, certify, verify, benchmark.",
     epilog="Exit codes: 0 done and verified, 1 nothing found or work left undone, 2 wrong use or bad input, "
     "3 certificate refused, 4 regression, 130 interrupted, 141 nobody reads what is printed.",

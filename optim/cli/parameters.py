@@ -1,30 +1,45 @@
-"""Options that several sub-commands share, and how their texts are read."""
+"""Options that several sub-commands share, executors among them, and how their texts are read."""
 
 import inspect
 import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from optim.cli.messages import info
 from optim.cli.output import OutputFormat
 from optim.core.errors import InvalidOptionError
 from optim.core.options import OptionText
 from optim.models.catalogue import problem_named, problem_names
 
+if TYPE_CHECKING:
+    from optim.execution import Engine
+    from optim.execution.dask_cluster import DaskExecutor
+
 INSTANCES = "Instances"
-MOST_THINGS = 1_000_000
+
+MAX_THINGS = 1_000_000
+
 """Of a kind in an instance that is generated."""
-MOST_PROCESSES = 1_000
+
+MAX_PROCESSES = 1_000
+
 """At once."""
+
 WRITTEN = ("out", "results", "log", "report", "picture", "write_golden")
+
 """Names of parameters that say where something is written."""
-MOST_DIGITS = 18
+
+MAX_DIGITS = 18
+
 """Of a whole number, so that 64 bits hold it."""
 
 
@@ -60,11 +75,15 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FormatOption = Annotated[OutputFormat, option("--format", "A table, or one JSON object a line.")]
+
 SeedOption = Annotated[int, option("--seed", "Same seed, same answer.", min=0)]
+
 TimeLimitOption = Annotated[
     float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", "Solving")
 ]
+
 OutOption = Annotated[Path | None, option("--out", "Where to write; .gz is compressed.", "FILE")]
+
 InstanceOptionsOption = Annotated[
     list[str] | None,
     option(
@@ -77,7 +96,7 @@ InstanceOptionsOption = Annotated[
 
 
 def _number(flag: str, said: str) -> Any:
-    return option(flag, said, panel=INSTANCES, min=1, max=MOST_THINGS)
+    return option(flag, said, panel=INSTANCES, min=1, max=MAX_THINGS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +172,7 @@ def whole_number(text: str, flag: str) -> int:
     InvalidOptionError
         If it isn't a whole number of at least 0.
     """
-    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
         raise InvalidOptionError(f"{flag} must be a whole number of at least 0, got {text!r}")
     return int(text)
 
@@ -277,3 +296,91 @@ def check_problem(expected: str | None, actual: str, name: str) -> None:
         raise InvalidOptionError(
             f"{name} is an instance of {actual!r}, not of {expected!r}; leave the name out (known: {known})"
         )
+
+
+WHERE = "Where it runs"
+
+BYTES_IN_MB = 1e6
+
+
+class EngineName(StrEnum):
+    """What hands out pieces of work."""
+
+    LOCAL = "local"
+    DASK = "dask"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineChoice:
+    """Which engine, and how many workers it has."""
+
+    engine: Annotated[EngineName, option("--engine", "Processes of this machine, or a Dask cluster.", panel=WHERE)] = (
+        EngineName.LOCAL
+    )
+    processes: Annotated[
+        int | None,
+        option(
+            "--processes", "How many pieces of work run at once (default: 1).", panel=WHERE, min=1, max=MAX_PROCESSES
+        ),
+    ] = None
+    scheduler: Annotated[
+        str | None, option("--scheduler", "An existing Dask scheduler; its workers do the work.", "ADDRESS", WHERE)
+    ] = None
+    dashboard: Annotated[bool, option("--dashboard", "Print the address of Dask's page.", panel=WHERE)] = False
+    unless_said: ClassVar[int] = 1
+    """Number of processes."""
+
+    @contextmanager
+    def opened(self, num_short: int | None = None) -> "Iterator[Engine]":
+        """Give the engine; a cluster that was started for it ends with the block.
+
+        Parameters
+        ----------
+        num_short
+            How many pieces there are, where each takes less time than a process to begin: a few are done in this one.
+
+        Raises
+        ------
+        InvalidOptionError
+            If options contradict one another.
+        MissingDependencyError
+            If Dask isn't installed.
+        EngineError
+            If no scheduler answers.
+        """
+        from optim.execution import load_dask, local_engine
+
+        if self.scheduler is not None and (self.processes or 1) > 1:
+            raise InvalidOptionError(
+                "--scheduler's cluster has its own number of workers; leave out --processes, or --scheduler"
+            )
+        processes = self.processes or self.unless_said
+        if self.engine is EngineName.LOCAL and self.scheduler is None:
+            if self.dashboard:
+                raise InvalidOptionError("--dashboard is Dask's page; add --engine dask or --scheduler ADDRESS")
+            is_few = num_short is not None and num_short < 2 * processes
+            yield local_engine(1 if is_few else processes)
+            return
+        with load_dask().dask_cluster(self.scheduler, processes) as engine:
+            if self.dashboard:
+                info(f"Dask's page: {engine.page}")
+            yield engine
+            _report_workers(engine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairChoice(EngineChoice):
+    """The same, where two processes are the default."""
+
+    processes: Annotated[
+        int | None,
+        option(
+            "--processes", "How many pieces of work run at once (default: 2).", panel=WHERE, min=1, max=MAX_PROCESSES
+        ),
+    ] = None
+    unless_said: ClassVar[int] = 2
+
+
+def _report_workers(engine: "DaskExecutor") -> None:
+    """Say how much was sent to workers beside the pieces themselves."""
+    info(f"sent to workers once each: {engine.sent_bytes / BYTES_IN_MB:.3g} MB")

@@ -1,4 +1,4 @@
-"""`optim phases`: find phases in what containers consume, and look at them."""
+"""`optim phases`: find phases in container metrics, describe them, and watch containers against a model."""
 
 import warnings
 from pathlib import Path
@@ -6,19 +6,113 @@ from typing import Annotated
 
 import typer
 
-from optim.cli import phases_watch
-from optim.cli.border import note
-from optim.cli.engine import EngineChoice
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_fields, print_json, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options, split_seeds
-from optim.cli.phases_watch import ModelArgument
-from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, GeneratorOption, SeriesChoice, read_or_draw
+from optim.cli.border import listening
+from optim.cli.inputs import SERIES, GeneratorOption, SeriesChoice, load_or_generate_series
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_fields, print_json, print_rows, print_table, terminal_progress
+from optim.cli.parameters import (
+    EngineChoice,
+    FormatOption,
+    SeedOption,
+    grouped,
+    option,
+    split_list,
+    split_options,
+    split_seeds,
+)
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
-from optim.core.missing import check_installed
+from optim.core.optional import check_installed
+
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'optim phases fit' wrote.")]
+
+LEVEL = 0.95
+
+MAX_STEPS = 5760
+
+"""A day at 15 s; beyond it a forecast is the phases' long-run shares."""
+
+
+@grouped
+def watch(
+    model: ModelArgument,
+    *,
+    files: SeriesChoice,
+    kind: Annotated[
+        str | None,
+        option(
+            "--kind",
+            "Score: surprise (hmm), free-energy (crbm), forecast-error; default: the first that there is.",
+            "NAME",
+        ),
+    ] = None,
+    update: Annotated[
+        Path | None, option("--update", "Take the containers in, and write the updated model.", "FILE")
+    ] = None,
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Say how usual containers are, and when the model should be updated: a row a container, in their order."""
+    from optim.phases.model import PhaseModel
+    from optim.phases.rows import watch as look
+
+    if update is not None:
+        prepare_folder(update)
+    fitted = PhaseModel.load(model)
+    series = load_or_generate_series(files, files.generate, seed)
+    readings = look(fitted, series, kind)
+    header = ("container", "samples", "anomalies", "score", "excess", "drift_sum", "is_update_due")
+    print_rows(readings, output, header)
+    due = next((reading.container for reading in readings if reading.is_update_due), None)
+    info("no update is due" if due is None else f"an update is due since container {due}")
+    if update is not None:
+        fitted.partial_fit(series).save(update)
+        info(f"updated model written to {update}")
+    return ExitCode.DONE
+
+
+@grouped
+def forecast(
+    model: ModelArgument,
+    *,
+    files: SeriesChoice,
+    method: Annotated[
+        str | None, option("--method", "markov, semi-markov (default), prototype or same.", "NAME")
+    ] = None,
+    steps: Annotated[int, option("--steps", "Samples ahead.", "N", min=1, max=MAX_STEPS)] = 40,
+    level: Annotated[float, option("--level", "Of the next samples' demand: the quantile shown.", "SHARE")] = LEVEL,
+    score: Annotated[
+        bool, option("--score", "Instead, score the methods on these series: a row a method and horizon.")
+    ] = False,
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Forecast the phases and demands that follow the end of each series: a row a series."""
+    from optim.phases.forecasting import ForecastMethod
+    from optim.phases.model import PhaseModel
+    from optim.phases.rows import forecast_rows, score_rows
+
+    if score and level != LEVEL:
+        raise InvalidOptionError("--level is of a forecast, which --score doesn't print; leave one of them out")
+    fitted = PhaseModel.load(model)
+    series = load_or_generate_series(files, files.generate, seed)
+    if score:
+        rows = score_rows(fitted, series, steps, list(ForecastMethod) if method is None else [method])
+    else:
+        rows = forecast_rows(fitted, series, steps, level, method or ForecastMethod.SEMI_MARKOV)
+    if output is OutputFormat.TABLE:
+        rows = [{name: _likely(value) for name, value in row.items()} for row in rows]
+    print_rows(rows, output)
+    return ExitCode.DONE
+
+
+def _likely(value: object) -> object:
+    """Return the likeliest phase of a forecast with its probability; anything else as it is."""
+    if not isinstance(value, dict):
+        return value
+    name = max(value, key=lambda key: value[key])
+    return f"{name} {value[name]:.2f}"
+
 
 app = typer.Typer(name="phases", help="Find phases in what containers consume.", no_args_is_help=True)
 
@@ -49,13 +143,12 @@ def fit(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Fit a model: a row a phase and resource."""
-    from optim.phases.estimator import DEFAULT_ENCODER
-    from optim.phases.model import PhaseModel
+    from optim.phases.model import DEFAULT_ENCODER, PhaseModel
     from optim.phases.rows import phase_rows, summary_of
 
     if out is not None:
         prepare_folder(out)
-    series = read_or_draw(files, files.generate, seed)
+    series = load_or_generate_series(files, files.generate, seed)
     model = PhaseModel(
         encoder=encoder or DEFAULT_ENCODER,
         encoder_options=split_options(option) or None,
@@ -72,7 +165,7 @@ def fit(
         model.fit(series)
         progress.finish()
     for warning in heard:
-        note(str(warning.message))
+        info(str(warning.message))
     if out is not None:
         model.save(out)
     summary = summary_of(model, series)
@@ -98,7 +191,7 @@ def encode(
     from optim.phases.rows import legend, sequence_rows
 
     fitted = PhaseModel.load(model)
-    rows = sequence_rows(fitted, read_or_draw(files, files.generate, seed))
+    rows = sequence_rows(fitted, load_or_generate_series(files, files.generate, seed))
     if output is OutputFormat.JSON:
         rows = [{**row, "names": fitted.names_} for row in rows]
     print_rows(rows, output, ("container", "start_s", "samples", "anomalies", "sequence"), title=legend(fitted))
@@ -133,14 +226,14 @@ def report(
 ) -> ExitCode:
     """Write a page with pictures; series are drawn if some are given."""
     check_installed("matplotlib", "a report")
-    from optim.benchmarks.pictures.phase_report import write_phase_report
     from optim.phases.model import PhaseModel
+    from optim.report.phases import write_phase_report
 
     prepare_folder(out)
     fitted = PhaseModel.load(model)
-    series = read_or_draw(files, files.generate, seed) if files.is_given else None
+    series = load_or_generate_series(files, files.generate, seed) if files.is_given else None
     write_phase_report(fitted, series, out)
-    note(f"report written to {out}")
+    info(f"report written to {out}")
     return ExitCode.DONE
 
 
@@ -163,9 +256,9 @@ def score(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Score encoders on generated containers whose phases are known: a row an encoder, means over seeds."""
-    from optim.benchmarks.studies.phase_recovery import RecoveryTask, summarise
     from optim.core.options import build_options
     from optim.phases.encoders import ENCODERS, make_encoder
+    from optim.rightsizing.phase_recovery import RecoveryTask, summarise
     from optim.workloads.containers import ContainerOptions
 
     if confusion and output is OutputFormat.TABLE:
@@ -205,8 +298,9 @@ def score(
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
-app.command()(phases_watch.watch)
-app.command()(phases_watch.forecast)
+app.command()(watch)
+
+app.command()(forecast)
 
 
 def _encoder_options(texts: list[str] | None, names: tuple[str, ...]) -> dict[str, dict[str, str]]:

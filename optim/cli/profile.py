@@ -5,17 +5,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from optim.cli.border import note
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_table
+from optim.cli.border import listening
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_json, print_table, terminal_progress
 from optim.cli.parameters import FormatOption, SeedOption, check_out, option, split_list, split_options, whole_number
-from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from optim.workloads.profiles.document import Interval, ProfileDocument
-    from optim.workloads.profiles.job_profile import ProfileOptions
+    from optim.profiling.document import Interval, ProfileDocument
+    from optim.profiling.job_profile import ProfileOptions
 
 SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
 OF_SCRIPTS = frozenset({"rounds", "patience_s"})
@@ -52,11 +50,10 @@ def profile(
     With --command it is a script of one's own, in any framework, whose loop calls `optim.profiling.StepTimer` each step.
     """
     from optim.core.options import build_options
+    from optim.profiling.document import write_profiles
+    from optim.profiling.job_profile import ProfileOptions, quality_warnings
+    from optim.profiling.measuring import measure_profiles
     from optim.training.applications import APPLICATIONS
-    from optim.workloads.profiles.document import write_profiles
-    from optim.workloads.profiles.doubts import doubts
-    from optim.workloads.profiles.job_profile import ProfileOptions
-    from optim.workloads.profiles.measuring import measure_profiles
 
     check_out(out)
     if not 0 < scale <= 1:
@@ -81,13 +78,13 @@ def profile(
         was_stopped = stop.is_requested
     if found.jobs and out is not None:
         write_profiles(found, out)
-        note(f"{len(found.jobs)} job profiles in {out}; `optim bench --profile {out}` runs on them")
+        info(f"{len(found.jobs)} job profiles in {out}; `optim bench --profile {out}` runs on them")
     if output is OutputFormat.JSON or out is None:
         print_json(found)
     else:
         _print_profiles(found)
-    for remark in doubts(found):
-        note(remark)
+    for remark in quality_warnings(found):
+        info(remark)
     if was_stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE
@@ -104,10 +101,10 @@ def _profile_script(
     command: str, workers: str, options: "ProfileOptions", name: str, out: Path | None, output: OutputFormat
 ) -> ExitCode:
     """Profile a script of one's own."""
-    from optim.workloads.profiles.commands import profile_command
-    from optim.workloads.profiles.document import SCHEMA, ProfileDocument, write_profiles
-    from optim.workloads.profiles.doubts import doubts
-    from optim.workloads.profiles.timing import MOST_LOAD, present_load
+    from optim.profiling.commands import profile_command
+    from optim.profiling.document import SCHEMA, ProfileDocument, write_profiles
+    from optim.profiling.job_profile import quality_warnings
+    from optim.profiling.timing import MAX_LOAD, present_load
 
     numbers = [whole_number(word.strip(), "each of --workers") for word in workers.split(",")]
     load = present_load()
@@ -116,26 +113,26 @@ def _profile_script(
     found = ProfileDocument(schema=SCHEMA, jobs=[job], slot_s=options.slot_s)
     if out is not None:
         write_profiles(found, out)
-        note(f"the profile of {name} in {out}; `optim bench --profile {out}` runs on it")
+        info(f"the profile of {name} in {out}; `optim bench --profile {out}` runs on it")
     if output is OutputFormat.JSON or out is None:
         print_json(found)
     else:
         _print_profiles(found)
     cores = os.cpu_count() or 1
-    if load > MOST_LOAD * cores:
-        note(
+    if load > MAX_LOAD * cores:
+        info(
             f"measured beside other work (load {load:.1f} on {cores} processors), which makes steps longer; measure again on "
             "an idle machine, or with --option rounds=N"
         )
     if job.usage:
-        note(f"the data support the model: {job.usage.model}")
-    for remark in doubts(found):
-        note(remark)
+        info(f"the data support the model: {job.usage.model}")
+    for remark in quality_warnings(found):
+        info(remark)
     return ExitCode.DONE
 
 
 def _print_profiles(found: "ProfileDocument") -> None:
-    from optim.workloads.profiles.doubts import fit_errors
+    from optim.profiling.job_profile import fit_errors
 
     rows = [
         (

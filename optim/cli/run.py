@@ -1,22 +1,242 @@
-"""`optim run`: play an admission or auction solution with real training jobs, or kill their servers for a drill."""
+"""`optim run`: play a solution with real training jobs, lease rounds, or train one application."""
 
-from dataclasses import asdict
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optim.cli.border import fail, note
-from optim.cli.completion import complete_instance
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
+from optim.cli.border import error_exit, listening
+from optim.cli.commands import complete_instance
+from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows
-from optim.cli.parameters import MOST_PROCESSES, MOST_THINGS, FormatOption, SeedOption, grouped, option
-from optim.cli.run_application import ApplicationRun, PushChoice, train_application
-from optim.cli.run_rounds import RoundChoice, tell_rounds
-from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.cli.parameters import MAX_PROCESSES, MAX_THINGS, FormatOption, SeedOption, grouped, option
+from optim.core.errors import InvalidOptionError, OptimError, UnsupportedProblemError, check_in
+from optim.training.messages import Compression, NonFinite, Pushes
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+    from optim.simulation.emulation.job_run import PlanOptions
+    from optim.training.application import Application
+
+SHOWN = 10
+
+"""Clocks between two rows of the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushChoice:
+    """How workers push."""
+
+    staleness: Annotated[int, option("--staleness", "Clocks that a worker may be ahead; 0 keeps all bits.", min=0)] = 0
+    delay_compensation: Annotated[
+        float, option("--delay-compensation", "Strength of correcting late gradients.", min=0.0)
+    ] = 0.0
+    compression: Annotated[Compression, option("--compression", "What of gradients is pushed.")] = Compression.NONE
+    top_share: Annotated[float, option("--top-share", "Of the entries, that top-k pushes.", "SHARE")] = 0.1
+    feedback: Annotated[bool, option("--feedback", "Add what top-k left out to the next push.")] = False
+    pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
+    non_finite: Annotated[
+        NonFinite,
+        option("--non-finite", "Gradients that are infinite or no number: stop, skip them, or refuse them once."),
+    ] = NonFinite.STOP
+    devices: Annotated[int, option("--devices", "Of the server, over which a shard is spread.", min=1)] = 1
+    replay_mb: Annotated[
+        float,
+        option("--replay-mb", "Kept pushes, replayed when a server dies; also for --kill-servers.", "MB", min=0.0),
+    ] = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationRun:
+    """What is asked for: the options of the command."""
+
+    name: str
+    data: Path | None
+    clocks: int
+    workers: int
+    rate: float
+    checkpoint: Path | None
+    seed: int
+    pushes: "PushChoice"
+
+    def __post_init__(self) -> None:
+        check_in("(0, inf)", self, "rate")
+        usual, own = PushChoice(), self.pushes
+        if own.top_share != usual.top_share and own.compression is not Compression.TOP_K:
+            raise InvalidOptionError("--top-share is of --compression top-k; add it, or leave --top-share out")
+        if own.delay_compensation and not own.staleness:
+            raise InvalidOptionError(
+                "--delay-compensation corrects late gradients, and none is without --staleness N; add it, or leave it out"
+            )
+
+
+def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
+    """Train with worker processes, and print a row for each clock (JSON) or every tenth."""
+    from optim.training.processes import Processes
+    from optim.training.stages import ClusterOptions, Fixed, Stage
+    from optim.training.trainer import Action, Event, Trainer, resumable
+
+    application, optimiser = chosen(asked)
+    options = ClusterOptions(num_shards=1, policy=Fixed(fixed=Stage.TRADITIONAL), **asdict(asked.pushes))
+    names = tuple(f"worker-{k}" for k in range(asked.workers))
+    with (
+        Processes(application, options, max_machines=asked.workers) as processes,
+        listening("the last checkpoint stays" if asked.checkpoint else "nothing is kept without --checkpoint") as stop,
+    ):
+        if asked.checkpoint is None:
+            trainer = Trainer(application, optimiser, options, processes)
+        else:
+            trainer = resumable(application, optimiser, options, processes, asked.checkpoint)
+            if trainer.clock:
+                info(f"going on from clock {trainer.clock} of {asked.checkpoint}")
+        events = [Event(clock=0, action=Action.ADD_RELIABLE, machines=names)]
+        losses: tuple[float, ...] = ()
+        while trainer.clock < asked.clocks and not stop.is_requested:
+            record = trainer.run(min(asked.clocks, (trainer.clock // SHOWN + 1) * SHOWN), events)
+            losses, events = record.losses, []
+        if asked.checkpoint is not None and losses:
+            trainer.controller.save()
+            while trainer.controller.saved_clock < trainer.clock:
+                trainer.step()
+    losses = losses or tuple(trainer.controller.flow.losses)
+    rows = [{"clock": clock, "loss": loss} for clock, loss in enumerate(losses)]
+    if output is OutputFormat.JSON:
+        for row in rows:
+            print_json({"application": asked.name, "seed": asked.seed, **row})
+    else:
+        print_rows(
+            [row for row in rows if row["clock"] % SHOWN == 0 or row is rows[-1]],
+            output,
+            title="mean loss before each clock",
+        )
+    return ExitCode.INTERRUPTED if stop.is_requested else ExitCode.DONE
+
+
+def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
+    """Return the application, on the user's data if there is some, and a rule that suits it.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such application, or it takes no file.
+    """
+    from optim.kernels.parameter_server import Adagrad, Sgd
+    from optim.training.applications import APPLICATIONS
+
+    if asked.name in APPLICATIONS:
+        kind = APPLICATIONS[asked.name]
+        own = (
+            kind(seed=asked.seed) if asked.data is None else kind.from_file(str(asked.data.resolve()), seed=asked.seed)
+        )
+        is_descent = asked.name == "topic-model"  # its gradient is a natural one: the rate says how far to go along it
+        if is_descent:
+            return own, Sgd(learning_rate=min(asked.rate, 1.0))
+        # What a worker hasn't seen applied yet simply adds only without slots.
+        return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
+    rule = (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
+    return _own(asked), rule
+
+
+def _own(asked: ApplicationRun) -> "Application":
+    """Return an application of the user's own, made by code that may fail in any way."""
+    from optim.core.user_code import format_exception_line
+    from optim.training.application import check_application
+    from optim.training.applications import APPLICATIONS
+
+    module, _, name = asked.name.partition(":")
+    if not (module and name.isidentifier()):
+        raise InvalidOptionError(
+            f"unknown application {asked.name!r}; there are: {', '.join(APPLICATIONS)}, and MODULE:CLASS for one's own"
+        )
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidOptionError(f"--application {asked.name}: {error}; the module must be on PYTHONPATH") from error
+    except (Exception, SystemExit) as error:  # anything may happen in somebody else's module
+        raise InvalidOptionError(
+            f"--application {asked.name}: {format_exception_line(error)}; mend the module"
+        ) from error
+    try:
+        own: Application = found() if asked.data is None else found(str(asked.data))
+        check_application(own)
+        own.initial_parameters()
+    except OptimError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidOptionError(
+            f"--application {asked.name}: {format_exception_line(error)}; mend the class"
+        ) from error
+    return own
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundChoice:
+    """How many rounds of an auction's leases are played."""
+
+    rounds: Annotated[
+        int, option("--rounds", "Of leases: the auction's own, then the arbiter's.", min=1, max=MAX_THINGS)
+    ] = 1
+    fairness: Annotated[
+        float, option("--fairness", "f: in later rounds the 1 - f of the apps that are worst off bid.", "F")
+    ] = 0.8
+
+
+def tell_rounds(
+    instance: Any,
+    decision: Any,
+    options: "PlanOptions",
+    choice: RoundChoice,
+    asked: Mapping[str, Any],
+    output: OutputFormat,
+) -> ExitCode:
+    """Play rounds of leases, and print a row for each lease and one for each app."""
+    from optim.simulation.emulation.lease_rounds import RoundOptions, play_rounds, total_error
+
+    rounds = RoundOptions(rounds=choice.rounds, fairness=choice.fairness)
+    with tempfile.TemporaryDirectory(prefix="optim-leases-") as folder:
+        rows, apps = play_rounds(instance, decision, options, rounds, Path(folder), **asked)
+    if output is OutputFormat.JSON:
+        for fields in (*map(asdict, rows), *map(asdict, apps)):
+            print_json({"instance": instance.name, "seed": options.seed, **fields})
+    else:
+        print_rows([asdict(row) for row in rows], output, title="serial GPU minutes done in each lease")
+        print_rows([asdict(row) for row in apps], output, title="all rounds, foreseen from the first and as they went")
+    own_s = 60.0 * instance.lease_min
+    info(
+        f"scale of time: a lease of {own_s:g} s lasts {options.slot_s:g} s here, {options.slot_s / own_s:.3g} of it; between leases, "
+        f"while processes start, the clock stands still ({max((row.start_s for row in rows), default=0.0):.1f} s at most)"
+    )
+    for number in sorted({row.round for row in rows}):
+        own = [row for row in rows if row.round == number]
+        info(f"round {number}: {_work(own)} by {len(own)} apps, {sum(row.gpus for row in own)} GPUs")
+    if (error := total_error(rows)) is not None:
+        info(f"all leases: {_work(rows)}, error {error:+.1%}")
+    done = [row for row in apps if row.realised_rho is not None]
+    if done:
+        planned = [row.planned_rho for row in done if row.planned_rho is not None]
+        info(
+            f"{len(done)} of {len(apps)} apps done, {sum(row.planned_rho is not None for row in apps)} foreseen; largest rho of those "
+            f"done {max(row.realised_rho for row in done if row.realised_rho is not None):.4g}"
+            + (f", foreseen {max(planned):.4g}" if planned else "")
+        )
+    if asked["is_stopped"]():
+        return ExitCode.INTERRUPTED
+    if any(row.is_exact is False for row in apps):
+        return error_exit("an app's result differs from that of an undisturbed run", ExitCode.REFUSED)
+    return ExitCode.DONE
+
+
+def _work(rows: Any) -> str:
+    planned, realised = (sum(getattr(row, name) for row in rows) for name in ("planned_min", "realised_min"))
+    return f"{planned:.6g} serial GPU minutes planned, {realised:.6g} realised"
+
 
 SLOT_S, GRADIENT_S, PROCESSES, CORES = 4.0, 0.05, 64, 1.6
+
 CLOCKS, WORKERS, RATE = 50, 2, 0.1
 
 FilesArgument = Annotated[
@@ -38,20 +258,20 @@ def run(
         float, option("--gradient-seconds", "Least time from one push of a worker to its next.", "S")
     ] = GRADIENT_S,
     max_processes: Annotated[
-        int, option("--max-processes", "Most processes at once.", min=1, max=MOST_PROCESSES)
+        int, option("--max-processes", "Most processes at once.", min=1, max=MAX_PROCESSES)
     ] = PROCESSES,
     cores: Annotated[float, option("--cores", "Cores that all workers hold themselves to together.", "N")] = CORES,
     kill_servers: Annotated[
         int | None,
-        option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1, max=MOST_PROCESSES),
+        option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1, max=MAX_PROCESSES),
     ] = None,
     application: Annotated[
         str | None, option("--application", "Train this instead: a name, or a class of one's own.", "NAME|MODULE:CLASS")
     ] = None,
     data: Annotated[Path | None, option("--data", "Data of one's own for it (docs/training.md).", "FILE")] = None,
-    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1, max=MOST_THINGS)] = CLOCKS,
+    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1, max=MAX_THINGS)] = CLOCKS,
     workers: Annotated[
-        int, option("--workers", "Worker processes; the first one also serves.", min=1, max=MOST_PROCESSES)
+        int, option("--workers", "Worker processes; the first one also serves.", min=1, max=MAX_PROCESSES)
     ] = WORKERS,
     rate: Annotated[float, option("--rate", "Learning rate of Adagrad; of a topic model's descent, at most 1.")] = RATE,
     checkpoint: Annotated[
@@ -97,7 +317,7 @@ def run(
         return _drill(kill_servers, pushes.replay_mb, seed, output)
     if files is None or len(files) != 2:
         raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
-    from optim.simulation.live.job_plan import PlanOptions
+    from optim.simulation.emulation.job_run import PlanOptions
 
     plan = PlanOptions(
         slot_s=slot_seconds, gradient_s=gradient_seconds, max_processes=max_processes, cores=cores, seed=seed
@@ -121,9 +341,9 @@ def _check_alone(
 
 def _play(instance_name: str, solution_path: str, options: Any, leases: RoundChoice, output: OutputFormat) -> ExitCode:
     """Play a solution and print a row for each job or app."""
-    from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution, verify
+    from optim.workloads.instances import find_instance
 
     instance = find_instance(instance_name)
     problem = problem_of(instance).name
@@ -138,18 +358,20 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
         )
     solution = load_solution(solution_path, instance)
     if solution.decision is None:
-        return fail(f"{solution_path} holds no plan to play", ExitCode.NOTHING)
+        return error_exit(f"{solution_path} holds no plan to play", ExitCode.NOTHING)
     violations = verify(instance, solution).violations
     if violations:
-        return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
+        return error_exit(
+            f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED
+        )
     with listening("all jobs end where they are") as interruption:
         asked: dict[str, Any] = {
             "is_stopped": lambda: interruption.is_requested,
-            "on_slot": lambda slot: note(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
+            "on_slot": lambda slot: info(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
         }
         if leases.rounds > 1:
             return tell_rounds(instance, solution.decision, options, leases, asked, output)
-        asked["on_held"] = lambda seconds: note(f"the clock stood still for {seconds:.1f} s, while processes started")
+        asked["on_held"] = lambda seconds: info(f"the clock stood still for {seconds:.1f} s, while processes started")
         rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:
         for row in rows:
@@ -157,43 +379,43 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
     else:
         unit = "slots" if problem == "admission" else "leases"
         print_rows([_shown(row) for row in rows], output, title=f"completion in {unit} from the beginning")
-    _tell(instance, problem, rows, options)
+    _print_summary(instance, problem, rows, options)
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
     if any(row.is_exact is False for row in rows):
-        return fail("a job's result differs from that of an undisturbed run", ExitCode.REFUSED)
+        return error_exit("a job's result differs from that of an undisturbed run", ExitCode.REFUSED)
     return ExitCode.DONE if all(row.realised_slots is not None for row in rows) else ExitCode.NOTHING
 
 
 def _play_plan(instance: Any, problem: str, decision: Any, options: Any, asked: Any) -> Any:
     """Return a row for each job of an admission plan, or for each app with a lease."""
     if problem == "admission":
-        from optim.simulation.live.plan_run import run_plan
+        from optim.simulation.emulation.plan_run import run_plan
 
         return run_plan(instance, decision, options, **asked)
-    from optim.simulation.live.auction_run import run_leases
+    from optim.simulation.emulation.auction_run import run_leases
 
     return run_leases(instance, decision, options, **asked)
 
 
-def _tell(instance: Any, problem: str, rows: Any, options: Any) -> None:
+def _print_summary(instance: Any, problem: str, rows: Any, options: Any) -> None:
     """Say how what was planned lies to what was realised, and what that does to utility."""
-    from optim.simulation.live.auction_run import log_welfare
-    from optim.simulation.live.plan_run import summary_of
+    from optim.simulation.emulation.auction_run import log_welfare
+    from optim.simulation.emulation.plan_run import summary_of
 
     own_s = instance.slot_micro_s / 1e6 if problem == "admission" else 60.0 * instance.lease_min
     what = "slot" if problem == "admission" else "lease"
-    note(f"scale of time: a {what} of {own_s:g} s lasts {options.slot_s:g} s here, {options.slot_s / own_s:.3g} of it")
+    info(f"scale of time: a {what} of {own_s:g} s lasts {options.slot_s:g} s here, {options.slot_s / own_s:.3g} of it")
     found = summary_of(rows)
     if found.median_error is not None:
-        note(
+        info(
             f"error of completion: median {found.median_error:.1%}, p90 {found.p90_error:.1%}, most {found.max_error:.1%}, "
             f"mean {found.mean_error:+.1%}; {found.unfinished} of {found.jobs} {'jobs' if problem == 'admission' else 'apps'} not done"
         )
     if problem == "admission":
-        note(f"utility planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
+        info(f"utility planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
     elif (welfare := log_welfare(rows)) is not None:
-        note(f"log welfare of the apps with leases planned {welfare[0]:.6g}, realised {welfare[1]:.6g}")
+        info(f"log welfare of the apps with leases planned {welfare[0]:.6g}, realised {welfare[1]:.6g}")
 
 
 def _shown(row: Any) -> dict[str, object]:
@@ -213,7 +435,7 @@ def _drill(kills: int, replay_mb: float, seed: int, output: OutputFormat) -> Exi
     from optim.kernels.parameter_server import Adagrad
     from optim.training.applications import LogisticRegression
     from optim.training.drill import DrillOptions, kill_servers
-    from optim.training.options import ClusterOptions
+    from optim.training.stages import ClusterOptions
 
     application = LogisticRegression(num_observations=800, num_features=40, num_partitions=4, seed=seed)
     cluster = ClusterOptions(num_shards=2, sync_every=3, replay_mb=replay_mb)
@@ -227,4 +449,4 @@ def _drill(kills: int, replay_mb: float, seed: int, output: OutputFormat) -> Exi
         print_line(f"{sum(row.is_equal for row in rows)} of {len(rows)} runs on have the undisturbed run's losses")
     if all(row.is_equal for row in rows):
         return ExitCode.DONE
-    return fail("a loss differs from the undisturbed run's", ExitCode.REFUSED)
+    return error_exit("a loss differs from the undisturbed run's", ExitCode.REFUSED)

@@ -2,14 +2,8 @@
 
 import typer
 
-from optim.cli import (
-    simulate_cluster,
-    simulate_containers,
-    simulate_packing,
-    simulate_servers,
-    simulate_spot,
-    simulate_training,
-)
+from optim.cli import simulate_cluster, simulate_containers, simulate_packing, simulate_spot, simulate_training
+from optim.cli import simulate_packing as simulate_servers
 
 app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
 

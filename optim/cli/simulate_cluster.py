@@ -4,26 +4,32 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optim.cli.border import fail, note
-from optim.cli.cluster_input import JOBS, JobChoice, read_or_draw, take
-from optim.cli.completion import complete_policy
-from optim.cli.engine import EngineChoice
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_line, print_stacked, print_table
-from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
-from optim.cli.progress import terminal_progress
+from optim.cli.border import error_exit, listening
+from optim.cli.commands import complete_policy
+from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_json, print_line, print_stacked, print_table, terminal_progress
+from optim.cli.parameters import (
+    EngineChoice,
+    FormatOption,
+    SeedOption,
+    check_out,
+    grouped,
+    option,
+    split_list,
+    split_options,
+)
 from optim.core.errors import InvalidOptionError
-from optim.core.missing import check_installed
+from optim.core.optional import check_installed
 
 if TYPE_CHECKING:
-    from optim.benchmarks.cluster_rows import RowSource
-    from optim.core.execution import Engine
+    from optim.benchmarks.cluster_rows import PolicyResultCache
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
+    from optim.execution import Engine
+    from optim.models.cluster.cluster import Cluster
     from optim.models.cluster.run_file import RunRecord
     from optim.models.cluster.workload import Workload
-    from optim.models.cluster.world import Cluster
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 
 SHOWN = (
@@ -99,12 +105,12 @@ class Outputs:
         for path in (self.results, self.log, self.report):
             check_out(path)
 
-    def source(self, engine: "Engine") -> "RowSource":
+    def source(self, engine: "Engine") -> "PolicyResultCache":
         """Return where rows come from."""
-        from optim.benchmarks.cluster_rows import RowSource
+        from optim.benchmarks.cluster_rows import PolicyResultCache
 
         need_events = self.study or self.log is not None or self.report is not None
-        return RowSource(results=self.results, log=self.log, need_events=need_events, engine=engine)
+        return PolicyResultCache(results=self.results, log=self.log, need_events=need_events, engine=engine)
 
 
 @grouped
@@ -136,15 +142,15 @@ def cluster(
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
     beside = outputs.clusters_beside(take(given, "study."))
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
-    jobs = read_or_draw(choice, world, selecting, own, seed)
+    jobs = load_or_generate_jobs(choice, world, selecting, own, seed)
     jobs.check_fits(world)
     names = ["+".join((*split_list(wrap), name)) for name in split_list(policy) or tuple(INDEX_POLICIES)]
     options, requests = split_settings(given, names)
     task = Comparison(jobs, world, options, seed)
     task.check(requests)
-    _introduce(jobs, world, seed)
+    _print_header(jobs, world, seed)
     for warning in task.warnings(requests):
-        note(f"warning: {warning}")
+        info(f"warning: {warning}")
     with (
         terminal_progress() as progress,
         listening("the rows so far are kept") as interruption,
@@ -166,7 +172,7 @@ def cluster(
     if output is OutputFormat.TABLE:
         _print_rows(record, rows)
     _write(record, outputs, output, beside)
-    return _ending(rows, len(requests))
+    return _exit_code(rows, len(requests))
 
 
 def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
@@ -232,7 +238,7 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: 
 
         save_run(record, outputs.log)
     if outputs.report is not None:
-        from optim.benchmarks.pictures.cluster_report import write_cluster_report
+        from optim.report.cluster import write_cluster_report
 
         write_cluster_report(record, outputs.report)
     if outputs.study:
@@ -241,8 +247,7 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: 
 
 def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]") -> None:
     """Print the Philly study's tables of each run, and its jobs beside those of published clusters."""
-    from optim.simulation.cluster.calibration import calibration
-    from optim.simulation.cluster.philly_study import philly_study
+    from optim.simulation.cluster.philly_study import calibration, philly_study
 
     is_drawn = record.settings.get("failures") == "study"
     for run in record.runs:
@@ -269,32 +274,34 @@ def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]"
             print_line()
 
 
-def _ending(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
+def _exit_code(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
     """Tell whether all policies were played, and every job done or sent away."""
     unfinished = [row["policy"] for row in rows if row["unfinished"]]
     if len(rows) < wanted:
         return ExitCode.INTERRUPTED
-    return fail(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING) if unfinished else ExitCode.DONE
+    return (
+        error_exit(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING) if unfinished else ExitCode.DONE
+    )
 
 
-def _introduce(jobs: "Workload", world: "Cluster", seed: int) -> None:
+def _print_header(jobs: "Workload", world: "Cluster", seed: int) -> None:
     """Say what is played, and what a user of it should know."""
     left_out = "".join(f"; {text}" for text in jobs.left_out)
-    note(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
+    info(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
     apps = len(set(jobs.app.tolist()))
     if apps < len(jobs):
-        note(f"finish-time fairness is that of {apps} apps, each over with the last of its jobs")
+        info(f"finish-time fairness is that of {apps} apps, each over with the last of its jobs")
     if warning := jobs.missing:
-        note(f"warning: {warning}")
+        info(f"warning: {warning}")
     for line in jobs.notes:
-        note(line)
+        info(line)
 
 
 def _play(
     task: "Comparison",
     requests: "tuple[PolicyRequest, ...]",
     record: "RunRecord",
-    source: "RowSource",
+    source: "PolicyResultCache",
     running: tuple["Interruption", "Progress", OutputFormat],
 ) -> "tuple[list[dict[str, Any]], RunRecord]":
     """Return rows, each printed in its turn, and the record with their events."""
@@ -311,10 +318,10 @@ def _play(
         if output is OutputFormat.JSON:
             print_json(given.row)
     if kept:
-        note(f"{kept} rows were kept from before")
+        info(f"{kept} rows were kept from before")
     if again:
         what = "the study or the report" if source.log is None else f"--log {source.log}"
-        note(
+        info(
             f"{again} rows were there before and were played again: {what} needs events, and no log of this name holds them"
         )
     return rows, record

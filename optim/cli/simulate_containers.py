@@ -4,26 +4,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optim.cli.border import note
-from optim.cli.completion import complete_policy
-from optim.cli.engine import EngineChoice
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import ending_at_once, listening
-from optim.cli.output import OutputFormat, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
-from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, EncoderOption, FileChoice, NumPhasesOption, read_or_draw
+from optim.cli.border import ending_at_once, listening
+from optim.cli.commands import complete_policy
+from optim.cli.inputs import SERIES, EncoderOption, FileChoice, NumPhasesOption, load_or_generate_series
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_rows, print_table, terminal_progress
+from optim.cli.parameters import EngineChoice, FormatOption, SeedOption, grouped, option, split_list, split_options
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
-from optim.core.missing import check_installed
+from optim.core.optional import check_installed
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
-    from optim.simulation.containers.comparison import Row
-    from optim.simulation.containers.requirement import Requirement
-    from optim.simulation.containers.trade_off import TradePoint
-    from optim.simulation.containers.world import Trial, World
+    from optim.rightsizing.comparison import Row, TradePoint
+    from optim.rightsizing.tuning import Slo
+    from optim.rightsizing.world import CalibrationTestSplit, World
 
 
 NUM_GENERATED = 500
@@ -39,7 +35,7 @@ HEADER = (
     *("policy", "resource", "multiplier", "risk %", "a container-day", "total_allocation", "unit", "saving %", "kills"),
     *("throttled_time", "under_time", "changes"),
 )
-LEAST_WANTED = (
+MIN_WANTED = (
     *("changes", "under_time", "throttled_time", "multiplier", "unit", "total_allocation", "a container-day", "kills"),
 )
 POINTS = (
@@ -94,17 +90,17 @@ def containers(
 ) -> ExitCode:
     """Tune policies to the same kills and throttling, and compare what they allocate on others: a row a policy and resource."""
     from optim.core.options import build_options
-    from optim.phases.estimator import DEFAULT_ENCODER
-    from optim.simulation.containers.catalogue import BOUNDS, need_phases, policy_names
-    from optim.simulation.containers.comparison import check_comparison
-    from optim.simulation.containers.preparation import WorldOptions, prepare_trial
-    from optim.simulation.containers.requirement import Requirement
+    from optim.phases.model import DEFAULT_ENCODER
+    from optim.rightsizing.catalogue import BOUNDS, need_phases, policy_names
+    from optim.rightsizing.comparison import check_comparison
+    from optim.rightsizing.tuning import Slo
+    from optim.rightsizing.world import WorldOptions, prepare_trial
 
     values = _multipliers(multiplier)
     names = split_list(policy) or (policy_names() if values else (*policy_names(), *BOUNDS))
     check_comparison(names, resamples)
     required = split_options(require, "--require")
-    wanted = build_options(Requirement, required)
+    wanted = build_options(Slo, required)
     _check_untuned(values, required, is_placed=resamples != RESAMPLES or where != EngineChoice())
     _check_split(by_time, test_share)
     options = WorldOptions(
@@ -118,12 +114,12 @@ def containers(
     )
     _prepare(report, values)
     number = NUM_GENERATED if generate is None and not files.input_ else generate
-    series = read_or_draw(files, number, seed, interval_s=interval_s)
+    series = load_or_generate_series(files, number, seed, interval_s=interval_s)
     with terminal_progress() as progress:
         with ending_at_once():  # so before an engine has processes of its own
             trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
         short = _guaranteed_only(trial, wanted)
-        _tell(trial, options.encoder, short)
+        _print_summary(trial, options.encoder, short)
         with listening("the rows so far are printed") as interruption, where.opened() as engine:
             if values:
                 _at_multipliers(trial.test, names, wanted, values, output, progress, interruption)
@@ -164,22 +160,22 @@ def _prepare(report: Path | None, multipliers: Sequence[float]) -> None:
     prepare_folder(report)
 
 
-def _tell(trial: "Trial", encoder: str, short: str) -> None:
+def _print_summary(trial: "CalibrationTestSplit", encoder: str, short: str) -> None:
     """Say on how many series policies are tuned and run, and whether they are enough."""
     world, tuned = trial.test, trial.calibration
-    note(
+    info(
         f"policies run on {world.num_containers} series, are tuned on {tuned.num_containers} others and learn from "
         f"{world.training.num_segments}" + (f"; {world.num_phases} phases by {encoder}" if world.num_phases else "")
     )
     if world.num_containers < FEW:
-        note(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
+        info(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
     if short:
-        note(f"warning: {short}")
+        info(f"warning: {short}")
 
 
-def _guaranteed_only(trial: "Trial", wanted: "Requirement") -> str:
+def _guaranteed_only(trial: "CalibrationTestSplit", wanted: "Slo") -> str:
     """Say where less is guaranteed than is required; "" where all is."""
-    from optim.simulation.containers.requirement import num_drawn, num_needed
+    from optim.rightsizing.tuning import num_drawn, num_needed
 
     if not wanted.is_charged:
         return ""  # the paper's measure is held equal where policies are tuned, and promises nothing
@@ -201,18 +197,17 @@ def _guaranteed_only(trial: "Trial", wanted: "Requirement") -> str:
 
 
 def _at_equal_risk(
-    trial: "Trial",
+    trial: "CalibrationTestSplit",
     names: Sequence[str],
-    wanted: "Requirement",
+    wanted: "Slo",
     short: str,
     running: dict[str, Any],
     report: Path | None,
     output: OutputFormat,
 ) -> None:
     """Print the tuned policies' rows, and write the report of those that were compared."""
-    from optim.simulation.containers.catalogue import BOUNDS
-    from optim.simulation.containers.comparison import compare_policies
-    from optim.simulation.containers.trade_off import trade_curve
+    from optim.rightsizing.catalogue import BOUNDS
+    from optim.rightsizing.comparison import compare_policies, trade_curve
 
     rows: list[Row] = []
     points: list[TradePoint] = []
@@ -225,15 +220,15 @@ def _at_equal_risk(
     required = f"{_required(wanted)} ({short})" if short else _required(wanted)
     if output is OutputFormat.TABLE:
         title = f"tuned to {required} on other containers; saving against prev-step-rules; 95 % intervals: bootstrap"
-        print_table(HEADER, [_cells(row) for row in rows], title=title, least_wanted=LEAST_WANTED)
+        print_table(HEADER, [_cells(row) for row in rows], title=title, min_wanted=MIN_WANTED)
     if report is not None:
-        from optim.benchmarks.pictures.container_report import write_container_report
+        from optim.report.containers import write_container_report
 
         write_container_report(rows, points, required, report)
-        note(f"report written to {report}")
+        info(f"report written to {report}")
 
 
-def _required(wanted: "Requirement") -> str:
+def _required(wanted: "Slo") -> str:
     """Say what policies are tuned to."""
     if not wanted.is_charged:
         return f"{100 * wanted.under_time:g} % under-provisioned time"
@@ -243,14 +238,14 @@ def _required(wanted: "Requirement") -> str:
 def _at_multipliers(
     world: "World",
     names: Sequence[str],
-    wanted: "Requirement",
+    wanted: "Slo",
     multipliers: Sequence[float],
     output: OutputFormat,
     progress: "Progress",
     interruption: "Interruption",
 ) -> None:
     """Print the policies' rows at given multipliers."""
-    from optim.simulation.containers.trade_off import trade_points
+    from optim.rightsizing.comparison import trade_points
 
     points: list[TradePoint] = []
     progress.start(f"{len(names)} policies", len(names))
@@ -268,7 +263,7 @@ def _at_multipliers(
 
 
 def _multipliers(texts: list[str] | None) -> tuple[float, ...]:
-    from optim.simulation.containers.trade_off import check_multipliers
+    from optim.rightsizing.comparison import check_multipliers
 
     values = []
     for text in split_list(texts):

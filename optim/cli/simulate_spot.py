@@ -5,23 +5,19 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optim.cli.border import note
-from optim.cli.completion import complete_policy
-from optim.cli.engine import PairChoice
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
-from optim.cli.price_source import PriceChoice, on_demand_of, read_or_draw, split_time, time_of
-from optim.cli.progress import terminal_progress
+from optim.cli.border import listening
+from optim.cli.commands import complete_policy
+from optim.cli.inputs import PriceChoice, load_or_generate_prices, on_demand_of, split_time, time_of
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_json, print_table, terminal_progress
+from optim.cli.parameters import FormatOption, PairChoice, SeedOption, grouped, option, split_list, split_options
 from optim.core.errors import InvalidOptionError
 from optim.core.limits import check_drawn
-from optim.core.own_code import is_own
+from optim.core.user_code import is_file_reference
 
 if TYPE_CHECKING:
-    from optim.models.bidding.billing import Billing
-    from optim.simulation.spot.backtest import StartRows
-    from optim.simulation.spot.rows import Row, Summary
+    from optim.models.bidding.market.billing import Billing
+    from optim.simulation.spot.backtest import Row, StartRows, Summary
 
 DEFAULT_POLICIES = (
     *("on-demand", "standard", "standard-checkpoint", "standard-agile"),
@@ -117,7 +113,7 @@ def spot(
         for entry in entries:
             if entry.error is not None:
                 lost += 1
-                note(f"start {entry.index} is left out: {entry.error}")
+                info(f"start {entry.index} is left out: {entry.error}")
             for row in entry.rows:
                 rows.append(row)
                 if output is OutputFormat.JSON:
@@ -141,7 +137,7 @@ def _check_absent(trace: AvailabilityChoice) -> None:
 
 def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:
     """Return into how many pieces that are worth a process the starts fall; a policy of one's own may take any time."""
-    if trace.availability is not None or any(is_own(name) for name in names):
+    if trace.availability is not None or any(is_file_reference(name) for name in names):
         return starts
     return int(min(starts, starts * job_hours / SHARE_HOURS))
 
@@ -158,20 +154,20 @@ def _backtest(
     """Read or draw prices, split them, and run."""
     from optim.core.options import build_options
     from optim.simulation.spot.backtest import make_world, run_backtest
-    from optim.simulation.spot.options import SpotOptions
     from optim.simulation.spot.policies import check_policies
-    from optim.workloads.bidding.price_generator import PriceOptions
+    from optim.simulation.spot.policy import SpotOptions
+    from optim.workloads.prices.price_generator import PriceOptions
 
     check_policies(names)
     options = build_options(SpotOptions, given)
-    history = read_or_draw(prices, PriceOptions(), running["seed"])
+    history = load_or_generate_prices(prices, PriceOptions(), running["seed"])
     world = make_world(history, split_time(prices.train_until), options, volatile=prices.volatile, billing=rule)
     entries = run_backtest(world, names, begins=begins, **running)
-    note(
+    info(
         f"{world.history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
         f"policies know what happened before the test begins, and run on what came after"
     )
-    note(
+    info(
         f"the job: {options.job_hours:g} h of {options.baseline} {world.baseline.instance_type} on demand "
         "(--job-hours, --option baseline, --option baseline_type)"
     )
@@ -191,10 +187,9 @@ def _deadlines(
 ) -> "Iterator[StartRows]":
     """Read traces of one zone or several, and run under a deadline."""
     from optim.core.options import build_options
-    from optim.models.bidding.billing import billing_at
+    from optim.models.bidding.market.billing import billing_at
     from optim.simulation.spot.zones.backtest import ZoneStarts, check_zone_policies, run_over_zones
-    from optim.workloads.bidding.availability_files import read_availability
-    from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of, read_egress
+    from optim.workloads.prices.availability_files import ZoneOptions, job_of, market_of, read_availability, read_egress
 
     zones = split_list(choice.zone)
     check_zone_policies(names)
@@ -223,8 +218,8 @@ def _deadlines(
 
 def _billing(name: str | None) -> "Billing | None":
     """Return the rule of the bill of that name."""
-    from optim.core.ranges import check_choices
-    from optim.models.bidding.billing import Billing
+    from optim.core.errors import check_choices
+    from optim.models.bidding.market.billing import Billing
 
     if name is None:
         return None
@@ -234,13 +229,13 @@ def _billing(name: str | None) -> "Billing | None":
 
 def _note_billing(billing: "Billing", *, is_chosen: bool) -> None:
     why = "" if is_chosen else " (by the data's date; --billing chooses another)"
-    note(f"billing {billing.value}{why}: {billing.text}")
+    info(f"billing {billing.value}{why}: {billing.text}")
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     """Print a summary a policy, and how each compares with the cheapest."""
+    from optim.simulation.spot.backtest import summarise_all
     from optim.simulation.spot.policies import ORACLES
-    from optim.simulation.spot.rows import summarise_all
     from optim.simulation.spot.zones.backtest import OPTIMUM
 
     summaries = summarise_all(rows)
@@ -255,7 +250,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     print_table(("policy", "starts", "done", *shown), rows_shown, title=over)
     never = [name for name, summary in summaries.items() if not summary.done]
     if never:
-        note(f"{', '.join(never)}: no start has done the job, and none counts in the means")
+        info(f"{', '.join(never)}: no start has done the job, and none counts in the means")
     costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in (*ORACLES, OPTIMUM)}
     cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
     paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
@@ -268,7 +263,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:
         starts = "1 start" if redrawn == 1 else f"{redrawn} starts"
-        note(f"{starts} touched a gap of the prices, and another was drawn")
+        info(f"{starts} touched a gap of the prices, and another was drawn")
 
 
 def _shown(summary: "Summary", names: list[str]) -> list[object]:

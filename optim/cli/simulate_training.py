@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from optim.cli.border import fail, note
-from optim.cli.completion import complete_policy
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_rows
+from optim.cli.border import error_exit, listening
+from optim.cli.commands import complete_policy
+from optim.cli.inputs import PRICES, PriceChoice, load_or_generate_prices, split_time
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_json, print_rows, terminal_progress
 from optim.cli.parameters import (
-    MOST_PROCESSES,
-    MOST_THINGS,
+    MAX_PROCESSES,
+    MAX_THINGS,
     FormatOption,
     SeedOption,
     check_out,
@@ -22,17 +22,14 @@ from optim.cli.parameters import (
     split_list,
     split_options,
 )
-from optim.cli.price_source import PRICES, PriceChoice, read_or_draw, split_time
-from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
-from optim.core.missing import check_installed
+from optim.core.optional import check_installed
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
-    from optim.simulation.live.lease_rows import TrainingRow, TrainingSummary
-    from optim.simulation.live.lease_run import ReplayOptions
-    from optim.simulation.live.timeline import Timeline
+    from optim.simulation.emulation.lease_run import ReplayOptions, TrainingRow, TrainingSummary
+    from optim.simulation.emulation.timeline import Timeline
 
 DEFAULT_POLICIES = ("proteus", "standard-checkpoint")
 PICTURES = (".png", ".svg", ".pdf")
@@ -58,11 +55,11 @@ class ReplayChoice:
     """How the processes stand for the machines."""
 
     clocks: Annotated[
-        int, option("--clocks", "Clocks of training in the job.", panel=REPLAY, min=1, max=MOST_THINGS)
+        int, option("--clocks", "Clocks of training in the job.", panel=REPLAY, min=1, max=MAX_THINGS)
     ] = 120
     hour_seconds: Annotated[float, option("--hour-seconds", "What an hour lasts here, at least.", "S", REPLAY)] = 1.0
     max_processes: Annotated[
-        int, option("--max-processes", "Most processes at once.", panel=REPLAY, min=1, max=MOST_PROCESSES)
+        int, option("--max-processes", "Most processes at once.", panel=REPLAY, min=1, max=MAX_PROCESSES)
     ] = 8
     warning: Annotated[
         bool, option("--warning/--no-warning", "Without: evicted processes are killed.", panel=REPLAY)
@@ -100,11 +97,11 @@ def training(
     result isn't that of an undisturbed run, bit for bit.
     """
     from optim.core.options import build_options
-    from optim.simulation.live.lease_run import ReplayOptions
-    from optim.simulation.live.timeline import record_start
+    from optim.simulation.emulation.lease_run import ReplayOptions
+    from optim.simulation.emulation.timeline import record_start
     from optim.simulation.spot.backtest import make_world
-    from optim.simulation.spot.options import SpotOptions
-    from optim.workloads.bidding.price_generator import PriceOptions
+    from optim.simulation.spot.policy import SpotOptions
+    from optim.workloads.prices.price_generator import PriceOptions
 
     _check_picture(picture)
     replay = ReplayOptions(
@@ -118,7 +115,7 @@ def training(
     if prices.prices is not None and (types, spikes) != (TYPES, SPIKES):
         raise InvalidOptionError("--types and --spikes are of generated prices; leave them out, or --prices")
     drawn = PriceOptions(num_types=types, spikes_per_day=spikes)
-    history = read_or_draw(prices, drawn, seed)
+    history = load_or_generate_prices(prices, drawn, seed)
     world = make_world(history, split_time(prices.train_until), job, volatile=prices.volatile)
     timelines = record_start(world, split_list(policy) or DEFAULT_POLICIES, seed, start)
     with terminal_progress() as progress, listening("the processes end; what is done is told") as interruption:
@@ -130,7 +127,7 @@ def training(
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
     if any(summary.is_exact is False for summary in summaries):
-        return fail("a job's result differs from that of an undisturbed run", ExitCode.REFUSED)
+        return error_exit("a job's result differs from that of an undisturbed run", ExitCode.REFUSED)
     return ExitCode.DONE if all(summary.is_done for summary in summaries) else ExitCode.NOTHING
 
 
@@ -152,12 +149,10 @@ def _play(
     output: OutputFormat,
 ) -> "tuple[list[TrainingRow], list[TrainingSummary]]":
     """Play one policy after the other, and print rows as they come."""
-    from optim.simulation.live.lease_rows import with_lateness
-    from optim.simulation.live.lease_run import Replay
-    from optim.simulation.live.process_scale import fit_scale
+    from optim.simulation.emulation.lease_run import Replay, fit_scale, with_lateness
 
     scale = fit_scale(timelines, options.max_processes)
-    note(
+    info(
         f"one process stands for {scale} c3.xlarge's work, at most; clocks are the simulation's, seconds this machine's"
     )
     rows: list[TrainingRow] = []
@@ -185,7 +180,7 @@ def _tell_lateness(summary: "TrainingSummary", hour_s: float) -> None:
     """Say how the realised clocks lie to the planned ones, and what that would cost."""
     if summary.late_end is None:
         return
-    note(
+    info(
         f"{summary.policy}: scale of time: an hour lasts {hour_s:g} s here; clocks are off the simulation's by {summary.late_median:.1%} of "
         f"the job's time (median), {summary.late_p90:.1%} (p90), the last by {summary.late_end:+.1%}; machines held as long would cost "
         f"{summary.bill_if_late_usd:.2f} instead of {summary.bill_usd:.2f} dollars"
@@ -194,7 +189,7 @@ def _tell_lateness(summary: "TrainingSummary", hour_s: float) -> None:
 
 def _print(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
     """Print what changed, and a line a policy."""
-    from optim.simulation.live.lease_rows import CLOCK
+    from optim.simulation.emulation.lease_run import CLOCK
 
     table = OutputFormat.TABLE
     changes = [_shown(row, CHANGE) for row in rows if row.event != CLOCK]
@@ -209,7 +204,7 @@ def _shown(row: "TrainingRow | TrainingSummary", columns: Mapping[str, tuple[str
 
 
 def _draw(rows: "Sequence[TrainingRow]", path: Path) -> None:
-    from optim.benchmarks.pictures.training import draw_replays
+    from optim.report.training import draw_replays
 
     draw_replays(rows, path)
-    note(f"drawn to {path}")
+    info(f"drawn to {path}")

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from optim.cli.border import fail
-from optim.cli.completion import complete_problem_or_instance, complete_solver
-from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_fields, print_json
+from optim.cli.border import error_exit, listening
+from optim.cli.commands import complete_problem_or_instance, complete_solver
+from optim.cli.messages import ExitCode
+from optim.cli.output import OutputFormat, print_fields, print_json, terminal_progress
 from optim.cli.parameters import (
     FormatOption,
     OutOption,
@@ -22,10 +21,9 @@ from optim.cli.parameters import (
     split_options,
     split_problem,
 )
-from optim.cli.progress import terminal_progress
 
 if TYPE_CHECKING:
-    from optim.benchmarks.record import Record
+    from optim.benchmarks.records import Record
 
 
 def solve(
@@ -52,10 +50,10 @@ def solve(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Solve an instance. What is printed and written is verified; exit code 3 if the checker refuses it."""
-    from optim.benchmarks.sources import find_instance
-    from optim.benchmarks.work import SolveWork, Subject
+    from optim.benchmarks.suite import SolveWork, Subject
     from optim.core.options import read_options
     from optim.models.files import save_solution
+    from optim.workloads.instances import find_instance
 
     problem, (name,) = split_problem(words, ("INSTANCE",))
     subject = Subject(find_instance(name))
@@ -76,7 +74,9 @@ def solve(
         progress.start(f"{solver} on {subject.name}{limit}")
         solution, record = work.attempt(interruption, progress)
     if record.is_refused:
-        return fail(f"the checker refused the answer of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED)
+        return error_exit(
+            f"the checker refused the answer of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED
+        )
     if out is not None:
         save_solution(solution, subject.instance, out)
     if output is OutputFormat.JSON:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from optim.cli.completion import complete_problem, complete_solver
+from optim.cli.commands import complete_problem, complete_solver
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows, print_table, show
 from optim.cli.parameters import FormatOption
 
@@ -28,7 +28,7 @@ def solvers(
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """List the solvers of each problem with their options and defaults, or explain the options of one solver."""
-    from optim.benchmarks.record import plain
+    from optim.benchmarks.records import plain
     from optim.core.options import option_meanings
     from optim.core.registry import describe_options
     from optim.models.catalogue import problem_named, problem_names
@@ -59,7 +59,7 @@ def solvers(
 
 def _list_policies(name: str | None, output: OutputFormat) -> None:
     """List the policies of `simulate cluster` with their options and defaults, or explain the options of one, or of the engine."""
-    from optim.benchmarks.record import plain
+    from optim.benchmarks.records import plain
     from optim.core.options import option_meanings, options_as_dict
     from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS, options_of
     from optim.simulation.cluster.options import EngineOptions

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optim.cli.border import fail
-from optim.cli.completion import complete_problem_or_instance
-from optim.cli.exit_code import ExitCode
+from optim.cli.border import error_exit
+from optim.cli.commands import complete_problem_or_instance
+from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_table
 from optim.cli.parameters import FormatOption, check_problem, split_problem
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 if TYPE_CHECKING:
-    from optim.core.verification import Violation
+    from optim.core.solution import Violation
 
 
 def verify(
@@ -32,10 +32,10 @@ def verify(
     """Recompute every claim of a solution from the instance alone, or replay a logged run; exit code 3 if one doesn't hold."""
     if len(words) == 1:
         return _verify_runs(_run_named(words[0]), output)
-    from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution
     from optim.models.files import verify as check
+    from optim.workloads.instances import find_instance
 
     problem, (instance_name, solution_path) = split_problem(words, ("INSTANCE", "SOLUTION"))
     instance = find_instance(instance_name)
@@ -51,7 +51,7 @@ def verify(
         "proven": list(verification.proven),
     }
     _print(fields, verification.violations, output)
-    return _ending(solution_path, verification.violations)
+    return _exit_code(solution_path, verification.violations)
 
 
 def _run_named(word: str) -> str:
@@ -85,7 +85,7 @@ def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
         fields = {"policy": name, "verified": found.is_ok, "jct_mean_h": found.objective, "proven": list(found.proven)}
         violations += found.violations
         _print(fields, found.violations, output)
-    return _ending(path, violations)
+    return _exit_code(path, violations)
 
 
 def _print(fields: dict[str, object], violations: "Sequence[Violation]", output: OutputFormat) -> None:
@@ -99,8 +99,8 @@ def _print(fields: dict[str, object], violations: "Sequence[Violation]", output:
         print_table(("row", "amount", "violation"), rows, is_wrapped=True)
 
 
-def _ending(path: str, violations: "Sequence[Violation]") -> ExitCode:
+def _exit_code(path: str, violations: "Sequence[Violation]") -> ExitCode:
     """Tell whether all claims of a file hold, and the first that doesn't."""
     if violations:
-        return fail(f"{path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
+        return error_exit(f"{path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
     return ExitCode.DONE

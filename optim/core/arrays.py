@@ -1,4 +1,7 @@
-"""Arrays of instances and decisions: read-only, and whole where they count."""
+"""Arrays of instances and decisions: read-only, whole where they count, and scaled by powers of two.
+
+A unit is a power of two, so that going to it and back changes no digit.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,12 +15,34 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
 
+SMALLEST_EXPONENT = -1000
+
+"""Units stay so large that their inverse is a double."""
+
+
+def power_of_two_scale(most: float) -> float:
+    """Return the power of two in which a positive number below 1 lies between 1 and 2; 1 of any other number."""
+    if not 0.0 < most < 1.0:
+        return 1.0
+    return math.ldexp(1.0, max(math.frexp(most)[1] - 1, SMALLEST_EXPONENT))
+
+
 ValueT = TypeVar("ValueT")
 
+IntArray = NDArray[np.int64]
+
+FloatArray = NDArray[np.float64]
+
+BoolArray = NDArray[np.bool_]
+
+TextArray = NDArray[np.object_]
+
 WHOLE_TOL = 1e-6
+
 """A number this close to a whole one is that whole number: solvers of integer programmes return 0.9999999 for 1."""
 
-LARGEST_WHOLE = 2**63
+MAX_WHOLE = 2**63
+
 """Whole numbers are held in 64 bits and lie below this in size."""
 
 
@@ -164,14 +189,14 @@ def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:
     """
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "iub" and (given.dtype != np.uint64 or int(given.max(initial=0)) < LARGEST_WHOLE):
+        if given.dtype.kind in "iub" and (given.dtype != np.uint64 or int(given.max(initial=0)) < MAX_WHOLE):
             return np.array(given, dtype=np.int64)
         numbers = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblemError(f"{what} must be whole numbers, got {str(values)[:40]}") from None
     nearest = np.rint(numbers)
     with np.errstate(invalid="ignore"):
-        is_whole = (np.abs(numbers - nearest) <= WHOLE_TOL) & (np.abs(numbers) < LARGEST_WHOLE)
+        is_whole = (np.abs(numbers - nearest) <= WHOLE_TOL) & (np.abs(numbers) < MAX_WHOLE)
     if not is_whole.all():
         bad = float(numbers[~is_whole].flat[0])
         raise InvalidProblemError(

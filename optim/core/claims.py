@@ -1,4 +1,6 @@
-"""Claims against what can be shown: what the checkers of all problems share. It shares nothing with any solver.
+"""Claims against what can be shown: what the checkers of all problems share, and nothing that solvers use.
+
+A counter whose name a checker doesn't know is its solver's own, and has to be a number.
 
 A stated number may differ from the recomputed one by 1e-9 of the absolute terms that were added up, so that a value
 near 0 is judged by its parts. A proof's terms are its author's choice, so that a bound's are held to what the instance
@@ -10,22 +12,197 @@ writer's word but for what the file itself contradicts, and a solver's own count
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
 from string import Formatter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from optim.core.certificate import Certificate
-from optim.core.counters import CountRange, check_ranges
-from optim.core.recomputed import Recomputed, is_finite
-from optim.core.solution import GAP_FLOOR, Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.verification import Verification, Violation, violation
+from optim.core.limits import Effort
+from optim.core.solution import (
+    GAP_FLOOR,
+    Certificate,
+    CertificateKind,
+    PointStatus,
+    Sense,
+    Solution,
+    Termination,
+    Verification,
+    Violation,
+    violation,
+)
+
+AGREEMENT_TOL = 1e-9
+
+"""Largest difference between a stated number and the recomputed one, as a share of the absolute terms added."""
+
+
+def is_finite(number: Any) -> bool:
+    """Tell whether something is a number that a double holds."""
+    try:
+        return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """A number that a checker worked out.
+
+    Parameters
+    ----------
+    value
+        The number.
+    terms
+        Sum of the absolute terms that were added up to it; its rounding errors are relative to that.
+    """
+
+    value: float
+    terms: float
+
+    @classmethod
+    def total(cls, terms: Iterable[float]) -> "Recomputed":
+        """Add terms up without rounding errors on the way."""
+        added = list(terms)
+        return cls(value=math.fsum(added), terms=math.fsum(map(abs, added)))
+
+    def held_to(self, max_terms: float) -> "Recomputed":
+        """Return the same number with terms of at most `max_terms`, or of its own size: who wrote a proof chose its terms."""
+        return Recomputed(value=self.value, terms=min(self.terms, max(abs(self.value), max_terms)))
+
+    @property
+    def tol(self) -> float:
+        """By how much a stated number may differ."""
+        return AGREEMENT_TOL * self.terms
+
+    def agrees(self, stated: Any) -> bool:
+        """Tell whether a stated number is this one."""
+        return is_finite(stated) and abs(stated - self.value) <= self.tol
+
+
+COUNTER_TOL = 1e-9
+
+"""By how much a figure may lie outside its range through rounding, as a share of the end that it passes, at least of 1."""
+
+MOST = 2.0**53
+
+"""No count is larger: up to here a double tells every whole number from the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountRange:
+    """What a counter can be.
+
+    Parameters
+    ----------
+    low, high
+        Ends, both in it.
+    is_whole
+        Whether it counts something.
+    """
+
+    low: float = 0.0
+    high: float = math.inf
+    is_whole: bool = False
+
+    @classmethod
+    def whole(cls, high: float = MOST) -> "CountRange":
+        """Return the range of a count."""
+        return cls(high=min(high, MOST), is_whole=True)
+
+    @classmethod
+    def each_whole(cls, names: Iterable[str], high: float = MOST) -> dict[str, "CountRange"]:
+        """Return the range of several counts, by name."""
+        return dict.fromkeys(names, cls.whole(high))
+
+    def __str__(self) -> str:
+        number = "a whole number" if self.is_whole else "a number"
+        if self.high == math.inf:
+            return f"{number} of at least {self.low:g}"
+        return f"{number} from {self.low:g} to {self.high:g}"
+
+    def holds(self, stated: float) -> bool:
+        """Tell whether a number is in it, to rounding if it counts nothing."""
+        if self.is_whole:
+            return stated == math.floor(stated) and self.low <= stated <= self.high
+        below, above = (COUNTER_TOL * max(1.0, abs(end)) for end in (self.low, self.high))
+        return self.low - below <= stated <= self.high + above
+
+
+def check_ranges(stated: Mapping[str, Any], ranges: Mapping[str, CountRange]) -> list[Violation]:
+    """Return which counters are no numbers, or can't be what they are said to be."""
+    found = []
+    for name, number in stated.items():
+        if not is_finite(number):
+            found.append(violation("counts", f"{name} must be a number, got {number!r}", where=name))
+        elif name in ranges and not ranges[name].holds(number):
+            found.append(violation("counts", f"{name} must be {ranges[name]}, got {number!r}", where=name))
+    return found
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+Value = TypeVar("Value")
+
+
+class Descent(Generic[Key, Value]):
+    """Nodes from the root on, children after their parents, the one that was added last first.
+
+    Parameters
+    ----------
+    effort
+        What the walk may take.
+    heard
+        Told of each key whose condition changes, with the new one, None where there is none any more.
+
+    Attributes
+    ----------
+    conditions
+        What holds at the present node, by key, in the order in which it was first said on the way there.
+    """
+
+    def __init__(self, effort: Effort, heard: Callable[[Key, Value | None], None] | None = None) -> None:
+        self.conditions: dict[Key, Value] = {}
+        self.effort = effort
+        self._heard = heard
+        self._waiting: list[tuple[int, int, tuple[Key, Callable[[Value | None], Value]] | None]] = [(0, 0, None)]
+        self._before: list[tuple[Key, Value | None]] = []
+
+    def add(self, child: int, key: Key, narrow: Callable[[Value | None], Value]) -> None:
+        """Have a child of the present node visited, where `narrow` makes a key's condition of the present one."""
+        self._waiting.append((child, len(self._before), (key, narrow)))
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield numbers of nodes; `conditions` are theirs until the next one is asked for."""
+        while self._waiting:
+            number, depth, step = self._waiting.pop()
+            self.effort.spend(1)
+            while len(self._before) > depth:
+                self._set(*self._before.pop())
+            if step is not None:
+                key, narrow = step
+                before = self.conditions.get(key)
+                self._before.append((key, before))
+                self._set(key, narrow(before))
+            yield number
+
+    def _set(self, key: Key, value: Any) -> None:
+        if value is None:
+            del self.conditions[key]
+        else:
+            self.conditions[key] = value
+        if self._heard is not None:
+            self._heard(key, value)
+
 
 OPTIMALITY_TOL = 1e-6
+
 """Largest relative gap, as `relative_gap` of `optim.core.solution` has it, that is called optimal."""
 
 NUMBER = r"[^\s,;:]+"  # or a word, in a certificate's sentence
+
 FURTHER = {"failing": rf"(?:, {NUMBER})*"}
+
 """What may follow a word of which a sentence lists several."""
 
 SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
@@ -33,10 +210,11 @@ SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.BOUND: ("", "no decision is better than {bound}"),
     CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
 }
+
 """Sentences that any problem's certificate may state, besides its own. An empty one claims nothing."""
 
-
 Findings = tuple[list[Violation], Recomputed | None]
+
 """What is wrong, and what was recomputed; None where there is nothing that could be."""
 
 
@@ -81,7 +259,7 @@ class AbstractClaims(ABC):
     def check_proof(self, proof: Any) -> Findings:
         """Check a proof, and work out the bound that it gives, rounded outward."""
 
-    def most_terms(self) -> float:
+    def max_terms(self) -> float:
         """Return the largest sum of absolute terms that the instance gives a bound; where it is less, a bound's own size."""
         return 0.0
 
@@ -211,7 +389,7 @@ class AbstractClaims(ABC):
         elif bound is None:
             found += [] if wrong else [violation("bound", "the proof gives no finite bound, so that it proves nothing")]
         else:
-            bound = bound.held_to(self.most_terms())
+            bound = bound.held_to(self.max_terms())
             excess = bound.value - solution.bound if is_finite(solution.bound) else math.inf
             if (excess if self.sense is Sense.MAXIMISE else -excess) > bound.tol or not math.isfinite(excess):
                 text = f"the bound {solution.bound!r} claims more than its proof gives, {bound.value!r}"

@@ -18,12 +18,12 @@ DocumentT = TypeVar("DocumentT")
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
-MOST_WHOLE = 2**53
+MAX_WHOLE = 2**53
 """Largest whole number in a document: beyond it readers that use doubles would see another one."""
 
-Whole = Annotated[int, Meta(ge=-MOST_WHOLE, le=MOST_WHOLE)]
-Count = Annotated[int, Meta(ge=0, le=MOST_WHOLE)]
-PositiveInt = Annotated[int, Meta(ge=1, le=MOST_WHOLE)]
+Whole = Annotated[int, Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]
+Count = Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
+PositiveInt = Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
 Name = Annotated[str, Meta(min_length=1)]
 
 _AT_PATH = re.compile(r"^(?P<cause>.*?) - at `(?P<path>[^`]*)`$", re.DOTALL)

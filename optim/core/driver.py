@@ -1,4 +1,4 @@
-"""The driver of solvers: how they are stopped, how they tell where they stand, and how they end.
+"""The driver of solvers: seconds by phase, Ctrl-C, and the loop of iterative solvers.
 
 An iterative method has `init`, `step`, `is_done`, `standing` and `finish`; `drive` is its loop. A `Monitor` holds what
 the loop asks and tells: stopping rule, progress and clock. A solver gives an `Outcome`; `AbstractSolver` makes the
@@ -8,24 +8,113 @@ Interruption comes as a stopping rule (`optim.core.stopping.Interruption`) and e
 exception of Ctrl-C passes through instead: what a step left half done is not to be trusted.
 """
 
+import signal
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from numbers import Real
+from types import FrameType
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock
 from optim.core.errors import NotAllowedError
-from optim.core.memory import peak_memory
+from optim.core.limits import peak_memory
 from optim.core.options import options_as_dict
-from optim.core.own_code import who_answers
 from optim.core.progress import Progress, SilentProgress
 from optim.core.registry import SUPPORTED, Support
-from optim.core.relaxation import Relaxation
-from optim.core.solution import Solution, Stats, relative_gap
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.stopping import AnyOf, Never, SolveState, StoppingCriterion, TimeLimit
+from optim.core.solution import (
+    Certificate,
+    CertificateKind,
+    PointStatus,
+    Relaxation,
+    Sense,
+    Solution,
+    Stats,
+    Termination,
+    relative_gap,
+)
+from optim.core.stopping import AnyOf, Interruption, Never, SolveState, StoppingCriterion, TimeLimit
+from optim.core.user_code import who_answers
+
+
+class PhaseClock:
+    """Collect wall-clock seconds by named phase."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the time spent inside the block to phase `name`."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begun
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the clock was made, less the phase ``compile`` (compiling is no solving)."""
+        return time.perf_counter() - self._started - self.seconds.get("compile", 0.0)
+
+
+class SolveInterrupted(KeyboardInterrupt):
+    """Ctrl-C came during a solve, and ended it unless it came to its end by itself: its `termination` tells which.
+
+    A program that wants to end ends in both cases, in the middle of a loop of short solves, too.
+
+    Parameters
+    ----------
+    solution
+        What the solver had found by then: its best decision and bound, with its certificate.
+
+    Examples
+    --------
+    >>> import optim
+    >>> try:
+    ...     solution = optim.solve(optim.reference_instance("tiny-0"), "online")
+    ... except optim.SolveInterrupted as interrupted:
+    ...     solution = interrupted.solution
+    >>> solution.objective > 0
+    True
+    """
+
+    def __init__(self, solution: Solution) -> None:
+        is_cut_short = solution.termination is Termination.INTERRUPTED
+        said = "was interrupted; its solution so far" if is_cut_short else "came to its end after Ctrl-C; its solution"
+        super().__init__(
+            f"solver {solution.solver!r} {said} (objective {solution.objective}, "
+            f"bound {solution.bound}) is the exception's `solution`"
+        )
+        self.solution = solution
+
+
+@contextmanager
+def stopping_at_ctrl_c() -> Iterator[Interruption]:
+    """Give a stopping rule that the first Ctrl-C triggers; the second raises KeyboardInterrupt at once.
+
+    Where somebody else handles Ctrl-C already, and in threads, to which Python sends no signals, nothing is changed.
+    """
+    interruption = Interruption()
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield interruption
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if interruption.is_requested:
+            raise KeyboardInterrupt
+        interruption.request()
+
+    signal.signal(signal.SIGINT, ask)
+    try:
+        yield interruption
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class NamedInstance(Protocol):
@@ -38,15 +127,18 @@ class NamedInstance(Protocol):
 
 
 InstanceT = TypeVar("InstanceT", bound=NamedInstance)
+
 OptionsT = TypeVar("OptionsT")
+
 ResultT = TypeVar("ResultT")
 
 PHASES = ("build", "compile", "solve")
+
 """Phases that every solution's statistics name, with 0 seconds where a solver has none of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SolverState:
     """Where a run stands: what stopping rules may look at and a progress bar shows.
 
     Parameters
@@ -65,7 +157,8 @@ class Standing:
     figures: Mapping[str, float | None] = field(default_factory=dict)
 
 
-NOWHERE = Standing()
+EMPTY_STATE = SolverState()
+
 """For questions that only a clock or an interruption answers."""
 
 
@@ -101,7 +194,7 @@ class Monitor:
         self.reason: Termination | None = None
         """Why the run was told to stop; None while it wasn't."""
 
-    def is_over(self, standing: Standing = NOWHERE) -> bool:
+    def is_over(self, standing: SolverState = EMPTY_STATE) -> bool:
         """Ask the stopping rule; once it has given a reason the run is over for good, and the first reason stays."""
         if self.reason is None:
             self.reason = self.stop(
@@ -120,7 +213,7 @@ class Monitor:
         state = SolveState(elapsed_s=0.0, objective=self._worth(objective), bound=self._worth(bound), sense=self.sense)
         return self.stop(state) is Termination.GAP_LIMIT
 
-    def show(self, standing: Standing) -> None:
+    def show(self, standing: SolverState) -> None:
         """Tell the progress where the run stands; what is not known is None."""
         objective, bound = self._worth(standing.objective), self._worth(standing.bound)
         known = {"objective": objective, "bound": bound, "gap": relative_gap(objective, bound, self.sense)}
@@ -166,7 +259,7 @@ class AbstractIteration(ABC, Generic[ResultT]):
         """Go on by one step, after which the method may be stopped."""
 
     @abstractmethod
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Return where the method stands."""
 
     @abstractmethod
@@ -174,7 +267,7 @@ class AbstractIteration(ABC, Generic[ResultT]):
         """Return the result; `reason` tells why the method was stopped, None at its natural end."""
 
 
-def drive(
+def run_iteration(
     method: AbstractIteration[ResultT], monitor: Monitor, *, task: str | None = None, total: float | None = None
 ) -> ResultT:
     """Run a method until it is done or its monitor says that it is over; drive it again to resume it.

@@ -79,7 +79,7 @@ class Source(io.RawIOBase):
         The file. A pipe or a device is read whole at once, as far as its limit goes.
     limit
         Name of the limit of its bytes.
-    most_line_bytes
+    max_line_bytes
         Limit of a line, in text.
 
     Raises
@@ -93,9 +93,9 @@ class Source(io.RawIOBase):
     _file: BinaryIO | None = None
     """None until it is open: what the collector closes may never have been."""
 
-    def __init__(self, path: str | Path, limit: str, most_line_bytes: int | None = None) -> None:
-        self._path, self._limit, self._most_line_bytes = path, limit, most_line_bytes
-        self._most_bytes: int = getattr(current_limits(), limit)
+    def __init__(self, path: str | Path, limit: str, max_line_bytes: int | None = None) -> None:
+        self._path, self._limit, self._max_line_bytes = path, limit, max_line_bytes
+        self._max_bytes: int = getattr(current_limits(), limit)
         self._file = file = self._open()
         head = file.read(2)
         file.seek(0)
@@ -141,8 +141,8 @@ class Source(io.RawIOBase):
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode):
             return open(descriptor, "rb")
-        self._limit, self._most_bytes = min(
-            (self._limit, self._most_bytes), ("pipe_bytes", current_limits().pipe_bytes), key=lambda entry: entry[1]
+        self._limit, self._max_bytes = min(
+            (self._limit, self._max_bytes), ("pipe_bytes", current_limits().pipe_bytes), key=lambda entry: entry[1]
         )
         try:
             return io.BytesIO(self._drain(descriptor, stat.S_ISFIFO(status.st_mode)))
@@ -153,9 +153,9 @@ class Source(io.RawIOBase):
         """Return all that comes, up to the limit and one byte; a pipe without a writer is waited for, not for ever."""
         content = bytearray()
         begun = time.monotonic()
-        while len(content) <= self._most_bytes:
+        while len(content) <= self._max_bytes:
             try:
-                part = os.read(descriptor, min(MIB, self._most_bytes + 1 - len(content)))
+                part = os.read(descriptor, min(MIB, self._max_bytes + 1 - len(content)))
             except BlockingIOError:  # somebody has it open and will write
                 os.set_blocking(descriptor, True)
                 continue
@@ -169,7 +169,7 @@ class Source(io.RawIOBase):
     def _next(self, most: int) -> bytes:
         """Return some bytes that nobody has read yet."""
         try:
-            content = self._unpacked.read(min(most, self._most_bytes + 1 - self._num_bytes))
+            content = self._unpacked.read(min(most, self._max_bytes + 1 - self._num_bytes))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InvalidProblemError(
                 f"{self._path}: gzip data is damaged or truncated ({error}); fetch it again"
@@ -179,17 +179,17 @@ class Source(io.RawIOBase):
 
     def _count(self, content: bytes) -> None:
         self._num_bytes += len(content)
-        if self._num_bytes > self._most_bytes:
-            raise self._too_much(f"it has more than {self._most_bytes} bytes", self._limit)
+        if self._num_bytes > self._max_bytes:
+            raise self._too_much(f"it has more than {self._max_bytes} bytes", self._limit)
         if self._is_packed and self._file is not None and self._num_bytes > UNSUSPECTED_BYTES:
             packed = max(1, self._file.tell())
             if self._num_bytes > current_limits().expansion * packed:
                 raise self._too_much(f"{packed} bytes of gzip data become {self._num_bytes} and more", "expansion")
-        if self._most_line_bytes is not None:
+        if self._max_line_bytes is not None:
             begun, *others = map(len, content.split(b"\n"))
             lengths = [self._line_bytes + begun, *others]
-            if max(lengths) > self._most_line_bytes:
-                raise self._too_much(f"it has a line of more than {self._most_line_bytes} bytes", "line_bytes")
+            if max(lengths) > self._max_line_bytes:
+                raise self._too_much(f"it has a line of more than {self._max_line_bytes} bytes", "line_bytes")
             self._line_bytes = lengths[-1]
 
     def _too_much(self, what: str, limit: str) -> InvalidProblemError:

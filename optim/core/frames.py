@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from optim.core.documents import MOST_WHOLE
+from optim.core.documents import MAX_WHOLE
 from optim.core.errors import InvalidProblemError
-from optim.core.missing import require
+from optim.core.optional import import_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ def frame_of(columns: Columns) -> "DataFrame":
     MissingDependencyError
         If pandas isn't installed.
     """
-    return require("pandas", "a frame").DataFrame(dict(columns))
+    return import_extra("pandas", "a frame").DataFrame(dict(columns))
 
 
 def is_frame(rows: object) -> bool:
@@ -74,7 +74,7 @@ def _plain(value: Any, *, is_gap_nan: bool) -> Any:
     """Return a value as plain Python, None for one that is missing: NaN is only in a frame."""
     if type(value).__module__ == "numpy":  # which is heavy: commands that need no array don't load it
         value = value.tolist()
-    if isinstance(value, float) and value.is_integer() and abs(value) < MOST_WHOLE:
+    if isinstance(value, float) and value.is_integer() and abs(value) < MAX_WHOLE:
         return int(value)
     is_missing = value is None or type(value).__name__ in ("NAType", "NaTType")
     is_missing = is_missing or (is_gap_nan and isinstance(value, float) and math.isnan(value))

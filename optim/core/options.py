@@ -22,10 +22,10 @@ OptionsT = TypeVar("OptionsT")
 LARGEST, SMALLEST = 1e100, 1e-100
 """Numbers of options are 0 or between these in size: sums and products of what lies beyond are infinite, or 0."""
 
-LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**63 - 1
+MIN_WHOLE, MAX_WHOLE = -(2**63), 2**63 - 1
 """Whole numbers of options fit into 64 bits, as arrays and compiled loops hold them."""
 
-_MOST_BITS_SHOWN = 256
+_MAX_BITS_SHOWN = 256
 
 
 class OptionText(str):
@@ -202,13 +202,13 @@ def _check_size(name: str, value: Any) -> None:
             raise InvalidOptionError(
                 f"option {name!r} must be 0, or between {SMALLEST:g} and {LARGEST:g} in size, got {value}"
             )
-    elif isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
+    elif isinstance(value, int) and not MIN_WHOLE <= value <= MAX_WHOLE:
         raise InvalidOptionError(f"option {name!r} must be between -2^63 and 2^63 - 1, got {_shown(value)}")
 
 
 def _shown(value: Any) -> str:
     """Return a value as a text; Python itself prints no whole number of thousands of digits."""
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS_SHOWN:
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS_SHOWN:
         return f"one of {value.bit_length()} bits"
     return repr(value)
 

@@ -1,13 +1,14 @@
-"""A seam through which long work tells how far it is; silent unless somebody listens."""
+"""Progress of long work, and whether loops are compiled just now; silent unless somebody listens."""
 
 import sys
 import time
-from collections.abc import Mapping
-from typing import Protocol, TextIO
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TextIO
 
 from optim.core.errors import InvalidOptionError
 
 IMPROVEMENT = 1e-4
+
 """A line is printed if objective or bound changed by more than this share of themselves."""
 
 
@@ -102,3 +103,72 @@ def listener_of(progress: Progress | bool | None) -> Progress:
             f"progress must be True, False or an object with start, update and finish, got {progress!r}"
         )
     return progress
+
+
+XLA = "XLA"
+
+"""Name of what JAX compiles, which no later process can load."""
+
+_COMPILES = "/jax/core/compile/backend_compile_duration"
+
+"""JAX's event; it tells a scalar of that name when it begins, and the duration when it ends, well or badly."""
+
+
+class Compiling:
+    """What is being compiled, innermost last, and how much has been.
+
+    Attributes
+    ----------
+    tell
+        Called with whether anything is compiled, whenever that may have changed; None by default.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self.done = 0
+        self.tell: Callable[[bool], None] | None = None
+
+    @property
+    def name(self) -> str | None:
+        """What is compiled now, None if nothing is."""
+        names = self._names[-1:]  # a copy: another thread may end it meanwhile
+        return names[0] if names else None
+
+    def begin(self, name: str) -> None:
+        """Note that something is compiled from now on."""
+        self._names.append(name)
+        self._changed()
+
+    def end(self, name: str) -> None:
+        """Note that something is compiled; those begun within it and never ended, for they failed, are forgotten."""
+        if name in self._names:
+            del self._names[len(self._names) - 1 - self._names[::-1].index(name) :]
+            self.done += 1
+            self._changed()
+
+    def _changed(self) -> None:
+        if self.tell is not None:
+            self.tell(bool(self._names))
+
+
+COMPILING = Compiling()
+
+"""Of this process."""
+
+
+def watch_jax() -> None:
+    """Note what JAX compiles from now on, too. Loads JAX: what uses it calls this, once."""
+    from jax import monitoring
+
+    def begins(event: str, value: float, **_: Any) -> None:
+        del value
+        if event == _COMPILES:
+            COMPILING.begin(XLA)
+
+    def ends(event: str, duration: float, **_: Any) -> None:
+        del duration
+        if event == _COMPILES:
+            COMPILING.end(XLA)
+
+    monitoring.register_scalar_listener(begins)
+    monitoring.register_event_duration_secs_listener(ends)

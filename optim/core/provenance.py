@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from optim.core.installed import installed_version
+from optim.core.optional import installed_version
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 GIT_TIMEOUT_S = 5.0

@@ -1,24 +1,229 @@
-"""The one result type of every solver."""
+"""Results of every solver: solution, certificate, statuses, and the outcome of an independent check.
+
+Three separate questions (as in MathOptInterface): the *termination* tells why the
+work ended, the *primal* status what the decision is, the *dual* status what the
+bound's certificate is.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from optim.core.certificate import Certificate
-from optim.core.errors import NotAllowedError
+from optim.core.errors import CertificateRefusedError, NotAllowedError
 from optim.core.frames import Columns, frame_of
-from optim.core.relaxation import Relaxation
-from optim.core.status import PointStatus, Sense, Termination
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+
+class Termination(StrEnum):
+    """Why a solve ended."""
+
+    OPTIMAL = "optimal"
+    """Objective and bound agree to the optimality tolerance, both verified."""
+    COMPLETED = "completed"
+    """A heuristic or online rule ran to its natural end; nothing is claimed beyond the certificate."""
+    INFEASIBLE = "infeasible"
+    DUAL_INFEASIBLE = "dual_infeasible"
+    TIME_LIMIT = "time_limit"
+    ITERATION_LIMIT = "iteration_limit"
+    NODE_LIMIT = "node_limit"
+    GAP_LIMIT = "gap_limit"
+    NUMERICAL_ERROR = "numerical_error"
+    INTERRUPTED = "interrupted"
+
+
+class PointStatus(StrEnum):
+    """What a returned primal or dual point is."""
+
+    NONE = "none"
+    FEASIBLE = "feasible"
+    NEARLY_FEASIBLE = "nearly_feasible"
+    INFEASIBLE = "infeasible"
+    CERTIFICATE = "certificate"
+
+
+class Sense(StrEnum):
+    """Direction of the objective."""
+
+    MAXIMISE = "maximise"
+    MINIMISE = "minimise"
+
+
+class CertificateKind(StrEnum):
+    """What a certificate proves, from weakest to strongest."""
+
+    FEASIBLE_ONLY = "feasible_only"
+    """The decision is feasible; no bound is claimed."""
+    BOUND = "bound"
+    """No feasible decision is better than the bound (a relaxation's dual point)."""
+    OPTIMALITY = "optimality"
+    """The decision attains the bound to the optimality tolerance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """A claim with its proof.
+
+    Parameters
+    ----------
+    kind
+        What is proven.
+    statement
+        The claim in one sentence, for people: empty, or one that `verify` can recompute (`SENTENCES` of
+        `optim.core.claims`, or the problem's own); any other is refused.
+    proof
+        The problem's own proof object (for instance a dual point), or None where the decision
+        alone is the proof (``feasible_only``). A checker recomputes the claim from it and from the
+        instance, sharing no code with the solver.
+    conditions
+        Conditions under which a further claim (such as a competitive ratio) holds.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.reference_solution("tiny-0").certificate.kind.value
+    'optimality'
+    """
+
+    kind: CertificateKind
+    statement: str
+    proof: Any = None
+    conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Relaxation:
+    """A fractional solution of a linear programme, and the prices of its rows.
+
+    Parameters
+    ----------
+    objective
+        What the fractional solution is worth; every bound of the programme is at least this.
+    columns
+        A table of the columns of positive weight, one array per field: what each stands for, its `value` and its `weight`.
+    rows
+        A table of the rows, one array per field: what each limits, its `capacity`, the `use` that the fractional solution
+        makes of it, and the `price` of a unit in the dual point that proves the bound.
+
+    Examples
+    --------
+    >>> import optim
+    >>> solution = optim.solve(optim.reference_instance("tiny-0"), "column-generation")
+    >>> frame = solution.relaxation.columns_frame()
+    >>> frame.columns.tolist()
+    ['job', 'completion', 'value', 'weight', 'workers', 'ps']
+    """
+
+    objective: float
+    columns: Columns
+    rows: Columns
+
+    def columns_frame(self) -> "DataFrame":
+        """Return the columns as a pandas frame.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas isn't installed.
+        """
+        return frame_of(self.columns)
+
+    def rows_frame(self) -> "DataFrame":
+        """Return the rows as a pandas frame.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas isn't installed.
+        """
+        return frame_of(self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """One row of the formal model, or one claim, that does not hold.
+
+    Parameters
+    ----------
+    row
+        Name of the row with its indices, as in the model: ``"(4) worker capacity [gpu, server 3, slot 7]"``.
+    amount
+        By how much it is violated, in the row's own unit, as an exact decimal text where it is exact.
+    message
+        One sentence for people.
+    """
+
+    row: str
+    amount: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.row}: {self.message}"
+
+
+def violation(row: str, message: str, *, amount: str = "1", where: str = "") -> Violation:
+    """Build a violation; `where` holds the row's indices in words."""
+    return Violation(row=f"{row} [{where}]" if where else row, amount=amount, message=message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a checker found, recomputed from the instance alone.
+
+    Parameters
+    ----------
+    violations
+        Every violated row; empty if the solution proves what it claims.
+    objective
+        Recomputed value of the decision, None without one.
+    bound
+        Recomputed bound, rounded outward, None without a proof.
+    proven
+        Sentences that state what has been proven.
+
+    Examples
+    --------
+    >>> import optim
+    >>> instance = optim.reference_instance("tiny-0")
+    >>> found = optim.verify(instance, optim.reference_solution("tiny-0"))
+    >>> found.is_ok, len(found.violations)
+    (True, 0)
+    """
+
+    violations: tuple[Violation, ...]
+    objective: float | None = None
+    bound: float | None = None
+    proven: tuple[str, ...] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether every claim holds."""
+        return not self.violations
+
+    def raise_unless_ok(self) -> "Verification":
+        """Return self if every claim holds, otherwise raise.
+
+        Raises
+        ------
+        CertificateRefusedError
+            If any row is violated; the text lists the first ones.
+        """
+        if self.violations:
+            shown = "; ".join(str(violation) for violation in self.violations[:3])
+            more = f" (and {len(self.violations) - 3} more)" if len(self.violations) > 3 else ""
+            raise CertificateRefusedError(f"the solution does not prove what it claims: {shown}{more}")
+        return self
+
+
 GAP_FLOOR = 1e-9
+
 """Smallest denominator of a relative gap, so that an objective of zero has a finite one."""
 
-
 SHOWN_FIELDS = ("solver", "termination", "objective", "bound", "gap")
+
 """What a notebook shows of a solution beside its picture."""
 
 

@@ -6,8 +6,7 @@ from numbers import Real
 from typing import Protocol
 
 from optim.core.errors import InvalidOptionError
-from optim.core.solution import relative_gap
-from optim.core.status import Sense, Termination
+from optim.core.solution import Sense, Termination, relative_gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

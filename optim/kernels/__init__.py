@@ -3,6 +3,6 @@
 if __name__ != "optim.kernels":
     raise ImportError("import this package as optim.kernels: the folder kernels/ at the top is a link for readers")
 
-from optim.core.compiling import watch_jax
+from optim.core.progress import watch_jax
 
 watch_jax()

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_in
 
 FULL = lax.Precision.HIGHEST
 

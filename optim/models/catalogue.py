@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from optim.core.errors import InvalidProblemError
-from optim.core.problem import AbstractProblem
+from optim.core.registry import AbstractProblem
 
 _MODULES = {
     "admission": "optim.models.admission.problem",

@@ -7,13 +7,19 @@ from typing import Any, TypeVar, overload
 import msgspec
 from msgspec.structs import asdict as fields_of
 
-from optim.core.certificate import Certificate
 from optim.core.documents import decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import naming, read_bytes, write_bytes
-from optim.core.solution import Solution, Stats
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.verification import Verification
+from optim.core.solution import (
+    Certificate,
+    CertificateKind,
+    PointStatus,
+    Sense,
+    Solution,
+    Stats,
+    Termination,
+    Verification,
+)
 from optim.models.catalogue import problem_named, problem_of, problem_of_schema
 
 InstanceT = TypeVar("InstanceT")

@@ -1,6 +1,6 @@
 """From container metrics to phases: encode windows, cluster codes, and describe, forecast and watch what follows."""
 
-from optim.phases.agreement import adjusted_rand_index as adjusted_rand_index
-from optim.phases.coding import PhasedSeries as PhasedSeries
+from optim.phases.clustering import adjusted_rand_index as adjusted_rand_index
 from optim.phases.encoders import ENCODERS as ENCODERS
+from optim.phases.model import PhasedSeries as PhasedSeries
 from optim.phases.model import PhaseModel as PhaseModel

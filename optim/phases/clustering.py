@@ -1,25 +1,150 @@
-"""Clusters of codes: k-means, and a rule for their number that asks for gain and for stability."""
+"""Clusters of embeddings, the choice of their number, and how well two partitions agree."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import FloatArray, IntArray, Resource
-from optim.phases.agreement import adjusted_rand_index
-from optim.phases.groups import group_moments, group_sums
+from optim.models.containers.series import Resource
+
+
+def group_sums(values: FloatArray, group: IntArray, num_groups: int) -> FloatArray:
+    """Return the sum of each group's rows, shape (groups, R), from values (n, R) and the group of each row (n,)."""
+    return np.stack([np.bincount(group, weights=column, minlength=num_groups) for column in values.T], axis=1)
+
+
+def group_moments(values: FloatArray, labels: IntArray, num_groups: int) -> tuple[FloatArray, FloatArray]:
+    """Return mean and deviation of each group of rows, shape (groups, R), NaN for an empty group.
+
+    Rows with a negative label don't count; the deviation is that of a population.
+    """
+    known = labels >= 0
+    rows, group = values[known], labels[known]
+    count = np.bincount(group, minlength=num_groups).astype(np.float64)[:, None]
+    count[count == 0] = np.nan
+    mean = group_sums(rows, group, num_groups) / count
+    return mean, np.sqrt(group_sums((rows - mean[group]) ** 2, group, num_groups) / count)
+
+
+def confusion(truth: IntArray, labels: IntArray) -> IntArray:
+    """Return counts of samples by true class (rows) and label (columns).
+
+    Raises
+    ------
+    InvalidProblemError
+        If the lengths differ or a label is negative.
+    """
+    truth, labels = np.asarray(truth), np.asarray(labels)
+    if truth.shape != labels.shape or truth.ndim != 1:
+        raise InvalidProblemError(f"labels must be two rows of one length, got shapes {truth.shape} and {labels.shape}")
+    if len(truth) == 0:
+        return np.zeros((0, 0), dtype=np.int64)
+    if min(truth.min(), labels.min()) < 0:
+        raise InvalidProblemError("labels must not be negative; leave samples without a phase out")
+    width = int(labels.max()) + 1
+    counts = np.bincount(truth * width + labels, minlength=(int(truth.max()) + 1) * width)
+    return counts.reshape(-1, width).astype(np.int64)
+
+
+def adjusted_rand_index(truth: IntArray, labels: IntArray) -> float:
+    """Return the adjusted Rand index: 1 for equal partitions, 0 in the mean for independent ones.
+
+    References
+    ----------
+    Hubert and Arabie (1985). Comparing partitions. doi:10.1007/BF01908075, equation 5.
+    """
+    table = confusion(truth, labels).astype(np.float64)
+    together, rows, columns = (float(_pairs(part).sum()) for part in (table, table.sum(axis=1), table.sum(axis=0)))
+    every = float(_pairs(np.array([table.sum()]))[0])
+    if every == 0:
+        return 1.0
+    expected = rows * columns / every
+    most = (rows + columns) / 2
+    # Both all in one, or both all apart: equal partitions.
+    return 1.0 if most == expected else (together - expected) / (most - expected)
+
+
+def adjusted_mutual_information(truth: IntArray, labels: IntArray) -> float:
+    """Return mutual information adjusted for chance, over the mean of both entropies: 1 for equal partitions.
+
+    References
+    ----------
+    Vinh, Epps and Bailey (2010). Information theoretic measures for clusterings comparison. JMLR 11, equation 24a.
+    """
+    table = confusion(truth, labels)
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    table = table[rows > 0][:, columns > 0]
+    rows, columns = rows[rows > 0], columns[columns > 0]
+    total = int(rows.sum())
+    if len(rows) == len(columns) <= 1:
+        return 1.0
+    seen = table > 0
+    expected_if_apart = np.outer(rows, columns) / total
+    shared = float((table[seen] / total * np.log(table[seen] / expected_if_apart[seen])).sum())
+    chance = sum(_expected_information(int(a), int(b), total) for a in rows for b in columns)
+    middle = sum(float(-(part / total * np.log(part / total)).sum()) for part in (rows, columns)) / 2
+    return (shared - chance) / (middle - chance) if middle != chance else 1.0
+
+
+def _expected_information(row: int, column: int, total: int) -> float:
+    """Return what a cell adds in the mean over all tables with these sums; its count is hypergeometric."""
+    from scipy.special import gammaln
+
+    count = np.arange(max(1, row + column - total), min(row, column) + 1)
+    if not len(count):
+        return 0.0
+    fixed = gammaln([row + 1, column + 1, total - row + 1, total - column + 1]).sum() - gammaln(total + 1)
+    free = gammaln(count + 1) + gammaln(row - count + 1) + gammaln(column - count + 1)
+    log_probability = fixed - free - gammaln(total - row - column + count + 1)
+    gain = count / total * np.log(total * count / (row * column))
+    return float((gain * np.exp(log_probability)).sum())
+
+
+def matched_f1(truth: IntArray, labels: IntArray) -> FloatArray:
+    """Return F1 of each true class after the one-to-one matching of labels to classes with the most samples on it."""
+    from scipy.optimize import linear_sum_assignment
+
+    table = confusion(truth, labels)
+    scores = np.zeros(table.shape[0])
+    for row, column in zip(*linear_sum_assignment(-table), strict=True):
+        total = table[row].sum() + table[:, column].sum()
+        scores[row] = 2 * table[row, column] / total if total else 0.0
+    return scores
+
+
+def near_change(truth: IntArray, lengths: IntArray, distance: int) -> NDArray[np.bool_]:
+    """Tell which samples lie within `distance` samples of a change of their segment's true phase, shape (T,)."""
+    segment = np.repeat(np.arange(len(lengths)), lengths)
+    is_near = np.zeros(len(truth), dtype=bool)
+    for shift in range(1, distance + 1):
+        differs = (truth[shift:] != truth[:-shift]) & (segment[shift:] == segment[:-shift])
+        is_near[shift:] |= differs
+        is_near[:-shift] |= differs
+    return is_near
+
+
+def _pairs(counts: FloatArray) -> FloatArray:
+    return counts * (counts - 1) / 2
+
 
 FEWEST, MOST = 2, 12
-LEAST_GAIN = 0.02
+
+MIN_GAIN = 0.02
+
 """Fall of the held-out sum of squares from k - 1 to k clusters, as a share of that of one cluster."""
 
-LEAST_STABILITY = 0.8
+MIN_STABILITY = 0.8
+
 """Mean agreement of partitions that were fitted on different halves of the containers."""
 
 NUM_HALVES = 10
+
 SAMPLE = 10_000
+
 """Windows that the rule looks at: beyond that it costs time and changes nothing."""
 
 RESTARTS, RULE_RESTARTS = 10, 3
@@ -144,7 +269,7 @@ def choose_count(
                 gain=gain,
                 stability=stability,
                 silhouette=_silhouette(held_out[:1000], assign(held_out[:1000], centres)),
-                passes=gain >= LEAST_GAIN and stability >= LEAST_STABILITY,
+                passes=gain >= MIN_GAIN and stability >= MIN_STABILITY,
             )
         )
         before = share

@@ -1,25 +1,469 @@
-"""From containers' consumption to phases: fit, label, forecast, watch, update."""
+"""From container metrics to phases: fit, label, forecast, watch, update, save and load."""
 
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from optim.core.ranges import check_in
-from optim.models.containers.series import ContainerSeries, IntArray
-from optim.phases.anomaly import LinearForecast
-from optim.phases.clustering import updated_centres
-from optim.phases.encoders import make_encoder
-from optim.phases.fitted import FittedPhases, require_series
-from optim.phases.fitting import find_clusters, split_grid
-from optim.phases.grid import to_grid
-from optim.phases.names import phase_names
-from optim.phases.runs import runs_of
-from optim.phases.scaling import Scaling
-from optim.phases.statistics import phase_statistics
-from optim.phases.transitions import choose_order
+from optim.core.archives import LARGEST, Arrays, Field, check_fields, read_arrays, write_arrays
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError, OptimError, check_in
+from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, Resource
+from optim.phases.anomalies import (
+    DELAYS,
+    AnomalyKind,
+    Calibration,
+    DriftTrigger,
+    LinearForecast,
+    Scoring,
+    anomaly_kinds,
+    container_means,
+)
+from optim.phases.clustering import CountRow, assign, choose_count, cluster_order, fit_clusters, updated_centres
+from optim.phases.description import NUM_LEVELS, PhaseStatistics, demand_quantiles, phase_names, phase_statistics
+from optim.phases.encoders import Encoder, make_encoder
+from optim.phases.forecasting import ForecastMethod, PhaseForecaster, forecast_segments
+from optim.phases.preprocessing import Grid, ScaledSeries, Scaling, split_containers, to_grid
+from optim.phases.sequences import (
+    ChangeModel,
+    PhaseRuns,
+    Prototypes,
+    choose_order,
+    fit_changes,
+    packed_sequences,
+    prefix_tree,
+    prototypes,
+    runs_of,
+    transition_graph,
+)
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+DEFAULT_ENCODER = "hmm"
+
+
+@dataclass(kw_only=True, eq=False)
+class PhaseParameters:
+    """The parameters of `PhaseModel`, kept as they are given; whatever uses them checks them."""
+
+    encoder: str = DEFAULT_ENCODER
+    encoder_options: Mapping[str, Any] | None = None
+    num_phases: int | None = None
+    resources: Sequence[str] | None = None
+    interval_s: float = 15.0
+    max_gap_s: float = 60.0
+    has_logarithm: bool = True
+    is_padded: bool = False
+    smoothing: int = 1
+    min_dwell: int = 2
+    order: int | None = None
+    anomaly_rate: float = 0.01
+    seed: int = 0
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; none of them has parameters of its own, so that `deep` changes nothing."""
+        del deep
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set parameters by name.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is no such parameter.
+        """
+        known = self.get_params()
+        for name, value in parameters.items():
+            if name not in known:
+                raise InvalidOptionError(f"unknown parameter {name!r}; {type(self).__name__} knows: {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhasedSeries:
+    """Series on the model's grid with their phases.
+
+    Attributes
+    ----------
+    series
+        On the grid.
+    labels
+        Shape (T,): phase of each sample, -1 where history is insufficient.
+    """
+
+    series: ContainerSeries
+    labels: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Scaling and encoder, one after the other.
+
+    Attributes
+    ----------
+    scaling
+        Fitted.
+    encoder
+        Fitted, except where only `scaled` is asked for.
+    is_padded
+        Whether the first sample is repeated as history, so that every sample has a code.
+    """
+
+    scaling: Scaling
+    encoder: Encoder
+    is_padded: bool
+
+    def scaled(self, grid: ContainerSeries) -> ScaledSeries:
+        """Return scaled values, with the history that is made up where series are padded."""
+        scaled = self.scaling.scaled(grid)
+        return scaled.padded(self.encoder.num_delays) if self.is_padded else scaled
+
+    def codes(self, grid: ContainerSeries) -> tuple[FloatArray, IntArray]:
+        """Return codes, shape (n, width), and their rows of the grid, shape (n,), increasing."""
+        codes = self.encoder.encode(self.scaled(grid))
+        if self.is_padded:
+            return codes, np.arange(grid.num_samples)
+        return codes, grid.ends(self.encoder.num_delays)
+
+    def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
+        """Return the nearest centre of each sample, the majority of the last few, shape (T,); -1 without a code.
+
+        Parameters
+        ----------
+        grid
+            T samples.
+        centres
+            Shape (K, width).
+        smoothing
+            Labels that a majority is of, at least 1.
+        """
+        labels = np.full(grid.num_samples, UNKNOWN_PHASE, dtype=np.int64)
+        codes, rows = self.codes(grid)
+        missing = 0 if self.is_padded else self.encoder.num_delays
+        counts = np.maximum(grid.lengths - missing, 0)
+        labels[rows] = majority(assign(codes, centres), counts, smoothing, len(centres))
+        return labels
+
+
+def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) -> IntArray:
+    """Return the most frequent of each segment's last `size` labels, at each sample; never a later one.
+
+    Parameters
+    ----------
+    labels
+        Shape (n,), all known; segments one after the other.
+    lengths
+        Labels of each segment, zeros allowed.
+    size
+        How many count; among equals the sample's own label wins, then the lowest.
+    num_labels
+        K.
+    """
+    if size <= 1 or not len(labels):
+        return labels
+    begin = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    row = np.arange(len(labels))
+    hits = np.zeros((len(labels) + 1, num_labels), dtype=np.int64)
+    hits[row + 1, labels] = 1
+    sums = hits.cumsum(axis=0)
+    votes = 2 * (sums[row + 1] - sums[np.maximum(begin, row - size + 1)])
+    votes[row, labels] += 1
+    return np.asarray(votes.argmax(axis=1), dtype=np.int64)
+
+
+class FittedPhases(PhaseParameters):
+    """The side of `PhaseModel` that needs a fit and changes nothing; the attributes are described there."""
+
+    resources_: tuple[Resource, ...]
+    scaling_: Scaling
+    encoder_: Encoder
+    centres_: FloatArray
+    weights_: FloatArray
+    count_rows_: tuple[CountRow, ...]
+    linear_forecast_: LinearForecast
+    calibrations_: dict[str, Calibration]
+    statistics_: PhaseStatistics
+    names_: tuple[str, ...]
+    runs_: PhaseRuns
+    order_: int
+    order_likelihoods_: tuple[float, ...]
+
+    @property
+    def num_phases_(self) -> int:
+        """K."""
+        return len(self.centres_)
+
+    @property
+    def anomaly_kinds(self) -> tuple[AnomalyKind, ...]:
+        """Kinds of anomaly scores that the encoder allows."""
+        return anomaly_kinds(self.encoder_)
+
+    @property
+    def usual_kind(self) -> AnomalyKind:
+        """The score that is used unless another is asked for: of those calibrated the one that finds most faults."""
+        self._require_fit()
+        return [kind for kind in self.anomaly_kinds if str(kind) in self.calibrations_][-1]
+
+    def prepare(self, series: ContainerSeries) -> Grid:
+        """Return series on the model's grid, with the model's resources only."""
+        self._require_fit()
+        require_series(series)
+        chosen = series.select_resources([resource.name for resource in self.resources_])
+        return to_grid(chosen, self.interval_s, self.max_gap_s)
+
+    def label(self, series: ContainerSeries) -> PhasedSeries:
+        """Return series on the model's grid with the phase of each sample."""
+        grid = self.prepare(series).series
+        return PhasedSeries(series=grid, labels=self._labels(grid))
+
+    def predict(self, series: ContainerSeries) -> IntArray:
+        """Return the phase of each sample given, shape (T,), -1 where history is insufficient.
+
+        Irregular samples have the phase of the grid's point that they belong to.
+        """
+        grid = self.prepare(series)
+        return self._labels(grid.series)[grid.row]
+
+    def transform(self, series: ContainerSeries) -> FloatArray:
+        """Return the code of each sample given, shape (T, width), NaN where history is insufficient."""
+        grid = self.prepare(series)
+        codes, rows = self._coding.codes(grid.series)
+        spread = np.full((grid.series.num_samples, codes.shape[1]), np.nan)
+        spread[rows] = codes
+        return spread[grid.row]
+
+    def forecast(
+        self,
+        series: ContainerSeries,
+        num_steps: int = 40,
+        method: ForecastMethod | str = ForecastMethod.SEMI_MARKOV,
+    ) -> FloatArray:
+        """Return the probability of each phase after the end of each segment of the grid.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (S, num_steps, K); NaN for a segment without a phase.
+        """
+        phased = self.label(series)
+        runs = runs_of(phased.labels, phased.series.lengths, self.min_dwell)
+        return forecast_segments(self.forecaster, runs, num_steps, method)
+
+    def demand_quantile(
+        self,
+        series: ContainerSeries,
+        level: float,
+        num_steps: int = 40,
+        method: ForecastMethod | str = ForecastMethod.SEMI_MARKOV,
+    ) -> FloatArray:
+        """Return the least demand not exceeded with probability `level` at a random one of the next samples.
+
+        Each phase's distribution over the training containers counts with the share of the next samples that the
+        forecast expects in it.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (S, R); NaN for a segment without a phase.
+        """
+        shares = self.forecast(series, num_steps, method).mean(axis=1)
+        return demand_quantiles(self.statistics_, shares, level)
+
+    def anomaly_scores(self, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> FloatArray:
+        """Return the anomaly score of each sample given, shape (T,), NaN where history is insufficient.
+
+        Samples above ``calibrations_[kind].threshold`` are anomalies; `kind` is `usual_kind` unless given.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the encoder doesn't allow this kind.
+        """
+        grid = self.prepare(series)
+        return self._scoring.scores(grid.series, self._kind(kind))[grid.row]
+
+    def container_scores(self, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> FloatArray:
+        """Return the mean anomaly score of each container that has one, for a `DriftTrigger`."""
+        grid = self.prepare(series).series
+        return container_means(*self._scoring.owned_scores(grid, self._kind(kind)))
+
+    def drift_trigger(self, kind: AnomalyKind | str | None = None) -> DriftTrigger:
+        """Return a trigger that says when containers no longer look like those that the model was fitted on."""
+        self._require_fit()
+        return DriftTrigger(self.calibrations_[str(self._kind(kind))])
+
+    @cached_property
+    def forecaster(self) -> PhaseForecaster:
+        """Forecasts from the runs."""
+        self._require_fit()
+        return PhaseForecaster(self.runs_, self.num_phases_)
+
+    @cached_property
+    def changes(self) -> ChangeModel:
+        """Probabilities of the next phase, of order `order_`."""
+        self._require_fit()
+        return fit_changes(self.runs_, self.num_phases_, self.order_)
+
+    def graph(self, order: int | None = None) -> "nx.DiGraph[tuple[int, ...]]":
+        """Return the graph of changes, of `order_` unless an order is given; see `transition_graph`."""
+        self._require_fit()
+        return transition_graph(self.runs_, self.names_, order or self.order_)
+
+    def tree(self) -> "nx.DiGraph[tuple[str, ...]]":
+        """Return the prefix tree of packed sequences; see `prefix_tree`."""
+        self._require_fit()
+        return prefix_tree(packed_sequences(self.runs_))
+
+    def prototypes(self) -> Prototypes:
+        """Return the fewest paths that cover nine containers in ten."""
+        self._require_fit()
+        return prototypes(packed_sequences(self.runs_))
+
+    def _forget(self) -> None:
+        """Drop what is computed from the runs on first use."""
+        for name in ("forecaster", "changes"):
+            self.__dict__.pop(name, None)
+
+    def _require_fit(self) -> None:
+        if not hasattr(self, "centres_"):
+            raise NotAllowedError("this PhaseModel isn't fitted; call fit, or load one")
+
+    def _kind(self, kind: AnomalyKind | str | None) -> AnomalyKind:
+        self._require_fit()
+        if kind is None:
+            return self.usual_kind
+        if kind not in list(AnomalyKind) or kind not in self.anomaly_kinds:
+            known = ", ".join(self.anomaly_kinds)
+            raise InvalidOptionError(
+                f"a model with encoder {self.encoder!r} has no score {str(kind)!r}; it has: {known}"
+            )
+        return AnomalyKind(kind)
+
+    @property
+    def _coding(self) -> Pipeline:
+        return Pipeline(scaling=self.scaling_, encoder=self.encoder_, is_padded=self.is_padded)
+
+    @property
+    def _scoring(self) -> Scoring:
+        return Scoring(scaling=self.scaling_, encoder=self.encoder_, linear_forecast=self.linear_forecast_)
+
+    def _labels(self, grid: ContainerSeries) -> IntArray:
+        return self._coding.labels(grid, self.centres_, self.smoothing)
+
+
+def require_series(series: object) -> None:
+    """Refuse anything but a `ContainerSeries`.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it is something else.
+    """
+    if not isinstance(series, ContainerSeries):
+        raise InvalidProblemError(
+            f"series must be a ContainerSeries, got {type(series).__name__}; make one with ContainerSeries.from_arrays, "
+            "or read one with optim.workloads.containers.read_containers"
+        )
+
+
+HELD_OUT_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSplit:
+    """Series on the grid, for a fit.
+
+    Attributes
+    ----------
+    training
+        What scaling, encoder and clusters are fitted to.
+    held
+        What decides on the number of phases and the order of changes, and calibrates.
+    every
+        Both, in their order.
+    """
+
+    training: ContainerSeries
+    held: ContainerSeries
+    every: ContainerSeries
+
+
+def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.random.Generator) -> TrainingSplit:
+    """Hold out a fifth of the containers; where one alone is long enough, both sides are all of them.
+
+    Parameters
+    ----------
+    grid
+        On a grid of `interval_s`.
+    delays
+        Samples of history that a container needs to tell anything.
+
+    Raises
+    ------
+    InvalidProblemError
+        If no segment has more samples than that.
+    """
+    if grid.lengths.max() <= delays:
+        raise InvalidProblemError(
+            f"no series has more than {delays} samples at {interval_s:g} s without a gap; "
+            "give longer series, a shorter interval or fewer delays"
+        )
+    training, held = (grid.select(part) for part in split_containers(grid, HELD_OUT_SHARE, rng, delays + 1))
+    return TrainingSplit(training=training, held=held, every=grid)
+
+
+def find_clusters(
+    coding: Pipeline, split: TrainingSplit, num_phases: int | None, resources: tuple[Resource, ...], seed: int
+) -> tuple[FloatArray, FloatArray, tuple[CountRow, ...]]:
+    """Cluster the training codes and order the clusters by what all containers consume in them.
+
+    Parameters
+    ----------
+    coding
+        Fitted to the training side.
+    num_phases
+        K; None for what `choose_count` finds, with a warning where no number gains and is stable.
+    resources
+        Of the series.
+    seed
+        Of the clusters' first centres.
+
+    Returns
+    -------
+    tuple
+        Centres, shape (K, width); training codes of each, shape (K,); what the rule for their number saw, empty where
+        the number was given.
+    """
+    codes, rows = coding.codes(split.training)
+    owner = split.training.owner[rows]
+    number = num_phases
+    count_rows: tuple[CountRow, ...] = ()
+    if number is None:
+        held_codes, _ = coding.codes(split.held)
+        number, count_rows = choose_count(codes, owner, held_codes, seed)
+        if not any(row.passes for row in count_rows):
+            warnings.warn(
+                "no number of phases gains and is stable; 2 are used: give num_phases, or another encoder",
+                stacklevel=3,
+            )
+    centres = fit_clusters(codes, number, seed)
+    every, where = coding.codes(split.every)
+    centres = centres[cluster_order(split.every.values[where], assign(every, centres), number, resources)]
+    weights = np.bincount(assign(codes, centres), minlength=number).astype(np.float64)
+    return centres, weights, count_rows
+
 
 USUAL_PHASES = 5
+
 """Hint for encoders that need a number of phases before it is known; the paper's."""
 
 STATISTICS_DELAYS = 3
@@ -155,8 +599,6 @@ class PhaseModel(FittedPhases):
 
     def save(self, path: str | Path) -> None:
         """Write the model: arrays and a JSON header, nothing that runs when it is read."""
-        from optim.phases.model_file import save_model
-
         self._require_fit()
         save_model(self, path)
 
@@ -169,6 +611,178 @@ class PhaseModel(FittedPhases):
         InvalidProblemError
             If the file holds none.
         """
-        from optim.phases.model_file import load_model
-
         return load_model(path)
+
+
+SCHEMA = "optim/phase-model/1"
+
+REMEDY = "write one with 'optim phases fit --out FILE'"
+
+TINY = 1e-300
+
+"""Least deviation: what is divided by isn't zero."""
+
+ROUNDED = 1e-6
+
+DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, OptimError, RecursionError, TypeError, ValueError)
+
+"""What arrays of other forms make the parts of a model raise."""
+
+PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
+    {
+        "scaling": ("scaling_", Scaling),
+        "linear": ("linear_forecast_", LinearForecast),
+        "runs": ("runs_", PhaseRuns),
+        "statistics": ("statistics_", PhaseStatistics),
+    }
+)
+
+"""Attributes that are dataclasses of arrays, by what their arrays' names begin with."""
+
+
+def save_model(model: "PhaseModel", path: str | Path) -> None:
+    """Write a fitted model; equal models give equal files."""
+    header = {
+        "schema": SCHEMA,
+        "parameters": model.get_params(),
+        "resources": [asdict(resource) for resource in model.resources_],
+        "names": model.names_,
+        "order": model.order_,
+        "order_likelihoods": model.order_likelihoods_,
+        "count_rows": [asdict(row) for row in model.count_rows_],
+        "calibrations": {kind: asdict(found) for kind, found in model.calibrations_.items()},
+    }
+    arrays: Arrays = {
+        "header": np.frombuffer(json.dumps(header, sort_keys=True, default=list).encode(), dtype=np.uint8),
+        "centres": model.centres_,
+        "weights": model.weights_,
+        **_prefixed("encoder", model.encoder_.arrays()),
+    }
+    for prefix, (attribute, _) in PARTS.items():
+        arrays |= _prefixed(prefix, asdict(getattr(model, attribute)))
+    write_arrays(path, arrays)
+
+
+def load_model(path: str | Path) -> "PhaseModel":
+    """Read a model.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file isn't one, or holds anything but plain arrays.
+    """
+    try:
+        arrays = read_arrays(path, "a phase model", REMEDY)
+        header = _header(path, arrays)
+        model = PhaseModel(**header["parameters"])
+        model.resources_ = tuple(Resource(**resource) for resource in header["resources"])
+        model.names_ = tuple(header["names"])
+        model.order_ = header["order"]
+        model.order_likelihoods_ = tuple(header["order_likelihoods"])
+        model.count_rows_ = tuple(CountRow(**row) for row in header["count_rows"])
+        model.calibrations_ = {kind: Calibration(**found) for kind, found in header["calibrations"].items()}
+        model.encoder_ = make_encoder(model.encoder, model.encoder_options)
+        _check_header(model)
+        _check_arrays(model, {name: array for name, array in arrays.items() if name != "header"})
+        model.centres_, model.weights_ = arrays["centres"], arrays["weights"]
+        model.encoder_.restore(_part(arrays, "encoder"))
+        for prefix, (attribute, kind) in PARTS.items():
+            setattr(model, attribute, kind(**_part(arrays, prefix)))
+        _check_relations(model)
+    except InvalidProblemError:
+        raise
+    except DAMAGES as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        cause = f"no {said} in it" if isinstance(error, KeyError) else said
+        raise InvalidProblemError(f"{path}: not a phase model ({cause}); {REMEDY}") from error
+    return model
+
+
+def _check_header(model: "PhaseModel") -> None:
+    """Raise ValueError or InvalidOptionError unless what isn't an array can be of a fitted model."""
+    for name in ("smoothing", "min_dwell"):
+        _require(_is_whole(getattr(model, name), 1), name)
+    _require(_is_whole(model.seed, 0), "seed")
+    _require(0 < float(model.interval_s) <= float(model.max_gap_s) < LARGEST, "interval_s")
+    check_in("(0, 1)", model, "anomaly_rate")
+    names = [resource.name for resource in model.resources_]
+    _require(len(names) > 0 and len(set(names)) == len(names), "resources")
+    _require(all(isinstance(text, str) and text for text in names), "resources")
+    _require(all(isinstance(own.unit, str) and isinstance(own.is_level, bool) for own in model.resources_), "resources")
+    _require(len(model.names_) > 0 and all(isinstance(text, str) for text in model.names_), "names")
+    _require(_is_whole(model.order_, 1), "order")
+    _require(_are_finite(model.order_likelihoods_), "order_likelihoods")
+    _require(all(_are_finite(astuple(row)) for row in model.count_rows_), "count_rows")
+    _require(bool(model.calibrations_), "calibrations")
+    for kind, own in model.calibrations_.items():
+        _require(kind in list(AnomalyKind) and kind in model.anomaly_kinds, "calibrations")
+        _require(_are_finite(astuple(own)) and 0 <= own.rate <= 1 and own.deviation >= 0, f"calibration {kind}")
+        _require(_is_whole(own.num_containers, 1), f"calibration {kind}")
+
+
+def _require(is_right: bool, what: str) -> None:
+    if not is_right:
+        raise ValueError(f"{what!r} of the header has a value that no fitted model has")
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _are_finite(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, int | float) and abs(value) < LARGEST for value in values)
+
+
+def _check_arrays(model: "PhaseModel", arrays: Arrays) -> None:
+    """Raise ValueError unless all arrays have shapes and numbers that a fitted model has."""
+    num, count = len(model.resources_), len(model.names_)
+    width, table = model.encoder_.code_width(num), (count, num)
+    fields = {
+        "scaling.offset": Field(shape=(num,), least=0.0, may_lack=True),
+        "scaling.mean": Field(shape=(num,)),
+        "scaling.deviation": Field(shape=(num,), least=TINY),
+        **_prefixed("encoder", model.encoder_.fields(num)),
+        "centres": Field(shape=(count, "W")),
+        "weights": Field(shape=(count,), least=0.0),
+        "linear.matrix": Field(shape=(DELAYS * num, num)),
+        "linear.bias": Field(shape=(num,)),
+        "linear.deviation": Field(shape=(num,), least=TINY),
+        "runs.phase": Field(shape=("runs",), least=0, most=count - 1, is_whole=True),
+        "runs.dwell": Field(shape=("runs",), least=1, is_whole=True),
+        "runs.offsets": Field(shape=("offsets",), least=0, is_whole=True),
+        "statistics.count": Field(shape=(count,), least=0, is_whole=True),
+        "statistics.quantiles": Field(shape=(*table, NUM_LEVELS), least=0.0),
+        "statistics.slope": Field(shape=table),
+        "statistics.rising": Field(shape=table, least=0.0, most=1.0 + ROUNDED),
+        "statistics.autocorrelation": Field(shape=table, least=-1.0 - ROUNDED, most=1.0 + ROUNDED),
+        **{
+            f"statistics.{name}": Field(shape=table, least=0.0)
+            for name in ("mean", "deviation", "within", "window_deviation")
+        },
+    }
+    check_fields(arrays, fields, **({"W": width} if isinstance(width, int) else {}))
+
+
+def _check_relations(model: "PhaseModel") -> None:
+    """Raise ValueError unless arrays fit each other."""
+    offsets, quantiles = model.runs_.offsets, model.statistics_.quantiles
+    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(model.runs_.phase) or (np.diff(offsets) < 0).any():
+        raise ValueError("'runs.offsets' must rise from 0 to the number of runs")
+    if (np.diff(quantiles, axis=-1) < -ROUNDED * np.abs(quantiles[..., 1:])).any():
+        raise ValueError("'statistics.quantiles' must rise")
+
+
+def _header(path: str | Path, arrays: Arrays) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(arrays["header"].tobytes())
+    if header["schema"] != SCHEMA:
+        raise InvalidProblemError(f"{path}: a model of schema {header['schema']!r}; this version reads {SCHEMA!r}")
+    return header
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def _part(arrays: Arrays, prefix: str) -> Arrays:
+    begin = f"{prefix}."
+    return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}

@@ -16,9 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from optim.core.errors import InvalidOptionError
-from optim.core.memory import peak_memory
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_in
+from optim.core.limits import peak_memory
 
 FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
 """Environment variable that names the folder where a profiled script writes."""

@@ -10,10 +10,8 @@ from typing import Any
 
 from optim.core.errors import OptimError
 from optim.core.options import build_options
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import CertificateKind, PointStatus, Sense, Solution, Termination, Verification
 from optim.core.stopping import IterationLimit
-from optim.core.verification import Verification
 from optim.models.catalogue import problem_of
 from optim.models.files import read_solution, verify, write_solution
 from optim.solvers.solve import solve, solver_named

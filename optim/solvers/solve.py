@@ -4,17 +4,15 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Literal
 
-from optim.core.driver import AbstractSolver
-from optim.core.errors import InvalidOptionError, SolverError, UnsupportedProblemError
-from optim.core.interruption import SolveInterrupted, stopping_at_ctrl_c
+from optim.core.driver import AbstractSolver, SolveInterrupted, stopping_at_ctrl_c
+from optim.core.errors import InvalidOptionError, SolverError, UnsupportedProblemError, check_seed
 from optim.core.options import build_options
-from optim.core.own_code import is_own, load_own, where_own_code_failed
 from optim.core.progress import Progress, listener_of
 from optim.core.provenance import package_versions
-from optim.core.ranges import check_seed
 from optim.core.registry import REGISTRY, Solver, check_solver_type
 from optim.core.solution import Solution
 from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
+from optim.core.user_code import is_file_reference, load_class_from_file, where_own_code_failed
 from optim.models.catalogue import problem_named, problem_of
 
 
@@ -45,14 +43,14 @@ def solver_named(problem: str, name: str) -> Solver:
         If there is none of that name.
     """
     import_module(f"optim.solvers.{problem}")
-    if is_own(name):
+    if is_file_reference(name):
         return _own_solver(problem, name)
     return REGISTRY.get(problem, name)
 
 
 def _own_solver(problem: str, name: str) -> Solver:
     """Return a solver of a file: under the name that it registers, or under the one it is asked for by."""
-    kind = load_own(name, AbstractSolver, f"a solver of {problem}")
+    kind = load_class_from_file(name, AbstractSolver, f"a solver of {problem}")
     registered = [solver for solver in REGISTRY if type(solver) is kind]
     if registered and registered[0].problem != problem:
         raise InvalidOptionError(f"{name} is a solver of {registered[0].problem!r}, not of {problem!r}")

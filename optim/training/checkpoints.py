@@ -15,9 +15,9 @@ import numpy as np
 from optim.core.archives import Arrays, Field, check_fields, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
-from optim.training.messages import Delta, Install, Message, Rewind, ShardValues, Vector
-from optim.training.roles import STORAGE
-from optim.training.transport import Lost, Transport
+from optim.training.machine import Lost, Transport
+from optim.training.messages import Delta, Message, Rewind, ShardValues, StoreBackup, Vector
+from optim.training.stages import STORAGE
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -92,7 +92,7 @@ class DurableStorage:
     def send(self, machine: str, message: Message) -> None:
         """Send a message; write a checkpoint when it is the last that one needs."""
         self._transport.send(machine, message)
-        if machine == STORAGE and isinstance(message, Install | Delta):
+        if machine == STORAGE and isinstance(message, StoreBackup | Delta):
             self._keep(message.values)
         elif machine == STORAGE and isinstance(message, Rewind):
             self._forget(message.clock)

@@ -1,4 +1,4 @@
-"""The controller: it knows all machines, deals out partitions and shards, and brings the run through every change.
+"""The controller: it knows all machines, assigns partitions and shards, and recovers from failures.
 
 A *planned* change (machines added, evicted with a warning, another stage) waits for a clock boundary, drains what the
 backups lack, moves what has to move and goes on: nothing is computed twice. A *failure* of a machine that only computed
@@ -6,42 +6,137 @@ has its partitions computed by others. A failure of a server takes every shard b
 of all shards are left; what was computed since is computed again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from optim.core.errors import InvalidOptionError, NotAllowedError, TrainingError
 from optim.training.application import Application
 from optim.training.checkpoints import StartingPoint, initial_point
 from optim.training.dataflow import Dataflow
-from optim.training.ledger import CopyLedger
-from optim.training.membership import Membership
+from optim.training.machine import Lost, Transport
 from optim.training.messages import (
     Applied,
+    BackupAck,
     Delta,
     Failed,
-    Hosted,
-    Install,
-    Kept,
     Message,
     Pushed,
     Read,
     Ready,
     Rewind,
+    ShardReady,
     State,
+    StoreBackup,
     Sync,
     Trim,
 )
-from optim.training.non_finite import NonFinitePushes
-from optim.training.options import NEVER, ClusterOptions
-from optim.training.partitions import deal
-from optim.training.phase import Phase
-from optim.training.rebuild import Order, Rebuild, Rollback
-from optim.training.roles import STORAGE, Roles, lay_out
-from optim.training.stages import Stage
-from optim.training.transport import Lost, Transport
+from optim.training.pushing import NonFinitePushes
+from optim.training.replication import Order, Reconfiguration, ReplicaCatalog, Rollback
+from optim.training.stages import NEVER, STORAGE, ClusterOptions, Roles, Stage, assign_balanced, assign_roles
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
+
+
+class Phase(StrEnum):
+    """What the controller is doing."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    """Bringing all partitions to one clock, because a change is waiting."""
+    SYNCING = "syncing"
+    """Waiting until the copies hold that clock."""
+    REBUILDING = "rebuilding"
+    """Moving shards and copies to their places."""
+    STOPPED = "stopped"
+    """No machine is left; the storage's copies wait for one."""
+
+
+class Membership:
+    """The machines of a run.
+
+    Attributes
+    ----------
+    reliable, transient
+        Machines of each tier, those about to leave left out.
+    joining
+        Machines that are not ready yet, and the tier that they will belong to.
+    leaving
+        Machines that were warned and work until the next boundary.
+    """
+
+    def __init__(self) -> None:
+        self.reliable: list[str] = []
+        self.transient: list[str] = []
+        self.joining: dict[str, list[str]] = {}
+        self.leaving: list[str] = []
+        self._known = {STORAGE}
+
+    @property
+    def staying(self) -> tuple[str, ...]:
+        """All machines that are to stay, reliable ones first."""
+        return (*self.reliable, *self.transient)
+
+    def is_alive(self, machine: str) -> bool:
+        """Tell whether a machine, or the storage, can still do something."""
+        return machine == STORAGE or machine in self.staying or machine in self.leaving
+
+    def expect(self, reliable: Sequence[str], transient: Sequence[str]) -> None:
+        """Note machines that are being started.
+
+        Raises
+        ------
+        NotAllowedError
+            If a name is or was taken.
+        """
+        for machine in (*reliable, *transient):
+            if machine in self._known:
+                raise NotAllowedError(f"there is or was a machine {machine!r}; give each machine a name of its own")
+        self._known.update(reliable, transient)
+        self.joining.update(dict.fromkeys(reliable, self.reliable))
+        self.joining.update(dict.fromkeys(transient, self.transient))
+
+    def arrive(self, machine: str) -> bool:
+        """Take a machine into its tier; tell whether it was still expected."""
+        tier = self.joining.pop(machine, None)
+        if tier is not None:
+            tier.append(machine)
+        return tier is not None
+
+    def warn(self, machines: Sequence[str]) -> list[str]:
+        """Have machines leave at the next boundary; return those that had not come, which can go at once.
+
+        Raises
+        ------
+        NotAllowedError
+            If there is no such machine.
+        """
+        for machine in machines:
+            if machine not in self.staying and machine not in self.joining:
+                raise NotAllowedError(f"no machine {machine!r} to evict; there are {', '.join(self.staying) or 'none'}")
+        waiting = [name for name in machines if self.joining.pop(name, None) is not None]
+        self.leaving.extend(name for name in machines if name in self.staying)
+        self._strike_out(machines)
+        return waiting
+
+    def bury(self, machine: str) -> bool:
+        """Strike out a machine that is gone; tell whether it had a part in the work."""
+        self.joining.pop(machine, None)
+        was_in = machine in self.staying or machine in self.leaving
+        self.leaving = [name for name in self.leaving if name != machine]
+        self._strike_out([machine])
+        return was_in
+
+    def give_back(self, needed: Collection[str]) -> list[str]:
+        """Return the machines that were waiting to leave and aren't needed any more; they are none of ours now."""
+        free = [name for name in self.leaving if name not in needed]
+        self.leaving = [name for name in self.leaving if name in needed]
+        return free
+
+    def _strike_out(self, machines: Sequence[str]) -> None:
+        for tier in (self.reliable, self.transient):
+            tier[:] = [name for name in tier if name not in machines]
 
 
 class Controller:
@@ -87,8 +182,8 @@ class Controller:
         self._transport, self._optimiser, self._options = transport, optimiser, options
         self._is_changed = False
         self._non_finite = NonFinitePushes(options.non_finite)
-        self._copies = CopyLedger(options.num_shards)
-        self._rebuild: Rebuild | None = None
+        self._copies = ReplicaCatalog(options.num_shards)
+        self._rebuild: Reconfiguration | None = None
         self._clock = 0  # of the boundary, or of the rebuild
         self._install(start or initial_point(application, optimiser))
 
@@ -177,11 +272,11 @@ class Controller:
                 self.flow.applied(message)
             case Delta():
                 self._transport.send(self.roles.backups[message.values.shard], message)
-            case Kept():
+            case BackupAck():
                 self._kept(message)
             case State():
                 self._placed(message)
-            case Hosted() if self._rebuild is not None:
+            case ShardReady() if self._rebuild is not None:
                 self._rebuild.hosted(message.shard)
         self._advance()
 
@@ -249,13 +344,13 @@ class Controller:
             return Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=(STORAGE,) * num_shards)
         tiers = machines.reliable, machines.transient
         stage = options.policy.stage(*map(len, tiers))
-        return lay_out(stage, *tiers, num_shards, max_actives=options.max_actives, previous=self.roles)
+        return assign_roles(stage, *tiers, num_shards, max_actives=options.max_actives, previous=self.roles)
 
     def _adopt(self, roles: Roles) -> None:
         """Work by a layout, and give back the machines that were waiting to leave and have no part in it."""
         self.roles = roles
         if roles.workers:
-            self.owners = deal(self.flow.num_partitions, roles.workers, self.owners)
+            self.owners = assign_balanced(self.flow.num_partitions, roles.workers, self.owners)
         for machine in self.machines.give_back({*roles.workers, *roles.servers, *roles.backups}):
             self._copies.forget_holder(machine)
             self._transport.stop(machine)
@@ -270,7 +365,7 @@ class Controller:
         """Have a lost worker's partitions computed by the others, at once: nobody could finish the clock without."""
         workers = [name for name in self.roles.workers if self.machines.is_alive(name)]
         gone = [partition for partition, owner in enumerate(self.owners) if owner == machine]
-        self.owners = deal(self.flow.num_partitions, workers, self.owners)
+        self.owners = assign_balanced(self.flow.num_partitions, workers, self.owners)
         self.flow.compute_again(gone)
 
     # -- rebuilding ---------------------------------------------------------------------------------------------------
@@ -300,19 +395,19 @@ class Controller:
         for holder in self._copies.holders():
             self._transport.send(holder, Rewind(generation=self.generation, clock=clock))
         parts = [self.flow.parameters[part].copy() for part in self.flow.ranges]
-        self._rebuild = Rebuild(self._plan(), clock, self.generation, parts)
+        self._rebuild = Reconfiguration(self._plan(), clock, self.generation, parts)
         servers = self.roles.servers if is_planned else ()
         self._send_all(self._rebuild.begin(servers, self._copies, self._options))
 
     def _placed(self, state: State) -> None:
         """Go on with the rebuild that asked for a shard's values; outside of one they are a checkpoint."""
         if self._rebuild is None:
-            self._transport.send(STORAGE, Install(generation=self.generation, values=state.values))
+            self._transport.send(STORAGE, StoreBackup(generation=self.generation, values=state.values))
         else:
             flow, options = self.flow, self._options
             self._send_all(self._rebuild.place(state.values, self._optimiser, flow.num_partitions, options))
 
-    def _finish_rebuild(self, rebuild: Rebuild) -> None:
+    def _finish_rebuild(self, rebuild: Reconfiguration) -> None:
         """Work by the new layout; only now may the old places forget what they hold."""
         roles, self._rebuild = rebuild.roles, None
         self._adopt(roles)
@@ -325,7 +420,7 @@ class Controller:
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
-    def _kept(self, message: Kept) -> None:
+    def _kept(self, message: BackupAck) -> None:
         """Note a copy; forget older ones once a newer clock is safe, and checkpoint when it is time."""
         copies = self._copies
         if not self.machines.is_alive(message.holder):
@@ -346,5 +441,5 @@ class Controller:
     def _install(self, start: StartingPoint) -> None:
         """Put where the run begins into the storage: there is always something to return to."""
         for values in self.flow.begin_at(start):
-            self._transport.send(STORAGE, Install(generation=0, values=values))
+            self._transport.send(STORAGE, StoreBackup(generation=0, values=values))
             self._copies.confirm(STORAGE, values.shard, start.clock)

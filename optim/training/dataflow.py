@@ -1,30 +1,109 @@
-"""What has been computed, pushed and applied, and what may be computed next."""
+"""What has been computed, pushed and applied, what may be computed next, and the log of pushes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from optim.training.application import Application, HasRows
 from optim.training.checkpoints import StartingPoint
-from optim.training.forms import Compression, Pushes
-from optim.training.messages import Applied, Compute, Push, Pushed, Replay, RowGradient, RowNumbers, ShardValues, Vector
-from optim.training.options import ClusterOptions
-from optim.training.partitions import row_width, shard_bounds
-from optim.training.push_log import MEGABYTE, PushLog
+from optim.training.messages import (
+    Applied,
+    Compression,
+    Compute,
+    Push,
+    Pushed,
+    Pushes,
+    Replay,
+    RowGradient,
+    RowNumbers,
+    ShardValues,
+    Vector,
+)
+from optim.training.stages import ClusterOptions, row_width, shard_bounds
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
+MEGABYTE = 1_000_000
+
+
+class PushLog:
+    """For each clock and partition what the servers got of it, as long as there is room.
+
+    The controller keeps it, so machines that die take nothing of it with them; a controller that dies does.
+
+    Parameters
+    ----------
+    num_partitions
+        Pushes of a clock.
+    max_bytes
+        Where so many are full, the clocks that newer copies hold give way, and without these nothing more is kept: what pushes
+        that aren't kept did is computed again after a failure. 0 keeps none.
+    """
+
+    def __init__(self, num_partitions: int, max_bytes: float) -> None:
+        self._num_partitions, self._max_bytes = num_partitions, max_bytes
+        self._clocks: dict[int, dict[int, list[Push]]] = {}
+        self._bytes: dict[int, int] = {}
+        self._safe = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the gradients kept."""
+        return sum(self._bytes.values())
+
+    def add(self, clock: int, partition: int, pushes: Sequence[Push]) -> None:
+        """Keep copies of what goes to the servers: the memory that it lies in is written again a clock later."""
+        size = sum(push.gradient.nbytes for push in pushes)
+        if self.num_bytes + size > self._max_bytes:
+            self.keep(self._safe, clock + 1)
+        if self.num_bytes + size > self._max_bytes:
+            return
+        kept = [replace(push, gradient=np.array(push.gradient, copy=True)) for push in pushes]
+        self._clocks.setdefault(clock, {})[partition] = kept
+        self._bytes[clock] = self._bytes.get(clock, 0) + size
+
+    def end(self, clock: int) -> int:
+        """Return the clock that replaying leads to from another one."""
+        while len(self._clocks.get(clock, ())) == self._num_partitions:
+            clock += 1
+        return clock
+
+    def keep(self, first: int, end: int) -> None:
+        """Forget all but the clocks from `first` to `end`, the latter left out."""
+        self._clocks = {at: pushes for at, pushes in self._clocks.items() if first <= at < end}
+        self._bytes = {at: size for at, size in self._bytes.items() if at in self._clocks}
+
+    def trim(self, safe: int, stored: int) -> None:
+        """Forget the clocks before `stored`, which nobody can take away; those before `safe` are first to give way.
+
+        As long as copies of all shards as of `safe` are left, a failure goes back no further.
+        """
+        self._safe = safe
+        self.keep(stored, max(self._clocks, default=stored) + 1)
+
+    def orders(self, clock: int, generation: int, num_shards: int) -> Iterator[Replay]:
+        """Yield for each shard what brings it from a clock to the log's end; nothing if it is there."""
+        end = self.end(clock)
+        for shard in range(num_shards if end > clock else 0):
+            clocks = tuple(
+                tuple(self._clocks[at][partition][shard] for partition in range(self._num_partitions))
+                for at in range(clock, end)
+            )
+            yield Replay(generation=generation, shard=shard, from_clock=clock, clocks=clocks)
+
 
 DENSEST = 0.5
+
 """Share of a gradient's rows above which it is pushed whole: its rows and their numbers would be no shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class GradientEncoding:
     """In what form gradients are pushed.
 
     Attributes
@@ -43,7 +122,9 @@ class Form:
     feedback: bool = False
 
     @classmethod
-    def of(cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> "Form":
+    def of(
+        cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions
+    ) -> "GradientEncoding":
         """Return the form for a job: by rows only where that is the same update."""
         is_same = optimiser.rests_at_zero and options.pushes is not Pushes.DENSE
         if options.compression is not Compression.TOP_K:
@@ -90,7 +171,7 @@ class Dataflow:
         *,
         num_shards: int,
         staleness: int,
-        form: Form | None = None,
+        form: GradientEncoding | None = None,
         replay_mb: float = 0.0,
     ) -> None:
         self.num_partitions = application.num_partitions
@@ -101,7 +182,7 @@ class Dataflow:
         self.losses: list[float] = []
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
-        self._staleness, self._form = staleness, form or Form()
+        self._staleness, self._form = staleness, form or GradientEncoding()
         self._rate = optimiser.learning_rate
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
@@ -122,7 +203,7 @@ class Dataflow:
             optimiser,
             num_shards=options.num_shards,
             staleness=options.staleness,
-            form=Form.of(application, optimiser, options),
+            form=GradientEncoding.of(application, optimiser, options),
             replay_mb=options.replay_mb,
         )
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.ranges import check_in
+from optim.core.errors import check_in
 from optim.training.application import Application
-from optim.training.options import NEVER, ClusterOptions
 from optim.training.processes import Processes
+from optim.training.stages import NEVER, ClusterOptions
 from optim.training.trainer import Action, ClockRow, Event, Trainer
 
 if TYPE_CHECKING:

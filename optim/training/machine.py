@@ -1,41 +1,45 @@
-"""A machine: it computes, serves shards and keeps copies, as messages tell it to.
+"""A machine, which computes, serves shards and keeps copies, and the transport of messages.
 
 The same object runs inside the controller's process, inside a process of its own, and under a test that delivers
 messages in any order it likes.
 """
 
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from optim.core.own_code import in_a_line
+from optim.core.errors import NotAllowedError
+from optim.core.user_code import format_exception_line
 from optim.training.application import Application
 from optim.training.messages import (
+    BackupAck,
     Compute,
     Delta,
     Drop,
     Failed,
     Host,
-    Hosted,
-    Install,
-    Kept,
     Message,
     Push,
     Pushed,
     Read,
+    Ready,
     Rebase,
     Replay,
     Rewind,
+    ShardReady,
     State,
+    StoreBackup,
     Sync,
     Trim,
     Vector,
 )
 from optim.training.pushing import compute
+from optim.training.stages import STORAGE
 
 if TYPE_CHECKING:
-    from optim.training.copies import ShardCopies
+    from optim.training.replication import ShardCopies
     from optim.training.server import ServedShard
 
 
@@ -66,7 +70,7 @@ class Machine:
         try:
             return _HANDLERS[type(message)](self, message)
         except (Exception, SystemExit) as error:  # an application's own, of which the controller tells the user
-            return [Failed(generation=message.generation, machine=self.name, text=in_a_line(error))]
+            return [Failed(generation=message.generation, machine=self.name, text=format_exception_line(error))]
 
     def _is_stale(self, message: Message) -> bool:
         return message.generation < self.generation
@@ -115,7 +119,7 @@ class Machine:
         served = self.served.get(shard)
         if served is None or served.generation < message.generation:
             self.served[shard] = ServedShard(message)
-        return [Hosted(generation=message.generation, shard=shard)]
+        return [ShardReady(generation=message.generation, shard=shard)]
 
     def _rebase(self, message: Rebase) -> list[Message]:
         served = self.served.get(message.shard)
@@ -123,10 +127,10 @@ class Machine:
             return []
         if served.generation < message.generation:
             served.rebase(message.generation, message.sync_every)
-        return [Hosted(generation=message.generation, shard=message.shard)]
+        return [ShardReady(generation=message.generation, shard=message.shard)]
 
-    def _install(self, message: Install) -> list[Message]:
-        from optim.training.copies import ShardCopies
+    def _install(self, message: StoreBackup) -> list[Message]:
+        from optim.training.replication import ShardCopies
 
         copies = self.copies.get(message.values.shard)
         if copies is None or copies.generation < message.generation:
@@ -165,9 +169,9 @@ class Machine:
         self.copies = {shard: copies for shard, copies in self.copies.items() if shard in message.copies}
         return []
 
-    def _kept(self, message: Install | Delta) -> Kept:
+    def _kept(self, message: StoreBackup | Delta) -> BackupAck:
         values = message.values
-        return Kept(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
+        return BackupAck(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
 
 
 _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {
@@ -177,10 +181,130 @@ _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {
     Sync: Machine._sync,
     Host: Machine._host,
     Rebase: Machine._rebase,
-    Install: Machine._install,
+    StoreBackup: Machine._install,
     Delta: Machine._delta,
     Read: Machine._read,
     Rewind: Machine._rewind,
     Trim: Machine._trim,
     Drop: Machine._drop,
 }
+
+
+class Lost:
+    """The news that a machine has gone without a word.
+
+    Parameters
+    ----------
+    machine
+        Its name.
+    reason
+        How it went, where that is known.
+    """
+
+    __slots__ = ("machine", "reason")
+
+    def __init__(self, machine: str, reason: str = "it is gone") -> None:
+        self.machine, self.reason = machine, reason
+
+
+class Transport(Protocol):
+    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name; it says that it is ready when it is."""
+        ...
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        ...
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away at once, with all that it holds; `receive` brings the news."""
+        ...
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        ...
+
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
+        """Return the next message to the controller, or the news that a machine is lost; None if none can come.
+
+        Parameters
+        ----------
+        wait_s
+            Where machines are processes: None too if none has come for so many seconds.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back everything."""
+        ...
+
+
+class InProcess:
+    """Machines as objects in this process, one message after the other in a fixed order.
+
+    Parameters
+    ----------
+    application
+        What the workers compute.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self.machines: dict[str, Machine] = {}
+        self.inboxes: dict[str, deque[Message]] = {}
+        self.outboxes: dict[str, deque[Message | Lost]] = {}
+        self._place(STORAGE)
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name."""
+        self._place(machine)
+        self.outboxes[machine].append(Ready(machine=machine))
+
+    def _place(self, machine: str) -> None:
+        if machine in self.machines:
+            raise NotAllowedError(f"there is a machine {machine!r} already; give each machine a name of its own")
+        self.machines[machine] = Machine(machine, self._application)
+        self.inboxes[machine] = deque()
+        self.outboxes.setdefault(machine, deque())
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        while self.inboxes.get(machine):
+            self.run_machine(machine)
+        self.machines.pop(machine, None)
+        self.inboxes.pop(machine, None)
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away; what it has sent already still arrives, and the news of its death after that."""
+        if self.machines.pop(machine, None) is not None:
+            self.inboxes.pop(machine)
+            self.outboxes[machine].append(Lost(machine))
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        if machine in self.inboxes:
+            self.inboxes[machine].append(message)
+
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
+        """Return the next message to the controller; None if all is quiet."""
+        del wait_s  # whoever has something to say has said it
+        while True:
+            for outbox in self.outboxes.values():
+                if outbox:
+                    return outbox.popleft()
+            name = next((name for name, inbox in self.inboxes.items() if inbox), None)
+            if name is None:
+                return None
+            self.run_machine(name)
+
+    def run_machine(self, machine: str) -> None:
+        """Let a machine take one message."""
+        self.outboxes[machine].extend(self.machines[machine].handle(self.inboxes[machine].popleft()))
+
+    def close(self) -> None:
+        """Forget all machines."""
+        self.machines.clear()
+        self.inboxes.clear()
+        self.outboxes.clear()

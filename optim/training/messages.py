@@ -1,24 +1,59 @@
-"""What controller and machines tell each other.
+"""Messages between controller and machines, and the encodings of gradients.
 
 Every message carries the *generation* in which it was sent. A rebuild of the shards opens a new generation, and
 messages of older ones are worth nothing from then on: that is how a worker that slept through a failure is kept from
 pushing what it computed from a state that no longer exists.
 """
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from optim.training.forms import Compression, Pushes
-
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
+
+class Compression(StrEnum):
+    """What of a gradient is pushed."""
+
+    NONE = "none"
+    """All, as it is."""
+    INT8 = "int8"
+    """In 255 levels of the largest entry, rounded at random without bias: a quarter of the bytes on a network."""
+    TOP_K = "top-k"
+    """The share of entries that is largest in magnitude, as they are; the others are left out."""
+
+
+class Pushes(StrEnum):
+    """Whether gradients are pushed whole or by rows."""
+
+    AUTO = "auto"
+    """By rows where few aren't zero: as measured, gradient by gradient; a server applies them so where its platform is faster then."""
+    DENSE = "dense"
+    """Whole, always."""
+    ROWS = "rows"
+    """By rows wherever the application and the rule allow it."""
+
+
+class NonFinite(StrEnum):
+    """What becomes of a gradient or loss that is infinite or not a number."""
+
+    STOP = "stop"
+    """The run ends with a line that names machine, partition and clock."""
+    SKIP = "skip"
+    """The clock goes on without the partition, whose data counts for nothing in it."""
+    REFUSE = "refuse"
+    """It is computed once more, on another machine where there is one; if that is no better, the run ends."""
+
+
 Vector = NDArray[np.float32]
+
 RowNumbers = NDArray[np.int32]
-Slots = tuple[Vector, ...]
+
+OptState = tuple[Vector, ...]
 
 
 class RowGradient(NamedTuple):
@@ -44,7 +79,7 @@ class ShardValues(NamedTuple):
     shard: int
     clock: int
     parameters: Vector
-    slots: Slots
+    slots: OptState
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -152,7 +187,7 @@ class Delta(Message, frozen=True, kw_only=True):
     values: ShardValues
 
 
-class Kept(Message, frozen=True, kw_only=True):
+class BackupAck(Message, frozen=True, kw_only=True):
     """From a backup: it holds the shard as of `clock`."""
 
     shard: int
@@ -206,13 +241,13 @@ class Rebase(Message, frozen=True, kw_only=True):
     sync_every: int
 
 
-class Hosted(Message, frozen=True, kw_only=True):
+class ShardReady(Message, frozen=True, kw_only=True):
     """From a server: it serves the shard where it was told to."""
 
     shard: int
 
 
-class Install(Message, frozen=True, kw_only=True):
+class StoreBackup(Message, frozen=True, kw_only=True):
     """To a machine: keep a copy of these values, wherever its other copies stand."""
 
     values: ShardValues

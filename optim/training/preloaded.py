@@ -9,11 +9,11 @@ import os
 import shutil
 
 import optim.training.applications
-import optim.training.compression
-import optim.training.copies
 import optim.training.machine
+import optim.training.pushing
+import optim.training.replication
 import optim.training.server  # noqa: F401
-from optim.training.forking import FOLDER
+from optim.training.processes import FOLDER
 
 
 def _tidy(folder: str, own_id: int, controller_id: int) -> None:

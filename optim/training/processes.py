@@ -1,4 +1,4 @@
-"""Machines as processes of their own: killing one is real.
+"""Machines as processes: forked, watched by heartbeats, killed for real.
 
 Each machine is one process at the end of a pipe; gradients and parameters lie in shared memory. A thread for each pipe
 takes in what its machine says, so that two ends never wait for each other with full pipes. The storage lives with the
@@ -11,29 +11,158 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from multiprocessing import Pipe, get_context, parent_process
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import Pipe, forkserver, get_all_start_methods, get_context, parent_process, util
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from optim.core.errors import NotAllowedError
-from optim.core.execution.processes import born_deaf_to_ctrl_c
+from optim.execution.processes import sigint_blocked
 from optim.training.application import Application
-from optim.training.forking import Environment, context_of
-from optim.training.machine import Machine
+from optim.training.machine import Lost, Machine
 from optim.training.messages import Message, Ready
-from optim.training.partitions import shard_bounds
-from optim.training.roles import STORAGE
-from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory, Travelling
-from optim.training.transport import Lost
-from optim.training.watch import BEAT_S, Watch
+from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory, WireMessage
+from optim.training.stages import STORAGE, shard_bounds
 
 if TYPE_CHECKING:
-    from optim.training.options import ClusterOptions
+    from optim.training.stages import ClusterOptions
 
-FAREWELL_S = 5.0
+HEARTBEAT_S = 0.5
+
+"""Seconds between two signs of life."""
+
+
+class HeartbeatMonitor:
+    """Tells which machines are silent: since when each count has stood still, by a clock that stands still with ours.
+
+    A controller that was stopped itself, or had no processor, must not take everybody else for dead: so the time between
+    two looks counts for `period_s` at most.
+    """
+
+    def __init__(self, silence_s: float, start_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.period_s = min(HEARTBEAT_S, silence_s / 4)
+        self._silence_s, self._start_s = silence_s, start_s
+        self._clock = clock
+        self._last_look = clock()
+        self._now = 0.0
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._is_ready: dict[str, bool] = {}
+        self._reasons: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, machine: str) -> None:
+        """Begin to wait for a machine."""
+        with self._lock:
+            self._seen[machine], self._is_ready[machine] = (-1, self._now), False
+
+    def arrive(self, machine: str, count: int) -> None:
+        """Expect signs of a machine from now on."""
+        with self._lock:
+            self._seen[machine], self._is_ready[machine] = (int(count), self._now), True
+
+    def silent(self, beats: Mapping[str, int]) -> list[str]:
+        """Look at all counts; return the machines that have been silent for too long, each once."""
+        look = self._clock()
+        self._now += min(look - self._last_look, 2 * self.period_s)
+        self._last_look = look
+        found = []
+        with self._lock:
+            for machine, (count, since) in self._seen.items():
+                if machine in self._reasons:
+                    continue
+                is_ready = self._is_ready[machine]
+                allowed = self._silence_s if is_ready else self._start_s
+                if is_ready and beats.get(machine, count) != count:
+                    self._seen[machine] = beats[machine], self._now
+                elif self._now - since > allowed:
+                    self._reasons[machine] = f"without a sign of life for {allowed:g} s"
+                    found.append(machine)
+        return found
+
+    def reason(self, machine: str) -> str | None:
+        """Return why a machine was killed, None if it wasn't."""
+        return self._reasons.get(machine)
+
+    def forget(self, machine: str) -> None:
+        """Watch a machine no more."""
+        with self._lock:
+            self._seen.pop(machine, None)
+            self._is_ready.pop(machine, None)
+            self._reasons.pop(machine, None)
+
+
+_PRELOADED = ["optim.training.preloaded"]
+
+FOLDER = "OPTIM_FORK_SERVER_FOLDER"
+
+"""The variable that tells a fork server where its socket lies."""
+
+_READ_AT_IMPORT = (
+    "CUDA_", "JAX_", "KMP_", "LD_", "MKL_", "NPY_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_",
+)  # fmt: skip
+
+"""How names of variables begin that libraries read when they are imported: a fork keeps what they found."""
+
+_BEGUN: list[tuple[int, dict[str, str]]] = []
+
+"""The fork servers that were started here, one after another: their process, and what their libraries found."""
+
+
+def context_of(has_devices: bool) -> "SpawnContext | ForkServerContext":
+    """Return how a process is started now: forked if that makes it what one that is spawned would be.
+
+    What it is forked from is the interpreter's own fork server, and ends with it. One that was there before, or whose
+    libraries saw other settings, doesn't suit; nor does one without devices where there shall be some. And there is none
+    where its socket finds no room: names of sockets are short, and the folder for temporary files may have a long one.
+    """
+    if has_devices or "forkserver" not in get_all_start_methods() or not _has_server():
+        return get_context("spawn")
+    return get_context("forkserver")
+
+
+def _has_server() -> bool:
+    """Tell whether the fork server suits; start one if there is none, with this process's surroundings."""
+    found = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
+    before = _server_id()
+    if before is not None and before not in (server for server, _ in _BEGUN):
+        return False
+    forkserver.set_forkserver_preload(_PRELOADED)
+    try:
+        os.environ[FOLDER] = util.get_temp_dir()
+        forkserver.ensure_running()
+    except OSError:
+        return False
+    finally:
+        os.environ.pop(FOLDER, None)
+    now = _server_id()
+    if now is not None and now != before:
+        _BEGUN.append((now, found))
+    return (now, found) in _BEGUN[-1:]
+
+
+def _server_id() -> int | None:
+    """Return the process of the interpreter's fork server; None if it has none, or doesn't say."""
+    return getattr(forkserver._forkserver, "_forkserver_pid", None)
+
+
+class Environment(dict[str, str]):
+    """Variables that a process takes for its own as soon as it reads them, before it imports what is sent after them."""
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, str]], None], tuple[dict[str, str]]]:
+        """Travel as what to do."""
+        return _adopt, (dict(self),)
+
+
+def _adopt(environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+SHUTDOWN_GRACE_S = 5.0
+
 """How long processes that were told to end may take, all together, before they are killed."""
 
 _SURROUNDINGS = {
@@ -41,12 +170,15 @@ _SURROUNDINGS = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+
 """One thread, as bits must not depend on a machine's cores."""
 
 _ON_CPU = {"JAX_PLATFORMS": "cpu"}
+
 """No GPU, of which every server's JAX would take most of the memory."""
 
 _ON_DEVICES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
 """Where shards are spread over devices, servers see those that there are, and take of their memory what they need."""
 
 _STARTING = threading.Lock()
@@ -74,13 +206,13 @@ class Processes:
             depth=options.staleness + 2,
             max_machines=max_machines,
         )
-        self._watch = Watch(options.silence_s, options.start_s)
+        self._watch = HeartbeatMonitor(options.silence_s, options.start_s)
         self._is_closed = threading.Event()
         self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
         self._storage = Machine(STORAGE, application)
-        self._incoming: queue.SimpleQueue[tuple[str, Travelling | None]] = queue.SimpleQueue()
+        self._incoming: queue.SimpleQueue[tuple[str, WireMessage | None]] = queue.SimpleQueue()
         self._processes: dict[str, BaseProcess] = {}
         self._pipes: dict[str, Connection] = {}
         self._places: dict[str, int] = {}
@@ -99,7 +231,7 @@ class Processes:
                 f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
             )
         ours, theirs = Pipe()
-        with _surroundings(self._has_devices), born_deaf_to_ctrl_c():
+        with _pinned_env(self._has_devices), sigint_blocked():
             # First its environment, as what it is forked from may be older: modules of applications may read it.
             arguments = (Environment(os.environ), machine, place, self._application, self._ranges, self._memory, theirs)
             try:
@@ -134,7 +266,7 @@ class Processes:
         """Send a message; one to a machine that is gone is lost."""
         if machine == STORAGE:
             for reply in self._storage.handle(message):
-                self._incoming.put((STORAGE, Travelling(reply)))
+                self._incoming.put((STORAGE, WireMessage(reply)))
         elif machine in self._processes:
             self._put(machine, self._codec.to_machine(message))
 
@@ -172,7 +304,7 @@ class Processes:
     def _how_it_went(self, machine: str) -> str:
         """Return why a process is gone, as far as anybody knows."""
         process = self._processes[machine]
-        process.join(FAREWELL_S)
+        process.join(SHUTDOWN_GRACE_S)
         code = process.exitcode
         if reason := self._watch.reason(machine):
             return reason
@@ -182,12 +314,12 @@ class Processes:
         """End all processes, by force those that don't end by themselves, and give the memory back."""
         for machine in list(self._processes):
             self.stop(machine)
-        until = time.monotonic() + FAREWELL_S
+        until = time.monotonic() + SHUTDOWN_GRACE_S
         for machine, process in list(self._processes.items()):
             process.join(max(0.0, until - time.monotonic()))
             if process.is_alive():
                 process.kill()
-            self._readers[machine].join(FAREWELL_S)
+            self._readers[machine].join(SHUTDOWN_GRACE_S)
             self._bury(machine)
         self._is_closed.set()
         self._watchman.join()
@@ -208,7 +340,7 @@ class Processes:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _put(self, machine: str, message: Travelling | None) -> None:
+    def _put(self, machine: str, message: WireMessage | None) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its reader has noticed, or will
             self._pipes[machine].send(message)
 
@@ -236,7 +368,7 @@ class Processes:
 
 
 @contextlib.contextmanager
-def _surroundings(has_devices: bool = False) -> Iterator[None]:
+def _pinned_env(has_devices: bool = False) -> Iterator[None]:
     """Have processes started inside it compute alike wherever they are; one thread at a time, as all have one environment."""
     own = _SURROUNDINGS | (_ON_DEVICES if has_devices else _ON_CPU)
     with _STARTING:
@@ -257,7 +389,7 @@ def _beat(memory: SharedMemory, place: int) -> None:
     controller = parent_process()
     while controller is None or controller.is_alive():
         memory.beats[place] += 1
-        time.sleep(BEAT_S)
+        time.sleep(HEARTBEAT_S)
     os._exit(1)
 
 
@@ -277,7 +409,7 @@ def _serve(
     memory.beats[place] = 0
     threading.Thread(target=_beat, args=(memory, place), daemon=True, name="sign of life").start()
     try:
-        pipe.send(Travelling(Ready(machine=name)))
+        pipe.send(WireMessage(Ready(machine=name)))
         while (message := pipe.recv()) is not None:
             for reply in machine.handle(codec.at_machine(message)):
                 pipe.send(codec.from_machine(reply, place))

@@ -1,13 +1,92 @@
-"""What a worker makes of an order to compute: the gradient in the form in which it is pushed."""
+"""Gradients as workers push them: encoding, compression, and non-finite values."""
 
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidProblemError, TrainingError
+from optim.kernels.parameter_server import decode_int8, encode_int8, encode_top_k
 from optim.training.application import Application, HasRows
-from optim.training.forms import Compression
-from optim.training.messages import Compute, RowGradient, RowNumbers, Vector
+from optim.training.messages import Compression, Compute, NonFinite, Pushed, RowGradient, RowNumbers, Vector
+
+
+class NonFinitePushes:
+    """Remembers which were refused already.
+
+    Parameters
+    ----------
+    policy
+        What becomes of them.
+    """
+
+    def __init__(self, policy: NonFinite) -> None:
+        self._policy = policy
+        self._refused: set[tuple[int, int]] = set()
+
+    def refuses(self, message: Pushed) -> bool:
+        """Tell whether a gradient is to be computed again; else it is left out.
+
+        Raises
+        ------
+        TrainingError
+            If the policy is to stop, or what was computed again isn't finite either.
+        """
+        if self._policy == NonFinite.SKIP:
+            return False
+        gradient = message.partition, message.clock
+        if self._policy == NonFinite.REFUSE and gradient not in self._refused:
+            self._refused.add(gradient)
+            return True
+        again = " again" if gradient in self._refused else ""
+        raise TrainingError(
+            f"machine {message.machine} computed{again} a gradient or loss that isn't finite, of partition "
+            f"{message.partition} at clock {message.clock}; lower the learning rate, look at the data, or set non_finite to "
+            "'skip' (optim run --non-finite skip)"
+        )
+
+
+def quantise_int8(gradient: Vector, partition: int, clock: int) -> Vector:
+    """Return what arrives of a gradient that is pushed in 255 levels; its mean over draws is the gradient.
+
+    Parameters
+    ----------
+    gradient
+        Shape (n,), finite.
+    partition, clock
+        What the draws follow from.
+    """
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(0), partition), clock)
+    message, _ = encode_int8(jnp.asarray(gradient), jnp.zeros(len(gradient), jnp.float32), key)
+    return np.array(decode_int8(message))
+
+
+def sparsify_top_k(gradient: Vector, share: float, left: Vector | None = None) -> tuple[RowGradient, Vector]:
+    """Return the share of a gradient's entries that is largest in magnitude, one at least, as rows of one number, and the rest.
+
+    Of equal magnitudes the lower index goes. What is returned adds up to the gradient and what was left, exactly.
+
+    Parameters
+    ----------
+    gradient
+        Shape (n,), finite.
+    share
+        In (0, 1].
+    left
+        Shape (n,): what earlier pushes left out, which is added first; zeros if not given.
+
+    References
+    ----------
+    Stich, Cordonnier, Jaggi (2018), Sparsified SGD with memory; Karimireddy, Rebjock, Stich, Jaggi (2019), Error feedback
+    fixes SignSGD and other gradient compression schemes.
+    """
+    k = max(1, round(share * len(gradient)))
+    before = jnp.zeros(len(gradient), jnp.float32) if left is None else jnp.array(left, copy=True)
+    message, rest = encode_top_k(jnp.asarray(gradient), before, k=k)
+    rows, values = np.asarray(message.indices, dtype=np.int32), np.asarray(message.values)
+    order = np.argsort(rows)
+    return RowGradient(rows[order], values[order, None]), np.array(rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,13 +144,11 @@ def compute(application: Application, order: Compute, left: Vector | None = None
     # In double precision no sum of finite floats overflows.
     is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
     if is_finite and len(gradient) and order.compression is Compression.INT8:
-        from optim.training.compression import quantised  # a machine that computes nothing else never loads JAX
+        # a machine that computes nothing else never loads JAX
 
-        gradient = quantised(gradient, order.partition, order.clock)
+        gradient = quantise_int8(gradient, order.partition, order.clock)
     if is_finite and order.compression is Compression.TOP_K:
-        from optim.training.compression import largest
-
-        where, rest = largest(gradient, order.top_share, left)
+        where, rest = sparsify_top_k(gradient, order.top_share, left)
         left = rest if order.feedback else None
         is_sparse = len(where.rows) <= order.densest * application.num_parameters
         gradient = where.values.ravel() if is_sparse else where.dense(application.num_parameters)

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from optim.kernels.parameter_server import compensate_delay
-from optim.training.forms import Pushes
-from optim.training.held import AbstractHeld, HeldArrays, is_by_rows
-from optim.training.messages import Applied, Delta, Host, Message, Push, Replay, ShardValues, Sync, Vector
+from optim.training.messages import Applied, Delta, Host, Message, Push, Pushes, Replay, ShardValues, Sync, Vector
+from optim.training.shard_store import AbstractShardStore, ShardStore, is_by_rows
 
 
 class ServedShard:
@@ -155,14 +154,14 @@ class ServedShard:
         return Delta(generation=self.generation, from_clock=sent, values=self.values())
 
 
-def _held(message: Host) -> AbstractHeld:
+def _held(message: Host) -> AbstractShardStore:
     """Return a shard's arrays on one device, or on as many as it is told."""
     parameters, slots = message.values.parameters, message.values.slots
     if message.devices == 1:
-        return HeldArrays(parameters, slots, message.optimiser)
-    from optim.training.spread import SpreadArrays
+        return ShardStore(parameters, slots, message.optimiser)
+    from optim.training.shard_store import ShardedStore
 
-    return SpreadArrays(parameters, slots, message.optimiser, message.devices)
+    return ShardedStore(parameters, slots, message.optimiser, message.devices)
 
 
 def is_whole(pushes: Iterable[Push]) -> bool:

@@ -83,7 +83,7 @@ class Row(NamedTuple):
     stop: int
 
 
-class Travelling(NamedTuple):
+class WireMessage(NamedTuple):
     """A message on its way; its long vector, if it has one, stays in a row."""
 
     message: Message
@@ -170,7 +170,7 @@ class Codec:
         self._published: Vector | None = None
         self._sources: dict[tuple[int, int, int], int] = {}
 
-    def to_machine(self, message: Message) -> Travelling:
+    def to_machine(self, message: Message) -> WireMessage:
         """Return the controller's message as it travels."""
         plan = self._memory.plan
         if isinstance(message, Compute):
@@ -178,16 +178,16 @@ class Codec:
             if self._published is not message.parameters:
                 self._memory.write(row, message.parameters)
                 self._published = message.parameters
-            return Travelling(replace(message, parameters=_ELSEWHERE), row)
+            return WireMessage(replace(message, parameters=_ELSEWHERE), row)
         if isinstance(message, Push):
             source = self._sources[message.generation, message.partition, message.clock]
             start, stop = self._ranges[message.shard]
             if message.rows is not None:
                 start, stop = message.start, message.start + len(message.gradient)
-            return Travelling(replace(message, gradient=_ELSEWHERE), Row(source, start, stop))
-        return Travelling(message)
+            return WireMessage(replace(message, gradient=_ELSEWHERE), Row(source, start, stop))
+        return WireMessage(message)
 
-    def at_machine(self, travelling: Travelling) -> Message:
+    def at_machine(self, travelling: WireMessage) -> Message:
         """Return what a machine reads."""
         message, row = travelling
         if isinstance(message, Compute) and row is not None:
@@ -196,20 +196,20 @@ class Codec:
             return replace(message, gradient=self._memory.read(row))
         return message
 
-    def from_machine(self, message: Message, place: int) -> Travelling:
+    def from_machine(self, message: Message, place: int) -> WireMessage:
         """Return a machine's message as it travels."""
         plan = self._memory.plan
         if isinstance(message, Pushed):
             row = Row(plan.gradient(place, message.partition, message.clock), 0, len(message.gradient))
             self._memory.write(row, message.gradient)
-            return Travelling(replace(message, gradient=_ELSEWHERE), row)
+            return WireMessage(replace(message, gradient=_ELSEWHERE), row)
         if isinstance(message, Applied):
             row = Row(plan.applied(place, message.clock), *self._ranges[message.shard])
             self._memory.write(row, message.parameters)
-            return Travelling(replace(message, parameters=_ELSEWHERE), row)
-        return Travelling(message)
+            return WireMessage(replace(message, parameters=_ELSEWHERE), row)
+        return WireMessage(message)
 
-    def at_controller(self, travelling: Travelling) -> Message:
+    def at_controller(self, travelling: WireMessage) -> Message:
         """Return what the controller reads."""
         message, row = travelling
         if isinstance(message, Pushed) and row is not None:

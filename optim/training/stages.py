@@ -1,4 +1,7 @@
-"""AgileML's three stages of reliability, and what decides between them.
+"""AgileML's three stages of reliability, the roles of machines, data partitions, and a job's options.
+
+Data is cut once into P partitions, parameters once into shards. Machines come and go; the partitions only change hands.
+A clock's gradients are always added in partition order, so a run's bits don't know how many machines computed them.
 
 The stage says which machines serve the parameters and which compute. With few transient machines everything is served
 where it is safe; with more, the few reliable network cards become the bottleneck, and transient machines serve while
@@ -12,13 +15,71 @@ resource markets, EuroSys, doi 10.1145/3064176.3064182.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import Protocol
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_choices, check_in
+from optim.training.application import Application, HasRows
+from optim.training.messages import Compression, NonFinite, Pushes
+
+
+def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return who holds each of `count` things: shares differ by at most one, and few change hands.
+
+    Parameters
+    ----------
+    count
+        Number of things.
+    holders
+        Candidates, in the order in which larger shares are given.
+    previous
+        Who held each one before; empty where nobody did. Holders that are gone may be among them.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no holder.
+    """
+    if not holders:
+        raise InvalidOptionError(f"nobody can hold the {count} partitions: at least one machine is needed")
+    before = list(previous) if previous else [""] * count
+    held = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
+    share, extra = divmod(count, len(holders))
+    # Whoever holds most already takes one of the larger shares: nothing moves where nothing must.
+    ranked = sorted(range(len(holders)), key=lambda rank: (-len(held[holders[rank]]), rank))
+    quota = {holders[rank]: share + (place < extra) for place, rank in enumerate(ranked)}
+    result = [""] * count
+    for holder in holders:
+        for index in held[holder][: quota[holder]]:
+            result[index] = holder
+    free = iter([index for index in range(count) if not result[index]])
+    for holder in holders:
+        for _ in range(quota[holder] - min(len(held[holder]), quota[holder])):
+            result[next(free)] = holder
+    return tuple(result)
+
+
+def bounds(size: int, count: int, index: int) -> tuple[int, int]:
+    """Return where the `index`-th of `count` contiguous parts of 0..size starts and stops."""
+    return index * size // count, (index + 1) * size // count
+
+
+def row_width(application: Application, num_shards: int) -> int:
+    """Return the width of the rows that an application's gradients may be pushed by; 1 where it has none, or too few."""
+    if not isinstance(application, HasRows) or application.num_parameters // application.row_width < num_shards:
+        return 1
+    return application.row_width
+
+
+def shard_bounds(application: Application, num_shards: int) -> tuple[tuple[int, int], ...]:
+    """Return where each shard of an application's parameters starts and stops: between rows, if it has rows."""
+    width = row_width(application, num_shards)
+    rows = application.num_parameters // width
+    cuts = [bounds(rows, num_shards, shard) for shard in range(num_shards)]
+    return tuple((start * width, stop * width) for start, stop in cuts)
 
 
 class Stage(StrEnum):
@@ -244,3 +305,185 @@ class ThroughputModel:
 
     def _transfer(self, megabytes: float) -> float:
         return megabytes / self.bandwidth_mb_per_s
+
+
+STORAGE = "storage"
+
+"""Name of the stable storage that checkpoints go to; it never fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """A layout.
+
+    Attributes
+    ----------
+    stage
+        The stage that it is a layout of.
+    workers
+        Machines that compute.
+    servers
+        For each shard the machine that serves it.
+    backups
+        For each shard who keeps its copies: a reliable machine, or `STORAGE`.
+    """
+
+    stage: Stage
+    workers: tuple[str, ...]
+    servers: tuple[str, ...]
+    backups: tuple[str, ...]
+
+    def has_same_shards(self, other: "Roles") -> bool:
+        """Tell whether no shard and no copy would have to move between the two."""
+        return self.servers == other.servers and self.backups == other.backups
+
+
+def assign_roles(
+    stage: Stage,
+    reliable: Sequence[str],
+    transient: Sequence[str],
+    num_shards: int,
+    *,
+    max_actives: int | None = None,
+    previous: Roles | None = None,
+) -> Roles:
+    """Return the layout of a stage, moving few shards from the previous one.
+
+    Parameters
+    ----------
+    stage
+        Where servers aren't transient alone, `STORAGE` keeps the copies, which are checkpoints then.
+    reliable, transient
+        Names of the machines of each tier.
+    num_shards
+        Fixed for the whole run.
+    max_actives
+        Most transient machines that serve.
+    previous
+        The layout so far.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the stage needs machines of a tier that has none.
+    """
+    machines = (*reliable, *transient)
+    old_servers, old_backups = (previous.servers, previous.backups) if previous is not None else ((), ())
+    if stage not in (Stage.BACKED_UP, Stage.TRANSIENT):
+        hosts = machines if stage is Stage.TRADITIONAL else tuple(reliable)
+        servers = assign_balanced(num_shards, _most(hosts, num_shards, old_servers), old_servers)
+        workers = tuple(transient) if stage is Stage.SEPARATE else machines
+        return Roles(stage=stage, workers=workers, servers=servers, backups=(STORAGE,) * num_shards)
+    actives = min(num_shards, len(transient) if max_actives is None else max_actives)
+    return Roles(
+        stage=stage,
+        workers=machines if stage is Stage.BACKED_UP else tuple(transient),
+        servers=assign_balanced(num_shards, _most(transient, actives, old_servers), old_servers),
+        backups=assign_balanced(num_shards, _most(reliable, num_shards, old_backups), old_backups),
+    )
+
+
+def _most(machines: Sequence[str], count: int, before: Sequence[str]) -> tuple[str, ...]:
+    """Return up to `count` machines, those with a shard already first."""
+    known = set(before)
+    return tuple(sorted(machines, key=lambda name: name not in known)[:count])
+
+
+NEVER = 2**62
+
+"""A clock that no run reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """How a job is trained.
+
+    Parameters
+    ----------
+    num_shards
+        Pieces of the parameter vector, fixed: the most servers that there will ever be.
+    staleness
+        Clocks by which a partition may be ahead of the slowest; 0 is bulk-synchronous, and bit for bit reproducible.
+    sync_every
+        Clocks between two deltas to the backups.
+    checkpoint_every
+        Clocks between two checkpoints to the storage.
+    max_actives
+        Most transient machines that serve.
+    policy
+        What chooses the stage.
+    compression
+        What of gradients is pushed. The draws of a rounding follow from partition and clock, so that bits don't know which
+        machine computed.
+    top_share
+        Of a gradient's entries, pushed by "top-k".
+    feedback
+        Whether what "top-k" leaves out is added to the partition's next gradient. The machine that computes it keeps it: where
+        the partition goes to another machine, or a failure takes it back, that much of its gradients is lost for good, and bits
+        depend on who computed what.
+    pushes
+        Whether gradients are pushed by rows where most rows are zero: never by rules that move where the gradient is zero
+        (momentum, Adam), and for an application that draws its parameters somewhere only by plain descent without staleness.
+    delay_compensation
+        Strength of the first-order correction of gradients for what their shard has moved since their parameters were
+        read; 0 corrects nothing, and without staleness nothing has moved.
+    devices
+        Of the machine that serves a shard, over which it is spread: each holds a range of it, and gradients are exchanged and
+        added in partition order, to the bits of one device. What comes by rows is applied whole then. Machines that are
+        processes keep to the CPU unless this is above 1.
+    replay_mb
+        Megabytes of pushes that the controller keeps since the copies that a failure would go back to. After a server's death
+        the servers replay them, and get back the bits they had; what there was no room for is computed again, as all is with 0.
+    non_finite
+        What becomes of a gradient that is infinite or not a number.
+    silence_s
+        Seconds without a sign of life after which a machine is taken for dead and killed. Machines that are processes give
+        signs from a thread of their own, also while they compute; only code that holds the interpreter's lock keeps one
+        from it.
+    start_s
+        Seconds that a machine may take until it is ready.
+    """
+
+    num_shards: int = 4
+    staleness: int = 0
+    sync_every: int = 2
+    checkpoint_every: int = 10
+    max_actives: int | None = None
+    policy: StagePolicy = field(default_factory=Thresholds)
+    compression: Compression = Compression.NONE
+    top_share: float = 0.1
+    feedback: bool = False
+    pushes: Pushes = Pushes.AUTO
+    delay_compensation: float = 0.0
+    devices: int = 1
+    replay_mb: float = 0.0
+    non_finite: NonFinite = NonFinite.STOP
+    silence_s: float = 30.0
+    start_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives", "devices")
+        check_in("[0, inf)", self, "staleness", "delay_compensation", "replay_mb")
+        check_in("(0, inf)", self, "silence_s", "start_s")
+        check_in("(0, 1]", self, "top_share")
+        choices = {"non_finite": NonFinite, "compression": Compression, "pushes": Pushes}
+        check_choices(self, {name: tuple(kind) for name, kind in choices.items()})
+        for name, kind in choices.items():  # a plain text is the choice that it names
+            object.__setattr__(self, name, kind(getattr(self, name)))
+        if self.feedback and self.compression is not Compression.TOP_K:
+            raise InvalidOptionError(
+                f"feedback is of what top-k leaves out, the compression is {self.compression}; set it to top-k, or feedback to False"
+            )
+        if self.devices > 1 and self.pushes is Pushes.ROWS:
+            raise InvalidOptionError(
+                "a shard that is spread over devices applies whole gradients; leave pushes at auto or dense, or devices at 1"
+            )
+        if self.replay_mb > 0 and self.delay_compensation > 0 and self.staleness > 0:
+            raise InvalidOptionError(
+                "pushes that are corrected for their delay can't be replayed: the parameters they were computed at are lost "
+                "with the server; set replay_mb or delay_compensation to 0"
+            )
+
+    def sync_period(self, backup: str) -> int:
+        """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""
+        return self.checkpoint_every if backup == STORAGE else self.sync_every

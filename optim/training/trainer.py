@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.errors import NotAllowedError
-from optim.core.ranges import check_in
+from optim.core.errors import NotAllowedError, check_in
 from optim.training.application import Application, HasRows, check_application, name_of
 from optim.training.checkpoints import DurableStorage, StartingPoint
-from optim.training.controller import Controller
-from optim.training.forms import Compression
-from optim.training.messages import Message, Vector
-from optim.training.options import ClusterOptions
-from optim.training.phase import Phase
-from optim.training.rebuild import Rollback
-from optim.training.stages import Stage
-from optim.training.transport import InProcess, Lost, Transport
+from optim.training.controller import Controller, Phase
+from optim.training.machine import InProcess, Lost, Transport
+from optim.training.messages import Compression, Message, Vector
+from optim.training.replication import Rollback
+from optim.training.stages import ClusterOptions, Stage
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser

@@ -1,4 +1,4 @@
-"""Columns of CSV files, read with one clear line for whatever is wrong."""
+"""Columns of CSV files, read with one clear line for whatever is wrong, dates among them."""
 
 import csv
 import io
@@ -17,19 +17,53 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidProblemError
 from optim.core.files import Source, cant_be_read
 from optim.core.limits import check_limit, current_limits
-from optim.core.missing import require as require_package
+from optim.core.optional import import_extra as require_package
+
+WITH_OFFSET = (
+    r"^(?P<date>\d{4}-?\d{2}-?\d{2}[T ][^Z+-]*?)\s*"
+    r"(?:Z|(?P<sign>[+-])(?P<hours>[01]\d|2[0-3])(?::?(?P<minutes>[0-5]\d))?)$"
+)
+
+
+def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
+    """Return dates in UTC as a pandas series without a zone, NaT for what is no date; one without an offset is in UTC.
+
+    Offsets are taken off here: pandas before 3.1 may leave them out where rows have several.
+    """
+    pd = require_package("pandas", "reading dates")
+
+    series = pd.Series(texts, dtype=object)
+    series = series.where(series.str.match(r"\d{4}-?\d{2}-?\d{2}"))  # not 'now', which pandas reads, nor a year alone
+    parts = series.str.extract(WITH_OFFSET)
+    dates = parts["date"].astype(object).where(parts["date"].notna(), series)
+    times = pd.to_datetime(dates, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None).to_numpy()
+    hours, minutes = (pd.to_numeric(parts[name]).fillna(0).to_numpy(dtype=np.int64) for name in ("hours", "minutes"))
+    east = (60 * hours + minutes) * np.where((parts["sign"] == "-").to_numpy(dtype=bool), -1, 1)
+    return pd.Series(times - east.astype("timedelta64[m]"))
+
 
 BLOCK_CELLS = 1_000_000
+
 """Fields in memory at once as texts."""
+
 LARGEST = 1e18
+
 """Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
+
 SEPARATORS = ",;\t|"
+
 """What tables are written with: spreadsheets of some countries write semicolons."""
+
 UNQUOTED = "\t|"
+
 """Separators of formats that never quote (`sacct -P`, simulators' tables): there a quotation mark is a sign like any other."""
+
 HEADERLESS = "\t"
+
 """Separator of the tables that are read without a header."""
+
 HEADER_ROWS = 1
+
 """Rows before the first row of data."""
 
 
@@ -268,7 +302,7 @@ def refuse(
         raise InvalidProblemError(f"{path}: {place} {column!r}: {due}, got {found}; correct or remove {what}")
 
 
-def require(
+def require_columns(
     path: str | Path,
     columns: Mapping[str, NDArray[Any]],
     *names: str,

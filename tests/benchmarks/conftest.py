@@ -12,7 +12,7 @@ PLUGIN = str(Path(__file__).parent.parent / "plugin")
 if PLUGIN not in sys.path:
     sys.path.insert(0, PLUGIN)
 
-from dummy_fixtures import dummies, plugin_environment  # noqa: E402 - the folder has to be on the path first
+from dummy_fixtures import dummies, plugin_environment
 
 __all__ = ["dummies", "plugin_environment"]
 

@@ -6,8 +6,8 @@ import pytest
 
 import optim
 from optim.benchmarks.best_known import SHIPPED, best_known, instance_of
+from optim.benchmarks.suite import Subject
 from optim.benchmarks.summary import compare_with
-from optim.benchmarks.work import Subject
 from tests.benchmarks.test_report import make_record
 
 

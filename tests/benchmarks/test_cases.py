@@ -3,7 +3,7 @@
 import pytest
 
 from optim.benchmarks import cases
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suite import BenchRequest
 from optim.solvers.solve import solver_named
 from optim.workloads.bidding.generator import GeneratorOptions
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from optim.benchmarks.cluster_rows import KeptRow, RowSource
+from optim.benchmarks.cluster_rows import CachedRow, PolicyResultCache
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.pieces import CutShort
@@ -32,11 +32,11 @@ def task():
 )
 def test_rows_of_a_run_that_was_cut_are_kept_under_their_own_keys(tmp_path, task, ended, done):
     path, calm = tmp_path / "rows.jsonl", (Interruption(), SilentProgress())
-    given = list(RowSource(results=path, engine=CutShort(*ended)).rows(task, ASKED, *calm))
+    given = list(PolicyResultCache(results=path, engine=CutShort(*ended)).rows(task, ASKED, *calm))
     assert [each.row["policy"] for each in given] == done
     assert [each.key.split(":")[0] for each in given] == done
-    kept = [KeptRow.from_json(line) for line in path.read_bytes().splitlines()]
+    kept = [CachedRow.from_json(line) for line in path.read_bytes().splitlines()]
     assert [(each.key.split(":")[0], each.row["policy"]) for each in kept] == [(name, name) for name in done]
-    again = list(RowSource(results=path).rows(task, ASKED, *calm))
+    again = list(PolicyResultCache(results=path).rows(task, ASKED, *calm))
     assert [(each.row["policy"], each.is_kept) for each in again] == [(name, name in done) for name in NAMES]
     assert [each.key for each in again] == [task.key(request) for request in ASKED]

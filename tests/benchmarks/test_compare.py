@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from optim.benchmarks.compare import Change, Selection, compare
-from optim.benchmarks.golden import golden_names, read_golden, write_golden
-from optim.benchmarks.record import Record
+from optim.benchmarks.compare import Change, Selection, compare, golden_names, read_golden, write_golden
+from optim.benchmarks.records import Record
 from optim.core.errors import InvalidProblemError
 
 GOLDEN = Record(

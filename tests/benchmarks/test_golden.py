@@ -4,8 +4,8 @@ import pytest
 from typer.testing import CliRunner
 
 import optim
-from optim.benchmarks.golden import golden_names, read_golden
-from optim.benchmarks.work import Subject
+from optim.benchmarks.compare import golden_names, read_golden
+from optim.benchmarks.suite import Subject
 from optim.cli.main import app
 from optim.models.reference import reference_instance, reference_names
 

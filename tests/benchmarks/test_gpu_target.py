@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
+from optim_studies.crbm import CrbmOptions
+from optim_studies.kernels.baselines import KernelOptions
+
 import optim
-from optim.benchmarks.kernels.options import KernelOptions
-from optim.benchmarks.registry import choose_suites
-from optim.benchmarks.studies.crbm_training import CrbmOptions
+from optim.benchmarks.suite import choose_suites
 from optim.cli.parameters import split_options
 from optim.core.options import build_options
 

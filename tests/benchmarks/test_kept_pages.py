@@ -6,25 +6,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.benchmarks.compare import Selection, compare, row_of
-from optim.benchmarks.golden import golden_names, row_order, strip
-from optim.benchmarks.page import figure_element, page, table
-from optim.benchmarks.pictures import plots
-from optim.benchmarks.racing import medians
-from optim.benchmarks.record import finite, plain, record_from_json, summarise_decisions
-from optim.benchmarks.record import row_of as row_by_name
-from optim.benchmarks.registry import SUITES, choose_suites
+from optim.benchmarks.cases import options_for
+from optim.benchmarks.compare import Selection, compare, golden_names, row_of, row_order, strip
+from optim.benchmarks.measuring import medians
+from optim.benchmarks.records import finite, open_results, plain, read_records, record_from_json, summarise_decisions
+from optim.benchmarks.records import row_of as row_by_name
 from optim.benchmarks.report import render
-from optim.benchmarks.results_file import open_results, read_records
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.solver_options import options_for
-from optim.benchmarks.sources import InstanceRequest, find_instance, find_profiles, generated, profiled
-from optim.benchmarks.spec import BenchRequest, Figure, Skipped
-from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
-from optim.benchmarks.summary import case_of, certified_gap, common_figures, compare_solvers
-from optim.benchmarks.work import Subject
-from optim.core.intervals import Interval, wilson, with_halves
+from optim.benchmarks.suite import SUITES, BenchRequest, Skipped, Subject, choose_suites
+from optim.benchmarks.summary import (
+    case_of,
+    certified_gap,
+    common_figures,
+    compare_solvers,
+    performance_profile,
+    shifted_geometric_mean,
+)
 from optim.models.admission.problem import PROBLEM
+from optim.report import plots
+from optim.report.page import figure_element, page, table
+from optim.report.plots import Figure
+from optim.statistics import Interval, wilson, with_halves
+from optim.workloads.instances import InstanceRequest, find_instance, find_profiles, generated, profiled
 from tests.support.admission.seeded import seeded_document, seeded_instance
 from tests.support.drawn import told
 from tests.support.kept import assert_kept, outcome, parts

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from optim.benchmarks.merging import merge_results
-from optim.benchmarks.record import Record
-from optim.benchmarks.results_file import open_results, read_records
+from optim.benchmarks.compare import merge_results
+from optim.benchmarks.records import Record, open_results, read_records
 from optim.core.errors import InvalidProblemError
 
 ONE = Record(

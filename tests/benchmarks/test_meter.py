@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from optim.benchmarks import meter
-from optim.benchmarks.meter import Meter
+from optim.benchmarks import measuring
+from optim.benchmarks.measuring import Meter
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ def test_wall_seconds_pass_asleep_and_processor_seconds_do_not():
 MEASURED = f"""
 import json, sys, threading
 import numpy as np
-from optim.benchmarks.meter import Meter
+from optim.benchmarks.measuring import Meter
 
 def measure():
     told = []
@@ -79,7 +79,7 @@ def test_memory_is_unknown_where_what_is_free_is_kept(program):
 
 
 def test_memory_is_unknown_where_the_system_does_not_tell(monkeypatch, tmp_path):
-    monkeypatch.setattr(meter, "_CLEAR", tmp_path / "no" / "such")
+    monkeypatch.setattr(measuring, "_CLEAR", tmp_path / "no" / "such")
     with Meter() as found:
         pass
     assert found.memory_mb is None

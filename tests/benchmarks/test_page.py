@@ -2,8 +2,8 @@
 
 import re
 
-from optim.benchmarks.page import figure_element, page, table
-from optim.benchmarks.spec import Figure
+from optim.report.page import figure_element, page, table
+from optim.report.plots import Figure
 
 SVG = (
     '<svg role="img"><style>.s1{fill:red}</style><path id="f00aa1-0" class="s1" d="M0 0"/><use href="#f00aa1-0"/></svg>'

@@ -2,7 +2,7 @@
 
 import pytest
 
-from optim.benchmarks.racing import LEAST_ROUNDS, SIDE_S, medians, race
+from optim.benchmarks.measuring import MIN_ROUNDS, SIDE_S, medians, race
 from optim.core.progress import SilentProgress
 from optim.core.stopping import IterationLimit, Never
 
@@ -11,7 +11,7 @@ from optim.core.stopping import IterationLimit, Never
 def lasting(monkeypatch):
     """Make sides that take so many seconds of a clock of their own."""
     now = [0.0]
-    monkeypatch.setattr("optim.benchmarks.racing.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("optim.benchmarks.measuring.time.perf_counter", lambda: now[0])
 
     def side(seconds):
         def call():
@@ -25,7 +25,7 @@ def lasting(monkeypatch):
 def test_a_slow_side_leaves_the_race_and_the_others_go_on(lasting):
     calls = {"ours": lasting(SIDE_S), "slow": lasting(SIDE_S), "fast": lasting(1e-3)}
     times = race(calls, 6, Never(), SilentProgress(), always=("ours",))
-    assert {name: len(taken) for name, taken in times.items()} == {"ours": 6, "slow": LEAST_ROUNDS, "fast": 6}
+    assert {name: len(taken) for name, taken in times.items()} == {"ours": 6, "slow": MIN_ROUNDS, "fast": 6}
     assert medians(times)["slow"] == pytest.approx(SIDE_S)
 
 

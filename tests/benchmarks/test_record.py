@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from optim.benchmarks.record import Record, plain, record_from_json, row_of, summarise_decisions
+from optim.benchmarks.records import Record, plain, record_from_json, row_of, summarise_decisions
 from optim.core.documents import encode_line
-from optim.core.status import Termination
+from optim.core.solution import Termination
 
 RECORD = Record(problem="admission", instance="i", solver="s", seed=3, termination="optimal", seconds={}, verified=True)
 

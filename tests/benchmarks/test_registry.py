@@ -2,12 +2,11 @@
 
 import pytest
 
-from optim.benchmarks.registry import SUITES, SuiteRegistry, choose_suites
-from optim.benchmarks.solver_options import options_for
-from optim.benchmarks.sources import InstanceRequest, find_instance
-from optim.benchmarks.spec import SMALL, BenchSpec
+from optim.benchmarks.cases import options_for
+from optim.benchmarks.suite import SMALL, SUITES, BenchSpec, SuiteRegistry, choose_suites
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
 from optim.models.files import save
+from optim.workloads.instances import InstanceRequest, find_instance
 
 
 def test_every_suite_has_a_small_size_first():
@@ -93,7 +92,7 @@ def test_refuses_an_option_that_no_chosen_solver_knows(dummies, option, cause):
 
 def test_suites_of_other_packages_are_asked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr("optim.benchmarks.registry.load_plugins", asked.append)
+    monkeypatch.setattr("optim.benchmarks.suite.load_plugins", asked.append)
     registry = SuiteRegistry()
     assert list(registry) == list(registry) == []  # this package's suites are in the table of the process
     assert asked == ["optim.suites"]

@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from optim.benchmarks.record import Record, summarise_decisions
+from optim.benchmarks.records import Record, summarise_decisions
 from optim.benchmarks.report import render
-from optim.benchmarks.spec import BenchSpec, Figure, Skipped
+from optim.benchmarks.suite import BenchSpec, Skipped
+from optim.report.plots import Figure
 
 VOID = {"meta", "br", "link", "img", "input"}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from optim.benchmarks.report import render
-from optim.benchmarks.spec import Skipped
+from optim.benchmarks.suite import Skipped
 from tests.benchmarks.test_report import RECORDS
 from tests.support.driven_browser import driven_browser
 

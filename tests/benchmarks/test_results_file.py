@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optim.benchmarks.record import Record
-from optim.benchmarks.results_file import open_results, read_records, read_unsealed, seal
+from optim.benchmarks.records import Record, open_results, read_records, read_unsealed, seal
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
 
 

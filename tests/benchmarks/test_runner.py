@@ -7,13 +7,13 @@ from dummy_suite import SPEC
 
 from optim.benchmarks import runner
 from optim.benchmarks.compare import Change
-from optim.benchmarks.meter import Meter
-from optim.benchmarks.results_file import read_records
+from optim.benchmarks.measuring import Meter
+from optim.benchmarks.records import read_records
 from optim.benchmarks.runner import WorkList, plan_work, run_work
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suite import BenchRequest
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import InProcesses
 from optim.core.stopping import Interruption
+from optim.execution import ProcessExecutor
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ class Counting:
     """Count the solves of a solver."""
 
     def __init__(self, monkeypatch):
-        from optim.benchmarks.work import SolveWork
+        from optim.benchmarks.suite import SolveWork
 
         self.solved = []
         attempt = SolveWork.attempt
@@ -197,7 +197,7 @@ def test_other_processes_give_the_same_records_and_outlive_one_that_dies(dummies
     """That one process dies last, for no other to be started; two go on after it."""
     idle, (_, dies, _) = plan("idle"), plan("die")
     work = [*idle, dies] if processes == 1 else [*idle[:1], dies, *idle[1:]]
-    records = run(work, path, engine=InProcesses(processes))
+    records = run(work, path, engine=ProcessExecutor(processes))
     assert len(read_records(path)) == 4
     died = [record for record in records if record.solver == "die"]
     assert [record.error for record in died] == ["the process that ran it ended with exit code 9"]

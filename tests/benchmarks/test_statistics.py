@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
+from optim.benchmarks.summary import performance_profile, shifted_geometric_mean
 
 
 def test_shifted_geometric_mean_of_equal_values_is_the_value():

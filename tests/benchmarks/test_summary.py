@@ -68,7 +68,7 @@ def test_refused_timed_out_and_memory_are_counted():
     ]
     (one,) = compare_solvers(records).solvers
     assert (one.records, one.verified, one.refused, one.timed_out, one.optimal) == (4, 3, 1, 1, 1)
-    assert (one.memory_mb, one.most_memory_mb) == (20.0, 30.0)
+    assert (one.memory_mb, one.max_memory_mb) == (20.0, 30.0)
     assert compare_solvers(records).gap_cases == 3  # what was refused has no gap
 
 

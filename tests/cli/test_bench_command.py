@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import optim
-from optim.benchmarks.registry import SUITES
-from optim.cli.bench_tables import print_scoreboard
+from optim.benchmarks.suite import SUITES
+from optim.cli.bench import print_scoreboard
 from optim.cli.main import app
 from tests.support.loose_records import SOLVERS, loose_records
 
@@ -173,7 +173,7 @@ def test_a_row_that_was_not_asked_for_is_not_missing():
 
 
 def test_refuses_to_share_a_results_file_with_another_run(folder):
-    from optim.benchmarks.results_file import open_results
+    from optim.benchmarks.records import open_results
 
     with open_results(folder / "results" / "bench.jsonl"):
         result = bench("--solver", "idle")

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.workloads.profiles.document import write_profiles
-from optim.workloads.profiles.published import published_profiles
+from optim.profiling.document import write_profiles
+from optim.workloads.profiles import published_profiles
 
 
 @pytest.fixture(autouse=True)

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from optim.cli.border import MOST_CHARACTERS, _failed, one_line
-from optim.cli.logs import show_logs
+from optim.cli.border import _failed
 from optim.cli.main import app
+from optim.cli.messages import MAX_CHARACTERS, one_line, show_logs
 
 
 def test_an_error_line_is_short_and_keeps_cause_and_remedy():
     assert one_line("a\n b\t c") == "a b c"
-    assert one_line("x" * MOST_CHARACTERS) == "x" * MOST_CHARACTERS
-    cut = one_line("cause " + "x" * MOST_CHARACTERS + " remedy")
-    assert len(cut) == MOST_CHARACTERS
+    assert one_line("x" * MAX_CHARACTERS) == "x" * MAX_CHARACTERS
+    cut = one_line("cause " + "x" * MAX_CHARACTERS + " remedy")
+    assert len(cut) == MAX_CHARACTERS
     assert cut.startswith("cause xxx")
     assert cut.endswith("xxx remedy")
     assert "x...x" in cut
@@ -33,7 +33,7 @@ def test_nothing_in_a_line_steers_the_terminal():
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert "\\x1b[31mname" in line
-    assert len(line) == MOST_CHARACTERS
+    assert len(line) == MAX_CHARACTERS
 
 
 def test_limits_are_raised_on_the_command_line(tmp_path):

@@ -9,10 +9,9 @@ import pytest
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
-from optim.cli.commands import COMMANDS, load
-from optim.cli.examples import EXAMPLES
-from optim.cli.exit_code import ExitCode
+from optim.cli.commands import COMMANDS, EXAMPLES, load
 from optim.cli.main import app
+from optim.cli.messages import ExitCode
 
 RUNNER = CliRunner()
 

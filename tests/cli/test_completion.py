@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import optim
-from optim.benchmarks.registry import SUITES
-from optim.cli import completion
+from optim.benchmarks.suite import SUITES
+from optim.cli import commands
 from optim.cli.main import app
 from optim.core.registry import REGISTRY
 from optim.models.catalogue import problem_names
@@ -30,25 +30,25 @@ def complete(environment):
 def test_names_are_those_of_the_registries():
     known = {name for problem in problem_names() for name in optim.solver_names(problem)}
     assert known == {one.name for problem in problem_names() for one in REGISTRY.of_problem(problem)}
-    assert set(completion.registered_solvers()) <= known
+    assert set(commands.registered_solvers()) <= known
     own = {
         one.name for p in problem_names() for one in REGISTRY.of_problem(p) if type(one).__module__.startswith("optim.")
     }
-    assert set(completion.registered_solvers()) == own
-    assert set(completion.suite_names()) <= {spec.name for spec in SUITES}
+    assert set(commands.registered_solvers()) == own
+    assert set(commands.suite_names()) <= {spec.name for spec in SUITES}
     mine = {spec.name for spec in SUITES if spec.build.__module__.startswith("optim.")}
-    assert mine <= set(completion.suite_names())
+    assert mine <= set(commands.suite_names())
 
 
 def test_completes_the_last_of_several_names():
-    assert completion.complete_solver("sea") == ["search"]
-    assert completion.complete_solver("online,price-and") == ["online,price-and-branch"]
-    assert "online,online" not in completion.complete_solver("online,on")
-    assert completion.complete_instance("auction-t") == ["auction-tiny-0"]
-    assert completion.complete_suite("them") == ["themis", "themis-lies"]
-    assert completion.complete_problem_or_instance("ad")[0] == "admission"
-    assert "proteus" in completion.complete_policy("spot")("pro")
-    assert completion.complete_policy("zones")("uniform") == ["uniform-progress", "uniform-progress-zones"]
+    assert commands.complete_solver("sea") == ["search"]
+    assert commands.complete_solver("online,price-and") == ["online,price-and-branch"]
+    assert "online,online" not in commands.complete_solver("online,on")
+    assert commands.complete_instance("auction-t") == ["auction-tiny-0"]
+    assert commands.complete_suite("them") == ["themis", "themis-lies"]
+    assert commands.complete_problem_or_instance("ad")[0] == "admission"
+    assert "proteus" in commands.complete_policy("spot")("pro")
+    assert commands.complete_policy("zones")("uniform") == ["uniform-progress", "uniform-progress-zones"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

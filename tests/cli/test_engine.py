@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import pytest
 from typer.testing import CliRunner
 
-from optim.cli.engine import EngineChoice
 from optim.cli.main import app
-from optim.core.execution import InProcesses, InThisProcess
+from optim.cli.parameters import EngineChoice
+from optim.execution import ProcessExecutor, SerialExecutor
 
 
 @pytest.fixture(autouse=True)
@@ -23,13 +23,13 @@ def bench(*arguments):
     return CliRunner().invoke(app, [*command, *arguments])
 
 
-@pytest.mark.parametrize(("processes", "engine"), [(1, InThisProcess), (3, InProcesses)])
+@pytest.mark.parametrize(("processes", "engine"), [(1, SerialExecutor), (3, ProcessExecutor)])
 def test_processes_of_this_machine_are_the_default(processes, engine):
     with EngineChoice(processes=processes).opened() as opened:
         assert isinstance(opened, engine)
 
 
-@pytest.mark.parametrize(("short", "engine"), [(None, InProcesses), (6, InProcesses), (5, InThisProcess)])
+@pytest.mark.parametrize(("short", "engine"), [(None, ProcessExecutor), (6, ProcessExecutor), (5, SerialExecutor)])
 def test_a_few_short_pieces_are_done_sooner_in_this_process(short, engine):
     with EngineChoice(processes=3).opened(num_short=short) as opened:
         assert isinstance(opened, engine)
@@ -52,7 +52,7 @@ def test_engines_options_that_contradict_one_another_are_one_line(folder, wrong,
 
 def test_an_engine_that_is_not_installed_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "optim.core.execution.dask_engine", raising=False)
+    monkeypatch.delitem(sys.modules, "optim.execution.dask_cluster", raising=False)
     result = bench("--engine", "dask")
     assert result.exit_code == 2
     assert "pip install 'mlcluster-optim[dask]'" in result.stderr
@@ -62,17 +62,17 @@ def test_an_engine_that_is_not_installed_is_one_line(monkeypatch):
 def test_says_what_was_sent_to_workers_and_where_the_page_is(monkeypatch):
     pytest.importorskip("distributed")
 
-    class Cluster(InThisProcess):
+    class Cluster(SerialExecutor):
         page, sent_bytes = "http://here/status", 2_500_000
 
-    monkeypatch.setattr("optim.core.execution.dask_engine.dask_cluster", lambda *how: nullcontext(Cluster()))
+    monkeypatch.setattr("optim.execution.dask_cluster.dask_cluster", lambda *how: nullcontext(Cluster()))
     result = bench("--engine", "dask", "--processes", "2", "--dashboard")
     assert result.exit_code == 0
     assert "Dask's page: http://here/status" in result.stderr
     assert "sent to workers once each: 2.5 MB" in result.stderr
 
 
-class Counting(InThisProcess):
+class Counting(SerialExecutor):
     """Pieces are done here, and counted."""
 
     page, sent_bytes = "http://here/status", 0
@@ -109,7 +109,7 @@ def test_every_sweep_runs_where_it_is_told(sweep, num_pieces, monkeypatch):
     here = CliRunner().invoke(app, command)
     assert here.exit_code == 0
     engine = Counting()
-    monkeypatch.setattr("optim.core.execution.dask_engine.dask_cluster", lambda *how: nullcontext(engine))
+    monkeypatch.setattr("optim.execution.dask_cluster.dask_cluster", lambda *how: nullcontext(engine))
     there = CliRunner().invoke(app, [*command, "--scheduler", "tcp://somewhere:1"])
     assert (there.exit_code, there.stdout, engine.num_pieces) == (0, here.stdout, num_pieces)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from optim.cli.examples import EXAMPLES
-from optim.cli.exit_code import ExitCode
+from optim.cli.commands import EXAMPLES
+from optim.cli.messages import ExitCode
 from tests.support.sample_files import SAMPLES
 
 ENOUGH_S = 20.0

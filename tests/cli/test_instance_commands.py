@@ -9,11 +9,10 @@ from typer.testing import CliRunner
 
 from optim.cli.main import app
 from optim.models.files import load, save
-from optim.workloads.admission.generator_options import GeneratorOptions as AdmissionOptions
+from optim.workloads.admission.generator import GeneratorOptions as AdmissionOptions
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
 from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
-from optim.workloads.profiles.instances import profiled_instance
-from optim.workloads.profiles.published import published_profiles
+from optim.workloads.profiles import profiled_instance, published_profiles
 
 SIZES = ["--jobs", "8", "--slots", "6", "--worker-servers", "2", "--ps-servers", "2"]
 

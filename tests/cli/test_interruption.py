@@ -12,7 +12,7 @@ import pytest
 from dummy_solvers import STARTED, STUCK_ON
 from typer.testing import CliRunner
 
-from optim.benchmarks.results_file import read_records
+from optim.benchmarks.records import read_records
 from optim.cli.main import app
 from tests.support.hearing import HEARING
 
@@ -123,7 +123,7 @@ def assert_stops_whole(code, stdout, stderr):
 
 LEARNING = """
 import time
-from optim.simulation.containers import preparation
+from optim.rightsizing import preparation
 
 def learn(*given, **named):
     open("learning", "w").close()

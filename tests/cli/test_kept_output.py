@@ -7,38 +7,35 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from optim.benchmarks.compare import Selection, compare
-from optim.benchmarks.golden import strip
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import Skipped
-from optim.cli import bench_tables, parameters
-from optim.cli.border import one_line
+from optim.benchmarks.compare import Selection, compare, strip
+from optim.benchmarks.suite import SUITES, Skipped
+from optim.cli import bench, parameters
 from optim.cli.commands import COMMANDS as COMMANDS_BY_NAME
-from optim.cli.commands import load
-from optim.cli.completion import instance_names, matching, policies, problems, suite_names
+from optim.cli.commands import instance_names, load, matching, policies, problems, suite_names
+from optim.cli.inputs import on_demand_of, split_time
 from optim.cli.main import app
+from optim.cli.messages import one_line
 from optim.cli.output import OutputFormat, print_fields, print_one, print_rows, print_table, show
-from optim.cli.price_source import on_demand_of, split_time
-from optim.cli.run import _shown, _tell
+from optim.cli.run import _print_summary, _shown
 from optim.core.registry import describe_options
 from optim.core.text import printable
 from optim.models.auction.problem import PROBLEM as AUCTION
 from optim.models.bidding.problem import PROBLEM as BIDDING
 from optim.models.catalogue import problem_names
+from optim.profiling.job_profile import ProfileOptions
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.live.auction_run import LeaseRow
-from optim.simulation.live.job_plan import PlanOptions
+from optim.simulation.emulation.auction_run import LeaseRow
+from optim.simulation.emulation.job_run import PlanOptions
 from optim.solvers.solve import solver_named, solver_names
-from optim.workloads.admission.generator_options import GeneratorOptions as Admission
-from optim.workloads.admission.trace_options import TraceOptions
+from optim.workloads.admission.generator import GeneratorOptions as Admission
+from optim.workloads.admission.traces import TraceOptions
 from optim.workloads.auction.generator import GeneratorOptions as Auction
-from optim.workloads.bidding.capacity_generator import CapacityOptions
+from optim.workloads.bidding.generator import CapacityOptions
 from optim.workloads.bidding.generator import GeneratorOptions as Bidding
-from optim.workloads.bidding.price_generator import PriceOptions
-from optim.workloads.cluster.philly_jobs import PhillyOptions
+from optim.workloads.cluster.generator import PhillyOptions
 from optim.workloads.cluster.themis_apps import ThemisOptions
 from optim.workloads.containers import ContainerOptions
-from optim.workloads.profiles.job_profile import ProfileOptions
+from optim.workloads.prices.price_generator import PriceOptions
 from tests.support.admission.seeded import seeded_instance
 from tests.support.auction.seeded import seeded_auction
 from tests.support.bidding.small_markets import published_vector
@@ -136,7 +133,7 @@ def test_tables_and_fields(capsys):
         "fields": [printed(print_fields, fields), printed(print_fields, fields, "title")], "one": [printed(print_one, fields, output) for output in OutputFormat],
         "values": [show(value) for value in (None, True, 1, 2.5, 1e-12, 1e12, float("nan"), float("inf"), "x", [1], (1, 2), {"a": 1})],
         "printable": [printable(text) for text in ("x", "\x1b[31m", "a\nb", "é", "\x00")], "line": [one_line("a\n b " * count, most) for count in (1, 50) for most in (20, 100)],
-        "bench": printed(bench_tables.print_bench_tables, [SUITES.get("admission")], records, skipped), "differences": printed(bench_tables.tell_differences, changed),
+        "bench": printed(bench.print_bench_tables, [SUITES.get("admission")], records, skipped), "differences": printed(bench.tell_differences, changed),
     }  # fmt: skip
     assert_kept(KEPT / "tables.json", found)
 
@@ -154,7 +151,7 @@ def test_what_is_told_of_plans_that_were_run(capsys):
                     "planned_rho": 1.25, "realised_rho": realised and 1.5 + number, "clocks": 7, "changes": 1,
                 }  # fmt: skip
                 rows.append(LeaseRow(**{one.name: told.get(one.name, number) for one in fields(LeaseRow)}))
-            _tell(instance, problem, rows, PlanOptions())
+            _print_summary(instance, problem, rows, PlanOptions())
             found[f"{problem} {done}"] = [" ".join(capsys.readouterr().err.split()), [_shown(row) for row in rows]]
     assert_kept(KEPT / "runs.json", found)
 

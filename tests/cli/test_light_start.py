@@ -21,7 +21,7 @@ SAYS_WHAT_IT_LOADED = """
 import json, sys
 from optim.cli.main import app
 code = app({words!r}, standalone_mode=False)
-from optim.core.memory import own_memory, peak_memory
+from optim.core.limits import own_memory, peak_memory
 mib = (peak_memory() - (own_memory("RssFile") or 0)) / 2**20
 print(json.dumps({{"loaded": sorted({heavy!r} & sys.modules.keys()), "mib": mib, "code": int(code)}}))
 """

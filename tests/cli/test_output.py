@@ -38,7 +38,7 @@ def test_sets_numbers_to_the_right_and_texts_to_the_left(capsys):
 
 def test_leaves_out_what_is_least_wanted_where_there_is_no_room(capsys, monkeypatch):
     monkeypatch.setattr(output, "PIPE_WIDTH", 24)
-    print_table(HEADER, ROWS, least_wanted=("value", "remark"))
+    print_table(HEADER, ROWS, min_wanted=("value", "remark"))
     text = capsys.readouterr().out
     assert "value" not in text.splitlines()[1]
     assert "long text here" in text
@@ -50,12 +50,12 @@ def test_leaves_out_nothing_where_the_table_just_fits(missing, capsys, monkeypat
     print_table(HEADER, ROWS)
     whole = capsys.readouterr().out
     monkeypatch.setattr(output, "PIPE_WIDTH", max(map(len, whole.splitlines())) - missing)
-    print_table(HEADER, ROWS, least_wanted=HEADER)
+    print_table(HEADER, ROWS, min_wanted=HEADER)
     assert (capsys.readouterr().out == whole) == (missing == 0)
 
 
 def test_leaves_out_nothing_where_there_is_room(capsys):
-    print_table(HEADER, ROWS, least_wanted=HEADER)
+    print_table(HEADER, ROWS, min_wanted=HEADER)
     assert capsys.readouterr().out.split()[:3] == list(HEADER)
 
 
@@ -99,7 +99,7 @@ def test_texts_go_on_in_the_next_line_and_names_and_numbers_do_not(seen, width):
     [(80, ["name", "value", "remark"], []), (26, ["name", "remark"], ["value"]), (10, ["name"], ["value", "remark"])],
 )
 def test_terminals_leave_columns_out_and_name_them(width, kept, left_out, seen):
-    text = seen(width, HEADER, ROWS, least_wanted=["value"])
+    text = seen(width, HEADER, ROWS, min_wanted=["value"])
     assert text.splitlines()[1].split() == kept
     assert "…" not in text
     assert text.splitlines()[-1].strip() == (

@@ -7,7 +7,7 @@ import optim
 from optim.cli.main import app
 from optim.core.errors import OptimError
 
-ZONES = "from optim.simulation.spot.zones.policy import GuardedPolicy, Place\n\n\nclass Mine(GuardedPolicy):\n"
+ZONES = "from optim.simulation.spot.zones.policy import DeadlineGuard, Offer\n\n\nclass Mine(DeadlineGuard):\n"
 PRICES = "from optim.simulation.spot.policy import Policy, Recovery, Request\n\n\nclass Mine(Policy):\n"
 CHECKPOINTS = (
     "    recovery = Recovery.CHECKPOINT\n\n    def decide(self, view):\n        n = view.on_demand_room\n"
@@ -15,20 +15,20 @@ CHECKPOINTS = (
     "    def checkpoint_every_s(self, leases):\n"
 )
 SOLVER = (
-    "from optim.core.driver import AbstractSolver, Outcome\nfrom optim.models.admission.plan import AdmissionPlan\n"
+    "from optim.core.driver import AbstractSolver, Outcome\nfrom optim.models.admission.decision import AdmissionPlan\n"
     "from optim.solvers.admission.fifo import FifoOptions\n\n\nclass Mine(AbstractSolver):\n"
 )
 RUN = "    summary, options_type = 'mine', FifoOptions\n\n    def run(self, instance, options, monitor, seed):\n"
 
 ANSWERS = {
     "zone, None": (ZONES + "    def choose(self, view):\n        return None\n", "mine.py:5 in Mine.choose"),
-    "zone, bare": (ZONES + "    def choose(self, view):\n        return Place(0, True)\n", "mine.py:5 in Mine.choose"),
+    "zone, bare": (ZONES + "    def choose(self, view):\n        return Offer(0, True)\n", "mine.py:5 in Mine.choose"),
     "zone, text": (ZONES + "    def choose(self, view):\n        return ('a',)\n", "mine.py:5 in Mine.choose"),
     "zone, 7": (
-        ZONES + "    def choose(self, view):\n        return (Place(7, True),)\n",
+        ZONES + "    def choose(self, view):\n        return (Offer(7, True),)\n",
         "asks for zone 7, there are 2",
     ),
-    "zone, -1": (ZONES + "    def choose(self, view):\n        return [Place(-1, True)]\n", "asks for zone -1"),
+    "zone, -1": (ZONES + "    def choose(self, view):\n        return [Offer(-1, True)]\n", "asks for zone -1"),
     "price, tuple": (PRICES + "    def decide(self, view):\n        return 0, 1, 5\n", "got (0, 1, 5)"),
     "price, market": (
         PRICES + "    def decide(self, view):\n        return Request(market=99, count=1, bid_micro=1)\n",

@@ -19,7 +19,7 @@ WORLDS = {
         "in plan: AttributeError",
     ),
     "containers": (
-        "from optim.simulation.containers.policy import AbstractPolicy\n\n\n"
+        "from optim.rightsizing.policy import AbstractPolicy\n\n\n"
         "class Mine(AbstractPolicy):\n    def estimate(self, view):\n        return 1 / 0\n",
         ["simulate", "containers", "--generate", "20", "--policy"],
         "in estimate: ZeroDivisionError: division by zero",
@@ -184,7 +184,7 @@ def test_a_solver_that_ends_its_process_costs_its_own_record_alone(folder, error
 
 
 def test_an_error_of_our_own_is_no_users(folder, monkeypatch):
-    monkeypatch.setattr("optim.benchmarks.work.SolveWork.attempt", lambda *_: 1 / 0)
+    monkeypatch.setattr("optim.benchmarks.suite.SolveWork.attempt", lambda *_: 1 / 0)
     assert isinstance(typed("solve", "tiny-0", "--solver", "online").exception, ZeroDivisionError)
 
 
@@ -202,7 +202,7 @@ from dataclasses import dataclass
 
 from optim.core.driver import AbstractSolver, Outcome
 from optim.core.registry import register
-from optim.models.admission.plan import AdmissionPlan
+from optim.models.admission.decision import AdmissionPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def test_graph_prints_an_edge_a_row(model):
 
 
 def test_report_is_one_page_with_pictures(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("optim.benchmarks.pictures.plots.as_svg", lambda *_: "<svg></svg>")  # writing takes longest
+    monkeypatch.setattr("optim.report.plots.as_svg", lambda *_: "<svg></svg>")  # writing takes longest
     out = tmp_path / "page.html"
     assert run("report", model[0], "--generate", 3, "--out", out).exit_code == 0
     page = out.read_text()

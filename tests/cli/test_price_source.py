@@ -2,7 +2,7 @@
 
 import pytest
 
-from optim.cli.price_source import on_demand_of
+from optim.cli.inputs import on_demand_of
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 

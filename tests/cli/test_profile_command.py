@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.workloads.profiles.document import read_profiles
-from optim.workloads.profiles.published import published_profiles
+from optim.profiling.document import read_profiles
+from optim.workloads.profiles import published_profiles
 
 SMALL = ["--application", "logistic-regression", "--scale", "0.005", "--option", "repeats=3", "--accept-noise"]
 
@@ -17,13 +17,13 @@ SMALL = ["--application", "logistic-regression", "--scale", "0.005", "--option",
 def quick(tmp_path, monkeypatch):
     """Work in an empty folder, and measure little."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("optim.workloads.profiles.machine_figures.last_level_cache", lambda: 2**18)
-    monkeypatch.setattr("optim.workloads.profiles.server_figures.IN_CACHE_SIZES", (2**8, 2**9))
-    monkeypatch.setattr("optim.workloads.profiles.server_figures.BEYOND_SETS", 2)
-    monkeypatch.setattr("optim.workloads.profiles.server_figures.MOST_SET_BYTES", 2**20)
-    monkeypatch.setattr("optim.workloads.profiles.server_figures.PUSHES", (1, 2))
-    monkeypatch.setattr("optim.workloads.profiles.crbm_figures.SHAPES", ((32, 2, 2, 4), (64, 2, 2, 4)) * 2)
-    monkeypatch.setattr("optim.workloads.profiles.measuring.START_PROGRAM", "pass")
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.last_level_cache", lambda: 2**18)
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.IN_CACHE_SIZES", (2**8, 2**9))
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.BEYOND_SETS", 2)
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.MAX_SET_BYTES", 2**20)
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.PUSHES", (1, 2))
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.SHAPES", ((32, 2, 2, 4), (64, 2, 2, 4)) * 2)
+    monkeypatch.setattr("optim.profiling.measuring.START_PROGRAM", "pass")
     return tmp_path
 
 
@@ -75,8 +75,8 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
     def profile_command(*_, **__):
         return published_profiles().jobs[0]
 
-    monkeypatch.setattr("optim.workloads.profiles.commands.profile_command", profile_command)
-    monkeypatch.setattr("optim.workloads.profiles.timing.present_load", lambda: load)
+    monkeypatch.setattr("optim.profiling.commands.profile_command", profile_command)
+    monkeypatch.setattr("optim.profiling.timing.present_load", lambda: load)
     result = CliRunner().invoke(app, ["profile", "--command", "x {workers}"])
     assert result.exit_code == 0, result.stderr
     assert ("measured beside other work (load 64.0 on " in result.stderr) == (load > 0)
@@ -116,7 +116,7 @@ def test_says_in_one_line_what_is_wrong(words, cause):
 
 
 def test_a_noisy_machine_is_refused(monkeypatch):
-    monkeypatch.setattr("optim.workloads.profiles.machine_figures.present_load", lambda: 64.0)
+    monkeypatch.setattr("optim.profiling.machine_benchmarks.present_load", lambda: 64.0)
     result = CliRunner().invoke(app, ["profile", *SMALL[:-1]])
     assert result.exit_code == 2
     assert "too noisy" in result.stderr

@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from optim.cli.progress import LineProgress, TerminalProgress, be_quiet, terminal_progress
-from optim.core.compiling import XLA, Compiling
-from optim.core.progress import SilentProgress
+from optim.cli.output import LineProgress, TerminalProgress, be_quiet, terminal_progress
+from optim.core.progress import XLA, Compiling, SilentProgress
 
 LONG_S = 60.0
 
@@ -83,7 +82,7 @@ def test_says_a_line_now_and_then_in_a_pipe(become_pipe):
 
 def test_what_is_left_is_reckoned_from_what_was_done(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("optim.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("optim.cli.output.time.monotonic", lambda: now[0])
     lines = LineProgress()
     assert lines.line() == "0 s gone: working"
     lines.start("bench", 10)
@@ -98,7 +97,7 @@ def test_what_is_left_is_reckoned_from_what_was_done(monkeypatch):
 
 def test_says_that_it_compiles(monkeypatch, become_terminal):
     compiling = Compiling()
-    monkeypatch.setattr("optim.cli.progress.COMPILING", compiling)
+    monkeypatch.setattr("optim.cli.output.COMPILING", compiling)
     compiling.begin("outer")
     compiling.begin("inner")
     assert LineProgress().line() == "0 s gone: working; compiling (1; first use only)"

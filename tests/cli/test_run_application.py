@@ -7,12 +7,12 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.cli.run_application import ApplicationRun, PushChoice, chosen
+from optim.cli.run import ApplicationRun, PushChoice, chosen
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.application import UserApplication
 from optim.training.applications import MatrixFactorisation, TopicModel
-from optim.training.transport import InProcess
+from optim.training.machine import InProcess
 
 TARGET = 3
 

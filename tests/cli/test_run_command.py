@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import optim
 from optim.cli.main import app
-from optim.simulation.live.job_run import JobRow
+from optim.simulation.emulation.job_run import JobRow
 from optim.training.drill import KillRow
-from tests.simulation.live.test_lease_rounds import app as rounds_app
-from tests.simulation.live.test_lease_rounds import instance_of
+from tests.simulation.emulation.test_lease_rounds import app as rounds_app
+from tests.simulation.emulation.test_lease_rounds import instance_of
 
 
 def run(*words):
@@ -54,7 +54,7 @@ def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):
         job="j", application="a", planned_slots=2.0, realised_slots=3.0, error=0.5, planned_utility=8.0,
         realised_utility=4.0, clocks=1, gradients=1, changes=0, first_loss=1.0, last_loss=0.5, is_exact=True,
     )  # fmt: skip
-    monkeypatch.setattr("optim.simulation.live.plan_run.run_plan", lambda *_, **__: [row])
+    monkeypatch.setattr("optim.simulation.emulation.plan_run.run_plan", lambda *_, **__: [row])
     done = CliRunner().invoke(app, ["run", "tiny-0", str(solution), "--format", "json"])
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {"instance": "tiny-0", "seed": 0, **asdict(row)}

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from optim.cli.exit_code import ExitCode
+from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat
-from optim.cli.run_rounds import RoundChoice, tell_rounds
-from optim.simulation.live import rounds_run
-from optim.simulation.live.job_plan import PlanOptions
-from optim.simulation.live.round_rows import AppRow, RoundRow
-from tests.simulation.live.test_lease_rounds import app, instance_of
+from optim.cli.run import RoundChoice, tell_rounds
+from optim.simulation.emulation import lease_rounds
+from optim.simulation.emulation.job_run import PlanOptions
+from optim.simulation.emulation.lease_rounds import AppRow, RoundRow
+from tests.simulation.emulation.test_lease_rounds import app, instance_of
 
 INSTANCE = instance_of(app("a", 120.0, 3), app("b", 60.0, 1))
 
@@ -43,7 +43,7 @@ def told(monkeypatch, capsys):
             asked.update(rounds=rounds, folder=folder, is_there=folder.is_dir())
             return list(leases), apps
 
-        monkeypatch.setattr(rounds_run, "play_rounds", play)
+        monkeypatch.setattr(lease_rounds, "play_rounds", play)
         choice = RoundChoice(rounds=2, fairness=0.5)
         listening = {"is_stopped": lambda: is_stopped, "on_slot": print}
         code = tell_rounds(INSTANCE, None, PlanOptions(slot_s=6.0, seed=3), choice, listening, output)

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from optim.benchmarks.pictures import cluster_report
 from optim.cli import simulate_cluster
 from optim.cli.main import app
 from optim.models.cluster.run_file import load_run, save_run
+from optim.report import cluster
 
 RUNNER = CliRunner()
 ROWS = "submit,gpus,duration,id\n0,2,2000,a\n0,1,8000,b\n0,2,6000,c\n"
@@ -319,7 +319,7 @@ def test_the_answer_is_the_same_in_two_processes(trace, tmp_path):
 
 def test_the_study_is_printed_and_a_page_written(trace, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
-    monkeypatch.setattr(cluster_report, "cluster_figures", lambda record: [])
+    monkeypatch.setattr(cluster, "cluster_figures", lambda record: [])
     words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo", "--study")
     result = run(*words, "--report", page)
     assert result.exit_code == 0, result.output

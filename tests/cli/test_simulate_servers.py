@@ -8,10 +8,10 @@ import time
 import pytest
 from typer.testing import CliRunner
 
-from optim.cli.exit_code import ExitCode
 from optim.cli.main import app
+from optim.cli.messages import ExitCode
 from optim.core.stopping import Interruption
-from optim.simulation.packing import servers_study
+from optim.rightsizing.packing import servers_study
 
 RUNNER = CliRunner()
 

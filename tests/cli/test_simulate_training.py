@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from optim.cli import simulate_training
 from optim.cli.main import app
 from optim.cli.output import print_json
-from optim.simulation.live.lease_run import ReplayOptions, undisturbed
+from optim.simulation.emulation.lease_run import ReplayOptions, undisturbed
 
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -107,14 +107,16 @@ def test_wrong_use_is_one_line(words, message):
 )
 def test_the_exit_code_tells_whether_all_are_done_and_none_differs(outcomes, code, monkeypatch):
     summaries = [SimpleNamespace(is_done=is_done, is_exact=is_exact) for is_done, is_exact in outcomes]
-    monkeypatch.setattr("optim.simulation.live.timeline.record_start", lambda *_: [])
+    monkeypatch.setattr("optim.simulation.emulation.timeline.record_start", lambda *_: [])
     monkeypatch.setattr("optim.cli.simulate_training._play", lambda *_: ([], summaries))
     assert run("training", "--format", "json").exit_code == code
 
 
 def test_only_the_markets_that_varied_most_are_trained_on(prices, monkeypatch):
     worlds = []
-    monkeypatch.setattr("optim.simulation.live.timeline.record_start", lambda world, *_: worlds.append(world) or [])
+    monkeypatch.setattr(
+        "optim.simulation.emulation.timeline.record_start", lambda world, *_: worlds.append(world) or []
+    )
     monkeypatch.setattr("optim.cli.simulate_training._play", lambda *_: ([], []))
     file = prices[1]
     calm = "".join(

@@ -21,7 +21,7 @@ for _ in range(12):
 """
 SERVER = """
 import numpy as np
-from optim.benchmarks.kernels.server import ServerProcess
+from optim_studies.kernels.server import ServerProcess
 
 server = ServerProcess(np.zeros(16, np.float32), [np.ones(16, np.float32)], 0.1)
 server.update()
@@ -92,9 +92,7 @@ def test_compiled_loops_are_not_taken_from_where_a_file_of_the_folder_says(plant
     for name in ("yaml", "_yaml"):
         (planted / f"{name}.py").unlink(missing_ok=True)
     (planted / ".numba_config.yaml").write_text(f"cache_dir: {planted / 'loops'}\n")
-    code = (
-        "import numba; from optim.core.compile_cache import cache_folder; print(numba.config.CACHE_DIR, cache_folder())"
-    )
+    code = "import numba; from optim.compiled import cache_folder; print(numba.config.CACHE_DIR, cache_folder())"
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=planted, env=environment, capture_output=True, text=True, check=True

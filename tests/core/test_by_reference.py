@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from optim.core.by_reference import Reference, by_reference
-from optim.core.compile_cache import compiled, inner
-from optim.core.compiling import COMPILING
+from optim.compiled import Reference, by_reference, compiled, inner
+from optim.core.progress import COMPILING
 
 
 @pytest.fixture(autouse=True)

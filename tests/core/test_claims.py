@@ -4,13 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from optim.core.certificate import Certificate
-from optim.core.claims import AbstractClaims
-from optim.core.counters import CountRange
-from optim.core.recomputed import Recomputed, is_finite
-from optim.core.solution import Solution, Stats
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.verification import violation
+from optim.core.claims import AbstractClaims, CountRange, Recomputed, is_finite
+from optim.core.solution import (
+    Certificate,
+    CertificateKind,
+    PointStatus,
+    Sense,
+    Solution,
+    Stats,
+    Termination,
+    violation,
+)
 
 KINDS = CertificateKind
 
@@ -63,7 +67,7 @@ class Dear(Toy):
 class Vast(Toy):
     """The same, with an instance whose own terms are large."""
 
-    def most_terms(self):
+    def max_terms(self):
         return 2e9
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numba
 import pytest
 
-from optim.core import compile_cache
-from optim.core.compile_cache import LoopCache, compiled, drop_oldest, inner
+from optim import compiled as compile_cache
+from optim.compiled import LoopCache, compiled, drop_oldest, inner
 
 INNER = """
 from typing import NamedTuple
-from optim.core.compile_cache import compiled
+from optim.compiled import compiled
 
 FACTOR = 2
 
@@ -36,7 +36,7 @@ def apart(x):
     return x - 1
 """
 OUTER = """
-from optim.core.compile_cache import compiled
+from optim.compiled import compiled
 from inner import Pair, apart, inner
 
 @compiled
@@ -308,7 +308,7 @@ def test_the_entries_used_longest_ago_go_first(tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"x" * 100)
         os.utime(path, (1_000_000 - age, 1_000_000 - age))
-    drop_oldest(tmp_path, most_bytes=200)
+    drop_oldest(tmp_path, max_bytes=200)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["middle", "new"]
-    drop_oldest(tmp_path, most_bytes=199)
+    drop_oldest(tmp_path, max_bytes=199)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["new"]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import optim.kernels  # noqa: F401  # has JAX watched
-from optim.core.compiling import COMPILING, XLA, Compiling
+from optim.core.progress import COMPILING, XLA, Compiling
 
 
 def test_whoever_listens_hears_of_each_beginning_and_end():

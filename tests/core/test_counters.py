@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from optim.core.counters import MOST, CountRange, check_ranges
+from optim.core.claims import MOST, CountRange, check_ranges
 
 
 @pytest.mark.parametrize("number", [0, 3.0, 7, 0.0])

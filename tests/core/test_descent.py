@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.descent import Descent
+from optim.core.claims import Descent
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import Effort, read_limits
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from optim.core.documents import (
-    MOST_WHOLE,
+    MAX_WHOLE,
     Numbering,
     Whole,
     convert,
@@ -83,11 +83,11 @@ def test_a_mark_of_the_byte_order_is_no_part_of_a_document(mark: bytes) -> None:
 
 
 def test_whole_numbers_reach_as_far_as_doubles_tell_them_apart() -> None:
-    for number in (MOST_WHOLE, -MOST_WHOLE):
+    for number in (MAX_WHOLE, -MAX_WHOLE):
         assert decode(encode(Toy(schema="toy", number=number)), Toy).number == number
         assert float(number) == number
     with pytest.raises(InvalidProblemError):
-        decode(encode(Toy(schema="toy", number=MOST_WHOLE + 1)), Toy)
+        decode(encode(Toy(schema="toy", number=MAX_WHOLE + 1)), Toy)
 
 
 def test_a_schema_is_read_before_anything_else() -> None:

@@ -2,9 +2,17 @@
 
 import pytest
 
-from optim.core.clock import PhaseClock
-from optim.core.driver import NOWHERE, AbstractIteration, AbstractSolver, Monitor, Outcome, Standing, drive
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.driver import (
+    EMPTY_STATE,
+    AbstractIteration,
+    AbstractSolver,
+    Monitor,
+    Outcome,
+    PhaseClock,
+    SolverState,
+    run_iteration,
+)
+from optim.core.solution import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import GapLimit, Interruption, IterationLimit, Never, TimeLimit
 
 
@@ -26,8 +34,8 @@ class Countdown(AbstractIteration[tuple[int, Termination | None]]):
         if self.interruption is not None and self.count == 2:
             self.interruption.request()
 
-    def standing(self) -> Standing:
-        return Standing(iterations=self.count, objective=float(self.count), bound=8.0, figures={"left": self.end})
+    def standing(self) -> SolverState:
+        return SolverState(iterations=self.count, objective=float(self.count), bound=8.0, figures={"left": self.end})
 
     def finish(self, reason: Termination | None) -> tuple[int, Termination | None]:
         return self.count, reason
@@ -62,37 +70,37 @@ class Stopped(PhaseClock):
 
 
 def test_runs_to_the_natural_end_and_gives_no_reason():
-    assert drive(Countdown(3), Monitor()) == (3, None)
+    assert run_iteration(Countdown(3), Monitor()) == (3, None)
 
 
 def test_a_natural_end_wins_over_a_limit_reached_at_the_same_time():
-    assert drive(Countdown(3), Monitor(IterationLimit(3))) == (3, None)
+    assert run_iteration(Countdown(3), Monitor(IterationLimit(3))) == (3, None)
 
 
 def test_stops_before_a_step_and_hands_on_the_reason():
-    assert drive(Countdown(9), Monitor(IterationLimit(4))) == (4, Termination.ITERATION_LIMIT)
-    assert drive(Countdown(9), Monitor(IterationLimit(0))) == (0, Termination.ITERATION_LIMIT)
+    assert run_iteration(Countdown(9), Monitor(IterationLimit(4))) == (4, Termination.ITERATION_LIMIT)
+    assert run_iteration(Countdown(9), Monitor(IterationLimit(0))) == (0, Termination.ITERATION_LIMIT)
 
 
 def test_stops_at_a_gap_that_is_small_enough():
-    assert drive(Countdown(9), Monitor(GapLimit(1.0))) == (4, Termination.GAP_LIMIT)
+    assert run_iteration(Countdown(9), Monitor(GapLimit(1.0))) == (4, Termination.GAP_LIMIT)
 
 
 def test_an_interruption_lets_the_step_end_that_it_came_in():
     interruption = Interruption()
-    assert drive(Countdown(9, interruption), Monitor(interruption)) == (2, Termination.INTERRUPTED)
+    assert run_iteration(Countdown(9, interruption), Monitor(interruption)) == (2, Termination.INTERRUPTED)
 
 
 def test_resumes_where_it_was_stopped_without_beginning_again():
     method = Countdown(9)
-    drive(method, Monitor(IterationLimit(4)))
-    assert drive(method, Monitor()) == (9, None)
+    run_iteration(method, Monitor(IterationLimit(4)))
+    assert run_iteration(method, Monitor()) == (9, None)
     assert method.begun == 1
 
 
 def test_tells_the_progress_each_step_with_the_gap_and_further_figures():
     news = News()
-    drive(Countdown(2), Monitor(progress=news), task="count", total=2.0)
+    run_iteration(Countdown(2), Monitor(progress=news), task="count", total=2.0)
     figures = {"bound": 8.0, "left": 2}
     assert news.told == [
         ("count", 2.0),
@@ -104,13 +112,13 @@ def test_tells_the_progress_each_step_with_the_gap_and_further_figures():
 
 def test_without_a_task_the_progress_hears_nothing():
     news = News()
-    drive(Countdown(2), Monitor(progress=news))
+    run_iteration(Countdown(2), Monitor(progress=news))
     assert news.told == []
 
 
 def test_figures_that_are_not_known_are_told_as_none():
     news = News()
-    Monitor(progress=news).show(Standing(iterations=5, objective=2.0))
+    Monitor(progress=news).show(SolverState(iterations=5, objective=2.0))
     assert news.told == [(5, {"objective": 2.0, "bound": None, "gap": None})]
 
 
@@ -121,7 +129,7 @@ def test_the_first_reason_stays():
     interruption.request()
     assert monitor.is_over()
     monitor.stop = Never()
-    assert monitor.is_over(NOWHERE)
+    assert monitor.is_over(EMPTY_STATE)
     assert monitor.reason is Termination.INTERRUPTED
 
 
@@ -139,8 +147,8 @@ def test_a_part_has_its_own_reason_and_a_share_of_the_time_left():
 def test_a_part_may_have_rules_of_its_own():
     monitor = Monitor(IterationLimit(5))
     part = monitor.part(IterationLimit(2, Termination.NODE_LIMIT))
-    assert drive(Countdown(9), part) == (2, Termination.NODE_LIMIT)
-    assert drive(Countdown(9), monitor) == (5, Termination.ITERATION_LIMIT)
+    assert run_iteration(Countdown(9), part) == (2, Termination.NODE_LIMIT)
+    assert run_iteration(Countdown(9), monitor) == (5, Termination.ITERATION_LIMIT)
 
 
 def test_a_part_of_a_run_without_a_clock_has_none_either():
@@ -164,7 +172,7 @@ class Found(AbstractSolver[Named, object]):
         type(self).sense = sense
 
     def run(self, instance, options, monitor, seed) -> Outcome:
-        monitor.is_over(Standing(iterations=1))
+        monitor.is_over(SolverState(iterations=1))
         return self.outcome
 
 

@@ -7,15 +7,15 @@ from importlib.metadata import EntryPoint, PackageNotFoundError
 import pytest
 
 import optim
-from optim.core import installed
+from optim.core import optional
 from optim.core.registry import REGISTRY, SolverRegistry
 
 
 @pytest.fixture
 def fresh_versions():
-    installed.installed_version.cache_clear()
+    optional.installed_version.cache_clear()
     yield
-    installed.installed_version.cache_clear()
+    optional.installed_version.cache_clear()
 
 
 def test_solving_needs_no_installation_of_the_library_itself(monkeypatch, fresh_versions):
@@ -24,7 +24,7 @@ def test_solving_needs_no_installation_of_the_library_itself(monkeypatch, fresh_
             raise PackageNotFoundError(name)
         return "1"
 
-    monkeypatch.setattr(installed, "version", version)
+    monkeypatch.setattr(optional, "version", version)
     found = optim.solve(optim.reference_instance("tiny-0"), "fifo").versions
     assert found["mlcluster-optim"] == "not installed"
     assert found["numpy"] == "1"
@@ -32,8 +32,8 @@ def test_solving_needs_no_installation_of_the_library_itself(monkeypatch, fresh_
 
 def test_versions_are_looked_up_once(monkeypatch, fresh_versions):
     asked = []
-    monkeypatch.setattr(installed, "version", lambda name: asked.append(name) or "1")
-    assert installed.installed_version("numpy") == installed.installed_version("numpy") == "1"
+    monkeypatch.setattr(optional, "version", lambda name: asked.append(name) or "1")
+    assert optional.installed_version("numpy") == optional.installed_version("numpy") == "1"
     assert asked == ["numpy"]
 
 
@@ -51,14 +51,14 @@ register("sound", problem="nothing")(Sound)
 def plug_ins(monkeypatch, tmp_path):
     """Return a function that installs modules, given as texts, as plug-ins, and lists what solvers there are then."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(installed, "_REGISTRATIONS", [])
+    monkeypatch.setattr(optional, "_REGISTRATIONS", [])
 
     def install(values, **modules):
         for name, text in modules.items():
             (tmp_path / f"{name}.py").write_text(text)
             monkeypatch.delitem(sys.modules, name, raising=False)
         points = [EntryPoint(value.partition(":")[0], value, "optim.solvers") for value in values]
-        monkeypatch.setattr(installed, "entry_points", lambda group: points)
+        monkeypatch.setattr(optional, "entry_points", lambda group: points)
         registry = SolverRegistry()
         monkeypatch.setattr("optim.core.registry.register", registry.register)
         return [solver.name for solver in registry]
@@ -118,9 +118,9 @@ def test_a_plug_in_that_was_imported_by_hand_is_not_named(plug_ins, caplog, tmp_
 
 
 def test_a_plug_in_that_imports_the_solvers_of_the_library_has_registered_none_of_its_own(monkeypatch):
-    monkeypatch.setattr(installed, "_REGISTRATIONS", [])
-    code = "from optim.core.installed import note_registration\nnote_registration()\n"
+    monkeypatch.setattr(optional, "_REGISTRATIONS", [])
+    code = "from optim.core.optional import note_registration\nnote_registration()\n"
     for name, noted in [("optim.solvers.admission.fifo", 0), ("foreign.solvers", 1)]:
         exec(compile(code, name, "exec"), {"__name__": name})  # as a module body does
-        assert len(installed._REGISTRATIONS) == noted
-    assert "foreign" in installed._REGISTRATIONS[0]
+        assert len(optional._REGISTRATIONS) == noted
+    assert "foreign" in optional._REGISTRATIONS[0]

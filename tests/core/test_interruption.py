@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 import optim
+from optim.core.driver import stopping_at_ctrl_c
 from optim.core.errors import InvalidOptionError
-from optim.core.interruption import stopping_at_ctrl_c
-from optim.core.status import Termination
+from optim.core.solution import Termination
 
 LONG = {"num_moves": 10**9}
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 import optim
-from optim.core.intervals import Interval, bootstrap, of_median, wilson
-from optim.simulation.spot.rows import MEASURES, Row, compare, summarise
+from optim.simulation.spot.backtest import MEASURES, Row, compare, summarise
+from optim.statistics import Interval, bootstrap, of_median, wilson
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 10, 11, 12, 30, 200])
@@ -82,4 +82,4 @@ def test_no_other_module_has_quantiles_of_its_own():
     home = Path(optim.__file__).parent
     quantile = re.compile(r"\b1\.96\b|\b1\.9599|\bT_95\b|norm\.ppf|\bt\.ppf|0\.025, 0\.975|\b12\.706")
     found = [str(path.relative_to(home)) for path in sorted(home.rglob("*.py")) if quantile.search(path.read_text())]
-    assert found == ["core/intervals.py"]
+    assert found == ["statistics.py"]

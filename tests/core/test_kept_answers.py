@@ -11,25 +11,30 @@ import msgspec
 import numpy as np
 
 from optim.core.archives import read_arrays, write_arrays
-from optim.core.certificate import Certificate
-from optim.core.claims import AbstractClaims
+from optim.core.claims import AbstractClaims, Recomputed
 from optim.core.documents import Numbering, convert, decode, distinct, encode, encode_line, json_schema, peek_schema
-from optim.core.execution.pieces import in_order
+from optim.core.errors import check_choices, check_in, did_you_mean
 from optim.core.files import read_bytes, write_bytes
 from optim.core.frames import frame_of, rows_of
-from optim.core.limits import check_limit, current_limits, read_limits, remedy
-from optim.core.memory import working_set
-from optim.core.nearest import hint
+from optim.core.limits import check_limit, current_limits, read_limits, remedy, working_set
 from optim.core.options import OptionText, build_options, options_as_dict, read_options
-from optim.core.own_code import in_a_line, is_own, load_own
-from optim.core.problem import AbstractProblem
-from optim.core.ranges import check_choices, check_in
-from optim.core.recomputed import Recomputed
-from optim.core.solution import Solution, Stats, relative_gap
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.registry import AbstractProblem
+from optim.core.solution import (
+    Certificate,
+    CertificateKind,
+    PointStatus,
+    Sense,
+    Solution,
+    Stats,
+    Termination,
+    Verification,
+    relative_gap,
+    violation,
+)
 from optim.core.stopping import AnyOf, GapLimit, IterationLimit, Never, SolveState, TimeLimit
-from optim.core.svg import Cell, grid
-from optim.core.verification import Verification, violation
+from optim.core.text import Cell, grid
+from optim.core.user_code import format_exception_line, is_file_reference, load_class_from_file
+from optim.execution.tasks import in_order
 from tests.support.kept import assert_kept, outcome, parts, short, verdict
 
 KEPT = Path(__file__).parent / "kept"
@@ -251,10 +256,10 @@ def test_files_frames_limits_and_texts(tmp_path):
     frame = frame_of({"a": [1, 2], "b": ["x", None]})
     found = {
         "arrays": [own(outcome(read_arrays, tmp_path / name, "an archive", "make one")) for name in ("a.npz", "text", "none.npz", "z.gz")], "bytes": [own(outcome(read_bytes, tmp_path / name)) for name in ("z.gz", "cut.gz", "text", "none")],
-        "own": [is_own(name) for name in ("./a.py:B", "a:B", "a.py", "/x/y.py:Z")], "loaded": [own(one if isinstance(one := outcome(load_own, name, Exception, "policy"), str) else one.__name__) for name in names],
-        "line": in_a_line(ValueError("a\nb")), "limits": limits, "after": [current_limits().rows, remedy("rows"), [outcome(lambda name=name, value=value: read_limits(**{name: value}).__enter__() and None) for name, value in (("rows", 0), ("none", 3))]],
+        "own": [is_file_reference(name) for name in ("./a.py:B", "a:B", "a.py", "/x/y.py:Z")], "loaded": [own(one if isinstance(one := outcome(load_class_from_file, name, Exception, "policy"), str) else one.__name__) for name in names],
+        "line": format_exception_line(ValueError("a\nb")), "limits": limits, "after": [current_limits().rows, remedy("rows"), [outcome(lambda name=name, value=value: read_limits(**{name: value}).__enter__() and None) for name, value in (("rows", 0), ("none", 3))]],
         "frames": [rows_of(frame, "jobs"), rows_of([{"a": 1}], "jobs"), outcome(rows_of, 3, "jobs"), outcome(rows_of, [1], "jobs"), outcome(rows_of, {"a": [1, 2], "b": [3, 4]}, "jobs")],
-        "near": [hint(word, ("fifo", "srtf", "las", "gandiva")) for word in ("fif", "strf", "zzz", "", "gandva")], "working": [working_set(cache, allowed) for cache in (10**6, 10**8) for allowed in (10**6, 10**9, 10**11)],
+        "near": [did_you_mean(word, ("fifo", "srtf", "las", "gandiva")) for word in ("fif", "strf", "zzz", "", "gandva")], "working": [working_set(cache, allowed) for cache in (10**6, 10**8) for allowed in (10**6, 10**9, 10**11)],
         "grid": [grid([f"r{k}" for k in range(count)], [Cell(k % max(count, 1), 3 * k, 0.5, f"<{k}>") for k in range(count)], "slots", "a & b") for count in (0, 1, 5, 90)],
         "order": [list(in_order(given)) for given in ([(0, "a"), (1, "b")], [(1, "b"), (0, "a"), (2, "c")], [(2, "c"), (1, "b")])],
         "problem": sorted(name for name in vars(AbstractProblem) if not name.startswith("_")),

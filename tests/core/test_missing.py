@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.core import missing
+from optim.core import optional
 from optim.core.errors import MissingDependencyError
-from optim.core.missing import DISTRIBUTION, EXTRA_OF, check_installed, require
+from optim.core.optional import DISTRIBUTION, EXTRA_OF, check_installed, import_extra
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
@@ -19,7 +19,7 @@ PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_te
 def test_the_line_names_an_extra_that_exists(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingDependencyError, match="reading CSV files needs") as raised:
-        require(package, "reading CSV files")
+        import_extra(package, "reading CSV files")
     extra = EXTRA_OF[package]
     assert str(raised.value).endswith(f"install it: pip install '{DISTRIBUTION}[{extra}]'")
     assert "\n" not in str(raised.value)
@@ -35,12 +35,12 @@ def test_what_is_absent_is_known_before_it_is_needed(monkeypatch):
 
 
 def test_what_is_there_is_returned():
-    assert require("pandas", "a frame").__name__ == "pandas"
+    assert import_extra("pandas", "a frame").__name__ == "pandas"
 
 
-@pytest.mark.parametrize(("module", "function"), [("forest", "_fitted"), ("learned_policies", "_fit")])
+@pytest.mark.parametrize(("module", "function"), [("learned_policies", "_fitted"), ("learned_policies", "_fit")])
 def test_policies_of_scikit_learn_name_the_command(monkeypatch, module, function):
-    fit = getattr(import_module(f"optim.simulation.containers.{module}"), function)
+    fit = getattr(import_module(f"optim.rightsizing.{module}"), function)
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(
         MissingDependencyError, match=r"^policy \S+ needs scikit-learn .*; install it: pip install '.*\[learn\]'$"
@@ -49,8 +49,7 @@ def test_policies_of_scikit_learn_name_the_command(monkeypatch, module, function
 
 
 def test_nothing_else_words_what_is_missing():
-    """`peers` compares with what may be there, and needs none of it."""
-    package = Path(missing.__file__).parents[1]
+    package = Path(optional.__file__).parents[1]
     raising = [path.name for path in package.rglob("*.py") if "raise MissingDependencyError" in path.read_text()]
-    assert raising == ["peers.py"]
+    assert raising == []
     assert "install mlcluster-optim" not in "".join(path.read_text() for path in package.rglob("*.py"))

@@ -12,15 +12,15 @@ from optim.core.errors import InvalidOptionError
 from optim.core.options import OptionText, build_options, options_as_dict, read_options
 from optim.phases.encoders import ENCODERS
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.spot.options import SpotOptions
+from optim.simulation.spot.policy import SpotOptions
 from optim.solvers.solve import solvers_of
-from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.bidding.capacity_generator import CapacityOptions
-from optim.workloads.bidding.price_generator import PriceOptions
-from optim.workloads.cluster.philly_jobs import PhillyOptions
+from optim.workloads.admission.traces import TraceOptions
+from optim.workloads.bidding.generator import CapacityOptions
+from optim.workloads.cluster.generator import PhillyOptions
 from optim.workloads.cluster.themis_apps import ThemisOptions
 from optim.workloads.containers.generator import ContainerOptions
-from optim.workloads.generate import GENERATORS, generator_of
+from optim.workloads.instances import GENERATORS, generator_of
+from optim.workloads.prices.price_generator import PriceOptions
 
 
 class Kind(StrEnum):

@@ -6,10 +6,10 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.own_code import (
-    is_own,
+from optim.core.user_code import (
+    is_file_reference,
+    load_class_from_file,
     load_installed,
-    load_own,
     own_digest,
     sendable,
     shortened,
@@ -25,13 +25,13 @@ class Base:
     ("name", "own"), [("./mine.py:Mine", True), ("/a/b.py:C", True), ("mine.py", False), ("drf", False)]
 )
 def test_a_name_with_a_file_is_ones_own(name, own):
-    assert is_own(name) == own
+    assert is_file_reference(name) == own
 
 
 def test_a_class_of_a_file_is_loaded_with_what_it_imports(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("class Mine(dict):\n    size = 3\n")
-    assert load_own(f"{path}:Mine", dict, "a thing").size == 3
+    assert load_class_from_file(f"{path}:Mine", dict, "a thing").size == 3
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_is_no_class_of_that_kind_is_refused(tmp_path, content, cause):
     if content is not None:
         path.write_text(content)
     with pytest.raises(InvalidOptionError, match=cause):
-        load_own(f"{path}:Mine", Base, "a thing")
+        load_class_from_file(f"{path}:Mine", Base, "a thing")
 
 
 def test_nothing_is_found_where_no_package_names_it():
@@ -61,7 +61,7 @@ def test_a_package_that_ends_the_process_as_it_is_imported_is_refused(tmp_path, 
     (tmp_path / "ending_policy.py").write_text("import sys; sys.exit(5)")
     monkeypatch.syspath_prepend(tmp_path)
     points = [EntryPoint("mine", "ending_policy:Mine", "optim.nonsense")]
-    monkeypatch.setattr("optim.core.own_code.entry_points", lambda group, name: points)
+    monkeypatch.setattr("optim.core.user_code.entry_points", lambda group, name: points)
     with pytest.raises(InvalidOptionError, match=r"ending_policy:Mine can't be loaded \(5\); mend or uninstall it"):
         load_installed("optim.nonsense", "mine", Base, "a thing")
 
@@ -81,7 +81,7 @@ def test_an_error_says_in_another_process_where_a_file_failed(tmp_path, raised, 
         "class Odd(Exception):\n    def __init__(self, one, two):\n        super().__init__(one)\n\n\n"
         f"class Mine:\n    def act(self):\n        raise {raised}\n"
     )
-    own = load_own(f"{path}:Mine", object, "a class")
+    own = load_class_from_file(f"{path}:Mine", object, "a class")
     try:
         own().act()
     except Exception as error:
@@ -102,10 +102,10 @@ def test_a_class_that_is_not_there_is_told_with_those_that_are(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("class Wide(dict): pass\nclass Narrow(dict): pass\nclass Other: pass\n")
     with pytest.raises(InvalidOptionError, match=r"^mine\.py has no class Missing; it has Wide, Narrow$"):
-        load_own(f"{path}:Missing", dict, "a thing")
+        load_class_from_file(f"{path}:Missing", dict, "a thing")
     path.write_text("".join(f"class C{number}(dict): pass\n" for number in range(9)))
     with pytest.raises(InvalidOptionError, match=r"it has C0, C1, C2, C3, C4, C5, C6, C7, \.\.\.$"):
-        load_own(f"{path}:Missing", dict, "a thing")
+        load_class_from_file(f"{path}:Missing", dict, "a thing")
 
 
 IMPORTS = {

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_choices, check_in
+from optim.core.errors import InvalidOptionError, check_choices, check_in
 
 
 @pytest.mark.parametrize(

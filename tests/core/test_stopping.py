@@ -5,7 +5,7 @@ import math
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.status import Sense, Termination
+from optim.core.solution import Sense, Termination
 from optim.core.stopping import AnyOf, GapLimit, Interruption, IterationLimit, Never, SolveState, TimeLimit
 
 

@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
-from optim.core.svg import MOST_CELLS, MOST_ROWS, Cell, grid
+from optim.core.text import MAX_CELLS, MAX_ROWS, Cell, grid
 
 
 def texts(svg):
@@ -27,12 +27,12 @@ def test_names_are_escaped():
 
 
 def test_says_how_many_rows_are_left_out():
-    rows = MOST_ROWS + 7
+    rows = MAX_ROWS + 7
     svg = grid([f"r{k}" for k in range(rows)], [Cell(k, 0, 1.0, "") for k in range(rows)], "slots", "Many")
-    assert svg.count("<rect") == MOST_ROWS
+    assert svg.count("<rect") == MAX_ROWS
     assert "and 7 more rows" in texts(svg)
-    many = grid(["a"], [Cell(0, k, 1.0, "") for k in range(MOST_CELLS + 5)], "slots", "Many")
-    assert many.count("<rect") == MOST_CELLS
+    many = grid(["a"], [Cell(0, k, 1.0, "") for k in range(MAX_CELLS + 5)], "slots", "Many")
+    assert many.count("<rect") == MAX_CELLS
 
 
 def test_nothing_is_an_empty_picture():

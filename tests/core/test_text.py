@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
-from optim.benchmarks.pictures.plots import as_svg, canvas
-from optim.cli.output import OutputFormat, print_fields, print_json, print_line, print_rows, print_table
-from optim.cli.progress import terminal_progress
+from optim.cli.output import (
+    OutputFormat,
+    print_fields,
+    print_json,
+    print_line,
+    print_rows,
+    print_table,
+    terminal_progress,
+)
 from optim.core.text import keep_texts_plain, printable, printable_json, printable_lines
+from optim.report.plots import as_svg, canvas
 
 HOSTILE = [
     "see [/red] this", "[link=https://e.example]here[/link]", "a\x1b[2Jb", "a\rb", "a\u202egpj.exe", "a\x9b31mb", "a\nb",

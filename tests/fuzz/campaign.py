@@ -25,7 +25,7 @@ if str(HERE) not in sys.path:
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 10**9
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 PATIENCE_S = 60.0
 """After which a worker counts as hanging."""
 CODES = (0, 1, 2, 3)
@@ -86,7 +86,7 @@ def place(content: bytes | str, path: Path) -> None:
 
 def peak_bytes() -> int:
     """Return the highest resident memory since the input was placed, in bytes."""
-    from optim.core.memory import own_memory
+    from optim.core.limits import own_memory
 
     return own_memory("VmHWM") or 0
 
@@ -104,7 +104,7 @@ def judge(
     errors = [line for line in lines if line.startswith("optim: error: ")]
     if code in (2, 3) and len(errors) != 1:
         faults.append(f"{len(errors)} error lines")
-    faults += [f"a line of {len(line)} characters" for line in lines if len(line) > MOST_CHARACTERS][:1]
+    faults += [f"a line of {len(line)} characters" for line in lines if len(line) > MAX_CHARACTERS][:1]
     faults += [f"a line that isn't the command's: {line[:80]!r}" for line in lines if not line.startswith("optim: ")][
         :1
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import optim
-from optim.benchmarks.sources import find_instance
+from optim.workloads.instances import find_instance
 
 FILE = "{}"
 """Stands for the spoilt file in a command."""
@@ -283,7 +283,7 @@ def _sealed(content: bytes) -> bytes:
 
 
 def _forecasts() -> list[Kind]:
-    from optim.solvers.admission.learned.forecast import PriceForecast
+    from optim.solvers.admission.posted_prices.forecast import PriceForecast
 
     instance = find_instance("tiny-0")
     PriceForecast.fit([instance], instance).save("forecast.json")
@@ -293,8 +293,7 @@ def _forecasts() -> list[Kind]:
 
 
 def _containers(folder: Path) -> list[Kind]:
-    from optim.phases.model import PhaseModel
-    from optim.phases.model_file import save_model
+    from optim.phases.model import PhaseModel, save_model
     from optim.workloads.containers import read_containers
 
     own = [[f"c{c}", 15 * t, 0.2 + 0.7 * ((t // 20) % 2) + 0.01 * c, 1 + 0.5 * ((t // 20) % 2)] for c in range(6)
@@ -327,8 +326,7 @@ def _containers(folder: Path) -> list[Kind]:
 def _phase_models(folder: Path, beside: Mapping[str, bytes]) -> list[Kind]:
     """Return a model with each encoder."""
     from optim.phases.encoders import ENCODERS
-    from optim.phases.model import PhaseModel
-    from optim.phases.model_file import save_model
+    from optim.phases.model import PhaseModel, save_model
     from optim.workloads.containers import read_containers
 
     commands = (
@@ -346,8 +344,8 @@ def _phase_models(folder: Path, beside: Mapping[str, bytes]) -> list[Kind]:
 
 
 def _others() -> list[Kind]:
-    from optim.workloads.profiles.document import write_profiles
-    from optim.workloads.profiles.published import published_profiles
+    from optim.profiling.document import write_profiles
+    from optim.workloads.profiles import published_profiles
 
     path = Path("published.json")
     write_profiles(published_profiles(), path)

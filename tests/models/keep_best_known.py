@@ -12,8 +12,7 @@ from pathlib import Path
 
 from optim.core.errors import InvalidProblemError, OptimError
 from optim.core.files import read_bytes
-from optim.core.solution import Solution
-from optim.core.status import Sense
+from optim.core.solution import Sense, Solution
 from optim.models.catalogue import problem_of
 from optim.models.files import load_solution, save_solution, verify
 from optim.models.reference import SUFFIX, reference_instance, reference_solution, solved_reference_names

@@ -9,12 +9,11 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.admission.compact import compact_model
-from optim.models.admission.packing import packing_dual, packing_model
-from optim.models.admission.schedules import enumerate_schedules
-from optim.models.export import export_model
+from optim.models.admission.compact_programme import compact_model
+from optim.models.admission.packing_programme import enumerate_schedules, packing_dual, packing_model
+from optim.models.programmes import export_model
 from optim.models.reference import reference_instance
-from optim.solvers.lp.highs_run import silent_highs
+from optim.solvers.lp.highs import silent_highs
 from tests.support.admission.small_clusters import instance, job, servers
 from tests.support.admission.solving import optimum
 

@@ -12,8 +12,14 @@ import optim
 from optim import AdmissionInstance, AuctionInstance, reference_instance, reference_names
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.reference import SUFFIX, history_names, solved_reference_names
-from optim.models.reference_literals import AdmissionName, AuctionName, BiddingName
+from optim.models.reference import (
+    SUFFIX,
+    AdmissionName,
+    AuctionName,
+    BiddingName,
+    history_names,
+    solved_reference_names,
+)
 
 SLOW = {name for name in solved_reference_names() if not name.startswith("tiny-")}
 """Trees of hundreds of leaves, and plans of hundreds of jobs."""

@@ -9,25 +9,24 @@ import pytest
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import read_limits
-from optim.models.admission.check.facts import read_facts as read_admission
+from optim.models.admission.check.exact_instance import read_facts as read_admission
 from optim.models.admission.check.tree import check_tree
-from optim.models.admission.proof import Branch, BranchKind
-from optim.models.admission.proof import TreeNode as AdmissionNode
-from optim.models.admission.proof import TreeProof as AdmissionTree
-from optim.models.auction.check.facts import read_facts as read_auction
-from optim.models.auction.check.price_bound import PriceBound, evaluate_tree
-from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
-from optim.models.bidding.check.facts import Facts
+from optim.models.admission.decision import Branch, BranchKind
+from optim.models.admission.decision import TreeNode as AdmissionNode
+from optim.models.admission.decision import TreeProof as AdmissionTree
+from optim.models.auction.check.bounds import PriceBound, evaluate_tree
+from optim.models.auction.check.exact_instance import read_facts as read_auction
+from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
+from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.check.tree import proven_bound
-from optim.models.bidding.proof import RatioProof
-from optim.models.bidding.proof import TreeNode as BiddingNode
-from optim.models.cluster.check.bounds import least_mean_completion, most_by_prices
-from optim.models.cluster.check.earnings import most_earned
-from optim.models.cluster.proof import DivisibleSchedule
+from optim.models.bidding.decision import RatioProof
+from optim.models.bidding.decision import TreeNode as BiddingNode
+from optim.models.cluster.check.bounds import max_by_prices, min_mean_completion
+from optim.models.cluster.check.utility import max_earned
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.proof import DivisibleSchedule, Worth
 from optim.models.cluster.proof import PriceProof as ClusterPrices
-from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
 from optim.models.reference import reference_instance
 from tests.models.bidding.check.test_leaf import nothing
 from tests.support.small_clusters import workload
@@ -65,7 +64,7 @@ def test_a_chain_of_splits_of_an_auction(peak):
 
 
 def test_a_chain_of_splits_of_bids(peak):
-    facts = Facts(instance=reference_instance("spot-market-0"))
+    facts = VerifierContext(instance=reference_instance("spot-market-0"))
     size = len(facts.instance.bids)
     depth = 6_000
     assert 16 * size * depth > 16 * MIB, "copies of all boxes take that much"
@@ -121,7 +120,7 @@ def test_prices_of_many_slots_end_in_a_line_and_not_in_hours():
     jobs, price = workload([(0, 1, 10**6)]), np.linspace(1.0, 2.0, 200_000) * 1e-6
     proof = ClusterPrices(end_us=np.arange(1, 200_001) * 1_000_000, price=price)
     with read_limits(steps=10**6), pytest.raises(InvalidProblemError, match="steps to check 200000 prices for 1 jobs"):
-        least_mean_completion(jobs, Cluster.grid("1x1"), proof)
+        min_mean_completion(jobs, Cluster.grid("1x1"), proof)
 
 
 @pytest.mark.parametrize("start", [1, -1])
@@ -135,7 +134,7 @@ def test_a_schedule_of_many_parts_ends_in_a_line_and_not_in_hours(start):
     facts = {"job": job, "weight": np.ones(len(job)), "gpu_type": np.zeros(len(job), np.int64)}
     schedule = DivisibleSchedule(**facts, start_us=start * np.arange(len(job)))
     with read_limits(steps=10**6), pytest.raises(InvalidProblemError, match="steps to check a schedule of 22001 parts"):
-        most_by_prices(jobs, Cluster.grid("1x2"), schedule)
+        max_by_prices(jobs, Cluster.grid("1x2"), schedule)
 
 
 def test_a_run_time_of_many_slots_is_summed_in_time_that_grows_with_it():
@@ -144,7 +143,7 @@ def test_a_run_time_of_many_slots_is_summed_in_time_that_grows_with_it():
     price = np.linspace(1.0, 2.0, slots + 10)
     worth = Worth(theta=np.array([[1e9, 0.0, 0.0]]), price=price, slot_us=1, utility=0.0, bound=1e12)
     jobs = replace(workload([(0, 1, 1)]), duration_us=np.array([slots]))
-    found = most_earned(jobs, Cluster.grid("1x1"), worth)
+    found = max_earned(jobs, Cluster.grid("1x1"), worth)
     # At no urgency the value is half of theta1; paid are the cheapest slots, all time is free only after the last price.
     assert found >= 1e9 / 2
     assert found == pytest.approx(price.sum() + 5e8, rel=1e-6)

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from optim.models.unfilled_sums import unfilled_sums
+from optim.models.programmes import unfilled_sums
 
 UNFILLED = np.array([np.inf, -np.inf, 1e308, 1e308])
 

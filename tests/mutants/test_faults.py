@@ -94,7 +94,7 @@ def test_draws_the_same_faults_from_a_seed_in_proportion_to_the_code(tmp_path):
 @pytest.mark.prove
 def test_a_module_meets_its_own_tests_first_and_every_test_in_the_end():
     nearness = Nearness(ROOT)
-    own, beside, near, rest = nearness.stages("optim/models/bidding/eviction.py")
+    own, beside, near, rest = nearness.stages("optim/models/bidding/market/evictions.py")
     assert own == ["tests/models/bidding/test_eviction.py"]
     assert {Path(name).parent for name in beside} == {Path("tests/models/bidding")}
     assert sorted([*own, *beside, *near, *rest]) == nearness.tests

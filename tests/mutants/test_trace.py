@@ -11,7 +11,7 @@ from tests.mutants.line_map import line_sets
 pytestmark = [pytest.mark.prove, pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")]
 
 TESTED = """
-from optim.core.nearest import hint
+from optim.core.errors import hint
 
 def test_asks():
     assert hint("serach", ["online", "search"])
@@ -46,7 +46,7 @@ def traced(folder, text):
 def test_notes_what_each_test_runs_and_what_it_costs(folder):
     told = traced(folder, TESTED)
     first, second = told["tests"].values()
-    module = "optim/core/nearest.py"
+    module = "optim/core/errors.py"
     text = (trace.ROOT / module).read_text()
     line = text[: text.index("    near = ")].count("\n") + 1
     assert not told["unseen"]

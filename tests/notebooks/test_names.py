@@ -101,7 +101,7 @@ def test_what_a_notebook_names_exists(path):
     [
         ("from optim.simulation.cluster.options import EngineOption", "EngineOption"),
         ("from optim.simulation.cluster.options import EngineOptions\nEngineOptions(overhead=3)", "overhead"),
-        ("from optim.models.cluster.world import Cluster\nCluster.lattice('1x1')", "Cluster.lattice doesn't exist"),
+        ("from optim.models.cluster.cluster import Cluster\nCluster.lattice('1x1')", "Cluster.lattice doesn't exist"),
         ("import optim\noptim.solve(day, 'seek')", "no solver 'seek'"),
         ("import optim\noptim.solve(day, 'search', options={'moves': 1})", "'search' has no option 'moves'"),
         ("import optim.nowhere", "optim.nowhere"),

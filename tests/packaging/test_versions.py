@@ -111,7 +111,9 @@ def test_setting_up_takes_nothing_without_a_hash() -> None:
     assert installs
     for line in installs:
         assert "--no-deps" in line
-        assert "--require-hashes" in line or ("--no-build-isolation" in line and line.endswith("--editable ."))
+        assert "--require-hashes" in line or (
+            "--no-build-isolation" in line and line.endswith("--editable . --editable ./studies")
+        )
     packages = {canonicalize_name(pin.name) for pin in pinned("constraints.txt")}
     assert "uv-build" in packages, "what builds is installed with the rest"
 

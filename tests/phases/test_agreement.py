@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.phases.agreement import (
-    adjusted_mutual_information,
-    adjusted_rand_index,
-    confusion,
-    matched_f1,
-    near_change,
-)
+from optim.phases.clustering import adjusted_mutual_information, adjusted_rand_index, confusion, matched_f1, near_change
 
 PARTITIONS = st.integers(2, 12).flatmap(
     lambda size: st.tuples(*(st.lists(st.integers(0, 3), min_size=size, max_size=size) for _ in range(2)))

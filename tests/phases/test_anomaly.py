@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.phases.anomaly import LinearForecast
-from optim.phases.drift import Calibration, DriftTrigger, calibrate, container_means
-from optim.phases.windows import ScaledSeries
+from optim.phases.anomalies import Calibration, DriftTrigger, LinearForecast, calibrate, container_means
+from optim.phases.preprocessing import ScaledSeries
 
 
 def series(seed=0, lengths=(40, 3, 30)):
@@ -29,14 +28,14 @@ def test_errors_are_those_of_the_regression_on_three_samples_and_scores_their_me
     assert found.deviation == pytest.approx(errors.std(axis=0), abs=1e-4)
     expected = np.log1p(((errors / errors.std(axis=0)) ** 2).mean(axis=1))
     assert found.scores(given) == pytest.approx(expected, abs=1e-3)
-    assert found.least_score == 0.0
+    assert found.min_score == 0.0
 
 
 def test_constant_series_leave_a_least_deviation_and_a_least_score():
     flat = ScaledSeries(values=np.ones((20, 2)), lengths=np.array([20]))
     found = LinearForecast.fit(flat)
     assert found.deviation.tolist() == [1e-3, 1e-3]
-    assert found.least_score == pytest.approx(np.log(2))
+    assert found.min_score == pytest.approx(np.log(2))
 
 
 def test_a_calibration_doubts_the_mean_of_few_containers():

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from optim.phases.compression import pack
-from optim.phases.runs import runs_of
+from optim.phases.sequences import pack, runs_of
 
 LABELS = st.lists(st.integers(0, 3), max_size=40)
 

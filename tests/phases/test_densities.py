@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from optim.core.errors import InvalidProblemError
-from optim.phases.densities import CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps, range_of
 from optim.phases.encoders.crbm import CrbmOptions
 from optim.phases.encoders.hmm import HmmOptions
-from optim.phases.windows import ScaledSeries
+from optim.phases.forecasting import CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps, range_of
+from optim.phases.preprocessing import ScaledSeries
 
 PATHS = 4000
 MEAN_TOL = 5 / np.sqrt(PATHS)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.phases.detection import SLACK, accumulated, alarms, score_alarms, threshold_for
+from optim.phases.anomalies import SLACK, accumulated, alarms, score_alarms, threshold_for
 
 SCORES = st.lists(st.one_of(st.just(float("nan")), st.integers(-3, 9).map(float)), min_size=1, max_size=12)
 SERIES = st.lists(SCORES, min_size=1, max_size=4)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
+from optim.phases.description import at_level, demand_quantiles, phase_statistics
 from optim.phases.forecasting import PhaseForecaster, forecast_scores, forecast_segments, score_table
-from optim.phases.runs import runs_of
-from optim.phases.statistics import at_level, demand_quantiles, phase_statistics
-from optim.phases.transitions import fit_changes
+from optim.phases.sequences import fit_changes, runs_of
 from tests.support.containers.worlds import series_of
 
 SEGMENTS = ([0, 0, 1, 1, 1, 2], [1, 1, 0, 2, 2, 0, 0], [2] * 5)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries
-from optim.phases.grid import to_grid
+from optim.phases.preprocessing import to_grid
 
 
 def series(times, cpu, memory=None, containers=("a",), lengths=None, phase=None):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.phases.groups import group_moments, group_sums
+from optim.phases.clustering import group_moments, group_sums
 
 
 def test_sums_and_moments_are_those_of_each_groups_rows():

@@ -7,23 +7,27 @@ import numpy as np
 import pytest
 
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries
-from optim.phases import PhaseModel, agreement, detection, statistics, transitions, tree
-from optim.phases.anomaly import LinearForecast
-from optim.phases.clustering import assign, cluster_order, squared_distances, updated_centres
-from optim.phases.coding import majority
-from optim.phases.compression import pack
-from optim.phases.densities import Increments, LinearPaths, crps, range_of
-from optim.phases.drift import DriftTrigger, calibrate, container_means
-from optim.phases.dwell import fit_dwells
-from optim.phases.forecasting import ForecastMethod, PhaseForecaster, forecast_segments, score_table
-from optim.phases.grid import to_grid
-from optim.phases.groups import group_moments, group_sums
-from optim.phases.names import phase_names
-from optim.phases.rows import edge_rows, forecast_rows, legend, phase_rows, score_rows, sequence_rows, summary_of
-from optim.phases.runs import run_numbers, runs_of
-from optim.phases.scaling import Scaling
-from optim.phases.watching import watch
-from optim.phases.windows import ScaledSeries, split_containers
+from optim.phases import PhaseModel, anomalies, clustering, description
+from optim.phases import sequences as transitions
+from optim.phases import sequences as tree
+from optim.phases.anomalies import DriftTrigger, LinearForecast, calibrate, container_means
+from optim.phases.clustering import assign, cluster_order, group_moments, group_sums, squared_distances, updated_centres
+from optim.phases.description import phase_names
+from optim.phases.forecasting import (
+    ForecastMethod,
+    Increments,
+    LinearPaths,
+    PhaseForecaster,
+    crps,
+    fit_dwells,
+    forecast_segments,
+    range_of,
+    score_table,
+)
+from optim.phases.model import majority
+from optim.phases.preprocessing import ScaledSeries, Scaling, split_containers, to_grid
+from optim.phases.rows import edge_rows, forecast_rows, legend, phase_rows, score_rows, sequence_rows, summary_of, watch
+from optim.phases.sequences import pack, run_numbers, runs_of
 from tests.support.containers.worlds import drawn_series
 from tests.support.kept import Near, assert_kept, outcome, parts, short
 
@@ -98,14 +102,14 @@ def test_statistics_names_and_quantiles_of_demand_come_out_as_before():
     labels, more = (
         np.where(np.random.default_rng(9).random(len(each.phase)) < 0.1, -1, each.phase) for each in (series, fresh)
     )
-    told, others = (statistics.phase_statistics(*each, K, 3) for each in ((series, labels), (fresh, more)))
+    told, others = (description.phase_statistics(*each, K, 3) for each in ((series, labels), (fresh, more)))
     found |= {"told": parts(told), "merged": parts(told.merged(others)), "share": told.share}
     found["quantiles"] = [told.quantile(level) for level in (0.0, 0.1234, 0.95, 1.0)]
     shares = rng.dirichlet(np.ones(K), 4)
     shares[2] = np.nan
-    found["demand"] = [statistics.demand_quantiles(told, shares, level) for level in (0.05, 0.5, 0.99)]
+    found["demand"] = [description.demand_quantiles(told, shares, level) for level in (0.05, 0.5, 0.99)]
     found["mixture"] = [
-        statistics.mixture_quantile(told.quantiles[:, 0], shares[0], level) for level in (0.0, 0.3, 1.0)
+        description.mixture_quantile(told.quantiles[:, 0], shares[0], level) for level in (0.0, 0.3, 1.0)
     ]
     found["names"] = [phase_names(each, series.resources) for each in (told, others)]
     found["sums"] = [group_sums(series.values, series.phase, K), group_moments(series.values, series.phase, K)]
@@ -140,20 +144,20 @@ def test_agreement_alarms_and_drift_come_out_as_before():
         truth = np.maximum(truth, 0)
         labels = np.where(rng.random(len(truth)) < 0.2 * seed, rng.integers(0, 4, len(truth)), truth)
         found[f"agreement {seed}"] = [
-            agreement.confusion(truth, labels), agreement.adjusted_rand_index(truth, labels),
-            agreement.adjusted_mutual_information(truth, labels), agreement.matched_f1(truth, labels),
-            *(agreement.near_change(truth, lengths, distance) for distance in (0, 1, 3)), majority(labels - 1, lengths, 3, 4), majority(labels, lengths, 1, 4),
+            clustering.confusion(truth, labels), clustering.adjusted_rand_index(truth, labels),
+            clustering.adjusted_mutual_information(truth, labels), clustering.matched_f1(truth, labels),
+            *(clustering.near_change(truth, lengths, distance) for distance in (0, 1, 3)), majority(labels - 1, lengths, 3, 4), majority(labels, lengths, 1, 4),
         ]  # fmt: skip
         scores = rng.gamma(2.0, 1.0, len(truth)) + 4.0 * (truth == 2)
         scores[rng.random(len(scores)) < 0.05] = np.nan
-        summed = detection.accumulated(scores, lengths, 2.0, 1.4)
+        summed = anomalies.accumulated(scores, lengths, 2.0, 1.4)
         onset, end = np.where(np.arange(len(lengths)) % 3, 5, -1), np.full(len(lengths), 9)
         for threshold, mute in ((4.0, 0), (6.0, 4), (90.0, 2)):
-            raised = detection.alarms(scores, lengths, threshold, mute)
-            found[f"alarms {seed} {threshold}"] = [raised, detection.score_alarms(raised, lengths, onset, end, 30.0)]
+            raised = anomalies.alarms(scores, lengths, threshold, mute)
+            found[f"alarms {seed} {threshold}"] = [raised, anomalies.score_alarms(raised, lengths, onset, end, 30.0)]
         found[f"accumulated {seed}"] = [
             summed,
-            *(detection.threshold_for(scores, lengths, rate, 30.0) for rate in (0.5, 20.0, 500.0)),
+            *(anomalies.threshold_for(scores, lengths, rate, 30.0) for rate in (0.5, 20.0, 500.0)),
         ]
         owner, known = np.repeat(np.arange(len(lengths)), lengths), np.isfinite(scores)
         calibration = calibrate(scores[known], owner[known], 0.05, 0.3 * (seed % 2))
@@ -165,7 +169,7 @@ def test_agreement_alarms_and_drift_come_out_as_before():
             *([trigger.update(float(mean) + 0.4 * seed), trigger.sum, trigger.excess(float(mean))] for mean in means),
         ]
         trigger.reset()
-        found[f"reset {seed}"] = [trigger.sum, trigger.is_triggered, *map(detection.mute_samples, (1.0, 15.0, 700.0))]
+        found[f"reset {seed}"] = [trigger.sum, trigger.is_triggered, *map(anomalies.mute_samples, (1.0, 15.0, 700.0))]
     assert_kept(KEPT / "agreement.json", found)
 
 
@@ -215,7 +219,7 @@ def test_grids_scalings_and_windows_come_out_as_before():
         for share, least in ((0.2, 1), (0.5, 40), (0.9, 60), (0.5, 69))
     ]
     forecast = LinearForecast.fit(series)
-    found["linear"] = [parts(forecast), forecast.errors(series), forecast.scores(series), forecast.least_score]
+    found["linear"] = [parts(forecast), forecast.errors(series), forecast.scores(series), forecast.min_score]
     ends = np.array([10, 25, 50])
     for paths in (Increments(), LinearPaths()):
         drawn = paths.fit(series, 0).paths(series, ends, 4, 3, np.random.default_rng(5))

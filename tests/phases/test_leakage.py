@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optim.phases import PhaseModel
-from optim.phases.fitting import HELD_OUT_SHARE
-from optim.phases.windows import split_containers
-from optim.simulation.containers import Requirement, compare_policies
-from optim.simulation.containers.preparation import WorldOptions, find_phases, prepare_trial, split_series
+from optim.phases.model import HELD_OUT_SHARE
+from optim.phases.preprocessing import split_containers
+from optim.rightsizing import Slo, compare_policies
+from optim.rightsizing.world import WorldOptions, find_phases, prepare_trial, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 DRAWN = generate_containers(ContainerOptions(num_containers=12), seed=4)
@@ -73,7 +73,7 @@ def test_nothing_that_is_learned_or_tuned_depends_on_the_test_containers(factor,
     assert np.array_equal(worlds[0].training_phase, worlds[1].training_phase)
     assert np.array_equal(worlds[0].training.values, worlds[1].training.values)
     assert not np.array_equal(worlds[0].values, worlds[1].values)
-    wanted, names = Requirement(kills=0.3, throttled=0.3), ("phase-price", "prev-step-rules", "vpa-warm")
+    wanted, names = Slo(kills=0.3, throttled=0.3), ("phase-price", "prev-step-rules", "vpa-warm")
     rows = [
         [row.multiplier for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=seed) for row in rows]
         for trial in trials

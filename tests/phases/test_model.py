@@ -10,7 +10,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowe
 from optim.models.containers.series import ContainerSeries
 from optim.phases import PhaseModel, adjusted_rand_index
 from optim.phases.clustering import assign, choose_count
-from optim.phases.windows import ScaledSeries, split_containers
+from optim.phases.preprocessing import ScaledSeries, split_containers
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 SETTINGS = {"encoder": "window-statistics", "num_phases": 4}
@@ -265,12 +265,12 @@ def test_containers_shorter_than_a_window_never_stand_in_the_way(encoder, length
 def test_containers_that_tell_nothing_are_never_held_out():
     parts = of_lengths(9, 1, 9, 2, 9, 3, 9)
     for seed in range(20):
-        training, held = split_containers(parts, 0.5, np.random.default_rng(seed), least_samples=4)
+        training, held = split_containers(parts, 0.5, np.random.default_rng(seed), min_samples=4)
         assert len(held) == 2
         assert (parts.lengths[held] == 9).all()
         assert sorted([*training, *held]) == list(range(7))
     alone = of_lengths(2, 9, 3)
-    both = split_containers(alone, 0.5, np.random.default_rng(0), least_samples=4)
+    both = split_containers(alone, 0.5, np.random.default_rng(0), min_samples=4)
     assert [part.tolist() for part in both] == [[0, 1, 2], [0, 1, 2]]
 
 

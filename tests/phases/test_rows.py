@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.phases.agreement import adjusted_rand_index
+from optim.phases.clustering import adjusted_rand_index
 from optim.phases.rows import edge_rows, forecast_rows, legend, phase_rows, score_rows, sequence_rows, summary_of
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.phases.scaling import Scaling
+from optim.phases.preprocessing import Scaling
 
 
 def test_scores_are_deviations_of_the_logarithm_of_a_hundredth_of_the_mean_more():

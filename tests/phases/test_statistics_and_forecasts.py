@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries
+from optim.phases.anomalies import Calibration, DriftTrigger, calibrate
 from optim.phases.clustering import cluster_order
-from optim.phases.coding import majority
-from optim.phases.drift import Calibration, DriftTrigger, calibrate
-from optim.phases.dwell import SHRINKAGE, fit_dwells
-from optim.phases.forecasting import PhaseForecaster, forecast_scores
-from optim.phases.names import phase_names
-from optim.phases.runs import runs_of
-from optim.phases.statistics import LEVELS, mixture_quantile, phase_statistics
+from optim.phases.description import LEVELS, mixture_quantile, phase_names, phase_statistics
+from optim.phases.forecasting import SHRINKAGE, PhaseForecaster, fit_dwells, forecast_scores
+from optim.phases.model import majority
+from optim.phases.sequences import runs_of
 
 
 def runs(*segments):

@@ -6,17 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.phases.runs import PhaseRuns, runs_of
-from optim.phases.transitions import (
+from optim.phases.sequences import (
     END,
     START,
+    PhaseRuns,
     change_transitions,
     choose_order,
     fit_changes,
+    packed_sequences,
+    prefix_tree,
+    prototypes,
+    runs_of,
     sample_transitions,
     transition_graph,
 )
-from optim.phases.tree import packed_sequences, prefix_tree, prototypes
 
 SEQUENCES = [("0", "1")] * 6 + [("0", "2")] * 3 + [("3",)]
 

@@ -8,8 +8,8 @@ import pytest
 from optim.core.errors import InvalidOptionError
 from optim.models.containers import ContainerSeries
 from optim.phases import PhaseModel
-from optim.phases.drift import Calibration, DriftTrigger, calibrate
-from optim.phases.watching import watch
+from optim.phases.anomalies import Calibration, DriftTrigger, calibrate
+from optim.phases.rows import watch
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 

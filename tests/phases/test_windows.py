@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.phases.windows import ScaledSeries
+from optim.phases.preprocessing import ScaledSeries
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 2**32 - 1))

@@ -8,7 +8,7 @@ import pytest
 from dummy_solvers import DUMMIES
 from dummy_suite import SPEC
 
-from optim.benchmarks.registry import SUITES
+from optim.benchmarks.suite import SUITES
 from optim.core.registry import REGISTRY
 
 FOLDER = Path(__file__).parent

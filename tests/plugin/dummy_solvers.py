@@ -8,14 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.certificate import Certificate
 from optim.core.errors import InvalidOptionError
 from optim.core.registry import SUPPORTED, Support
-from optim.core.solution import Solution, Stats
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Stats, Termination
 from optim.core.stopping import SolveState
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof
+from optim.models.admission.decision import AdmissionPlan, PriceProof
 
 STUCK_ON = "DUMMY_STUCK_ON"
 """Environment variable: the instance on which a solve takes a minute."""

@@ -1,9 +1,8 @@
 """A third party's suite."""
 
-from optim.benchmarks.solver_options import options_for
-from optim.benchmarks.sources import NamedSource
-from optim.benchmarks.spec import BenchSpec
-from optim.benchmarks.work import SolveWork, Subject
+from optim.benchmarks.cases import options_for
+from optim.benchmarks.suite import BenchSpec, SolveWork, Subject
+from optim.workloads.instances import NamedSource
 
 
 def build(request):

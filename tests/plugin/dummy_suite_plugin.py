@@ -2,6 +2,6 @@
 
 from dummy_suite import SPEC
 
-from optim.benchmarks.registry import register_suite
+from optim.benchmarks.suite import register_suite
 
 register_suite(SPEC)

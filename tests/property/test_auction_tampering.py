@@ -6,11 +6,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from optim.core.certificate import Certificate
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Termination
+from optim.models.auction.decision import (
+    AuctionProof,
+    CountProof,
+    PaymentRule,
+    PriceProof,
+    TreeNode,
+    TreeProof,
+    Witness,
+    sorted_entries,
+)
 from optim.models.auction.instance import as_floats, as_ints
-from optim.models.auction.plan import PaymentRule, Witness, sorted_entries
-from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
@@ -148,7 +155,7 @@ def test_a_leaf_without_room_is_shown_by_going_through_all_placements():
 @pytest.mark.parametrize("seed", range(4))
 def test_every_bound_that_is_verified_holds_for_the_programme_that_shares_no_code(seed):
     from optim.models.auction.welfare import pattern_model
-    from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+    from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 
     options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, held_share=0.3, gangs="any")
     drawn = generate(options, seed)

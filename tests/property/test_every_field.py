@@ -16,7 +16,7 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidProblemError
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.files import read_solution, write_solution
 
 FREE = {

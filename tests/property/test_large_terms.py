@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 import optim
-from optim.core.certificate import Certificate
-from optim.core.solution import Solution, Stats
-from optim.core.status import CertificateKind, PointStatus, Termination
-from optim.models.admission.proof import Branch, BranchKind, PriceProof, TreeNode, TreeProof
-from optim.models.auction import proof as auction
-from optim.models.bidding.proof import RatioProof
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Solution, Stats, Termination
+from optim.models.admission.decision import Branch, BranchKind, PriceProof, TreeNode, TreeProof
+from optim.models.auction import decision as auction
+from optim.models.bidding.decision import RatioProof
 from tests.support.admission.tiny import job_document, tiny_instance
 
 FAR = 1e13

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from optim.models.admission.document import ConstantDocument, StepDocument, TableDocument
+from optim.models.admission.codec import ConstantDocument, StepDocument, TableDocument
 from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.online_checks import CHECKS, failing
 from tests.support.admission.online_mutants import MUTANTS

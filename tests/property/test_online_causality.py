@@ -12,9 +12,8 @@ from hypothesis import settings
 import optim
 from optim.core.driver import Monitor
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.union import take_jobs
-from optim.models.admission.utility import ConstantUtility
+from optim.models.admission.codec import take_jobs
+from optim.models.admission.instance import AdmissionInstance, ConstantUtility
 from optim.solvers.admission.online import (
     BoundSource,
     OnlineOptions,
@@ -24,8 +23,8 @@ from optim.solvers.admission.online import (
     make_seen,
 )
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_ranges import job_worth
-from optim.solvers.admission.slots.schedule import run_slots
+from optim.solvers.admission.posted_prices.price_functions import job_worth
+from optim.solvers.admission.slots import run_slots
 from optim.solvers.solve import solver_named, solvers_of
 from tests.support.admission.slot_runs import seeded_instance
 

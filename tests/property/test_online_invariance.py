@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from optim.models.admission.document import ConstantDocument
+from optim.models.admission.codec import ConstantDocument
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds, make_function
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import evaluate, search_scale
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.dual_points import evaluate, search_scale
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.classes import JobTables
 from tests.support.admission.oracle import ilp_optimum, lp_optimum, packing
 from tests.support.admission.strategies import (
     JobSketch,

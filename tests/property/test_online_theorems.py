@@ -5,12 +5,18 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from optim.models.admission.document import ConstantDocument
-from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.core.arrays import FloatArray
+from optim.models.admission.codec import ConstantDocument
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
+from optim.solvers.admission.posted_prices.price_functions import (
+    ExponentialPrice,
+    PriceFunction,
+    PriceRanges,
+    SideRanges,
+    ZeroStartPrice,
+)
 from optim.solvers.admission.posted_prices.theorems import ratio_claim
 from tests.support.admission.online_checks import CHECKS
 from tests.support.admission.online_mutants import MUTANTS

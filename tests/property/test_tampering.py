@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import optim
 from optim.models.admission.check import check
+from optim.models.admission.decision import AdmissionPlan, PriceProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof
 from tests.models.admission.check.test_cuts import random_cut
 from tests.support.admission.count_cuts import random_count_cut
 from tests.support.admission.enumeration import Enumerator, Market, Schedule, best_gain, random_market

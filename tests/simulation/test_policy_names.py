@@ -9,8 +9,8 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError
+from optim.rightsizing import catalogue as containers
 from optim.simulation.cluster import catalogue as cluster
-from optim.simulation.containers import catalogue as containers
 from optim.simulation.policy_names import NAMES
 from optim.simulation.spot.policies import KNOWN
 from optim.simulation.spot.zones.backtest import OPTIMUM

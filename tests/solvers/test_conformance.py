@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.core.solution import Solution, Stats
-from optim.core.status import PointStatus, Sense, Termination
-from optim.models.admission.plan import AdmissionPlan
+from optim.core.solution import PointStatus, Sense, Solution, Stats, Termination
+from optim.models.admission.decision import AdmissionPlan
 from optim.solvers.conformance import CHECKS, ConformanceError, Trial, failures
 from optim.workloads.admission.stress import saturated
 

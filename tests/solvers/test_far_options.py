@@ -11,13 +11,13 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
-from optim.core.options import LARGEST, MOST_WHOLE, SMALLEST, build_options
+from optim.core.options import LARGEST, MAX_WHOLE, SMALLEST, build_options
 from optim.core.registry import Solver
 from optim.solvers.solve import solver_named, solvers_of
 
 INSTANCES = {"admission": "tiny-0", "auction": "auction-tiny-0", "bidding": "spot-tiny-market"}
 
-FAR: dict[type, tuple[Any, ...]] = {int: (0, 1, 10**7, MOST_WHOLE), float: (0.0, SMALLEST, 1e-9, 1.0, 1e15, LARGEST)}
+FAR: dict[type, tuple[Any, ...]] = {int: (0, 1, 10**7, MAX_WHOLE), float: (0.0, SMALLEST, 1e-9, 1.0, 1e15, LARGEST)}
 
 LIMIT_S, LATEST_S = 0.3, 5.0
 """Time limit of each run, and when it has ended at the latest: between two questions, on a busy machine."""
@@ -56,9 +56,9 @@ def check_end(problem: str, solver: str, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("problem", "solver", "options"),
     [
-        ("admission", "branch-and-price", {"search_moves": MOST_WHOLE}),
-        ("admission", "online-learned", {"replan": MOST_WHOLE, "warm_up": 0.1}),
-        ("admission", "search", {"num_moves": MOST_WHOLE, "cycle_moves": MOST_WHOLE}),
+        ("admission", "branch-and-price", {"search_moves": MAX_WHOLE}),
+        ("admission", "online-learned", {"replan": MAX_WHOLE, "warm_up": 0.1}),
+        ("admission", "search", {"num_moves": MAX_WHOLE, "cycle_moves": MAX_WHOLE}),
     ],
 )
 def test_work_without_end_ends_by_the_limit(problem: str, solver: str, options: dict[str, Any]) -> None:

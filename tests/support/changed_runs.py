@@ -7,10 +7,9 @@ import numpy as np
 from optim.core.archives import read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
-from optim.models.cluster.run_file import RunRecord, load_run, save_run
-from optim.models.cluster.run_header import FIRST_SCHEMA
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.run_file import FIRST_SCHEMA, RunRecord, load_run, save_run
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, bound
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
@@ -40,9 +39,9 @@ def write_run(path):
 
 
 def _played(task, request):
-    from optim.simulation.cluster.engine import play
+    from optim.simulation.cluster.engine import simulate
 
-    return play(task.jobs, task.cluster, request.build(task.jobs), task.options, task.seed)
+    return simulate(task.jobs, task.cluster, request.build(task.jobs), task.options, task.seed)
 
 
 def verdict(path, arrays):

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from optim.core.errors import OptimError
-from optim.core.verification import Verification
+from optim.core.solution import Verification
 
 TOL = 1e-9
-MOST_NUMBERS, MOST_LETTERS = 6, 120
+MAX_NUMBERS, MOST_LETTERS = 6, 120
 """Longer lists of numbers, and longer texts, are summed up."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 SHOWN = 5
@@ -104,7 +104,7 @@ def summary(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return (
             summary(value.tolist())
-            if value.size <= MOST_NUMBERS
+            if value.size <= MAX_NUMBERS
             else [list(value.shape), summary(value.ravel().tolist())]
         )
     if isinstance(value, Mapping):
@@ -168,7 +168,7 @@ def _of_property(value: Any, name: str) -> Any:
 
 
 def _of_list(value: list[Any]) -> Any:
-    if len(value) > MOST_NUMBERS and all(isinstance(one, int | float | np.number | np.bool_) for one in value):
+    if len(value) > MAX_NUMBERS and all(isinstance(one, int | float | np.number | np.bool_) for one in value):
         return _sum(value)
     listed = [summary(one) for one in value]
     text = json.dumps(listed)

@@ -6,11 +6,11 @@ from functools import cache, partial
 import numpy as np
 
 from optim.core.errors import OptimError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
 from tests.support.kept import digest
 
@@ -140,7 +140,7 @@ def told(name, world, options=None, seed=5, **engine):
     jobs, cluster, rules = WORLDS[world]()
     try:
         policy = make_policy(name, jobs, options)
-        return told_of(play(jobs, cluster, policy, replace(rules, **engine), seed))
+        return told_of(simulate(jobs, cluster, policy, replace(rules, **engine), seed))
     except OptimError as error:
         return f"{type(error).__name__}: {error}"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 from tests.support.small_clusters import workload
 
 FOLDER = Path(__file__).parents[1] / "models" / "cluster" / "kept"
@@ -61,7 +61,7 @@ def _record(jobs: Workload, cluster: Cluster, overhead_us: int, runs: list[Run])
 def _troubled() -> RunRecord:
     """Play policies while machines fail and tries fail."""
     from optim.simulation.cluster.catalogue import make_policy
-    from optim.simulation.cluster.engine import play
+    from optim.simulation.cluster.engine import simulate
     from optim.simulation.cluster.options import EngineOptions
 
     rng, count = np.random.default_rng(1), 14
@@ -78,7 +78,7 @@ def _troubled() -> RunRecord:
     options = EngineOptions(
         mtbf_hours=2, repair_hours=0.5, checkpoint_min=10, retries="by-class", most_retries=2, retry_wait_min=1
     )
-    runs = [play(jobs, cluster, make_policy(name, jobs), options, seed=3) for name in TROUBLED]
+    runs = [simulate(jobs, cluster, make_policy(name, jobs), options, seed=3) for name in TROUBLED]
     return _record(jobs, cluster, options.overhead_us, runs)
 
 

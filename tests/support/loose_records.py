@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.record import Record, summarise_decisions
+from optim.benchmarks.records import Record, summarise_decisions
 
 SOLVERS = ("online", "search", "bound-only", "fifo")
 PAPER = ("sweep", "tiny", "constants")

@@ -5,10 +5,9 @@ import signal
 import time
 from pathlib import Path
 
-from optim.core.compiling import COMPILING
-from optim.core.execution import AbstractTask
-from optim.core.progress import SilentProgress
+from optim.core.progress import COMPILING, SilentProgress
 from optim.core.stopping import SolveState
+from optim.execution import AbstractTask
 
 HEARD = "heard"
 """A file's name."""

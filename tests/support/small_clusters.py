@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 from hypothesis import strategies as st
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 
 
 def workload(rows, **more):

@@ -4,7 +4,7 @@ from typing import Any
 
 from scipy.sparse import csc_array
 
-from optim.solvers.lp.highs_model import CompiledModel
+from optim.solvers.lp.highs import CompiledModel
 
 
 def told_programme(model: Any) -> dict[str, list[Any]]:

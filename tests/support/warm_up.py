@@ -11,11 +11,11 @@ import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
 from optim.core.stopping import IterationLimit
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
 from optim.models.reference import reference_instance
-from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.index_policy import IndexPolicy, Key
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.index.policy import IndexPolicy, Key
 from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
 from optim.solvers.admission.warm_up import compile_columns, compile_nodes, compile_online
 from optim.solvers.solve import solve, solvers_of
@@ -73,12 +73,12 @@ def job() -> Workload:
 
 def clusters() -> None:
     """Compile the simulation's loop."""
-    play(job(), Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
+    simulate(job(), Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
 
 
 def capacity() -> None:
     """Compile the capacity scheduler's loop."""
-    play(job(), Cluster.grid("1x1"), YarnCs(YarnOptions(), job()))
+    simulate(job(), Cluster.grid("1x1"), YarnCs(YarnOptions(), job()))
 
 
 PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers, read_sources)

@@ -9,11 +9,10 @@ from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
 from optim.training.checkpoints import KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
-from optim.training.messages import Install, Rewind, ShardValues
-from optim.training.options import ClusterOptions
-from optim.training.roles import STORAGE
+from optim.training.machine import InProcess, Lost
+from optim.training.messages import Rewind, ShardValues, StoreBackup
+from optim.training.stages import STORAGE, ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, resumable
-from optim.training.transport import InProcess, Lost
 
 JOB = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
 RULE = Adam(learning_rate=0.05)
@@ -153,7 +152,7 @@ def storage_of(folder, num_shards=2):
 
     def come(shard, clock, value=0.0, generation=0):
         values = ShardValues(shard, clock, np.full(2, value, np.float32), ())
-        storage.send(STORAGE, Install(generation=generation, values=values))
+        storage.send(STORAGE, StoreBackup(generation=generation, values=values))
         return [int(path.stem[-10:]) for path in sorted(folder.iterdir())]
 
     return storage, come
@@ -207,7 +206,7 @@ def test_a_checkpoint_is_written_once_all_shards_have_come_and_nothing_of_it_sta
 
     def come(shard, clock):
         values = ShardValues(shard, clock, np.full(2, clock + shard, np.float32), ())
-        storage.send(STORAGE, Install(generation=0, values=values))
+        storage.send(STORAGE, StoreBackup(generation=0, values=values))
         return [path.name for path in sorted(tmp_path.iterdir())]
 
     assert come(1, 2) == []

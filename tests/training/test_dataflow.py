@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import ASYNCHRONOUS, Adagrad, Adam, Sgd
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.dataflow import DENSEST, Dataflow, Form
-from optim.training.forms import Compression, Pushes
-from optim.training.messages import Applied, Pushed
-from optim.training.options import ClusterOptions
+from optim.training.dataflow import DENSEST, Dataflow, GradientEncoding
+from optim.training.messages import Applied, Compression, Pushed, Pushes
 from optim.training.processes import Processes
+from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer
 from tests.support.training.oracle import CountingApplication
 
@@ -154,6 +153,6 @@ DESCENT = Sgd(learning_rate=0.5)
     ],
 )
 def test_gradients_are_pushed_by_rows_only_where_that_is_the_same_update(application, optimiser, options, densest):
-    form = Form.of(application, optimiser, ClusterOptions(**options))
+    form = GradientEncoding.of(application, optimiser, ClusterOptions(**options))
     assert form.densest == densest
     assert form.compression == options.get("compression", Compression.NONE)

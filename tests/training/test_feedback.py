@@ -7,14 +7,12 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.application import UserApplication
 from optim.training.applications import LogisticRegression
-from optim.training.compression import largest
-from optim.training.dataflow import Dataflow, Form
-from optim.training.forms import Compression
-from optim.training.machine import Machine
-from optim.training.messages import Applied, Compute, Pushed, RowGradient
-from optim.training.options import ClusterOptions
+from optim.training.dataflow import Dataflow, GradientEncoding
+from optim.training.machine import InProcess, Machine
+from optim.training.messages import Applied, Compression, Compute, Pushed, RowGradient
+from optim.training.pushing import sparsify_top_k
+from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, resumable
-from optim.training.transport import InProcess
 
 CLASSES = LogisticRegression(num_observations=60, num_features=6, num_classes=3, num_partitions=4)
 START = Event(clock=0, action=Action.ADD_RELIABLE, machines=("r0", "r1"))
@@ -109,7 +107,7 @@ def test_what_is_pushed_and_what_is_left_add_up_exactly(share):
     for _ in range(7):
         gradient = rng.integers(-50, 50, 20).astype(np.float32)  # whole numbers: sums are exact
         total += gradient
-        sent, left = largest(gradient, share, left)
+        sent, left = sparsify_top_k(gradient, share, left)
         pushed += sent.dense(20)
         assert np.array_equal(pushed + left, total)
         assert np.array_equal(left[sent.rows], np.zeros(len(sent.rows)))
@@ -171,7 +169,7 @@ def test_a_gradient_that_is_not_finite_leaves_what_was_left():
 
 
 def flow_of(replay_mb=0.0):
-    form = Form(compression=Compression.TOP_K, top_share=0.5, feedback=True)
+    form = GradientEncoding(compression=Compression.TOP_K, top_share=0.5, feedback=True)
     return Dataflow(CLASSES, Sgd(learning_rate=1.0), num_shards=1, staleness=0, form=form, replay_mb=replay_mb)
 
 

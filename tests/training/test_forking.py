@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from optim.training.forking import Environment, context_of
+from optim.training.processes import Environment, context_of
 
 ROOT = Path(__file__).parents[2]
 
 
 def told(code, **environment):
     """Run code that prints, in an interpreter of its own, as a process has one fork server."""
-    head = "import os, signal, multiprocessing.forkserver as server\nfrom optim.training.forking import context_of\n"
+    head = "import os, signal, multiprocessing.forkserver as server\nfrom optim.training.processes import context_of\n"
     head += "def way(has_devices=False): print(context_of(has_devices).get_start_method())\n"
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     found = subprocess.run(

@@ -8,13 +8,11 @@ import pytest
 from msgspec import structs
 
 import optim.kernels.parameter_server as kernels
-from optim.training.controller import Controller
-from optim.training.copies import ShardCopies
+from optim.training.controller import Controller, Membership
 from optim.training.dataflow import Dataflow
-from optim.training.ledger import CopyLedger
 from optim.training.machine import _HANDLERS, Machine
-from optim.training.membership import Membership
-from optim.training.messages import Host, Install, Rewind
+from optim.training.messages import Host, Rewind, StoreBackup
+from optim.training.replication import ReplicaCatalog, ShardCopies
 from optim.training.server import ServedShard
 from tests.support.training.adversary import storm
 
@@ -66,12 +64,14 @@ GUARDS = {
     "a machine ignores older generations": [(Machine, "_is_stale", lambda self, message: False)],
     "the controller ignores older generations": [(Controller, "_is_stale", lambda self, message: False)],
     "the controller takes a gradient once": [(Dataflow, "is_next", lambda self, message: True)],
-    "all shards go back to a clock that all copies hold": [(CopyLedger, "recovery_clock", newest_copy_of_any_shard)],
+    "all shards go back to a clock that all copies hold": [
+        (ReplicaCatalog, "recovery_clock", newest_copy_of_any_shard)
+    ],
     "every partition goes back with the shards": [(Dataflow, "reset", keep_the_clocks)],
     "a backup keeps the clocks before its newest": [(ShardCopies, "take", overwrite)],
     "copies of an undone future are forgotten": [(_HANDLERS, Rewind, lambda self, message: [])],
     "a shard is hosted once a generation": [(_HANDLERS, Host, host_again)],
-    "a copy is added to those before": [(_HANDLERS, Install, never_again)],
+    "a copy is added to those before": [(_HANDLERS, StoreBackup, never_again)],
     "a lost worker's partitions are handed over at once": [(Controller, "_hand_over", lambda self, machine: None)],
     "a change waits for a boundary": [(Dataflow, "is_settled_at", lambda self, clock: True)],
     "the last words of the dead count for nothing": [(Membership, "is_alive", lambda self, machine: True)],

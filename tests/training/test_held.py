@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.kernels.parameter_server import Adagrad, Sgd
-from optim.training.held import HeldArrays, is_by_rows, padded
-from optim.training.host_rows import HostRows
 from optim.training.messages import Push
+from optim.training.shard_store import HostRows, ShardStore, is_by_rows, padded
 
 ROWS, WIDTH = 9, 4
 SIZE = ROWS * WIDTH
@@ -47,7 +46,7 @@ def plain(pushes, parameters, squares, rate, drawn_to=None):
 
 
 def held(rule):
-    return HeldArrays(START, [np.zeros(SIZE, np.float32)] * rule.num_slots, rule)
+    return ShardStore(START, [np.zeros(SIZE, np.float32)] * rule.num_slots, rule)
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
@@ -97,7 +96,7 @@ def test_rows_lie_in_this_processs_memory_on_a_cpu(platform, is_here, monkeypatc
 
 def test_what_was_given_stays_as_it_was():
     start = START.copy()
-    arrays = HeldArrays(start, (), Sgd(learning_rate=1.0))
+    arrays = ShardStore(start, (), Sgd(learning_rate=1.0))
     arrays.apply_rows([push(0, [1])], 0)
     arrays.apply_whole([np.ones(SIZE, np.float32)], [1.0], 1)
     assert np.array_equal(start, START)

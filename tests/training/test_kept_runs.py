@@ -12,22 +12,37 @@ import pytest
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.applications import MatrixFactorisation, TopicModel
 from optim.training.checkpoints import DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
-from optim.training.copies import ShardCopies
-from optim.training.forms import Compression, NonFinite, Pushes
-from optim.training.held import is_by_rows, padded
-from optim.training.ledger import CopyLedger
-from optim.training.membership import Membership
-from optim.training.messages import Compute, Delta, Install, Push, Pushed, ShardValues
-from optim.training.non_finite import NonFinitePushes
-from optim.training.options import ClusterOptions
-from optim.training.partitions import bounds, deal, shard_bounds
-from optim.training.push_log import PushLog
-from optim.training.pushing import check_gradient, check_rows, compute
-from optim.training.roles import STORAGE, lay_out
+from optim.training.controller import Membership
+from optim.training.dataflow import PushLog
+from optim.training.messages import (
+    Compression,
+    Compute,
+    Delta,
+    NonFinite,
+    Push,
+    Pushed,
+    Pushes,
+    ShardValues,
+    StoreBackup,
+)
+from optim.training.processes import HeartbeatMonitor
+from optim.training.pushing import NonFinitePushes, check_gradient, check_rows, compute
+from optim.training.replication import ReplicaCatalog, ShardCopies
+from optim.training.shard_store import is_by_rows, padded
 from optim.training.shared_memory import MemoryPlan
-from optim.training.stages import Fixed, Stage, Thresholds, ThroughputModel
+from optim.training.stages import (
+    STORAGE,
+    ClusterOptions,
+    Fixed,
+    Stage,
+    Thresholds,
+    ThroughputModel,
+    assign_balanced,
+    assign_roles,
+    bounds,
+    shard_bounds,
+)
 from optim.training.trainer import Trainer, resumable
-from optim.training.watch import Watch
 from tests.support import kept
 from tests.support.kept import assert_kept, digest, outcome
 from tests.support.training.oracle import CountingApplication
@@ -149,8 +164,10 @@ def test_layouts_and_shares_come_out_as_before():
         reliable = tuple(f"r{k}" for k in sorted(rng.permutation(5)[: int(rng.integers(1, 4))]))
         transient = tuple(f"t{k}" for k in sorted(rng.permutation(7)[: int(rng.integers(1, 6))]))
         stage, most = list(Stage)[int(rng.integers(len(Stage)))], [None, 1, 2][int(rng.integers(3))]
-        roles = lay_out(stage, reliable, transient, 4, max_actives=most, previous=previous)
-        owners = deal(len(owners) if step % 3 else int(rng.integers(1, 12)), roles.workers, owners if step % 3 else ())
+        roles = assign_roles(stage, reliable, transient, 4, max_actives=most, previous=previous)
+        owners = assign_balanced(
+            len(owners) if step % 3 else int(rng.integers(1, 12)), roles.workers, owners if step % 3 else ()
+        )
         same = previous is not None and roles.has_same_shards(previous)
         found[f"{step:02d}"] = " ".join(
             [*roles.workers, "|", *roles.servers, "|", *roles.backups, "|", *owners, str(same)]
@@ -165,7 +182,7 @@ def test_layouts_and_shares_come_out_as_before():
 def test_books_of_copies_machines_and_pushes_come_out_as_before():
     """Random calls in a row; whatever can be asked is asked after each."""
     rng, found = np.random.default_rng(9), {}
-    ledger, log, machines = CopyLedger(2), PushLog(2, 700.0), Membership()
+    ledger, log, machines = ReplicaCatalog(2), PushLog(2, 700.0), Membership()
     holders = (STORAGE, "a", "b")
     for shard in (0, 1):
         ledger.confirm(STORAGE, shard, 0)
@@ -229,11 +246,11 @@ def test_copies_of_a_shard_come_out_as_before():
     def values(clock):
         return ShardValues(0, clock, np.full(3, clock, np.float32), ())
 
-    found, copies = {}, ShardCopies(Install(generation=1, values=values(2)))
+    found, copies = {}, ShardCopies(StoreBackup(generation=1, values=values(2)))
     for step, (begin, clock) in enumerate([(2, 4), (3, 6), (4, 6), (6, 9), (9, 9), (9, 12)]):
         taken = copies.take(Delta(generation=1, from_clock=begin, values=values(clock)))
         found[f"delta {step}"] = [taken, *copies.clocks]
-    copies.add(Install(generation=1, values=values(7)))
+    copies.add(StoreBackup(generation=1, values=values(7)))
     found["added"] = [*copies.clocks, float(copies.values(7).parameters[0]), copies.holds(7), copies.holds(8)]
     found["after"] = [copies.take(Delta(generation=1, from_clock=12, values=values(13))), *copies.clocks]
     found["back"] = [
@@ -249,7 +266,7 @@ def test_copies_of_a_shard_come_out_as_before():
 
 def test_signs_of_life_are_judged_as_before():
     now = [0.0]
-    watch = Watch(2.0, 9.0, clock=lambda: now[0])
+    watch = HeartbeatMonitor(2.0, 9.0, clock=lambda: now[0])
     rng, found, beats = np.random.default_rng(2), {"period": watch.period_s}, {}
     for step in range(160):
         now[0] += float(rng.choice([0.1, 0.4, 0.9, 5.0]))

@@ -1,11 +1,11 @@
 """Who holds copies of what, and the clocks that follow from it."""
 
-from optim.training.ledger import CopyLedger
-from optim.training.roles import STORAGE
+from optim.training.replication import ReplicaCatalog
+from optim.training.stages import STORAGE
 
 
 def ledger_of(copies, num_shards=2):
-    ledger = CopyLedger(num_shards)
+    ledger = ReplicaCatalog(num_shards)
     for holder, shard, clocks in copies:
         for clock in clocks:
             ledger.confirm(holder, shard, clock)

@@ -5,23 +5,23 @@ import warnings
 
 import numpy as np
 
-from optim.core.own_code import MOST_TEXT
+from optim.core.user_code import MAX_TEXT
 from optim.kernels.parameter_server import Sgd
 from optim.training.applications import LogisticRegression
 from optim.training.machine import Machine
 from optim.training.messages import (
+    BackupAck,
     Compute,
     Drop,
     Failed,
     Host,
-    Hosted,
-    Install,
-    Kept,
     Push,
     Read,
     Rebase,
     Rewind,
+    ShardReady,
     ShardValues,
+    StoreBackup,
     Trim,
 )
 
@@ -46,9 +46,9 @@ def host(machine, shard, clock=3, generation=1):
 def test_what_is_dropped_is_served_and_kept_no_more():
     machine = Machine("m", JOB)
     for shard in range(3):
-        assert host(machine, shard) == [Hosted(generation=1, shard=shard)]
-        assert machine.handle(Install(generation=1, values=values(shard))) == [
-            Kept(generation=1, shard=shard, clock=3, holder="m")
+        assert host(machine, shard) == [ShardReady(generation=1, shard=shard)]
+        assert machine.handle(StoreBackup(generation=1, values=values(shard))) == [
+            BackupAck(generation=1, shard=shard, clock=3, holder="m")
         ]
     machine.handle(Drop(generation=1, shards=(1,), copies=(0, 2)))
     assert set(machine.served) == {1}
@@ -60,7 +60,7 @@ def test_what_is_dropped_is_served_and_kept_no_more():
 def test_a_copy_is_read_before_what_is_served_and_only_at_its_clock():
     machine = Machine("m", JOB)
     host(machine, 0, clock=4)
-    machine.handle(Install(generation=1, values=values(0, 3)))
+    machine.handle(StoreBackup(generation=1, values=values(0, 3)))
     (of_copy,) = machine.handle(Read(generation=1, shard=0, clock=3))
     (of_served,) = machine.handle(Read(generation=1, shard=0, clock=4))
     assert (of_copy.values.clock, of_served.values.clock) == (3, 4)
@@ -72,7 +72,7 @@ def test_a_server_goes_on_in_a_new_generation_only_at_the_clock_of_the_others():
     machine = Machine("m", JOB)
     host(machine, 0, clock=3)
     assert machine.handle(Rebase(generation=2, shard=0, clock=4, sync_every=1)) == []
-    assert machine.handle(Rebase(generation=2, shard=0, clock=3, sync_every=1)) == [Hosted(generation=2, shard=0)]
+    assert machine.handle(Rebase(generation=2, shard=0, clock=3, sync_every=1)) == [ShardReady(generation=2, shard=0)]
     assert (machine.served[0].generation, machine.served[0].sync_every) == (2, 1)
     # Hosted anew in its own generation it keeps what it has applied since.
     host(machine, 0, clock=7, generation=2)
@@ -84,8 +84,8 @@ def test_a_server_goes_on_in_a_new_generation_only_at_the_clock_of_the_others():
 def test_copies_of_a_future_that_will_not_be_are_forgotten_and_old_ones_trimmed():
     machine = Machine("m", JOB)
     for clock in (2, 4, 6):
-        machine.handle(Install(generation=1, values=values(0, clock)))
-    machine.handle(Install(generation=1, values=values(1, 6)))
+        machine.handle(StoreBackup(generation=1, values=values(0, clock)))
+    machine.handle(StoreBackup(generation=1, values=values(1, 6)))
     machine.handle(Rewind(generation=2, clock=4))
     assert machine.copies[0].clocks == (2, 4)
     assert set(machine.copies) == {0}, "nothing is left of the other"
@@ -116,7 +116,7 @@ def test_a_failure_is_one_short_line_that_names_where_it_was():
     assert "(test_machine.py:" in failed.text
     assert failed.text.endswith(" in gradient)")
     assert "\n" not in failed.text
-    assert len(failed.text) < MOST_TEXT + 100
+    assert len(failed.text) < MAX_TEXT + 100
 
 
 class Leaves(LogisticRegression):

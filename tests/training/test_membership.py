@@ -3,8 +3,8 @@
 import pytest
 
 from optim.core.errors import NotAllowedError
-from optim.training.membership import Membership
-from optim.training.roles import STORAGE
+from optim.training.controller import Membership
+from optim.training.stages import STORAGE
 
 
 def members(reliable=("r",), transient=("t", "u")):

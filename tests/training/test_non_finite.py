@@ -7,7 +7,7 @@ import pytest
 
 from optim.core.errors import TrainingError
 from optim.kernels.parameter_server import Momentum, Sgd
-from optim.training.options import ClusterOptions
+from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer
 
 START = [Event(clock=0, action=Action.ADD_RELIABLE, machines=("a", "b"))]

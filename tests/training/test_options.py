@@ -4,10 +4,8 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.training.drill import DrillOptions
-from optim.training.forms import Compression, NonFinite, Pushes
-from optim.training.options import ClusterOptions
-from optim.training.roles import STORAGE
-from optim.training.stages import Thresholds, ThroughputModel
+from optim.training.messages import Compression, NonFinite, Pushes
+from optim.training.stages import STORAGE, ClusterOptions, Thresholds, ThroughputModel
 from optim.training.trainer import Action, Event
 
 LEAST = [

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.training.applications import MatrixFactorisation
-from optim.training.partitions import bounds, deal, row_width, shard_bounds
+from optim.training.stages import assign_balanced, bounds, row_width, shard_bounds
 from tests.support.training.oracle import CountingApplication
 
 
@@ -52,7 +52,7 @@ def test_an_application_with_rows_is_cut_by_its_own():
 @given(st.integers(1, 4), st.lists(st.sampled_from("abcdx"), min_size=1, max_size=9))
 def test_shares_are_even_and_as_few_as_can_be_change_hands(number, previous):
     holders = "abcd"[:number]
-    found = deal(len(previous), holders, previous)
+    found = assign_balanced(len(previous), holders, previous)
     shares = [found.count(holder) for holder in holders]
     assert sum(shares) == len(previous)
     assert max(shares) - min(shares) <= 1
@@ -62,4 +62,4 @@ def test_shares_are_even_and_as_few_as_can_be_change_hands(number, previous):
         for larger in itertools.combinations(holders, extra)
     )
     assert sum(before == after for before, after in zip(previous, found, strict=True)) == most_kept
-    assert deal(len(previous), holders, found) == found
+    assert assign_balanced(len(previous), holders, found) == found

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-import optim.training.held as held_module
+import optim.training.shard_store as held_module
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd, replay_gradients
 from optim.training.applications import LogisticRegression, MatrixFactorisation
-from optim.training.forms import Pushes
-from optim.training.messages import Push, Pushed
-from optim.training.options import ClusterOptions
-from optim.training.phase import Phase
-from optim.training.push_log import PushLog
+from optim.training.controller import Phase
+from optim.training.dataflow import PushLog
+from optim.training.messages import Push, Pushed, Pushes
+from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer
 from tests.support.training.oracle import CountingApplication
 
@@ -151,8 +150,8 @@ def push(clock, partition, shard=0, gradient=None):
     return Push(generation=1, shard=shard, partition=partition, clock=clock, gradient=gradient, weight=1.0)
 
 
-def filled(clocks, most_bytes=1e6):
-    log = PushLog(P, most_bytes)
+def filled(clocks, max_bytes=1e6):
+    log = PushLog(P, max_bytes)
     for clock in clocks:
         for partition in range(P):
             log.add(clock, partition, [push(clock, partition)])
@@ -186,17 +185,17 @@ def test_a_log_keeps_copies_and_forgets_what_copies_hold():
 
 
 def test_a_log_is_no_larger_than_it_may_be_and_old_clocks_give_way_once_copies_hold_them():
-    assert filled([0, 1, 2], most_bytes=2 * P * 16).end(0) == 2
-    log = filled([0, 1], most_bytes=2 * P * 16)
+    assert filled([0, 1, 2], max_bytes=2 * P * 16).end(0) == 2
+    log = filled([0, 1], max_bytes=2 * P * 16)
     log.trim(1, 0)
     assert log.end(0) == 2, "the storage is still where it was, and there is room"
     log.add(2, 0, [push(2, 0)])
     assert (log.end(0), log.end(1), log.num_bytes) == (0, 2, (P + 1) * 16)
-    assert filled([0], most_bytes=0).num_bytes == 0
+    assert filled([0], max_bytes=0).num_bytes == 0
 
 
 def test_what_just_fits_makes_nothing_give_way():
-    log = filled([0], most_bytes=2 * P * 16)
+    log = filled([0], max_bytes=2 * P * 16)
     log.trim(1, 0)
     for partition in range(P):
         log.add(1, partition, [push(1, partition)])

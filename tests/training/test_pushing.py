@@ -6,8 +6,7 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.training.application import HasRows
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.forms import Compression
-from optim.training.messages import Compute, RowGradient
+from optim.training.messages import Compression, Compute, RowGradient
 from optim.training.pushing import check_rows, compute
 
 FACTORS = MatrixFactorisation(num_users=40, num_items=30, num_ratings=60, num_factors=3, num_partitions=4)

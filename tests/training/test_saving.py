@@ -5,8 +5,7 @@ import pytest
 from optim.core.errors import NotAllowedError
 from optim.kernels.parameter_server import Adagrad
 from optim.training.applications import LogisticRegression
-from optim.training.options import NEVER, ClusterOptions
-from optim.training.stages import Fixed, Stage
+from optim.training.stages import NEVER, ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer
 
 APPLICATION = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)

@@ -12,9 +12,9 @@ import pytest
 from optim.core.errors import InvalidOptionError, TrainingError
 from optim.kernels.parameter_server import Sgd
 from optim.training.applications import LogisticRegression
-from optim.training.forms import Pushes
-from optim.training.options import ClusterOptions
-from optim.training.spread import SpreadArrays
+from optim.training.messages import Pushes
+from optim.training.shard_store import ShardedStore
+from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ import jax, numpy as np
 from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd
 from optim.training.applications import LogisticRegression, MatrixFactorisation
 from optim.training.messages import Host, Push, ShardValues
-from optim.training.options import ClusterOptions
+from optim.training.stages import ClusterOptions
 from optim.training.server import ServedShard
 from optim.training.trainer import Action, Event, Trainer
 
@@ -119,7 +119,7 @@ def test_what_comes_by_rows_is_applied_whole(on_four_devices):
 def test_more_devices_than_there_are_end_the_run_in_a_line():
     values = np.zeros(4, np.float32)
     with pytest.raises(InvalidOptionError, match=r"over 99 devices, JAX shows .* set XLA_FLAGS=.*device_count=99"):
-        SpreadArrays(values, (), Sgd(learning_rate=0.1), 99)
+        ShardedStore(values, (), Sgd(learning_rate=0.1), 99)
     job = (
         LogisticRegression(num_observations=8, num_features=2, num_classes=2, num_partitions=2),
         Sgd(learning_rate=0.5),

@@ -8,9 +8,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.training.partitions import bounds, deal
-from optim.training.roles import STORAGE, lay_out
-from optim.training.stages import Fixed, Intervals, Stage, Thresholds, ThroughputModel
+from optim.training.stages import (
+    STORAGE,
+    Fixed,
+    Intervals,
+    Stage,
+    Thresholds,
+    ThroughputModel,
+    assign_balanced,
+    assign_roles,
+    bounds,
+)
 
 names = st.lists(st.sampled_from([f"m{k}" for k in range(9)]), min_size=1, unique=True)
 
@@ -171,12 +179,12 @@ def test_a_model_without_bandwidth_is_refused():
 
 @given(st.integers(1, 40), names, names)
 def test_dealing_is_even_and_moves_no_more_than_it_must(count, before, after):
-    first = deal(count, before)
-    second = deal(count, after, first)
+    first = assign_balanced(count, before)
+    second = assign_balanced(count, after, first)
     held = [second.count(name) for name in after]
     assert sum(held) == count
     assert max(held) - min(held) <= 1
-    assert deal(count, after, second) == second
+    assert assign_balanced(count, after, second) == second
     # What stays is all that an even deal allows: the larger shares go to those who hold most.
     share, extra = divmod(count, len(after))
     had = sorted((first.count(name) for name in after), reverse=True)
@@ -186,7 +194,7 @@ def test_dealing_is_even_and_moves_no_more_than_it_must(count, before, after):
 
 def test_nobody_to_deal_to_is_an_error():
     with pytest.raises(InvalidOptionError, match="at least one machine"):
-        deal(3, [])
+        assign_balanced(3, [])
 
 
 @given(st.integers(1, 50), st.integers(1, 9))
@@ -209,18 +217,18 @@ def test_parts_are_contiguous_and_even(size, count):
     ],
 )
 def test_each_stage_has_its_layout(stage, servers, backups, workers):
-    roles = lay_out(stage, ["r0", "r1"], ["t0", "t1", "t2"], 6)
+    roles = assign_roles(stage, ["r0", "r1"], ["t0", "t1", "t2"], 6)
     assert (set(roles.servers), set(roles.backups), set(roles.workers)) == (servers, backups, workers)
 
 
 def test_a_limit_on_actives_holds():
-    roles = lay_out(Stage.BACKED_UP, ["r0"], ["t0", "t1", "t2"], 6, max_actives=2)
+    roles = assign_roles(Stage.BACKED_UP, ["r0"], ["t0", "t1", "t2"], 6, max_actives=2)
     assert len(set(roles.servers)) == 2
 
 
 def test_shards_stay_where_they_are_when_machines_join():
-    before = lay_out(Stage.BACKED_UP, ["r0"], ["t0", "t1"], 4)
-    after = lay_out(Stage.BACKED_UP, ["r0"], ["t9", "t0", "t1"], 4, previous=before)
+    before = assign_roles(Stage.BACKED_UP, ["r0"], ["t0", "t1"], 4)
+    after = assign_roles(Stage.BACKED_UP, ["r0"], ["t9", "t0", "t1"], 4, previous=before)
     assert sum(map(str.__ne__, before.servers, after.servers)) == 1
 
 

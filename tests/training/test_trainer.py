@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.kernels.parameter_server import Adagrad, Adam, Sgd, apply_pushes
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.forms import Compression, Pushes
-from optim.training.options import ClusterOptions
-from optim.training.stages import Fixed, Stage
+from optim.training.messages import Compression, Pushes
+from optim.training.stages import ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer
 
 CLOCKS = 14

@@ -1,6 +1,6 @@
 """Machines that give no sign of life are found, and nobody else is taken for dead."""
 
-from optim.training.watch import Watch
+from optim.training.processes import HeartbeatMonitor
 
 
 class Hand:
@@ -23,7 +23,7 @@ def look(watch, clock, seconds, beats):
 
 def test_a_count_that_stands_still_for_too_long_is_silence():
     clock = Hand()
-    watch = Watch(2.0, 10.0, clock)
+    watch = HeartbeatMonitor(2.0, 10.0, clock)
     for machine in ("beats", "stopped"):
         watch.expect(machine)
         watch.arrive(machine, 0)
@@ -39,7 +39,7 @@ def test_a_count_that_stands_still_for_too_long_is_silence():
 
 def test_a_machine_that_is_starting_has_its_own_time():
     clock = Hand()
-    watch = Watch(2.0, 10.0, clock)
+    watch = HeartbeatMonitor(2.0, 10.0, clock)
     watch.expect("new")
     assert look(watch, clock, 9.75, {"new": 7}) == [], "a count before it is ready is of the place's last machine"
     assert look(watch, clock, 0.5, {"new": 7}) == ["new"]
@@ -47,7 +47,7 @@ def test_a_machine_that_is_starting_has_its_own_time():
 
 def test_a_controller_that_was_stopped_itself_takes_nobody_for_dead():
     clock = Hand()
-    watch = Watch(2.0, 10.0, clock)
+    watch = HeartbeatMonitor(2.0, 10.0, clock)
     watch.expect("a")
     watch.arrive("a", 3)
     clock.now += 3600.0

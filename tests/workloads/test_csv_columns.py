@@ -17,7 +17,7 @@ from optim.workloads.csv_columns import (
     joined,
     read_columns,
     refuse,
-    require,
+    require_columns,
     require_order,
     require_whole,
 )
@@ -96,7 +96,7 @@ def test_values_of_lists_have_no_row(table):
     with pytest.raises(InvalidProblemError, match=r"csv: field 'a': more is due, got 0; correct or remove it$"):
         refuse(table("a\n0\n"), "a", np.array([True]), "more is due", np.zeros(1), is_table=False)
     with pytest.raises(InvalidProblemError, match=r"csv: field 'a': must be at least 1, got 0; correct or remove it$"):
-        require(table("a\n0\n"), {"a": np.zeros(1)}, "a", least=1.0, is_table=False)
+        require_columns(table("a\n0\n"), {"a": np.zeros(1)}, "a", least=1.0, is_table=False)
 
 
 def test_wide_tables_long_lines_and_many_rows_are_refused_at_once(table):
@@ -243,12 +243,12 @@ def test_what_is_there_is_told(value, found):
 
 def test_the_least_value_is_allowed_and_lacking_only_where_it_may():
     columns = {"a": np.array([1.0, 2.0]), "b": np.array([np.nan, 1.0])}
-    require("f", columns, "a", least=1.0)
-    require("f", columns, "a", "b", least=1.0, may_lack=True)
+    require_columns("f", columns, "a", least=1.0)
+    require_columns("f", columns, "a", "b", least=1.0, may_lack=True)
     with pytest.raises(InvalidProblemError, match="row 2, column 'b': must be at least 1, got nothing"):
-        require("f", columns, "a", "b", least=1.0)
+        require_columns("f", columns, "a", "b", least=1.0)
     with pytest.raises(InvalidProblemError, match=r"row 2, column 'a': must be at least 1\.5, got 1;"):
-        require("f", columns, "a", least=1.5)
+        require_columns("f", columns, "a", least=1.5)
 
 
 def test_whole_numbers_become_integers():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.workloads.dates import utc_dates
+from optim.workloads.csv_columns import utc_dates
 
 OFFSETS = [
     "",

@@ -15,10 +15,9 @@ from optim.workloads.admission import generator as admission
 from optim.workloads.admission.traces import TraceOptions, read_trace
 from optim.workloads.auction import generator as auction
 from optim.workloads.bidding import generator as bidding
-from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 from optim.workloads.containers import ContainerOptions, generate_containers
-from optim.workloads.profiles.instances import profiled_instance
-from optim.workloads.profiles.published import published_profiles
+from optim.workloads.prices.price_generator import PriceOptions, generate_prices
+from optim.workloads.profiles import profiled_instance, published_profiles
 from tests.support.figures import figures_of, figures_of_document
 from tests.support.trace_files import alibaba_file, philly_file, pod
 

@@ -5,7 +5,7 @@ import pytest
 import optim
 from optim.core.errors import InvalidOptionError
 from optim.models.catalogue import problem_names, problem_of
-from optim.workloads.generate import GENERATORS
+from optim.workloads.instances import GENERATORS
 
 
 def test_every_problem_has_a_generator():

@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 import optim
-from optim.benchmarks.sources import find_instance
 from optim.core.errors import InvalidProblemError
-from optim.workloads import references
-from optim.workloads.admission.generator_options import GeneratorOptions
-from optim.workloads.references import GENERATED, Recipe, drawn
+from optim.workloads import instances
+from optim.workloads.admission.generator import GeneratorOptions
+from optim.workloads.instances import GENERATED, Recipe, drawn, find_instance
 
 SMALL = Recipe(
     options=GeneratorOptions(num_jobs=8, num_slots=6, num_worker_servers=2, num_ps_servers=2),
@@ -30,7 +29,7 @@ def test_another_instance_is_refused_with_both_digests(change):
 
 def test_is_found_by_name_as_those_that_ship_are(monkeypatch):
     named = replace(SMALL, digest="224ad0033d91867a")  # the name is part of the document
-    monkeypatch.setattr(references, "GENERATED", {**GENERATED, "xl-0": named})
+    monkeypatch.setattr(instances, "GENERATED", {**GENERATED, "xl-0": named})
     for name in ("xl-0", "tiny-0"):
         assert optim.reference_instance(name).name == find_instance(name).name == name
 

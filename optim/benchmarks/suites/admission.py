@@ -10,21 +10,19 @@ from typing import Any
 import numpy as np
 
 from optim.benchmarks.cases import GIVEN_LIMIT_S, Case, register_solver_suite
-from optim.benchmarks.record import Record
-from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.work import SolveWork
+from optim.benchmarks.records import Record
+from optim.benchmarks.suite import BenchRequest, SolveWork
 from optim.core.files import prepare_folder
 from optim.core.options import build_options
 from optim.core.progress import Progress
-from optim.core.solution import Solution
-from optim.core.status import Termination
+from optim.core.solution import Solution, Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import save
 from optim.models.reference import history_names
 from optim.solvers.admission.online import OnlineOptions, tied_runs
-from optim.workloads.admission.earlier_days import drawn_days
+from optim.workloads.admission.generator import drawn_days
+from optim.workloads.instances import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
 
 LEARNER = "online-learned"
 """Who learns from earlier days."""

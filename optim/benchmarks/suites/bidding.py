@@ -3,9 +3,9 @@
 from typing import Any
 
 from optim.benchmarks.cases import Case, generated_case, register_solver_suite
-from optim.benchmarks.sources import NamedSource
 from optim.models.reference import reference_names
 from optim.workloads.bidding.generator import GeneratorOptions
+from optim.workloads.instances import NamedSource
 
 PROBLEM = "bidding"
 

@@ -1,34 +1,66 @@
-"""The suite `cluster`: policies x seeds on the same jobs, every run replayed, beside what no schedule beats."""
+"""The suite `cluster`: policies x seeds on the same jobs, every run replayed, with bounds and plots."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from optim.benchmarks.pictures.cluster_suite import draw
-from optim.benchmarks.spec import FULL, SMALL
+import numpy as np
+
+from optim.benchmarks.records import Record
+from optim.benchmarks.report import colours_of, solvers_in
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
-from optim.core.clock import PhaseClock
-from optim.core.errors import InvalidOptionError
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.driver import PhaseClock
+from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.core.progress import Progress
-from optim.core.ranges import check_choices, check_in
 from optim.core.stopping import StoppingCriterion
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.run_file import RunRecord
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
+from optim.report.plots import INK, Figure, FigureList, name_rows
 from optim.simulation.cluster.catalogue import INDEX_POLICIES, POLICIES
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, bound
 from optim.simulation.cluster.options import EngineOptions
+from optim.workloads.cluster.generator import PhillyOptions, draw_jobs
 from optim.workloads.cluster.jobs import Oversized, Selection, cluster_jobs
-from optim.workloads.cluster.philly_jobs import PhillyOptions, draw_jobs
 from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
 from optim.workloads.cluster.topology import read_cluster
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
+PANELS = (
+    ("ratio_to_bound", "mean completion time over its bound"),
+    ("rho_max", "worst rho, shared in time"),
+    ("rho_space_max", "worst rho, shared in space"),
+)
+
+
+def draw(records: Sequence[Record]) -> list[Figure]:
+    """Return the pictures: a panel a figure, a row a policy, a dot a seed."""
+    gallery = FigureList()
+    names, colours = solvers_in(records), colours_of(records)
+    if not names:
+        return gallery
+    caption = "A dot a seed, the bar its median. Further left is better; fairness in both readings stands side by side."
+    height = 1.0 + 0.3 * len(names)
+    with gallery.picture("policies", "Policies over seeds", caption, 11, height, 1, len(PANELS)) as panels:
+        for panel, (field, label) in zip(panels, PANELS, strict=True):
+            for row, name in enumerate(reversed(names)):
+                values = [r.findings[field] for r in records if r.solver == name and r.findings.get(field) is not None]
+                if values:
+                    panel.plot(values, np.full(len(values), row), "o", color=colours[name], alpha=0.75, markersize=5)
+                    panel.plot(np.median(values), row, "|", color=INK, markersize=12, markeredgewidth=1.6)
+            panel.axvline(1, color=INK, linewidth=0.6, linestyle=":")
+            panel.set(xscale="log", xlabel=label)
+            name_rows(panel, names)
+    return gallery
+
+
 DRAWN = ("philly", "themis")
+
 THREE_DAYS_S = 259_200.0
 
 

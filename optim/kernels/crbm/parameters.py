@@ -117,8 +117,8 @@ def trim_parameters(parameters: CrbmParameters, num_delays: int, num_hidden: int
 
 
 def parameter_mask(
-    num_visible: int, num_delays: int, num_hidden: int, largest_delays: int, largest_hidden: int
+    num_visible: int, num_delays: int, num_hidden: int, max_delays: int, max_hidden: int
 ) -> CrbmParameters:
     """Return ones where a machine has parameters and zeros where they are padding, shaped as the padded machine."""
     ones = jax.tree.map(jnp.ones_like, initial_parameters(jax.random.key(0), num_visible, num_delays, num_hidden))
-    return pad_parameters(ones, largest_delays, largest_hidden)
+    return pad_parameters(ones, max_delays, max_hidden)

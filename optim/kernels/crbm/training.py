@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_in
 from optim.kernels.counter_random import SHUFFLE_ROUNDS, seed_words, shuffled
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
 from optim.kernels.crbm.parameters import CrbmParameters

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_in
 from optim.kernels.hidden_markov.inference import backward, forward
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_emission, regressors
 from optim.kernels.k_means import plus_plus

@@ -9,7 +9,7 @@ from jax.scipy.special import logsumexp
 
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_density, log_emission
 
-LEAST_PROBABILITY = 1e-30
+MIN_PROBABILITY = 1e-30
 """No state is ruled out further: a sample that no state allows leaves probabilities that can still be normalised."""
 
 
@@ -39,7 +39,7 @@ def filter(  # the field's word; the built-in of that name isn't used here
 
 
 @partial(jax.jit)
-def surprise(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
+def negative_log_likelihood(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
     """Return minus the log-density of each sample given those before it, shape (N, L); see `filter`.
 
     0 where there is nothing to tell: beyond a series' end, and at the first sample of an autoregressive model. A series' sum is
@@ -90,10 +90,10 @@ def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Arr
         joint = predicted * likelihood
         total = jnp.sum(joint, axis=0)
         filtered = joint / total[None, :]
-        after = jnp.maximum(jnp.matmul(backwards, filtered, precision=FULL), LEAST_PROBABILITY)
+        after = jnp.maximum(jnp.matmul(backwards, filtered, precision=FULL), MIN_PROBABILITY)
         return after, (filtered, predicted, total)
 
-    initial = jnp.maximum(jnp.exp(parameters.log_initial), LEAST_PROBABILITY)
+    initial = jnp.maximum(jnp.exp(parameters.log_initial), MIN_PROBABILITY)
     start = jnp.broadcast_to(initial[:, None], likelihood.shape[1:])
     _, (filtered, predicted, totals) = lax.scan(step, start, likelihood)
     return filtered, predicted, jnp.sum(jnp.log(totals) + largest, axis=0)

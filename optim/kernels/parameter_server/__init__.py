@@ -22,7 +22,7 @@ from optim.kernels.parameter_server.delta import ValueDelta as ValueDelta
 from optim.kernels.parameter_server.delta import apply_values as apply_values
 from optim.kernels.parameter_server.delta import copy_arrays as copy_arrays
 from optim.kernels.parameter_server.delta import replay_gradients as replay_gradients
-from optim.kernels.parameter_server.dense import LARGEST_FOLD as LARGEST_FOLD
+from optim.kernels.parameter_server.dense import MAX_FOLD as MAX_FOLD
 from optim.kernels.parameter_server.dense import ShardState as ShardState
 from optim.kernels.parameter_server.dense import apply_accumulated as apply_accumulated
 from optim.kernels.parameter_server.dense import apply_pushes as apply_pushes

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated
 
 Arrays = tuple[jax.Array, ...]
 Aggregate = Callable[[Arrays], jax.Array]
@@ -20,7 +20,7 @@ def update_in_blocks(
     optimiser: AbstractOptimiser,
     aggregate: Aggregate,
     parameters: jax.Array,
-    slots: Slots,
+    slots: OptState,
     pushes: Arrays,
     step: jax.Array,
 ) -> Updated:
@@ -45,7 +45,7 @@ def update_in_blocks(
         Number of the update, 1 for the first.
     """
 
-    def whole(parameters: jax.Array, slots: Slots, pushes: Arrays) -> Updated:
+    def whole(parameters: jax.Array, slots: OptState, pushes: Arrays) -> Updated:
         return optimiser.update(parameters, slots, aggregate(pushes), step)
 
     if optimiser.num_slots == 0 or parameters.size < 2 * BLOCK:
@@ -60,7 +60,7 @@ def _by_blocks(
     aggregate: Aggregate,
     step: jax.Array,
     parameters: jax.Array,
-    slots: Slots,
+    slots: OptState,
     pushes: Arrays,
 ) -> Updated:
     """Run over blocks; the last one reaches back into the one before it where the blocks don't fill the arrays.

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from optim.kernels.parameter_server.dense import apply_pushes
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState
 
 
 class Backup(NamedTuple):
@@ -29,7 +29,7 @@ class Backup(NamedTuple):
     shard: int
     clock: int
     parameters: jax.Array
-    slots: Slots
+    slots: OptState
 
 
 class ValueDelta(NamedTuple):
@@ -39,7 +39,7 @@ class ValueDelta(NamedTuple):
     from_clock: int
     to_clock: int
     parameters: jax.Array
-    slots: Slots
+    slots: OptState
 
 
 class GradientDelta(NamedTuple):
@@ -57,7 +57,7 @@ class GradientDelta(NamedTuple):
 
 
 @partial(jax.jit)
-def copy_arrays(arrays: tuple[jax.Array, Slots]) -> tuple[jax.Array, Slots]:
+def copy_arrays(arrays: tuple[jax.Array, OptState]) -> tuple[jax.Array, OptState]:
     """Return copies that outlive the donation of the originals."""
     parameters, slots = arrays
     return jnp.copy(parameters), tuple(jnp.copy(slot) for slot in slots)

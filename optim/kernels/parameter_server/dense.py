@@ -14,10 +14,10 @@ import jax.numpy as jnp
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated, compiled_for_rule
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, compiled_for_rule
 from optim.kernels.parameter_server.shapes import check_shape, check_wide
 
-LARGEST_FOLD = 16
+MAX_FOLD = 16
 """Most pushes that one compiled function adds; more are folded through it, in order."""
 
 
@@ -41,7 +41,7 @@ class ShardState(NamedTuple):
     """
 
     parameters: jax.Array
-    slots: Slots
+    slots: OptState
     accumulator: jax.Array
     weight_sum: jax.Array
     count: jax.Array
@@ -119,7 +119,7 @@ def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> Sha
 
 def apply_pushes(
     parameters: jax.Array,
-    slots: Slots,
+    slots: OptState,
     pushes: Sequence[jax.Array],
     weights: jax.Array,
     version: jax.Array,
@@ -136,7 +136,7 @@ def apply_pushes(
     parameters, slots
         Shape (n,) each, float32; donated unless `keep`.
     pushes
-        One array of shape (n,) for each data partition, float32 or bfloat16. Any number: beyond `LARGEST_FOLD` they are
+        One array of shape (n,) for each data partition, float32 or bfloat16. Any number: beyond `MAX_FOLD` they are
         added in groups, which costs two more passes over the sum a group and leaves the order as it is.
     weights
         Shape (pushes,): data behind each push. Where their sum is zero there is no mean, and the gradient counts as zero.
@@ -164,10 +164,10 @@ def apply_pushes(
     for push in pushes:
         check_shape("each push", push, parameters.shape, "push the shard's own range")
     total = _total(weights)
-    if len(pushes) > LARGEST_FOLD:
+    if len(pushes) > MAX_FOLD:
         partial_sum = None
-        for start in range(0, len(pushes), LARGEST_FOLD):
-            group = slice(start, start + LARGEST_FOLD)
+        for start in range(0, len(pushes), MAX_FOLD):
+            group = slice(start, start + MAX_FOLD)
             partial_sum = _fold(tuple(pushes[group]), weights[group], partial_sum)
         pushes, weights = (partial_sum,), jnp.ones((1,), jnp.float32)
     run = _apply_kept if keep else _apply
@@ -175,7 +175,9 @@ def apply_pushes(
     return done
 
 
-def weighted_chain(pushes: Sequence[jax.Array], weights: jax.Array, partial_sum: jax.Array | None = None) -> jax.Array:
+def ordered_weighted_sum(
+    pushes: Sequence[jax.Array], weights: jax.Array, partial_sum: jax.Array | None = None
+) -> jax.Array:
     """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
     for index, push in enumerate(pushes):
         # The product comes first: compilers contract the first product of a sum, and so the sum so far, not the new
@@ -188,7 +190,7 @@ def weighted_chain(pushes: Sequence[jax.Array], weights: jax.Array, partial_sum:
 
 def _updated(
     parameters: jax.Array,
-    slots: Slots,
+    slots: OptState,
     pushes: tuple[jax.Array, ...],
     weights: jax.Array,
     total: jax.Array,
@@ -200,7 +202,7 @@ def _updated(
     inverse = 1.0 / total
 
     def mean(pushes: tuple[jax.Array, ...]) -> jax.Array:
-        return weighted_chain(pushes, weights) * inverse
+        return ordered_weighted_sum(pushes, weights) * inverse
 
     return update_in_blocks(optimiser, mean, parameters, slots, pushes, version + 1)
 
@@ -214,4 +216,4 @@ def _total(weights: jax.Array) -> jax.Array:
 
 _apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(_updated)
 _apply_kept = compiled_for_rule(static_argnames="optimiser")(_updated)
-_fold = jax.jit(weighted_chain, donate_argnums=2)
+_fold = jax.jit(ordered_weighted_sum, donate_argnums=2)

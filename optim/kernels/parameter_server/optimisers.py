@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_in
 
-Slots = tuple[jax.Array, ...]
-Updated = tuple[jax.Array, Slots]
+OptState = tuple[jax.Array, ...]
+Updated = tuple[jax.Array, OptState]
 """Parameters and slots after an update."""
 
 
@@ -50,19 +49,19 @@ class AbstractOptimiser(ABC):
             object.__setattr__(self, "learning_rate", float(self.learning_rate))
         check_in("(0, inf)", self, "learning_rate")
 
-    def initial_slots(self, parameters: jax.Array) -> Slots:
+    def initial_slots(self, parameters: jax.Array) -> OptState:
         """Return the slots before the first update: zeros."""
         return tuple(jnp.zeros_like(parameters) for _ in range(self.num_slots))
 
     @abstractmethod
-    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return the slots after one update, each made of its own old value and the gradient alone."""
 
     @abstractmethod
-    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return the parameters after one update, given the slots that `advance` returned."""
 
-    def update(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> Updated:
+    def update(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> Updated:
         """Return parameters and slots after one update.
 
         Parameters
@@ -85,12 +84,12 @@ class Sgd(AbstractOptimiser):
     num_slots: ClassVar[int] = 0
     rests_at_zero: ClassVar[bool] = True
 
-    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return no slots."""
         del gradient
         return slots
 
-    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate g``."""
         del slots, step
         return parameters - self.learning_rate * gradient
@@ -108,11 +107,11 @@ class Momentum(AbstractOptimiser):
         AbstractOptimiser.__post_init__(self)
         check_untraced("[0, 1)", self, "decay")
 
-    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return ``(decay u + g,)``."""
         return (self.decay * slots[0] + gradient,)
 
-    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate u``."""
         del gradient, step
         return parameters - self.learning_rate * slots[0]
@@ -136,11 +135,11 @@ class Adagrad(AbstractOptimiser):
         AbstractOptimiser.__post_init__(self)
         check_untraced("(0, inf)", self, "epsilon")  # it keeps the quotient finite
 
-    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return ``(h + g^2,)``."""
         return (slots[0] + gradient * gradient,)
 
-    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate g / (sqrt(h) + epsilon)``."""
         del step
         return parameters - self.learning_rate * gradient / (jnp.sqrt(slots[0]) + self.epsilon)
@@ -166,13 +165,13 @@ class Adam(AbstractOptimiser):
         check_untraced("[0, 1)", self, "first_decay", "second_decay")
         check_untraced("(0, inf)", self, "epsilon")
 
-    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return ``(b1 m + (1 - b1) g, b2 v + (1 - b2) g^2)``."""
         first = self.first_decay * slots[0] + (1.0 - self.first_decay) * gradient
         second = self.second_decay * slots[1] + (1.0 - self.second_decay) * (gradient * gradient)
         return first, second
 
-    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate mhat / (sqrt(vhat) + epsilon)``."""
         del gradient
         count = step.astype(jnp.float32)

@@ -11,12 +11,12 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from optim.core.errors import InvalidOptionError
-from optim.kernels.parameter_server.dense import weighted_chain
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
+from optim.kernels.parameter_server.dense import ordered_weighted_sum
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated
 
 AXIS = "shard"
 
-ShardedUpdate = Callable[[jax.Array, Slots, jax.Array, jax.Array, jax.Array], Updated]
+ShardedUpdate = Callable[[jax.Array, OptState, jax.Array, jax.Array, jax.Array], Updated]
 
 
 class Range(NamedTuple):
@@ -75,7 +75,7 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
 
     def update(
         parameters: jax.Array,
-        slots: Slots,
+        slots: OptState,
         pushes: jax.Array,
         weights: jax.Array,
         total: jax.Array,
@@ -83,12 +83,12 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
     ) -> Updated:
         if is_exact:
             ranges = lax.all_to_all(pushes, AXIS, split_axis=1, concat_axis=0, tiled=True)
-            summed = weighted_chain(tuple(ranges)[: len(weights)], weights)
+            summed = ordered_weighted_sum(tuple(ranges)[: len(weights)], weights)
         else:
             first = lax.axis_index(AXIS) * pushes.shape[0]
             all_weights = jnp.pad(weights, (0, mesh.devices.size * pushes.shape[0] - len(weights)))
             own = lax.dynamic_slice(all_weights, (first,), (pushes.shape[0],))
-            local = weighted_chain(tuple(pushes), own)
+            local = ordered_weighted_sum(tuple(pushes), own)
             summed = lax.psum_scatter(local, AXIS, tiled=True)
         return optimiser.update(parameters, slots, summed * (1.0 / total), version + 1)
 
@@ -101,7 +101,7 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
     compiled = jax.jit(mapped, donate_argnums=(0, 1))
 
     def checked(
-        parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
+        parameters: jax.Array, slots: OptState, pushes: jax.Array, weights: jax.Array, version: jax.Array
     ) -> Updated:
         _check_divisible(mesh.devices.size, parameters, pushes)
         if not (weights.ndim == 1 and 0 < len(weights) <= len(pushes)):

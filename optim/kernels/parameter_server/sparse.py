@@ -21,9 +21,8 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_choices, check_in
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, compiled_for_rule
+from optim.core.errors import InvalidOptionError, check_choices, check_in
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, compiled_for_rule
 from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
 Vector = NDArray[Any]
@@ -72,7 +71,7 @@ class RowLayout:
         return self.method == "loop" and self.optimiser.num_slots == 1
 
 
-def initial_rows(parameters: jax.Array, layout: RowLayout, slots: Slots | None = None) -> Rows:
+def initial_rows(parameters: jax.Array, layout: RowLayout, slots: OptState | None = None) -> Rows:
     """Return a table with the given parameters and slots, empty ones if not given; it shares no memory with them.
 
     Raises
@@ -96,7 +95,7 @@ def row_parameters(table: Rows, layout: RowLayout) -> jax.Array:
     return lax.real(table.arrays[0]) if layout.is_paired else table.arrays[0]
 
 
-def row_slots(table: Rows, layout: RowLayout) -> Slots:
+def row_slots(table: Rows, layout: RowLayout) -> OptState:
     """Return the optimiser's slots of all rows."""
     return (lax.imag(table.arrays[0]),) if layout.is_paired else table.arrays[1:]
 

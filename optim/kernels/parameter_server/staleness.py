@@ -9,7 +9,7 @@ from jax import lax
 
 from optim.kernels.parameter_server.optimisers import (
     AbstractOptimiser,
-    Slots,
+    OptState,
     Updated,
     check_untraced,
     compiled_for_rule,
@@ -41,7 +41,7 @@ class Damping:
 @compiled_for_rule(donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
 def apply_damped(
     parameters: jax.Array,
-    slots: Slots,
+    slots: OptState,
     gradient: jax.Array,
     version: jax.Array,
     version_read: jax.Array,
@@ -71,14 +71,14 @@ def apply_damped(
 @compiled_for_rule(donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
 def apply_damped_batch(
     parameters: jax.Array,
-    slots: Slots,
+    slots: OptState,
     gradients: jax.Array,
     version: jax.Array,
     versions_read: jax.Array,
     *,
     optimiser: AbstractOptimiser,
     damping: Damping,
-) -> tuple[jax.Array, Slots, jax.Array]:
+) -> tuple[jax.Array, OptState, jax.Array]:
     """Apply several gradients one after the other in their order of arrival; arrays are donated.
 
     Parameters
@@ -106,8 +106,8 @@ def apply_damped_batch(
     check_shape("gradients", gradients, (count, *parameters.shape), "one row for each version read")
 
     def step(
-        state: tuple[jax.Array, Slots, jax.Array], message: tuple[jax.Array, jax.Array]
-    ) -> tuple[tuple[jax.Array, Slots, jax.Array], jax.Array]:
+        state: tuple[jax.Array, OptState, jax.Array], message: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, OptState, jax.Array], jax.Array]:
         weights, old_slots, now = state
         gradient, read = message
         weight = damping.weight(now - read)

@@ -7,19 +7,23 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from optim.core.arrays import ComparesByValue
+from optim.core.arrays import ComparesByValue, FloatArray
 from optim.core.documents import decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import naming, read_bytes, write_bytes
-from optim.models.admission.document import SCHEMA as INSTANCE_SCHEMA
-from optim.models.admission.document import AdmissionDocument
-from optim.models.admission.instance import AdmissionInstance, FloatArray
-from optim.models.admission.reading import document_from_instance, instance_from_document
-from optim.models.admission.union import check_same_day, together
+from optim.models.admission.codec import SCHEMA as INSTANCE_SCHEMA
+from optim.models.admission.codec import (
+    AdmissionDocument,
+    check_compatible_cluster,
+    document_from_instance,
+    instance_from_document,
+    merge_days,
+)
+from optim.models.admission.instance import AdmissionInstance
 
 SCHEMA = "optim/forecast/1"
 
-MOST_PRICE = 1e100
+MAX_PRICE = 1e100
 """Of a unit: costs, which are sums of such prices times demands, stay finite."""
 
 
@@ -74,13 +78,13 @@ class Forecast(ComparesByValue):
                 raise InvalidProblemError(
                     f"{name} must list classes, slots and resources of shape {shape}, got {prices.shape}; learn anew"
                 )
-            if not ((prices >= 0) & (prices <= MOST_PRICE)).all():
-                bad = prices[~((prices >= 0) & (prices <= MOST_PRICE))][0]
+            if not ((prices >= 0) & (prices <= MAX_PRICE)).all():
+                bad = prices[~((prices >= 0) & (prices <= MAX_PRICE))][0]
                 raise InvalidProblemError(
-                    f"{name} must hold finite prices of at least 0 and at most {MOST_PRICE:g}, got {bad}; learn anew"
+                    f"{name} must hold finite prices of at least 0 and at most {MAX_PRICE:g}, got {bad}; learn anew"
                 )
         for day in self.days:
-            check_same_day(day, self.cluster, f"day {day.name!r} of the forecast")
+            check_compatible_cluster(day, self.cluster, f"day {day.name!r} of the forecast")
 
     @property
     def num_days(self) -> int:
@@ -102,7 +106,7 @@ class Forecast(ComparesByValue):
 
 def without_jobs(instance: AdmissionInstance) -> AdmissionInstance:
     """Return an instance's cluster."""
-    return replace(together([], instance), name=instance.name)
+    return replace(merge_days([], instance), name=instance.name)
 
 
 def read_forecast(path: str | Path) -> Forecast:

@@ -8,22 +8,28 @@ import msgspec
 import numpy as np
 from msgspec.structs import asdict as fields_of
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.documents import Count, Numbering, PositiveInt, Whole, convert, distinct
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
-from optim.core.problem import AbstractProblem
-from optim.core.solution import Solution
-from optim.core.status import Sense
-from optim.core.verification import Verification
+from optim.core.registry import AbstractProblem
+from optim.core.solution import Sense, Solution, Verification
 from optim.models.admission.check import check
-from optim.models.admission.document import SCHEMA, AdmissionDocument
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
-from optim.models.admission.instance_figures import describe
-from optim.models.admission.never_run import remark
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.plan_figures import plan_load
-from optim.models.admission.proof import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side, TreeNode, TreeProof
-from optim.models.admission.reading import document_from_instance, instance_from_document
+from optim.models.admission.codec import SCHEMA, AdmissionDocument, document_from_instance, instance_from_document
+from optim.models.admission.decision import (
+    AdmissionPlan,
+    Branch,
+    BranchKind,
+    CountCut,
+    PriceProof,
+    ServerCut,
+    Side,
+    TreeNode,
+    TreeProof,
+)
+from optim.models.admission.earliest_completion import remark
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.summary import describe, plan_load
 
 
 class ScheduleDocument(msgspec.Struct, forbid_unknown_fields=True):

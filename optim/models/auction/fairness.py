@@ -13,9 +13,9 @@ from enum import StrEnum
 
 import numpy as np
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.instance import FloatArray, Horizon, IntArray
-from optim.models.auction.slowdown import Slowdown
+from optim.models.auction.instance import Horizon, Slowdown
 
 
 class Combine(StrEnum):

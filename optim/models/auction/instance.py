@@ -1,4 +1,4 @@
-"""The data of an auction: a tree of GPUs, some of them on offer, and a table of bids from every app.
+"""The data of an auction: a tree of GPUs, some on offer, a table of bids, and what makes them valid.
 
 Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``. An app's value of a bid is
 ``V = 1 / rho`` with its finish-time fairness ``rho``; the auction maximises the product of values.
@@ -7,23 +7,22 @@ Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optim.core.arrays import ComparesByValue, derived, freeze_arrays, read_only, whole_numbers
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, freeze_arrays, read_only, whole_numbers
+from optim.core.errors import InvalidProblemError
 from optim.core.frames import frame_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from optim.models.auction.building import MachineSlots, PlainBid
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+    from optim.models.auction.codec import MachineSlots, PlainBid
 
 SERVED_STEP = 800.0
+
 """Log units by which serving one app more outweighs all values, where empty rows are worth nothing.
 
 exp(-800) is 0 in doubles: an app whose presence keeps another one out gets the share 0 exactly."""
@@ -211,7 +210,6 @@ class AuctionInstance(ComparesByValue):
     profiles: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
-        from optim.models.auction.validation import validate
 
         validate(self)
 
@@ -261,8 +259,7 @@ class AuctionInstance(ComparesByValue):
         >>> AuctionInstance.from_bids([8, [4, 4]], bids, empty_rho=2.0).num_apps
         2
         """
-        from optim.models.auction.building import auction_document
-        from optim.models.auction.reading import instance_from_document
+        from optim.models.auction.codec import auction_document, instance_from_document
 
         return instance_from_document(
             auction_document(
@@ -286,7 +283,7 @@ class AuctionInstance(ComparesByValue):
         MissingDependencyError
             If pandas isn't installed.
         """
-        from optim.models.auction.building import bid_columns
+        from optim.models.auction.codec import bid_columns
 
         return frame_of(bid_columns(self))
 
@@ -337,3 +334,210 @@ def as_floats(values: object) -> FloatArray:
     """Return a read-only float64 array."""
     array: FloatArray = read_only(np.array(values, dtype=np.float64))
     return array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """S >= 1: time of a step over its time in the best placement.
+
+    Parameters
+    ----------
+    slot, machine, rack, cluster
+        S where all GPUs share a slot, a machine, a rack, or only the cluster.
+
+    Raises
+    ------
+    InvalidProblemError
+        If one is below 1 or not finite.
+    """
+
+    slot: float = 1.0
+    machine: float = 1.0
+    rack: float = 1.0
+    cluster: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("slot", "machine", "rack", "cluster"):
+            if not 1 <= getattr(self, name) < float("inf"):
+                raise InvalidProblemError(f"slowdown.{name} must be at least 1 and finite, got {getattr(self, name)}")
+
+    def at(self, locality: int) -> float:
+        """Return S of a locality."""
+        return (self.slot, self.machine, self.rack, self.cluster)[locality]
+
+    def within(self, locality: int) -> float:
+        """Return the worst S of a placement anywhere within a subtree: what a bid for it can count on."""
+        return max((self.slot, self.machine, self.rack, self.cluster)[: locality + 1])
+
+    @property
+    def best(self) -> float:
+        """S of the best locality."""
+        return min(self.slot, self.machine, self.rack, self.cluster)
+
+
+NETWORK_BOUND = Slowdown(slot=1.0, machine=1.05, rack=1.3, cluster=1.8)
+
+COMPUTE_BOUND = Slowdown(slot=1.0, machine=1.0, rack=1.02, cluster=1.1)
+
+"""The two kinds of apps that the generator mixes."""
+
+
+def _spread(ratio: float) -> Slowdown:
+    """Return the slowdown of a model measured on one machine and spread over several."""
+    return Slowdown(rack=max(1.0, ratio), cluster=max(1.0, ratio))
+
+
+PRESETS: Mapping[str, Slowdown] = MappingProxyType(
+    {
+        "network-bound": NETWORK_BOUND,
+        "compute-bound": COMPUTE_BOUND,
+        # Mahajan et al. (Themis), NSDI 2020, table 1: images/s of 4 P100 on one server, and on two of two.
+        "vgg16-themis": _spread(103.6 / 80.4),
+        "inception3-themis": _spread(242.0 / 243.0),
+        # Gu et al. (Tiresias), NSDI 2019, figure 3: throughput of 8 workers placed at random over consolidated.
+        "vgg19": _spread(1 / 0.72),
+        "vgg16": _spread(1 / 0.73),
+        "vgg11": _spread(1 / 0.77),
+        "alexnet": _spread(1 / 0.80),
+        "resnet152": _spread(1 / 1.04),
+        "resnet101": _spread(1 / 1.06),
+        "resnet50": _spread(1 / 1.08),
+        "inception4": _spread(1 / 1.02),
+        "inception3": _spread(1 / 1.06),
+        "googlenet": _spread(1 / 1.07),
+        # Jeon et al. (Philly), ATC 2019, table 4: images/s of ResNet-50 on 2 GPUs of one server, of two servers.
+        "resnet50-philly": _spread(114.8 / 98.0),
+        # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: the median over batch sizes of the
+        # step time on two nodes of two (rack) and on four nodes of one (cluster) over that on one node.
+        "bert-pollux": Slowdown(rack=2.83, cluster=1.77),
+        "yolov3-pollux": Slowdown(rack=2.19, cluster=1.39),
+        "ncf-pollux": Slowdown(rack=2.19, cluster=1.64),
+        "imagenet-pollux": Slowdown(rack=1.32, cluster=1.03),
+        "cifar10-pollux": Slowdown(rack=1.29, cluster=1.19),
+        "deepspeech2-pollux": Slowdown(rack=1.23, cluster=1.07),
+    }
+)
+
+"""Measured slowdowns by name. Those of Pollux aren't monotone: fewer GPUs a node share its network card less."""
+
+SCORES: Mapping[int, float] = MappingProxyType(
+    {Locality.SLOT: 1.0, Locality.MACHINE: 0.75, Locality.RACK: 0.5, Locality.CLUSTER: 0.25}
+)
+
+"""Placement score of a locality: 1 for the best."""
+
+MAX_GPUS = 10**6
+
+"""Largest number of GPUs of a slot: sums stay far below 64 bits, and tables over GPUs below the memory."""
+
+
+def validate(instance: AuctionInstance) -> None:
+    """Raise if the instance contradicts its own definition.
+
+    Raises
+    ------
+    InvalidProblemError
+        With the path of the first bad field, its value, and what to do.
+    """
+    if not 0 < instance.lease_min < np.inf:
+        raise InvalidProblemError(f"lease_min must be positive, got {instance.lease_min}")
+    _validate_cluster(instance.cluster)
+    _validate_apps(instance)
+    _validate_bids(instance, instance.bids)
+
+
+def _validate_cluster(cluster: Cluster) -> None:
+    racks, machines = cluster.machine_rack, cluster.slot_machine
+    if len(racks) == 0:
+        raise InvalidProblemError("machines must be at least one, got none; list those that exist, held or not")
+    if racks.min() < 0 or len(np.unique(racks)) != racks.max() + 1:
+        raise InvalidProblemError(
+            f"machines: racks must be numbered 0, 1, ... without gaps, got {sorted(set(racks.tolist()))}"
+        )
+    if (
+        len(machines) == 0
+        or (np.diff(machines) < 0).any()
+        or not np.array_equal(np.unique(machines), np.arange(len(racks)))
+    ):
+        raise InvalidProblemError("machines: every machine needs at least one slot, in order of the machines")
+    for s in np.flatnonzero((cluster.slot_gpus < 1) | (cluster.slot_gpus > MAX_GPUS))[:1]:
+        raise InvalidProblemError(
+            f"machines[{machines[s]}].slots must be 1 to {MAX_GPUS} GPUs, got {cluster.slot_gpus[s]}"
+        )
+    for s in np.flatnonzero((cluster.slot_free < 0) | (cluster.slot_free > cluster.slot_gpus))[:1]:
+        raise InvalidProblemError(
+            f"machines[{machines[s]}].free must be between 0 and the slot's {cluster.slot_gpus[s]} GPUs, got {cluster.slot_free[s]}"
+        )
+
+
+def _validate_apps(instance: AuctionInstance) -> None:
+    apps = instance.apps
+    if len(set(apps.ids)) != len(apps):
+        twice = next(name for name in apps.ids if apps.ids.count(name) > 1)
+        raise InvalidProblemError(f"apps: id {twice!r} is used twice; give every app its own id")
+    for name, least, is_open in (
+        ("empty_rho", 0, True),
+        ("gang", 1, False),
+        ("elapsed_min", 0, False),
+        ("work_min", 0, True),
+        ("ideal_min", 0, True),
+    ):
+        values = getattr(apps, name)
+        if values.shape != (len(apps),):
+            raise InvalidProblemError(f"apps.{name} must hold one number an app, got shape {values.shape}")
+        bad = ~np.isfinite(values) | (values < least) | ((values <= least) & is_open)
+        for i in np.flatnonzero(bad)[:1]:
+            raise InvalidProblemError(
+                f"apps[{i}].{name} must be finite and {'above' if is_open else 'at least'} {least}, got {values[i]}"
+            )
+    if instance.profiles and len(instance.profiles) != len(apps):
+        raise InvalidProblemError(f"profiles must be one an app or none, got {len(instance.profiles)} for {len(apps)}")
+
+
+def _validate_bids(instance: AuctionInstance, bids: Bids) -> None:
+    if len({len(bids.app), len(bids.gpus), len(bids.locality), len(bids.rho)}) > 1:
+        raise InvalidProblemError("bids: app, gpus, locality and rho must have one entry a row")
+    if len(bids) and ((np.diff(bids.app) < 0).any() or bids.app[0] < 0 or bids.app[-1] >= instance.num_apps):
+        raise InvalidProblemError(f"bids.app must rise from 0 to at most {instance.num_apps - 1}")
+    for b in np.flatnonzero(bids.gpus < 1)[:1]:
+        raise InvalidProblemError(
+            f"apps[{bids.app[b]}].bids must ask for at least 1 GPU, got {bids.gpus[b]}; the empty row is empty_rho"
+        )
+    gang = instance.apps.gang[bids.app]
+    for b in np.flatnonzero(bids.gpus % gang)[:1]:
+        raise InvalidProblemError(
+            f"apps[{bids.app[b]}].bids must ask for whole gangs of {gang[b]} GPUs, got {bids.gpus[b]}; "
+            "ask for a multiple, or correct gang"
+        )
+    for b in np.flatnonzero(~((bids.rho > 0) & np.isfinite(bids.rho)))[:1]:
+        raise InvalidProblemError(f"apps[{bids.app[b]}].bids: rho must be positive and finite, got {bids.rho[b]}")
+    empty = instance.apps.empty_rho[bids.app]
+    for b in np.flatnonzero(bids.rho >= empty)[:1]:
+        raise InvalidProblemError(
+            f"apps[{bids.app[b]}].bids: rho {bids.rho[b]} of {bids.gpus[b]} GPUs must be below empty_rho {empty[b]}; "
+            "leave out bids that are no better than nothing"
+        )
+    if len(bids) and not set(np.unique(bids.locality).tolist()) <= {int(level) for level in Locality}:
+        raise InvalidProblemError(f"bids.locality must be one of {[level.name.lower() for level in Locality]}")
+    _validate_named(instance, bids)
+
+
+def _validate_named(instance: AuctionInstance, bids: Bids) -> None:
+    if (
+        len({len(bids.named_row), len(bids.named_machine), len(bids.named_gpus)}) > 1
+        or (np.diff(bids.named_row) < 0).any()
+    ):
+        raise InvalidProblemError("bids: named machines must be listed by row, one machine and number an entry")
+    outside = (bids.named_machine < 0) | (bids.named_machine >= instance.cluster.num_machines)
+    for e in np.flatnonzero(outside)[:1]:
+        raise InvalidProblemError(
+            f"bids: machine {bids.named_machine[e]} is named, but there are {instance.cluster.num_machines}, numbered from 0"
+        )
+    if len(set(zip(bids.named_row.tolist(), bids.named_machine.tolist(), strict=True))) < len(bids.named_row):
+        raise InvalidProblemError("bids: a row names a machine twice; add its GPUs up")
+    total = np.bincount(bids.named_row, bids.named_gpus, len(bids)).astype(np.int64)
+    is_named = bids.locality == Locality.NAMED
+    if (bids.named_gpus < 1).any() or (total[~is_named] > 0).any() or (total[is_named] != bids.gpus[is_named]).any():
+        raise InvalidProblemError(
+            "bids: a row that names machines must have at least 1 GPU on each, and as many in all as it asks for"
+        )

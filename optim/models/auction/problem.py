@@ -7,18 +7,26 @@ import msgspec
 import numpy as np
 from msgspec.structs import asdict as fields_of
 
+from optim.core.arrays import IntArray
 from optim.core.documents import Count, Numbering, PositiveInt, Whole, convert, distinct
-from optim.core.problem import AbstractProblem
-from optim.core.solution import Solution
-from optim.core.status import Sense
-from optim.core.verification import Verification
+from optim.core.registry import AbstractProblem
+from optim.core.solution import Sense, Solution, Verification
 from optim.models.auction.check import check
-from optim.models.auction.document import SCHEMA, AuctionDocument
-from optim.models.auction.figures import describe, plan_load
-from optim.models.auction.instance import AuctionInstance, IntArray, as_floats, as_ints
-from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
-from optim.models.auction.proof import AuctionProof, BoundProof, CountProof, PriceProof, TreeNode, TreeProof
-from optim.models.auction.reading import document_from_instance, instance_from_document
+from optim.models.auction.codec import SCHEMA, AuctionDocument, document_from_instance, instance_from_document
+from optim.models.auction.decision import (
+    AuctionPlan,
+    AuctionProof,
+    BoundProof,
+    CountProof,
+    PaymentRule,
+    PriceProof,
+    TreeNode,
+    TreeProof,
+    Witness,
+    sorted_entries,
+)
+from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.summary import describe, plan_load
 
 
 class WitnessDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

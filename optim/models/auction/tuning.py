@@ -48,14 +48,14 @@ def halving_work(num_trials: int, eta: int, epochs: float, *, is_resumed: bool =
     return total
 
 
-def hyperband_work(most_epochs: float, eta: int, *, is_resumed: bool = True) -> float:
-    """Return the epochs of all brackets of Hyperband with at most `most_epochs` a trial."""
-    _check(1, eta, most_epochs)
-    last = math.floor(math.log(most_epochs) / math.log(eta) + 1e-9) if most_epochs >= 1 else 0
+def hyperband_work(max_epochs: float, eta: int, *, is_resumed: bool = True) -> float:
+    """Return the epochs of all brackets of Hyperband with at most `max_epochs` a trial."""
+    _check(1, eta, max_epochs)
+    last = math.floor(math.log(max_epochs) / math.log(eta) + 1e-9) if max_epochs >= 1 else 0
     total = 0.0
     for s in range(last, -1, -1):
         num_trials = math.ceil((last + 1) * eta**s / (s + 1))
-        epochs = most_epochs / eta**s
+        epochs = max_epochs / eta**s
         for k in range(s + 1):
             kept = num_trials // eta**k
             already = epochs * eta ** (k - 1) if k and is_resumed else 0.0

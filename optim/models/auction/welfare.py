@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
+from optim.core.arrays import IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.auction.instance import AuctionInstance, IntArray, Locality
-from optim.models.formal import Model, add_rows
+from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.programmes import Model, add_rows
 
 
 def explicit_model(instance: AuctionInstance) -> Model:

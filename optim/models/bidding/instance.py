@@ -1,4 +1,4 @@
-"""The data of a bidding decision: bids that may be placed, what is known of the next hour, and how work scales.
+"""The data of a bidding decision: bids, the next hour, a curve of scalability, and what makes them valid.
 
 Notation (Harlap et al., EuroSys 2017): candidate ``j`` = (market, bid delta) with ``k_j`` instances; beta the
 probability of an eviction within the hour, omega the expected usable hours, nu the work rate, phi the scalability,
@@ -11,22 +11,92 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optim.core.arrays import ComparesByValue, derived, freeze_arrays
+from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray, derived, freeze_arrays
+from optim.core.errors import InvalidProblemError
 from optim.core.frames import Rows, frame_of
-from optim.models.bidding.scalability import Scalability
+from optim.models.bidding.market.lifetimes import CommonShocks
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from optim.models.bidding.lasting import LastingCapacity
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+class CurveKind(StrEnum):
+    """Form of a scalability curve."""
+
+    LINEAR = "linear"
+    SATURATING = "saturating"
+    USL = "usl"
+    POINTS = "points"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalability:
+    """Useful rate `G` of machines whose rates add up to `V`: concave, rising, 0 at 0.
+
+    ``linear``: ``G = V``; ``saturating``: ``G = V / (base + serial V)``; ``usl``: ``G = V / (1 + serial (V - 1) +
+    crosstalk V (V - 1))`` up to its peak and constant beyond; ``points``: linear between points (0, 0), (V, G), ...,
+    constant beyond the last.
+
+    Parameters
+    ----------
+    kind
+        Form.
+    serial, base, crosstalk
+        Coefficients. Amdahl's law with serial share a is ``saturating`` with serial a and base 1 - a.
+    points
+        Points in order of V, without the origin.
+    """
+
+    kind: CurveKind = CurveKind.LINEAR
+    serial: float = 0.0
+    base: float = 1.0
+    crosstalk: float = 0.0
+    points: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def amdahl(cls, serial: float) -> "Scalability":
+        """Return Amdahl's law: ``phi(V) = 1 / (1 + serial (V - 1))``."""
+        return cls(kind=CurveKind.SATURATING, serial=serial, base=1.0 - serial)
+
+    @property
+    def peak(self) -> float:
+        """V from which on more machines are of no use, infinity where they always are."""
+        if self.kind is CurveKind.USL and self.crosstalk > 0:
+            return float(np.sqrt((1.0 - self.serial) / self.crosstalk))
+        if self.kind is CurveKind.POINTS:
+            return self.points[-1][0]
+        return float("inf")
+
+    def value(self, rate: FloatArray) -> FloatArray:
+        """Return G at each rate of at least 0."""
+        if self.kind is CurveKind.LINEAR:
+            return np.asarray(rate, dtype=np.float64)
+        if self.kind is CurveKind.POINTS:
+            return np.interp(rate, [0.0, *(v for v, _ in self.points)], [0.0, *(g for _, g in self.points)])
+        v = np.minimum(rate, self.peak)
+        if self.kind is CurveKind.SATURATING:
+            return np.asarray(v / (self.base + self.serial * v))
+        return np.asarray(v / (1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)))
+
+    def slope(self, rate: FloatArray) -> FloatArray:
+        """Return a supergradient of G at each rate: the slope to the right."""
+        v = np.asarray(rate, dtype=np.float64)
+        if self.kind is CurveKind.LINEAR:
+            return np.ones_like(v)
+        if self.kind is CurveKind.POINTS:
+            knots = np.array([0.0, *(x for x, _ in self.points)])
+            heights = np.array([0.0, *(y for _, y in self.points)])
+            steps = np.append(np.diff(heights) / np.diff(knots), 0.0)
+            return np.asarray(steps[np.searchsorted(knots, v, side="right") - 1])
+        if self.kind is CurveKind.SATURATING:
+            return np.asarray(self.base / (self.base + self.serial * v) ** 2)
+        below = 1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)
+        return np.where(v < self.peak, (1.0 - self.serial - self.crosstalk * v * v) / below**2, 0.0)
+
 
 HOUR_S = 3600
+
 MICRO = 1_000_000
 
 
@@ -216,7 +286,6 @@ class BiddingInstance(ComparesByValue):
     lasting: "LastingCapacity | None" = None
 
     def __post_init__(self) -> None:
-        from optim.models.bidding.validation import validate
 
         validate(self)
 
@@ -261,8 +330,7 @@ class BiddingInstance(ComparesByValue):
         >>> BiddingInstance.from_bids(bids, caps={"machines": 6}).unit_cost.tolist()
         [0.08000000000000002, 0.3]
         """
-        from optim.models.bidding.building import bidding_document
-        from optim.models.bidding.reading import instance_from_document
+        from optim.models.bidding.codec import bidding_document, instance_from_document
 
         return instance_from_document(bidding_document(bids, caps=caps, markets=markets, name=name, **fields))
 
@@ -274,7 +342,7 @@ class BiddingInstance(ComparesByValue):
         MissingDependencyError
             If pandas isn't installed.
         """
-        from optim.models.bidding.building import bid_columns
+        from optim.models.bidding.codec import bid_columns
 
         return frame_of(bid_columns(self))
 
@@ -290,3 +358,217 @@ class BiddingInstance(ComparesByValue):
         if isinstance(outlook, HourOutlook):
             return (1.0 - outlook.evicted) * outlook.price_usd * outlook.hours
         return np.asarray(outlook.charge_micro @ outlook.weight / MICRO)
+
+
+LASTING_TOL = 1e-9
+
+"""Probabilities may fall short by this through rounding alone."""
+
+MAX_CAPACITY = 4096
+
+"""Largest capacity, of one instance or asked for: probabilities are sums over every amount up to it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LastingCapacity(ComparesByValue):
+    """``P(capacity that lasts the hour >= least) >= probability``: docs/mathematics/bidding.md, (B.14) and (B.17).
+
+    A market's instances are lost together, whatever was bid, by a cause of their own, of their zone, or of their region.
+
+    Parameters
+    ----------
+    shocks
+        Expected shocks within the hour; its kinds are the instance's markets.
+    capacity
+        Shape (bids,): whole capacity (GPUs, say) of one instance.
+    least
+        Capacity that must last, at least 1.
+    probability
+        How surely, above 0 and at most 1.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a number is out of its range.
+    """
+
+    shocks: CommonShocks
+    capacity: IntArray
+    least: int
+    probability: float
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+        if not 1 <= self.least <= MAX_CAPACITY:
+            raise InvalidProblemError(f"lasting.least must be between 1 and {MAX_CAPACITY}, got {self.least}")
+        if not 0 < self.probability <= 1:
+            raise InvalidProblemError(f"lasting.probability must be above 0 and at most 1, got {self.probability}")
+        for j in np.flatnonzero((self.capacity < 0) | (self.capacity > MAX_CAPACITY))[:1]:
+            raise InvalidProblemError(
+                f"lasting.capacity[{j}] must be between 0 and {MAX_CAPACITY}, got {self.capacity[j]}"
+            )
+
+    def held(self, market: IntArray, counts: IntArray) -> FloatArray:
+        """Return what a footprint holds of each market, shape (markets,)."""
+        return np.bincount(market, self.capacity * counts, len(self.shocks.zone)).astype(np.float64)
+
+
+def kept_probability(instance: BiddingInstance, counts: IntArray) -> float:
+    """Return the exact probability that a footprint keeps what the instance asks for; 1 where it asks for nothing."""
+    lasting = instance.lasting
+    if lasting is None:
+        return 1.0
+    return lasting.shocks.probability(lasting.held(instance.bids.market, counts), lasting.least)
+
+
+MAX_COUNT = 10**6
+
+"""Largest number of instances of a bid."""
+
+LARGEST = 1e14
+
+"""Largest number of an instance: sums over instances, and products of two numbers, stay within what proofs hold (1e100)."""
+
+WEIGHT_TOL = 1e-9
+
+"""Probabilities add up to 1 to this."""
+
+
+def validate(instance: BiddingInstance) -> None:
+    """Raise if the instance contradicts its own definition.
+
+    Raises
+    ------
+    InvalidProblemError
+        With the path of the first bad field, its value, and what to do.
+    """
+    for name in ("fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work"):
+        value = getattr(instance, name)
+        if not 0 <= value <= LARGEST:
+            raise InvalidProblemError(f"{name} must be between 0 and {LARGEST:g}, got {value}")
+    if len(set(instance.markets)) != len(instance.markets):
+        raise InvalidProblemError("markets must have different names; rename one of those that come twice")
+    _validate_bids(instance)
+    _validate_curve(instance.scalability)
+    _validate_caps(instance)
+    _validate_outlook(instance.outlook, instance)
+    _validate_lasting(instance)
+
+
+def _validate_bids(instance: BiddingInstance) -> None:
+    bids, size = instance.bids, len(instance.bids)
+    for name in ("delta_micro", "rate", "max_count", "is_new"):
+        if getattr(bids, name).shape != (size,):
+            raise InvalidProblemError(f"bids.{name} must hold one value a bid, got shape {getattr(bids, name).shape}")
+    if size and (bids.market.min() < 0 or bids.market.max() >= len(instance.markets)):
+        raise InvalidProblemError(
+            f"bids[].market must be between 0 and {len(instance.markets) - 1}, got {bids.market.tolist()}"
+        )
+    order = np.lexsort((bids.delta_micro, bids.market))
+    if not np.array_equal(order, np.arange(size)):
+        raise InvalidProblemError("bids must be listed by market, and within a market by delta; sort them")
+    for j in np.flatnonzero(~((bids.rate >= 0) & (bids.rate <= LARGEST)))[:1]:
+        raise InvalidProblemError(f"bids[{j}].rate must be between 0 and {LARGEST:g}, got {bids.rate[j]}")
+    for j in np.flatnonzero((bids.max_count < 0) | (bids.max_count > MAX_COUNT))[:1]:
+        raise InvalidProblemError(f"bids[{j}].max_count must be between 0 and {MAX_COUNT}, got {bids.max_count[j]}")
+
+
+def _validate_curve(curve: Scalability) -> None:
+    if not 0 <= curve.serial < 1:
+        raise InvalidProblemError(f"scalability.serial must be in [0, 1), got {curve.serial}")
+    if not 0 < curve.base <= LARGEST:
+        raise InvalidProblemError(f"scalability.base must be positive and at most {LARGEST:g}, got {curve.base}")
+    if curve.base < 1 / LARGEST:
+        raise InvalidProblemError(f"scalability.base must be at least {1 / LARGEST:g}, got {curve.base}")
+    if not 0 <= curve.crosstalk <= 1 - curve.serial:
+        raise InvalidProblemError(
+            f"scalability.crosstalk must be between 0 and {1 - curve.serial:g} (1 - serial), got {curve.crosstalk}"
+        )
+    if curve.kind is CurveKind.USL:
+        # Between 0 and the peak the law is concave if it is at 0, as its second derivative rises from there.
+        bend = -2.0 * (curve.serial - curve.crosstalk) * (1.0 - curve.serial)
+        if bend > 0:
+            raise InvalidProblemError(
+                f"scalability.crosstalk must be at most serial {curve.serial} for a concave curve, got {curve.crosstalk}"
+            )
+    if curve.kind is CurveKind.POINTS:
+        points = np.array([(0.0, 0.0), *curve.points])
+        if len(points) < 2 or (np.diff(points[:, 0]) <= 0).any():
+            raise InvalidProblemError("scalability.points must be ascending in V and start beyond 0")
+        if not (points <= LARGEST).all():
+            raise InvalidProblemError(f"scalability.points must be at most {LARGEST:g}, got {points.max()}")
+        slopes = np.diff(points[:, 1]) / np.diff(points[:, 0])
+        if (slopes < 0).any() or (np.diff(slopes) > 1e-12 * abs(slopes).max()).any():
+            raise InvalidProblemError("scalability.points must rise ever more slowly; take their concave envelope")
+
+
+def _validate_caps(instance: BiddingInstance) -> None:
+    caps = instance.caps
+    if caps.weight.shape != (len(caps.names), len(instance.bids)) or caps.limit.shape != (len(caps.names),):
+        raise InvalidProblemError(f"caps must hold one weight a bid and one limit a cap, got shape {caps.weight.shape}")
+    for r in np.flatnonzero(~((caps.limit >= 0) & np.isfinite(caps.limit)))[:1]:
+        raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
+    if not ((caps.weight >= 0) & (caps.weight <= LARGEST)).all():
+        raise InvalidProblemError(f"caps[].weights must be between 0 and {LARGEST:g}; correct those that aren't")
+
+
+def _validate_lasting(instance: BiddingInstance) -> None:
+    lasting = instance.lasting
+    if lasting is None:
+        return
+    if lasting.capacity.shape != (len(instance.bids),):
+        raise InvalidProblemError(
+            f"lasting.capacity must hold one value a bid, {len(instance.bids)}, got shape {lasting.capacity.shape}"
+        )
+    if len(lasting.shocks.zone) != len(instance.markets):
+        raise InvalidProblemError(
+            f"lasting.zone and lasting.own must hold one value a market, {len(instance.markets)}, "
+            f"got {len(lasting.shocks.zone)}"
+        )
+
+
+def _validate_outlook(outlook: Outlook, instance: BiddingInstance) -> None:
+    size = len(instance.bids)
+    if isinstance(outlook, HourOutlook):
+        for name, most in (("price_usd", LARGEST), ("evicted", 1.0), ("usable_h", 1.0), ("hours", 1.0)):
+            values = getattr(outlook, name)
+            if values.shape != (size,):
+                raise InvalidProblemError(f"bids[].{name} must be given for every bid, got shape {values.shape}")
+            for j in np.flatnonzero(~((values >= 0) & (values <= most)))[:1]:
+                raise InvalidProblemError(f"bids[{j}].{name} must be between 0 and {most:g}, got {values[j]}")
+        same = np.diff(instance.bids.market) == 0
+        for j in np.flatnonzero(same & (np.diff(outlook.evicted) > 0))[:1]:
+            raise InvalidProblemError(
+                f"bids[{j + 1}].evicted must not rise with the delta, got {outlook.evicted[j + 1]} after "
+                f"{outlook.evicted[j]}: a higher bid of a market lasts longer"
+            )
+        return
+    _validate_scenarios(outlook, instance)
+
+
+def _validate_scenarios(outlook: ScenarioOutlook, instance: BiddingInstance) -> None:
+    shape = (len(instance.bids), outlook.num_scenarios)
+    if outlook.num_scenarios == 0 or (outlook.weight < 0).any() or abs(outlook.weight.sum() - 1) > WEIGHT_TOL:
+        raise InvalidProblemError("scenarios.weights must be at least 0 and add up to 1; divide them by their sum")
+    if outlook.slot_s < 1 or outlook.num_slots < 1 or outlook.ready_s < 0:
+        raise InvalidProblemError(
+            f"scenarios need slots of at least 1 second and ready_s of at least 0, got {outlook.num_slots} slots of "
+            f"{outlook.slot_s} s, ready after {outlook.ready_s} s"
+        )
+    if outlook.charge_micro.shape != shape or outlook.evicted_s.shape != shape:
+        raise InvalidProblemError(f"bids[].charges and bids[].evicted_s must have one entry a scenario, {shape[1]}")
+    length = outlook.slot_s * outlook.num_slots
+    if (outlook.charge_micro < 0).any() or (outlook.evicted_s < -1).any() or (outlook.evicted_s >= length).any():
+        raise InvalidProblemError(
+            f"bids[].charges must be at least 0, and evicted_s between 0 and {length - 1}, or -1 for a bid that lasts"
+        )
+    later = np.where(outlook.evicted_s < 0, length, outlook.evicted_s)
+    same = np.diff(instance.bids.market) == 0
+    if (np.diff(later, axis=0)[same] < 0).any():
+        raise InvalidProblemError(
+            "bids[].evicted_s must not fall with the delta: a higher bid of a market lasts longer"
+        )
+    if instance.eviction_loss_h + instance.change_loss_h > outlook.slot_s / 3600:
+        raise InvalidProblemError(
+            f"eviction_loss_h + change_loss_h must be at most a slot of {outlook.slot_s} s; take longer slots"
+        )

@@ -9,17 +9,13 @@ from msgspec import UNSET, UnsetType
 
 from optim.core.documents import Count, PositiveInt, Whole, convert, distinct
 from optim.core.errors import InvalidProblemError
-from optim.core.problem import AbstractProblem
-from optim.core.solution import Solution
-from optim.core.status import Sense
-from optim.core.verification import Verification
+from optim.core.registry import AbstractProblem
+from optim.core.solution import Sense, Solution, Verification
 from optim.models.bidding.check import check
-from optim.models.bidding.document import SCHEMA, BiddingDocument
-from optim.models.bidding.figures import describe, footprint_load
+from optim.models.bidding.codec import SCHEMA, BiddingDocument, document_from_instance, instance_from_document
+from optim.models.bidding.cost_per_work import describe, footprint_load
+from optim.models.bidding.decision import Cover, FootprintPlan, Multipliers, RatioProof, TreeNode
 from optim.models.bidding.instance import MICRO, BiddingInstance
-from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import Cover, Multipliers, RatioProof, TreeNode
-from optim.models.bidding.reading import document_from_instance, instance_from_document
 
 
 class TakenDocument(msgspec.Struct, forbid_unknown_fields=True):

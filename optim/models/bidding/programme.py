@@ -11,18 +11,10 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
+from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.bidding.instance import (
-    HOUR_S,
-    BiddingInstance,
-    BoolArray,
-    EvictionTerm,
-    FloatArray,
-    HourOutlook,
-    IntArray,
-)
-from optim.models.bidding.scalability import CurveKind, Scalability
-from optim.models.formal import Model
+from optim.models.bidding.instance import HOUR_S, BiddingInstance, CurveKind, EvictionTerm, HourOutlook, Scalability
+from optim.models.programmes import Model
 
 PIECES = 48
 """Tangents of a smooth curve; where they meet, Amdahl's law is missed by less than a thousandth."""
@@ -123,14 +115,14 @@ def counts_of(model: Model, instance: BiddingInstance) -> IntArray:
     return np.clip(np.array(counts, dtype=np.int64), 0, instance.bids.max_count)
 
 
-def tangents(curve: Scalability, most_rate: float, pieces: int) -> tuple[tuple[float, float], ...]:
+def tangents(curve: Scalability, max_rate: float, pieces: int) -> tuple[tuple[float, float], ...]:
     """Return slopes and intercepts of lines above a curve: its own pieces, or tangents at geometric distances."""
     if curve.kind is CurveKind.LINEAR:
         return ((1.0, 0.0),)
     if curve.kind is CurveKind.POINTS:
         rates = np.array([0.0, *(v for v, _ in curve.points)])
     else:
-        rates = np.concatenate([[0.0], np.geomspace(max(most_rate, 1e-6) / 200, max(most_rate, 1e-6), pieces)])
+        rates = np.concatenate([[0.0], np.geomspace(max(max_rate, 1e-6) / 200, max(max_rate, 1e-6), pieces)])
         rates = np.minimum(rates, curve.peak)
     slopes = curve.slope(rates)
     heights = curve.value(rates)
@@ -163,9 +155,9 @@ def _data(instance: BiddingInstance, pieces: int) -> _Data:
             "is_first": np.tile(np.arange(outlook.num_slots) == 0, outlook.num_scenarios),
             "loss_h": instance.eviction_loss_h,
         }
-    most_rate = instance.fixed_rate + float((bids.rate * bids.max_count).sum())
-    lines = tangents(instance.scalability, most_rate, pieces)
-    most = float(instance.scalability.value(np.array(most_rate)))
+    max_rate = instance.fixed_rate + float((bids.rate * bids.max_count).sum())
+    lines = tangents(instance.scalability, max_rate, pieces)
+    most = float(instance.scalability.value(np.array(max_rate)))
     return _Data(pieces=lines, most=most, **cells)
 
 

@@ -7,10 +7,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.arrays import ComparesByValue
+from optim.core.arrays import ComparesByValue, IntArray
+from optim.models.cluster.proof import Worth
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.utility import Worth
-from optim.models.cluster.world import IntArray
 
 
 class Event(IntEnum):

@@ -1,18 +1,19 @@
-"""Proofs of lower bounds on what a schedule of rigid jobs can reach. They are data; the checker recomputes them."""
+"""Proofs of lower bounds for schedules of rigid jobs, and values of jobs by completion."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, US
-from optim.models.cluster.world import FloatArray, IntArray
 
-MOST_PRICE = 1e100
+MAX_PRICE = 1e100
+
 """Of a GPU for a second or a slot: sums over all jobs and slots stay finite."""
 
-MOST_SLOWDOWN, LAST_US = 2.0**50, 2**62
+MAX_SLOWDOWN, LAST_US = 2.0**50, 2**62
+
 """Of a proof: the largest slowdown, and the end of an interval, which may lie that many times later than any submission."""
 
 
@@ -41,8 +42,8 @@ class PriceProof(ComparesByValue):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.price.ndim not in (1, 2) or not ((self.price >= 0) & (self.price <= MOST_PRICE)).all():
-            raise InvalidProblemError(f"prices must be finite and at least 0, one a slot, and at most {MOST_PRICE:g}")
+        if self.price.ndim not in (1, 2) or not ((self.price >= 0) & (self.price <= MAX_PRICE)).all():
+            raise InvalidProblemError(f"prices must be finite and at least 0, one a slot, and at most {MAX_PRICE:g}")
         if self.price.ndim == 2 and len(self.price) < 2:
             raise InvalidProblemError("prices of one type of GPU are one number a slot, without an axis of types")
         if self.end_us.shape != self.price.shape[-1:]:
@@ -106,8 +107,8 @@ class DivisibleSchedule(ComparesByValue):
             raise InvalidProblemError(
                 "job, weight, gpu_type and start_us must have an entry a part; start_us may be empty"
             )
-        if not ((self.weight > 0) & (self.weight <= MOST_PRICE)).all():
-            raise InvalidProblemError(f"weights of parts must be positive and at most {MOST_PRICE:g}")
+        if not ((self.weight > 0) & (self.weight <= MAX_PRICE)).all():
+            raise InvalidProblemError(f"weights of parts must be positive and at most {MAX_PRICE:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +133,48 @@ class IntervalProof:
 
     def __post_init__(self) -> None:
         """Check the ranges, of which InvalidProblemError is raised."""
-        if not 1 <= self.slowdown <= MOST_SLOWDOWN:
-            raise InvalidProblemError(f"slowdown must lie in 1..{MOST_SLOWDOWN:g}, got {self.slowdown}")
+        if not 1 <= self.slowdown <= MAX_SLOWDOWN:
+            raise InvalidProblemError(f"slowdown must lie in 1..{MAX_SLOWDOWN:g}, got {self.slowdown}")
         for name, most in (("from_us", LATEST_US), ("to_us", LAST_US)):
             if not 0 <= getattr(self, name) <= most:
                 raise InvalidProblemError(f"{name} must lie in 0..{most}, the times there are")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Worth(ComparesByValue):
+    """Utilities of jobs, and prices of GPU-slots.
+
+    Parameters
+    ----------
+    theta
+        A job that ends d slots after its submission is worth ``theta1 / (1 + exp(theta2 (d - theta3)))``; shape (jobs, 3).
+    slot_us
+        Length of a slot, positive.
+    price
+        Price of a GPU for each slot from time 0 on, at least 0; later slots cost nothing; shape (slots,).
+    utility, bound
+        What the run earned, and what no schedule can, as claimed.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a number isn't finite, or outside its range.
+    """
+
+    theta: FloatArray
+    slot_us: int
+    price: FloatArray
+    utility: float
+    bound: float
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        is_whole = self.theta.ndim == 2 and self.theta.shape[1] == 3 and self.price.ndim == 1
+        if not is_whole or not 1 <= self.slot_us <= LATEST_US:
+            raise InvalidProblemError(f"utilities are three numbers a job, and slots 1..{LATEST_US} microseconds")
+        if not ((abs(self.theta) <= MAX_PRICE).all() and (self.price <= MAX_PRICE).all()):
+            raise InvalidProblemError(f"theta and prices must be finite, and at most {MAX_PRICE:g}")
+        if not (np.isfinite(self.utility) and np.isfinite(self.bound)):
+            raise InvalidProblemError(f"utility and bound must be finite, got {self.utility} and {self.bound}")
+        if (self.theta[:, :2] < 0).any() or (self.price < 0).any():
+            raise InvalidProblemError("theta1, theta2 and prices must be at least 0")

@@ -1,11 +1,16 @@
-"""What a policy's runs may do, and what starts cost: printed, logged, and held against every event."""
+"""Rules of a run: what a policy may do, what starts cost, and attempts of failing jobs."""
 
 import math
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from typing import NamedTuple
 
+import numpy as np
+
+from optim.core.arrays import IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.workload import LATEST_US, PPM
+from optim.models.cluster.philly import FAILURES
+from optim.models.cluster.workload import LATEST_US, PPM, Workload
 
 
 class Retries(IntEnum):
@@ -106,4 +111,49 @@ RANGES = {
     "jobs_a_gpu": (1, 64),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }
+
 """Least and most of each number."""
+
+ENDLESS = 2**62
+
+
+class Tries(NamedTuple):
+    """What becomes of jobs whose tries fail; one entry a job.
+
+    Work is a place in the job's whole run time: try number k (from 0) begins at k x `fails`, the one that ends well at `good`.
+
+    Parameters
+    ----------
+    failing
+        How many tries fail; 0 where none does, or run times are played in one piece.
+    fails
+        Run time after which such a try fails, microseconds, at least 1.
+    good
+        Where in the run time the try begins that ends well.
+    last
+        Number of the failing try, from 1, that is the last one; `ENDLESS` if the job goes on to its good try.
+    """
+
+    failing: IntArray
+    fails: IntArray
+    good: IntArray
+    last: IntArray
+
+
+def tries_of(jobs: Workload, rules: Rules) -> Tries:
+    """Return what becomes of each job by a run's rules."""
+    failing = np.where((jobs.fails_us >= 0) & (rules.retries != Retries.AS_RUN), jobs.tries, 0)
+    fails = np.maximum(1, jobs.fails_us)
+    left = np.where(jobs.good_us >= 0, jobs.good_us, np.maximum(0, jobs.duration_us - failing * fails))
+    last = np.where((failing > 0) & (left == 0), failing, ENDLESS)
+    if rules.retries == Retries.BY_CLASS:
+        known = [FAILURES.get(name) for name in jobs.reasons]
+        helps = np.array([reason is None or reason.is_transient for reason in known])[jobs.reason]
+        last = np.minimum(last, np.where(helps, rules.most_retries, 0) + 1)
+    return Tries(failing=failing, fails=fails, good=jobs.duration_us - left, last=np.where(failing > 0, last, ENDLESS))
+
+
+def useful_us(jobs: Workload, rules: Rules) -> IntArray:
+    """Return the work of each job that isn't done in vain when it ends well."""
+    tries = tries_of(jobs, rules)
+    return np.where(tries.failing > 0, jobs.duration_us - tries.good, jobs.duration_us)

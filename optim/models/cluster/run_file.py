@@ -1,40 +1,412 @@
-"""Runs on disk: jobs, cluster, options, every policy's log, figures and bounds, as one archive that `verify` can replay."""
+"""Runs on disk: one archive of jobs, cluster, options, and every policy's log, metrics and bounds."""
 
+import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
-from msgspec import UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from numpy.typing import NDArray
 
 from optim.core.archives import Arrays, read_arrays, write_arrays
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.documents import Name, convert, decode
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import EventLog
-from optim.models.cluster.metrics import Metrics
-from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof
+from optim.models.cluster.metrics import NOT_TOLD, Metrics
+from optim.models.cluster.policy_names import name_error
+from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof, Worth
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.run_columns import (
-    DIVISIBLE_ARRAYS,
-    JOB_COLUMNS,
-    LOG_COLUMNS,
-    MACHINE_COLUMNS,
-    MORE_JOB_COLUMNS,
-    MORE_LOG_COLUMNS,
-    MORE_MACHINE_COLUMNS,
-    WORTH_ARRAYS,
-    RunArrays,
+from optim.models.cluster.workload import LABELS, LATEST_US, TABLES, Workload
+
+SCHEMA, FIRST_SCHEMA = "optim/cluster-run/2", "optim/cluster-run/1"
+
+"""The second has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
+
+Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
+
+Bound = Annotated[float, Meta(ge=0)]
+
+Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
+
+OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
+
+"""What the wait to the first start was called, and the figures that came in its place."""
+
+LATER = ("preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "wait_order_share")
+
+"""Rules and figures that came later: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`."""
+
+RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
+
+"""Fields that hold one or more of a class, whose fields are all that may be in them."""
+
+METRICS_OF_FIRST = frozenset(
+    ["jct_mean_h", "jct_p50_h", "jct_p95_h", "jct_p99_h", "makespan_h", "queue_mean_h", "slowdown_mean", "slowdown_max", "rho_max", "rho_p50", "rho_min", "rho_share_above_1", "rho_space_max", "rho_space_p50", "rho_space_min", "rho_space_share_above_1", "jain", "gpu_hours", "overhead_gpu_hours", "goodput", "placement_score", "utilisation", "wait_fair_share", "wait_fragmented_share", "preemptions", "machine_failures", "crashes", "lost_gpu_hours", "down_gpu_hours", "failed_tries", "failed", "left", "unfinished"]
+)  # fmt: skip
+
+RULES_OF_FIRST = frozenset(
+    ["restart_us", "move_us", "is_elastic", "is_shared", "jobs_a_gpu", "neighbour_ppm", "may_refuse", "checkpoint_us", "retries", "most_retries", "retry_wait_us"]
+)  # fmt: skip
+
+OF_FIRST: Mapping[str, frozenset[str]] = {"metrics": METRICS_OF_FIRST, "rules": RULES_OF_FIRST}
+
+"""What a file of the first schema may tell of these; whatever came later it doesn't tell, and needn't.
+
+A figure that is added later is `NOT_TOLD` by default, so that files of the first schema are read without it. A file of the
+second holds all fields that there are.
+"""
+
+
+class NamesDocument(Struct, forbid_unknown_fields=True):
+    """Names that columns of jobs hold numbers into."""
+
+    groups: list[str]
+    users: list[str]
+    models: list[str]
+    statuses: list[str]
+    reasons: list[str]
+
+
+class WorthDocument(Struct, forbid_unknown_fields=True):
+    """What a run earned, and what no schedule can, as claimed."""
+
+    slot_us: Time
+    utility: float
+    bound: float
+
+
+class BoundsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What no schedule beats, as claimed: those bounds that have a proof."""
+
+    jct_mean_h: Bound | UnsetType = UNSET
+    makespan_h: Bound | UnsetType = UNSET
+    slowdown_max: Bound | UnsetType = UNSET
+
+
+class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """All of a file that isn't an array; files of earlier versions lack what is unset."""
+
+    schema: Literal["optim/cluster-run/1", "optim/cluster-run/2"]
+    overhead_us: Time
+    settings: dict[str, Any]
+    policies: list[Name]
+    metrics: list[Metrics]
+    bounds: BoundsDocument
+    load: LoadProof | None
+    interval: IntervalProof | None
+    slot_us: Time | UnsetType | None = UNSET
+    names: NamesDocument | UnsetType = UNSET
+    kinds: list[Name] | UnsetType = UNSET
+    rules: list[Rules] | UnsetType = UNSET
+    figures: list[dict[Name, float]] | UnsetType = UNSET
+    worth: list[WorthDocument | None] | UnsetType = UNSET
+    ids: list[str] | UnsetType = UNSET
+    most_by_prices_h: Bound | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Check that all runs have their parts; whoever decodes names the field."""
+        if (self.slot_us is UNSET) != (self.schema == SCHEMA):
+            raise ValueError(f"slot_us belongs into files of schema {FIRST_SCHEMA!r}, and into these alone")
+        for name in ("metrics", "rules", "figures", "worth"):
+            said = getattr(self, name)
+            if said is not UNSET and len(said) != len(self.policies):
+                raise ValueError(f"{name} has {len(said)} entries for {len(self.policies)} policies; give one a policy")
+
+    def names_of(self, column: str, most: int) -> tuple[str, ...]:
+        """Return the names that a column of jobs holds numbers into, up to `most`; of files of earlier versions the numbers.
+
+        Raises
+        ------
+        InvalidProblemError
+            If there are more numbers than are read.
+        """
+        if isinstance(self.names, NamesDocument):
+            return tuple(getattr(self.names, LABELS[column]))
+        check_limit("count", most, f"numbers in jobs.{column}")
+        return tuple(map(str, range(most + 1)))
+
+    def rules_of(self, run: int) -> Rules:
+        """Return what a run was played by: in files of earlier versions, whole gangs."""
+        if isinstance(self.rules, UnsetType):
+            return Rules(restart_us=self.overhead_us, move_us=self.overhead_us)
+        return self.rules[run]
+
+    def figures_of(self, run: int) -> dict[str, float]:
+        """Return what a policy says of itself."""
+        return {} if isinstance(self.figures, UnsetType) else self.figures[run]
+
+    def worth_of(self, run: int) -> WorthDocument | None:
+        """Return what a run's jobs are said to be worth in all."""
+        return None if isinstance(self.worth, UnsetType) else self.worth[run]
+
+    def bounds_by_name(self) -> dict[str, float]:
+        """Return the bounds that are claimed."""
+        return {name: value for name, value in msgspec.structs.asdict(self.bounds).items() if value is not UNSET}
+
+
+def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
+    """Return the header.
+
+    Parameters
+    ----------
+    data
+        JSON.
+    is_whole
+        Whether figures and rules must be told in full even in a file of the first schema, as its last versions did.
+
+    Raises
+    ------
+    InvalidProblemError
+        Naming the path of the bad field.
+    """
+    data = _of_this_version(data)
+    header = decode(data, HeaderDocument)
+    plain = json.loads(data, parse_int=float)
+    for name, record in RECORDS.items():
+        entries = plain.get(name) or []
+        for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            where = f"{name}[{number}]" if isinstance(entries, list) else name
+            known = [field.name for field in fields(record)]
+            first = OF_FIRST.get(name, frozenset(known))
+            due = known if header.schema == SCHEMA else [each for each in known if is_whole and each in first]
+            _check_fields(where, entry, known, due)
+    if "keys" in header.settings:
+        keys = convert(header.settings["keys"], list[Key], "settings.keys")
+        _check_keys(keys, header.policies)
+    if why := name_error(header.policies):
+        raise InvalidProblemError(f"policies: {why}")
+    return header
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose names are all different, or raise ValueError."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("given twice")
+    return found
+
+
+def _of_this_version(data: bytes) -> bytes:
+    """Return a header with the figures of earlier versions under their present names."""
+    try:
+        plain = json.loads(data, object_pairs_hook=_once)
+        entries = plain["metrics"] if plain["schema"] == FIRST_SCHEMA else []
+        old = [entry for entry in entries if OLD_NAME in entry and not FIGURES_SINCE & entry.keys()]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return data  # the decoder says what is wrong
+    for entry in old:
+        entry["first_start_mean_h"] = entry.pop(OLD_NAME)
+        entry["wait_mean_h"] = NOT_TOLD
+    return json.dumps(plain).encode() if old else data
+
+
+def _check_fields(where: str, entry: Mapping[str, Any], known: Sequence[str], due: Sequence[str]) -> None:
+    for unknown in entry.keys() - set(known):
+        raise InvalidProblemError(f"{where}: has no field {unknown[:40]!r}; remove it or correct its spelling")
+    missing = [name for name in due if name not in entry and name not in LATER]
+    if missing:
+        raise InvalidProblemError(f"{where}: lacks the field {missing[0]!r}; add it")
+
+
+def _check_keys(keys: Sequence[str], policies: Sequence[str]) -> None:
+    if len(keys) != len(policies) or len(set(keys)) < len(keys):
+        raise InvalidProblemError(
+            f"settings.keys: must be one a policy, each another one, for {len(policies)} policies"
+        )
+
+
+JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
+
+PLANNED_JOB_COLUMNS = (
+    *("least_gpus", "most_gpus", "share_milli", "busy_milli", "kind_ppm", "cpu_milli", "memory_mib", "priority"),
+    "fails_us",
 )
-from optim.models.cluster.run_header import SCHEMA, HeaderDocument, decode_header
-from optim.models.cluster.utility import Worth
-from optim.models.cluster.workload import LABELS, Workload
-from optim.models.cluster.world import Cluster
+
+TRIED_JOB_COLUMNS = ("tries", "good_us")
+
+NAMED_JOB_COLUMNS = ("user", "model", "status", "reason")
+
+MORE_JOB_COLUMNS = (*PLANNED_JOB_COLUMNS, *TRIED_JOB_COLUMNS, *NAMED_JOB_COLUMNS, "loss")
+
+MACHINE_COLUMNS = ("gpus", "rack", "kind")
+
+MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
+
+LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
+
+MORE_LOG_COLUMNS = ("slot",)
+
+"""Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
+
+WORTH_ARRAYS = ("theta", "price")
+
+DIVISIBLE_ARRAYS = ("job", "weight", "gpu_type", "start_us")
+
+NOT_WHOLE = ("loss", "cpus", "memory_gb")
+
+MOST, LARGEST = np.iinfo(np.int64).max, 8
+
+"""Largest whole number, and bytes of the largest numbers."""
+
+STAGES: Sequence[Sequence[str]] = (
+    (
+        *("header.rules", "header.figures", "jobs.loss", "log.slot"),
+        *(f"jobs.{name}" for name in PLANNED_JOB_COLUMNS),
+        *(f"cluster.{name}" for name in MORE_MACHINE_COLUMNS),
+    ),
+    ("header.names", "header.kinds", *(f"jobs.{name}" for name in NAMED_JOB_COLUMNS)),
+    ("header.worth",),
+    tuple(f"jobs.{name}" for name in TRIED_JOB_COLUMNS),
+)
+
+"""What one version after the other added: a file that has any of it has all of it, and all before."""
+
+
+class RunArrays:
+    """Arrays of a file, of which each is known and read.
+
+    Parameters
+    ----------
+    arrays
+        By name, the header's bytes among them.
+    """
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._unread = set(arrays)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file holds what came last in files of the first schema."""
+        return any(name in self._arrays for name in STAGES[-1])
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether the file holds prices, or a part of them."""
+        return "price" in self._arrays or "price_end_us" in self._arrays
+
+    def has_any(self, prefix: str) -> bool:
+        """Tell whether the file holds an array whose name begins so."""
+        return any(name.startswith(prefix) for name in self._arrays)
+
+    def dimensions(self, name: str) -> int:
+        """Return 2 if an array has two dimensions, else 1."""
+        return 2 if name in self._arrays and self._arrays[name].ndim == 2 else 1
+
+    def header(self) -> bytes:
+        """Return the bytes of the header."""
+        values = self._take("header")
+        if values.dtype != np.uint8 or values.ndim != 1:
+            raise InvalidProblemError("header must be an array of bytes")
+        return values.tobytes()
+
+    def check_parts(self, header: HeaderDocument) -> None:
+        """Check that what came with a version is there as a whole."""
+        there = {
+            *self._arrays,
+            *(f"header.{name}" for name, value in structs.asdict(header).items() if value is not UNSET),
+        }
+        is_due = header.schema == SCHEMA
+        for stage in reversed(STAGES):
+            names = [each for name in stage for each in _of_runs(name, len(header.policies))]
+            missing = [name for name in names if name not in there]
+            is_due |= len(missing) < len(names)
+            if is_due and missing:
+                raise InvalidProblemError(f"no {missing[0]} in it, which what else it holds comes with")
+
+    def check_all_read(self) -> None:
+        """Check that the file holds nothing else."""
+        if self._unread:
+            raise InvalidProblemError(f"unknown array {min(self._unread)[:40]!r} in it")
+
+    def whole(self, name: str, dims: int) -> IntArray:
+        """Return whole numbers."""
+        values = self._take(name)
+        is_whole = values.dtype.kind in "iu" and values.ndim == dims
+        if not is_whole or (values.dtype.kind == "u" and values.max(initial=0) > MOST):
+            raise InvalidProblemError(f"{name} must hold whole numbers of 64 bits, in {dims} dimensions")
+        return values.astype(np.int64)
+
+    def floats(self, name: str, dims: int) -> FloatArray:
+        """Return finite numbers."""
+        values = self._take(name)
+        is_real = values.dtype.kind in "iuf" and values.dtype.itemsize <= LARGEST and values.ndim == dims
+        if not is_real or not np.isfinite(values).all():
+            raise InvalidProblemError(f"{name} must hold finite numbers of 64 bits, in {dims} dimensions")
+        return values.astype(np.float64)
+
+    def columns(self, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:
+        """Return columns of a table by their names, those of `more` if they are there."""
+        found = (*names, *(name for name in more if f"{prefix}.{name}" in self._arrays))
+        read = {name: self.floats if name in NOT_WHOLE else self.whole for name in found}
+        return {name: read[name](f"{prefix}.{name}", 2 if name in TABLES else 1) for name in found}
+
+    def table(self, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:
+        """Return columns that are all of one length: one that is left empty isn't filled."""
+        columns = self.columns(prefix, names, more)
+        for name, values in columns.items():
+            if len(values) != len(columns[names[0]]):
+                raise InvalidProblemError(
+                    f"{prefix}.{name} has {len(values)} rows, and {prefix}.{names[0]} has {len(columns[names[0]])}"
+                )
+        return columns
+
+    def log(self, number: int) -> EventLog:
+        """Return a run's events."""
+        prefix = f"log{number}"
+        columns = self.columns(prefix, LOG_COLUMNS, MORE_LOG_COLUMNS)
+        first, events, places = columns["first"], len(columns["time_us"]), len(columns["machine"])
+        sizes = {len(columns[name]) for name in ("time_us", "kind", "job")}
+        is_whole = len(first) == events + 1 and first[0] == 0 and first[-1] == places and (np.diff(first) >= 0).all()
+        slot = columns.get("slot", np.full(len(columns["gpus"]), -1))
+        if len(sizes) > 1 or {len(columns["gpus"]), len(slot)} != {places} or not is_whole:
+            raise InvalidProblemError(f"{prefix} has columns of different lengths")
+        if not ((slot == -1).all() or (slot >= 0).all()):
+            raise InvalidProblemError(f"{prefix}.slot must name a GPU of each place, or be -1 for all")
+        return EventLog(**columns)
+
+    def _take(self, name: str) -> NDArray[Any]:
+        if name not in self._arrays:
+            raise InvalidProblemError(f"no {name} in it")
+        self._unread.discard(name)
+        return self._arrays[name]
+
+
+def _of_runs(name: str, runs: int) -> Iterator[str]:
+    """Yield the names of an array that each run has."""
+    prefix, _, column = name.partition(".")
+    yield from (f"log{number}.{column}" for number in range(runs)) if prefix == "log" else (name,)
+
+
+LENGTH = 16
+
+"""Hexadecimal digits."""
+
+
+def digest_of(jobs: Workload, cluster: Cluster) -> str:
+    """Return a digest of all columns that a file of runs holds."""
+    digest = hashlib.sha256()
+    for columns, owner in (
+        ((*JOB_COLUMNS, *MORE_JOB_COLUMNS), jobs),
+        ((*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS), cluster),
+    ):
+        for name in columns:
+            digest.update(name.encode() + getattr(owner, name).tobytes())
+    return digest.hexdigest()[:LENGTH]
+
 
 WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
-MOST_SAID = 180
+
+MAX_SAID = 180
+
 """Characters of a cause that are kept."""
 
 WORTH_NUMBERS = ("slot_us", "utility", "bound")
@@ -165,7 +537,7 @@ def load_run(path: str | Path) -> RunRecord:
     try:
         return _record(RunArrays(arrays))
     except InvalidProblemError as error:
-        said = " ".join(str(error).split())[:MOST_SAID]
+        said = " ".join(str(error).split())[:MAX_SAID]
         raise InvalidProblemError(f"{path}: not {WHAT} ({said}); {REMEDY}") from error
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from optim.models.cluster.world import FloatArray, IntArray
-from optim.models.unfilled_sums import unfilled_sums
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.programmes import unfilled_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

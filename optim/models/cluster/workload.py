@@ -4,37 +4,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optim.core.arrays import ComparesByValue
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.world import Cluster, FloatArray, IntArray
-
-TextArray = NDArray[np.object_]
+from optim.models.cluster.cluster import Cluster
 
 US = 1_000_000
+
 """Microseconds in a second: time is whole microseconds, so that no order hangs on a rounded number."""
 
 PPM = 1_000_000
+
 """A slowdown of 1 in parts per million."""
 
 LATEST_US = 2**50
+
 """Latest time: exact in 64 bits and in doubles (35 years)."""
 
 LEVELS = ("machine", "rack", "cluster")
+
 """Localities: the smallest part of the cluster that holds all of a job's GPUs."""
 
-MOST_MISSING = 0.05
+MAX_MISSING = 0.05
+
 """Share of the GPU-hours of a source above which it is a warning that they were left out."""
 
 ELSEWHERE, EARLIER = "in other virtual clusters", "submitted earlier"
+
 """Reasons to leave jobs out that a user asked for: no warning."""
+
 UNFINISHED = "that run or wait still"
+
 """A reason to leave jobs out of which a source tells only the GPU-hours so far."""
 
 MIB_A_GB = 1_024
 
 WHOLE_MILLI = 1_000
+
 """A whole GPU in thousandths."""
 
 LABELS: Mapping[str, str] = {
@@ -44,12 +50,15 @@ LABELS: Mapping[str, str] = {
     "status": "statuses",
     "reason": "reasons",
 }
+
 """Columns that hold numbers into names, and where the names are."""
 
 TABLES = ("slowdown_ppm", "kind_ppm", "loss")
+
 """Columns of several numbers a job."""
 
 REQUIRED = ("submit_us", "gpus", "duration_us")
+
 UNLESS_GIVEN: Mapping[str, int] = {
     "group": 0,
     "least_gpus": 1,
@@ -66,6 +75,7 @@ UNLESS_GIVEN: Mapping[str, int] = {
     "status": 0,
     "reason": 0,
 }
+
 """What a column of one number a job holds where it isn't given."""
 
 LIMITS: Mapping[str, tuple[int, int]] = {
@@ -86,6 +96,7 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     "tries": (1, 2**20),
     "good_us": (-1, LATEST_US),
 }
+
 """Least and most of each column."""
 
 
@@ -262,11 +273,11 @@ class Workload(ComparesByValue):
 
     @property
     def missing(self) -> str:
-        """A warning where more than `MOST_MISSING` of the GPU-hours were left out, not counting what a user asked for; else empty."""
+        """A warning where more than `MAX_MISSING` of the GPU-hours were left out, not counting what a user asked for; else empty."""
         lost = {reason: held for reason, held in self.dropped_gpu_h.items() if reason not in (ELSEWHERE, EARLIER)}
         held = sum(lost.values())
         everything = self.gpu_hours + held
-        if held <= MOST_MISSING * everything:
+        if held <= MAX_MISSING * everything:
             return ""
         reasons = ", ".join(sorted(lost, key=lambda reason: -lost[reason]))
         least = "at least " if UNFINISHED in self.dropped else ""
@@ -313,7 +324,7 @@ class Workload(ComparesByValue):
         if self.strains_hosts(cluster) or self.kind_ppm.shape[1]:
             self._check_room(cluster, on_one_machine)
 
-    def largest_machine(self, cluster: Cluster, job: int) -> int:
+    def max_machine(self, cluster: Cluster, job: int) -> int:
         """Return the GPUs of the largest machine whose type can run a job, 0 if there is none."""
         if not self.kind_ppm.shape[1]:
             return int(cluster.gpus.max())
@@ -324,7 +335,7 @@ class Workload(ComparesByValue):
         kinds = np.column_stack([self.gpus, self.cpu_milli, self.memory_mib, self.kind_ppm])
         for row in np.sort(np.unique(kinds, axis=0, return_index=True)[1]).tolist():
             room, gang = self.room_on(cluster, row), int(self.gpus[row])
-            widest = self.largest_machine(cluster, row) if on_one_machine else 0
+            widest = self.max_machine(cluster, row) if on_one_machine else 0
             if self.kind_ppm.shape[1]:
                 self._check_types(cluster, row)
             whole = (

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
 UNKNOWN_PHASE = -1
+
 """Label of a sample without a phase: no history yet, or no truth."""
 
 LARGEST = 1e100
+
 """Largest sample: beyond it squares overflow."""
 
 
@@ -39,8 +39,11 @@ class Resource:
 
 
 CPU = Resource(name="cpu", unit="cores")
+
 MEMORY = Resource(name="memory", unit="GiB", is_level=True)
+
 NETWORK = Resource(name="network", unit="MB/s")
+
 KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType({own.name: own for own in (CPU, MEMORY, NETWORK)})
 
 

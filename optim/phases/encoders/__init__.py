@@ -6,11 +6,15 @@ from typing import Any
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
+from optim.phases.encoders.base import Encoder as Encoder
+from optim.phases.encoders.base import (
+    RawWindowEncoder,
+    RawWindowOptions,
+    WindowStatisticsEncoder,
+    WindowStatisticsOptions,
+)
 from optim.phases.encoders.crbm import CrbmEncoder, CrbmOptions
 from optim.phases.encoders.hmm import HmmEncoder, HmmOptions
-from optim.phases.encoders.protocol import Encoder as Encoder
-from optim.phases.encoders.raw_window import RawWindowEncoder, RawWindowOptions
-from optim.phases.encoders.window_statistics import WindowStatisticsEncoder, WindowStatisticsOptions
 
 ENCODERS: Mapping[str, tuple[type[Any], Callable[[Any], Encoder]]] = MappingProxyType(
     {

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.archives import Field
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
-from optim.models.containers.series import FloatArray, IntArray
-from optim.phases.encoders.protocol import Arrays, Encoder
-from optim.phases.encoders.spread import CodeSpread, Spread
-from optim.phases.windows import ScaledSeries
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
+from optim.phases.encoders.base import Arrays, Encoder, Spread, Whitening
+from optim.phases.preprocessing import ScaledSeries
 
 if TYPE_CHECKING:
     from optim.kernels.crbm import CrbmParameters
@@ -31,7 +29,7 @@ EPOCHS_A_CALL = 10
 
 VALIDATION_SHARE = 0.1
 FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
-LARGEST_WEIGHT = 1e15
+MAX_WEIGHT = 1e15
 """Larger weights are none that were trained, and their squares don't fit in single precision."""
 
 RIDGE = 1e-6
@@ -43,7 +41,7 @@ class Autoregression(StrEnum):
 
     TRAINED = "trained"
     """Trained with the rest."""
-    LEAST_SQUARES = "least-squares"
+    MIN_SQUARES = "least-squares"
     """Set to the best linear forecast and kept, so that the hiddens are left with its residuals."""
     NONE = "none"
     """Zero, so that the hiddens have to explain everything."""
@@ -99,7 +97,7 @@ class CrbmOptions:
     batch_size: int = 128
     num_gibbs_steps: int = 1
     sampling: str = "bernoulli"
-    autoregression: Autoregression = Autoregression.LEAST_SQUARES
+    autoregression: Autoregression = Autoregression.MIN_SQUARES
     sparsity_target: float = 0.2
     sparsity_cost: float = 0.0
     output: Output = Output.LOGIT
@@ -132,7 +130,7 @@ class CrbmEncoder(Encoder):
         super().__init__(options)
         self.forecast_errors: tuple[float, ...] = ()
         self._fitted: Arrays = {}
-        self._spread: CodeSpread
+        self._spread: Whitening
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
         """Train the machine; the parameters with the best forecast of held-out series are kept.
@@ -144,7 +142,7 @@ class CrbmEncoder(Encoder):
         """
         del num_phases
         self._fitted = self._train(series, seed)
-        self._spread = CodeSpread.fit(self._outputs(series), self.options.spread)
+        self._spread = Whitening.fit(self._outputs(series), self.options.spread)
         return self
 
     def encode(self, series: ScaledSeries) -> FloatArray:
@@ -244,15 +242,13 @@ class CrbmEncoder(Encoder):
             "visible_bias": (num_resources,),
             "hidden_bias": (hidden,),
         }
-        machine = {
-            name: Field(shape=shape, least=-LARGEST_WEIGHT, most=LARGEST_WEIGHT) for name, shape in shapes.items()
-        }
-        return {**machine, **CodeSpread.fields(outputs)}
+        machine = {name: Field(shape=shape, least=-MAX_WEIGHT, most=MAX_WEIGHT) for name, shape in shapes.items()}
+        return {**machine, **Whitening.fields(outputs)}
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
         """Take parameters and spread."""
         self._fitted = {name: np.asarray(arrays[name]) for name in FIELDS}
-        self._spread = CodeSpread.restore(arrays)
+        self._spread = Whitening.restore(arrays)
         return self
 
 

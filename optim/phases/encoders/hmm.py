@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.archives import Field
-from optim.core.ranges import check_in
-from optim.models.containers.series import FloatArray
-from optim.phases.encoders.protocol import Arrays, Encoder
-from optim.phases.windows import ScaledSeries
+from optim.core.arrays import FloatArray
+from optim.core.errors import check_in
+from optim.phases.encoders.base import Arrays, Encoder
+from optim.phases.preprocessing import ScaledSeries
 
-LARGEST, LEAST_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
+LARGEST, MIN_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
 """Of parameters and logarithms of probabilities in single precision."""
 
 _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
@@ -98,7 +98,7 @@ class HmmEncoder(Encoder):
         """Return minus the log-density of each sample given those before it, shape (n,)."""
         from optim.kernels import hidden_markov
 
-        return self._samplewise(hidden_markov.surprise, series)
+        return self._samplewise(hidden_markov.negative_log_likelihood, series)
 
     def _samplewise(self, kernel: Callable[..., Any], series: ScaledSeries) -> FloatArray:
         """Return what a kernel says of each sample with history, in double precision."""
@@ -120,8 +120,8 @@ class HmmEncoder(Encoder):
         """Return what they must be."""
         inputs = 1 + num_resources * self.options.is_autoregressive
         return {
-            "log_initial": Field(shape=("W",), least=LEAST_LOGARITHM, most=ROUNDED),
-            "log_transition": Field(shape=("W", "W"), least=LEAST_LOGARITHM, most=ROUNDED),
+            "log_initial": Field(shape=("W",), least=MIN_LOGARITHM, most=ROUNDED),
+            "log_transition": Field(shape=("W", "W"), least=MIN_LOGARITHM, most=ROUNDED),
             "regression": Field(shape=("W", inputs, num_resources), least=-LARGEST, most=LARGEST),
             "covariance": Field(shape=("W", num_resources, num_resources), least=-LARGEST, most=LARGEST),
         }

@@ -7,40 +7,48 @@ from typing import Any
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
-from optim.core.own_code import installed_names, is_own, load_installed, load_own
+from optim.core.user_code import installed_names, is_file_reference, load_class_from_file, load_installed
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
-from optim.simulation.cluster.planning.by_key import ByKey
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.planning.policy import PlanningPolicy
-from optim.simulation.cluster.planning.rounds import RoundOptions
 from optim.simulation.cluster.policies.allox import Allox, AlloxOptions
 from optim.simulation.cluster.policies.borg import Borg, BorgOptions
 from optim.simulation.cluster.policies.drf import Drf, DrfOptions
-from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
-from optim.simulation.cluster.policies.finish_time_fairness import FinishTimeFairness
 from optim.simulation.cluster.policies.gandiva import Gandiva, GandivaOptions
 from optim.simulation.cluster.policies.gandiva_fair import GandivaFair, GandivaFairOptions
-from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
-from optim.simulation.cluster.policies.las import LasOptions, las
-from optim.simulation.cluster.policies.lottery import RandomOptions, random_order
-from optim.simulation.cluster.policies.max_min import MaxMin
 from optim.simulation.cluster.policies.mesos import Mesos, MesosOptions
 from optim.simulation.cluster.policies.oasis import Oasis, OasisOptions
 from optim.simulation.cluster.policies.omega import Omega, OmegaOptions
 from optim.simulation.cluster.policies.optimus import Optimus
-from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
+from optim.simulation.cluster.policies.orders import (
+    FifoOptions,
+    LasOptions,
+    RandomOptions,
+    ShortestOptions,
+    fifo,
+    las,
+    random_order,
+    srsf,
+    srtf,
+)
 from optim.simulation.cluster.policies.slaq import Slaq, SlaqOptions
 from optim.simulation.cluster.policies.static import Static, StaticOptions
 from optim.simulation.cluster.policies.tetris import Tetris, TetrisOptions
-from optim.simulation.cluster.policies.themis import Themis, ThemisOptions
-from optim.simulation.cluster.policies.themis_greedy import ThemisGreedy
-from optim.simulation.cluster.policies.themis_leases import LeaseOptions
-from optim.simulation.cluster.policies.tiresias import TiresiasOptions, tiresias
+from optim.simulation.cluster.policies.themis.leases import LeaseOptions, Themis, ThemisGreedy, ThemisOptions
+from optim.simulation.cluster.policies.time_shares import FinishTimeFairness, MaxMin, RoundOptions
+from optim.simulation.cluster.policies.tiresias import GittinsOptions, TiresiasOptions, gittins, tiresias
 from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
-from optim.simulation.cluster.wrappers.fail_early import FailEarly, FailEarlyOptions
-from optim.simulation.cluster.wrappers.isolate import Isolate, IsolateOptions
-from optim.simulation.cluster.wrappers.patience import Patience, PatienceOptions
-from optim.simulation.cluster.wrappers.stop_at_gain import StopAtGain, StopAtGainOptions
+from optim.simulation.cluster.wrappers import (
+    FailEarly,
+    FailEarlyOptions,
+    Isolate,
+    IsolateOptions,
+    Patience,
+    PatienceOptions,
+    StopAtGain,
+    StopAtGainOptions,
+)
 from optim.simulation.policy_names import CLUSTER_PLUGINS
 
 WHAT = "a policy of simulate cluster"
@@ -104,7 +112,7 @@ def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] |
     if name not in WRAPPERS:
         raise InvalidOptionError(f"unknown wrapper {name[:40]!r}; there are: {', '.join(WRAPPERS)}")
     options_type, build = WRAPPERS[name]
-    inner = policy if isinstance(policy, PlanningPolicy) else ByKey(policy, jobs)
+    inner = policy if isinstance(policy, PlanningPolicy) else IndexPolicyAdapter(policy, jobs)
     return build(build_options(options_type, options), inner, jobs)
 
 
@@ -120,7 +128,7 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
     InvalidOptionError
         If there is no policy of that name, or an option isn't one of its.
     """
-    around, _, inner = name.rpartition("+") if not is_own(name.split("+", maxsplit=1)[0]) else ("", "", name)
+    around, _, inner = name.rpartition("+") if not is_file_reference(name.split("+", maxsplit=1)[0]) else ("", "", name)
     if around:
         given = dict(options or {})
         own = {key: given.pop(key) for key in list(given) if "." in key}
@@ -132,7 +140,7 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
     if name in POLICIES:
         options_type, build = POLICIES[name]
         return build(build_options(options_type, options), jobs)
-    found = load_own(name, PlanningPolicy, WHAT) if is_own(name) else None
+    found = load_class_from_file(name, PlanningPolicy, WHAT) if is_file_reference(name) else None
     found = found or load_installed(CLUSTER_PLUGINS, name, PlanningPolicy, WHAT)
     if found is None:
         known = ", ".join(sorted({*POLICIES, *installed_names(CLUSTER_PLUGINS)}))
@@ -148,11 +156,11 @@ def options_of(name: str) -> type[Any]:
     InvalidOptionError
         If there is none of that name.
     """
-    inner = name if is_own(name) else name.rpartition("+")[2]
+    inner = name if is_file_reference(name) else name.rpartition("+")[2]
     if inner in POLICIES or inner in WRAPPERS:
         options_type: type[Any] = {**POLICIES, **WRAPPERS}[inner][0]
         return options_type
-    found = load_own(inner, PlanningPolicy, WHAT) if is_own(inner) else None
+    found = load_class_from_file(inner, PlanningPolicy, WHAT) if is_file_reference(inner) else None
     found = found or load_installed(CLUSTER_PLUGINS, inner, PlanningPolicy, WHAT)
     if found is None:
         known = ", ".join(sorted({*POLICIES, *WRAPPERS, *installed_names(CLUSTER_PLUGINS)}))
@@ -162,13 +170,13 @@ def options_of(name: str) -> type[Any]:
 
 def label(name: str) -> str:
     """Return what options call a policy: of one's own file its class, and without the wrappers around it."""
-    return name.rpartition(":")[2] if is_own(name) else name.rpartition("+")[2]
+    return name.rpartition(":")[2] if is_file_reference(name) else name.rpartition("+")[2]
 
 
 def own_file(name: str) -> str | None:
     """Return the file of a policy of one's own, wrapped or not; None for others."""
-    inner = name if is_own(name.split("+", maxsplit=1)[0]) else name.rpartition("+")[2]
-    return inner.rpartition(":")[0] if is_own(inner) else None
+    inner = name if is_file_reference(name.split("+", maxsplit=1)[0]) else name.rpartition("+")[2]
+    return inner.rpartition(":")[0] if is_file_reference(inner) else None
 
 
 def _make_own(found: type[PlanningPolicy], name: str, jobs: Workload, options: Mapping[str, Any] | None) -> Policy:

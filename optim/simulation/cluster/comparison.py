@@ -9,31 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.options import build_options
-from optim.core.own_code import own_digest
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
-from optim.models.cluster.check import (
-    is_bounded,
-    least_makespan,
-    least_mean_completion,
-    least_slowdown,
-    most_by_prices,
-)
-from optim.models.cluster.digest import LENGTH, digest_of
+from optim.core.user_code import own_digest
+from optim.execution import AbstractTask, Engine, in_order
+from optim.models.cluster.check import is_bounded, max_by_prices, min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
-from optim.models.cluster.policy_names import why_no_names
+from optim.models.cluster.policy_names import name_error
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.run_file import LoggedRun
+from optim.models.cluster.run_file import LENGTH, LoggedRun, digest_of
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import label, make_policy, options_of, own_file
-from optim.simulation.cluster.engine import Policy, check_support, play
-from optim.simulation.cluster.index_policy import IndexPolicy
+from optim.simulation.cluster.engine import Policy, check_support, simulate
+from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.by_key import ByKey
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
 
@@ -101,7 +94,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Played:
+class SimulationResult:
     """A policy's row, and its events."""
 
     row: Row
@@ -157,7 +150,7 @@ def queue_of(policy: Policy) -> str | None:
     inner = policy
     while not isinstance(inner, IndexPolicy) and hasattr(inner, "inner"):
         inner = inner.inner
-    if isinstance(inner, ByKey):
+    if isinstance(inner, IndexPolicyAdapter):
         inner = inner.policy
     passes = getattr(inner, "backfill", getattr(getattr(inner, "options", None), "backfill", None))
     return None if passes is None else "backfill" if passes else "strict"
@@ -170,14 +163,14 @@ def bound(
     found = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop, progress)
     load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
     values = {
-        "jct_mean_h": least_mean_completion(jobs, cluster, found.proof) / HOUR_S,
-        "makespan_h": least_makespan(jobs, cluster, load) / HOUR_S,
-        "slowdown_max": least_slowdown(jobs, cluster, interval),
+        "jct_mean_h": min_mean_completion(jobs, cluster, found.proof) / HOUR_S,
+        "makespan_h": min_makespan(jobs, cluster, load) / HOUR_S,
+        "slowdown_max": min_slowdown(jobs, cluster, interval),
     }
     claims = {"bounds": values, "prices": found.proof, "load": load, "interval": interval}
     try:
         limit = {
-            "most_by_prices_h": most_by_prices(jobs, cluster, found.schedule) / HOUR_S,
+            "most_by_prices_h": max_by_prices(jobs, cluster, found.schedule) / HOUR_S,
             "divisible": found.schedule,
         }
     except InvalidProblemError:  # too large to be checked within the limits: nothing is claimed
@@ -196,7 +189,7 @@ def _content(value: Any) -> Any:
         return str(value)
 
 
-class Comparison(AbstractTask[PolicyRequest, Played | None]):
+class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
     """Play policies on one workload; None for a policy whose run was interrupted.
 
     Parameters
@@ -235,29 +228,29 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         policies = [request.build(self.jobs) for request in requests]
         for policy in policies:
             check_support(policy, self.jobs, self.cluster, self.options)
-        if why := why_no_names([policy.name for policy in policies]):
+        if why := name_error([policy.name for policy in policies]):
             raise InvalidOptionError(f"policy {why}; give it another name in its class")
 
     def warnings(self, requests: Sequence[PolicyRequest]) -> list[str]:
         """Return what may keep a policy's jobs from ever being done: turns in which they reach no checkpoint."""
-        least_us = self.options.preempt_checkpoint_us
+        min_us = self.options.preempt_checkpoint_us
         said = []
-        for request in requests if least_us else ():
+        for request in requests if min_us else ():
             policy = request.build(self.jobs)
             quantum_us = getattr(policy, "quantum_us", 0)
             options = getattr(policy, "options", None)
             for name, unit in TURNS.items():
                 quantum_us = quantum_us or round(getattr(options, name, 0) * unit)
-            if 0 < quantum_us < least_us:
+            if 0 < quantum_us < min_us:
                 minutes = quantum_us / US / 60
                 said.append(
                     f"{request.name} gives turns of {minutes:g} min, in which no job comes to its next checkpoint (one every "
-                    f"{least_us / US / 60:g} min): jobs that take turns may never be done; set checkpoint_min={minutes:g} or "
+                    f"{min_us / US / 60:g} min): jobs that take turns may never be done; set checkpoint_min={minutes:g} or "
                     "less, or longer turns"
                 )
         return said
 
-    def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> Played | None:
+    def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> SimulationResult | None:
         """Play a policy."""
         policy = piece.build(self.jobs)
         progress.start("jobs submitted", len(self.jobs))
@@ -266,11 +259,11 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             progress.update(submitted)
             return stop(SolveState(elapsed_s=0.0)) is not None
 
-        run = play(self.jobs, self.cluster, policy, self.options, self.seed, watch)
+        run = simulate(self.jobs, self.cluster, policy, self.options, self.seed, watch)
         progress.finish()
         return None if run is None else self.measured(policy.needs, run, queue_of(policy))
 
-    def measured(self, sees: str, run: Run, queue: str | None = None) -> Played:
+    def measured(self, sees: str, run: Run, queue: str | None = None) -> SimulationResult:
         """Return a run's row and events."""
         metrics = measure(self.jobs, self.cluster, run)
         is_comparable = self.least_jct_h and is_bounded(self.jobs, run)
@@ -286,11 +279,11 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         logged = LoggedRun(
             policy=run.policy, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures, worth=run.worth
         )
-        return Played(row=row, logged=logged)
+        return SimulationResult(row=row, logged=logged)
 
     def play(
         self, requests: Sequence[PolicyRequest], engine: Engine, stop: Interruption, progress: Progress
-    ) -> Iterator[Played | None]:
+    ) -> Iterator[SimulationResult | None]:
         """Yield what each policy came to, in order; None for one that `stop` cut, or that wasn't begun."""
         running = engine.run(self, requests, stop, progress)
         finished = in_order((position, (position, played)) for position, played in running)

@@ -6,13 +6,13 @@ import numpy as np
 
 from optim.core.errors import OptimError
 from optim.models.cluster.check import replay, replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.engine import Policy, play
-from optim.simulation.cluster.index_policy import IndexPolicy, Key
+from optim.simulation.cluster.engine import Policy, simulate
+from optim.simulation.cluster.index.policy import IndexPolicy, Key
 from optim.simulation.cluster.options import EngineOptions, Placement
-from optim.simulation.cluster.planning.policy import Sight
+from optim.simulation.cluster.planning.policy import Oracle
 
 HOUR_US = 3600 * US
 POINTS = 17
@@ -121,10 +121,10 @@ def _sees_run_times(policy: Policy) -> bool:
     """Tell whether a policy declares that what is still to come of a job's work tells it something."""
     if isinstance(policy, IndexPolicy):
         return policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
-    return Sight.RUN_TIMES in policy.sees or policy.reads_losses
+    return Oracle.RUN_TIMES in policy.sees or policy.reads_losses
 
 
 def _play(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int) -> Run:
-    run = play(jobs, cluster, policy, options, seed)
+    run = simulate(jobs, cluster, policy, options, seed)
     assert run is not None  # nobody watches
     return run

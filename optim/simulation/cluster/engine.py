@@ -5,23 +5,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optim.core.arrays import IntArray
 from optim.core.errors import UnsupportedProblemError
 from optim.core.registry import SUPPORTED
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import PPM, Workload
-from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.index_policy import IndexPolicy
-from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.outages import OutageFeed
-from optim.simulation.cluster.planning.by_key import ByKey
+from optim.simulation.cluster.index.policy import IndexPolicy
+from optim.simulation.cluster.options import EngineOptions, OutageFeed
 from optim.simulation.cluster.planning.engine import play_plans
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.planning.policy import PlanningPolicy
 from optim.simulation.cluster.policies.yarn_cs import YarnCs
 
 if TYPE_CHECKING:
-    from optim.simulation.cluster.state import State
+    from optim.simulation.cluster.index.state import State
 
 Policy = IndexPolicy | PlanningPolicy
 
@@ -35,7 +35,7 @@ EVENTS = 65_536
 """Events that a buffer holds besides one instant's."""
 
 
-def play(
+def simulate(
     jobs: Workload,
     cluster: Cluster,
     policy: Policy,
@@ -60,11 +60,11 @@ def play(
     jobs.check_fits(cluster)
     options = options or EngineOptions()
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
-        policy = ByKey(policy, jobs)
+        policy = IndexPolicyAdapter(policy, jobs)
     check_support(policy, jobs, cluster, options)
     is_plain = is_compiled(jobs, cluster, options) and not options.preempt_checkpoint_us
     if type(policy) is YarnCs and is_plain:  # what derives from it may plan otherwise
-        from optim.simulation.cluster.capacity.play import play_capacity
+        from optim.simulation.cluster.compiled_yarn.loop import play_capacity
 
         return play_capacity(jobs, cluster, policy, options, seed, watch)
     if isinstance(policy, PlanningPolicy):
@@ -107,8 +107,8 @@ def _play_index(
     watch: Callable[[int], bool] | None,
 ) -> Run | None:
     """Play all jobs by the compiled loop."""
-    from optim.simulation.cluster.loop import advance
-    from optim.simulation.cluster.state import (
+    from optim.simulation.cluster.index.loop import advance
+    from optim.simulation.cluster.index.state import (
         ARRIVED,
         IS_OVER,
         OUTAGES,
@@ -117,7 +117,7 @@ def _play_index(
         make_setup,
         make_state,
     )
-    from optim.simulation.cluster.state import EVENTS as WRITTEN
+    from optim.simulation.cluster.index.state import EVENTS as WRITTEN
 
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)

@@ -1,14 +1,20 @@
-"""Options of the engine: what a start costs, where gangs are placed, and how often machines fail."""
+"""Options of the engine, and machine failures drawn once for all policies."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from heapq import heapify, heapreplace
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_choices, check_in
+import numpy as np
+
+from optim.core.arrays import IntArray
+from optim.core.errors import InvalidOptionError, check_choices, check_in
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.rules import Retries, Rules
 from optim.models.cluster.workload import PPM, US
 
-LEAST_MTBF_HOURS = 1e-7
+MIN_MTBF_HOURS = 1e-7
+
 """A third of a millisecond: below it time in microseconds would be too coarse."""
 
 
@@ -103,9 +109,9 @@ class EngineOptions:
         check_in("(0, 1e5]", self, "repair_hours", "checkpoint_min")
         check_in("[0, 1000]", self, "most_retries")
         check_in("[0, 1e5]", self, "retry_wait_min")
-        if 0 < self.mtbf_hours < LEAST_MTBF_HOURS:
+        if 0 < self.mtbf_hours < MIN_MTBF_HOURS:
             raise InvalidOptionError(
-                f"mtbf_hours must be 0 (machines never fail) or at least {LEAST_MTBF_HOURS}, got {self.mtbf_hours:g}"
+                f"mtbf_hours must be 0 (machines never fail) or at least {MIN_MTBF_HOURS}, got {self.mtbf_hours:g}"
             )
 
     @property
@@ -149,3 +155,61 @@ class EngineOptions:
     def needs_planning(self) -> bool:
         """Whether only planning policies can be played under these options."""
         return self.sharing or self.neighbour > 1
+
+
+STREAM = 0x0A7A6E
+
+"""Parts these draws from a policy's own of the same seed."""
+
+MAX_FAILURES = 1_000_000
+
+"""Failures without an end or a submission after which a run ends with its jobs unfinished: none of them gets on any more."""
+
+Outage = tuple[int, int, bool]
+
+"""When, in microseconds; which machine; whether it fails, or is repaired."""
+
+
+def outages(cluster: Cluster, options: EngineOptions, seed: int) -> Iterator[Outage]:
+    """Yield failures and repairs in the order of their times and then machines, without end; none if machines never fail.
+
+    A machine is up for a time with mean `mtbf_hours` and then down for one with mean `repair_hours`, both exponential and
+    rounded up to a microsecond, one after the other.
+    """
+    if not options.mtbf_hours:
+        return
+    rng = np.random.default_rng([STREAM, seed])
+    hour_us = 3600 * US
+
+    def span(mean_hours: float) -> int:
+        return 1 + int(rng.exponential(mean_hours * hour_us))
+
+    ahead = [(span(options.mtbf_hours), machine, True) for machine in range(cluster.num_machines)]
+    heapify(ahead)
+    while True:
+        time, machine, fails = ahead[0]
+        heapreplace(ahead, (time + span(options.repair_hours if fails else options.mtbf_hours), machine, not fails))
+        yield time, machine, fails
+
+
+class OutageFeed:
+    """Failures and repairs as engines take them: the next one, or several at once, all of an instant together."""
+
+    def __init__(self, cluster: Cluster, options: EngineOptions, seed: int) -> None:
+        self._ahead = outages(cluster, options, seed)
+        self.next: Outage | None = next(self._ahead, None)
+
+    def take(self) -> Outage:
+        """Take the next one; there must be one."""
+        taken = self.next
+        assert taken is not None
+        self.next = next(self._ahead, None)
+        return taken
+
+    def take_many(self, least: int) -> tuple[IntArray, IntArray, IntArray]:
+        """Take at least so many, and return times, machines, and whether they fail (1); empty if machines never fail."""
+        rows: list[Outage] = []
+        while self.next is not None and (len(rows) < least or rows[-1][0] == self.next[0]):
+            rows.append(self.take())
+        time, machine, fails = np.array(rows, np.int64).reshape(-1, 3).T.copy()
+        return time, machine, fails

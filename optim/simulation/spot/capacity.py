@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from optim.models.bidding.common_shocks import CommonShocks
-from optim.models.bidding.instance import FloatArray
+from optim.core.arrays import FloatArray
+from optim.models.bidding.market.lifetimes import CommonShocks
 
 MINUTES = 60
 """Steps in which an hour is played."""

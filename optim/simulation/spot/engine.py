@@ -1,28 +1,124 @@
 """The engine of a back-test: events in order of time, exact progress between them, and the bill."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 
 from optim.core.errors import NotAllowedError
-from optim.core.own_code import who_answers, whole
-from optim.models.bidding.billing import End, FixedPrice, Lease, Prices
-from optim.models.bidding.price_history import HOUR_S
+from optim.core.user_code import who_answers, whole
+from optim.models.bidding.market.billing import End, FixedPrice, Lease, LedgerLine, Prices, to_usd
+from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.bill import EndedLease, bill_of
-from optim.simulation.spot.moment import Holding, Moment, Watcher, watch_nothing
-from optim.simulation.spot.options import minutes
-from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
-from optim.simulation.spot.result import RunResult
-from optim.simulation.spot.world import World
+from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View, World, minutes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A lease at a moment.
+
+    Parameters
+    ----------
+    lease
+        The lease as it is now; its number stays.
+    is_working
+        Whether its start-up is over and its machines do work; those that only hold the state never do.
+    is_warned
+        Whether the price has crossed its bid, and it will be gone two minutes after that.
+    """
+
+    lease: LiveLease
+    is_working: bool
+    is_warned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Where a run stands once all that is due at a time has happened.
+
+    Parameters
+    ----------
+    time_s
+        The time.
+    holdings
+        What is held, the machines on demand first.
+    work_done, work_saved
+        Work that counts, and how much of it the last complete checkpoint holds.
+    rate, resumes_s
+        From `resumes_s` on `rate` units of work are done an hour, until the next moment.
+    """
+
+    time_s: int
+    holdings: tuple[Holding, ...]
+    work_done: float
+    work_saved: float
+    rate: float
+    resumes_s: int
+
+
+Observer = Callable[[Snapshot], None]
+
+"""Told every moment, in order of time; several may have the same time, of which the last holds."""
+
+
+def noop(moment: Snapshot) -> None:
+    """Let it pass."""
+    del moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a policy did from one start.
+
+    Parameters
+    ----------
+    policy, start_s
+        Who, and when.
+    cost_micro
+        The bill in micro-dollars; the ledger's lines add up to it.
+    hours
+        From start to the end of the job, or to where it was given up: at the horizon.
+    work_done, is_done
+        Work that counts, and whether it is all.
+    evictions
+        Leases that were evicted.
+    on_demand_hours, paid_hours, free_hours
+        Machine-hours on demand, of spot instances that are paid for, and of those that aren't.
+    end_s
+        When all was over.
+    ledger
+        The lines.
+    """
+
+    policy: str
+    start_s: int
+    cost_micro: int
+    hours: float
+    work_done: float
+    is_done: bool
+    evictions: int
+    on_demand_hours: float
+    paid_hours: float
+    free_hours: float
+    end_s: int
+    ledger: tuple[LedgerLine, ...]
+
+    @property
+    def cost_usd(self) -> float:
+        """The bill in dollars."""
+        return to_usd(self.cost_micro)
+
 
 WARNING_S = 120
+
 """Instances stay for so long after the price has crossed their bid."""
 
 RENEWAL_S = 58 * 60
+
 """When in its hour a lease is decided on."""
 
 NEVER = 2**62
+
 WORK_TOL = 1e-9
 
 
@@ -57,7 +153,7 @@ class SpotRun:
         Told what is held, and how far the job is, whenever something may have changed.
     """
 
-    def __init__(self, world: World, policy: Policy, start_s: int, watcher: Watcher = watch_nothing) -> None:
+    def __init__(self, world: World, policy: Policy, start_s: int, watcher: Observer = noop) -> None:
         self._world, self._policy, self._start, self._watcher = world, policy, start_s, watcher
         self._options = world.options
         self._now = start_s
@@ -89,7 +185,7 @@ class SpotRun:
             interested = self._policy.is_interested(leases, rooms[0])
             if interested:
                 tick = self._start + options.tick_s * ((self._now - self._start) // options.tick_s + 1)
-                if self._watcher is watch_nothing:
+                if self._watcher is noop:
                     tick = self._skip_ticks(leases, rooms, range(tick, event, options.tick_s))
             if self._advance(min(event, tick) if interested else event) or self._now >= last:
                 self._tell()
@@ -109,10 +205,10 @@ class SpotRun:
         return ticks.start + ticks.step * skipped
 
     def _tell(self) -> None:
-        if self._watcher is watch_nothing:
+        if self._watcher is noop:
             return  # a back-test of thousands of starts pays nothing for being watched by nobody
         self._watcher(
-            Moment(
+            Snapshot(
                 time_s=self._now,
                 holdings=tuple(
                     Holding(lease=held.lease, is_working=held.is_working, is_warned=held.is_leaving)

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.by_reference import by_reference
-from optim.core.compile_cache import compiled
-from optim.models.bidding.instance import FloatArray, IntArray
+from optim.compiled import by_reference, compiled
+from optim.core.arrays import FloatArray, IntArray
 
 HOUR_S = 3600
 MINUTE_S = 60
@@ -27,7 +26,7 @@ and how long they don't work yet."""
 
 
 @by_reference
-class Goods(NamedTuple):
+class Offers(NamedTuple):
     """What can be leased.
 
     Parameters
@@ -73,7 +72,7 @@ class Held(NamedTuple):
 
 
 @by_reference
-class Additions(NamedTuple):
+class Candidates(NamedTuple):
     """Machines of a candidate, shape (counts,), and how many of each good may be taken, shape (goods,)."""
 
     counts: IntArray
@@ -90,7 +89,7 @@ class Changes(NamedTuple):
 
 
 @compiled
-def value_leases(leases: IntArray, prices: FloatArray, goods: Goods, fixed_usd: float) -> Held:
+def value_leases(leases: IntArray, prices: FloatArray, goods: Offers, fixed_usd: float) -> Held:
     """Return what leases cost and do.
 
     Parameters
@@ -124,7 +123,7 @@ def value_leases(leases: IntArray, prices: FloatArray, goods: Goods, fixed_usd: 
 
 @compiled
 def value_each(
-    added: Additions, held: Held, prices: FloatArray, goods: Goods, overheads: Overheads, beat: float
+    added: Candidates, held: Held, prices: FloatArray, goods: Offers, overheads: Overheads, beat: float
 ) -> FloatArray:
     """Return the cost per work with each candidate added, shape (goods, deltas + 1, counts).
 
@@ -181,8 +180,8 @@ def first_improvement(
     number: int,
     leases: IntArray,
     changes: Changes,
-    added: Additions,
-    goods: Goods,
+    added: Candidates,
+    goods: Offers,
     overheads: Overheads,
 ) -> int:
     """Return the position of the first tick at which a candidate lowers the cost per work, their number for none.

@@ -1,4 +1,7 @@
-"""Clairvoyant references: the least that a job can cost if all prices are known, bounded from both sides.
+"""Clairvoyant references: the least that a job can cost if all prices are known, bounded from below.
+
+With a price q of work the slots fall apart: each buys work until the next machine's gain, at q, is below its cost. Slots
+that follow one another at the same cost are one segment, and a history of prices has far fewer segments than slots.
 
 What nobody can beat is bounded by a relaxation: at every moment a machine's hour costs no less than the lowest price
 of the past hour, as it was charged at some moment within it, or on demand, and nothing at a moment that some bid could have had for
@@ -17,17 +20,100 @@ from functools import cached_property
 
 import numpy as np
 
-from optim.models.bidding.first_crossing import NEVER, crossings
-from optim.models.bidding.instance import BoolArray
-from optim.models.bidding.price_history import HOUR_S, MICRO, FloatArray, IntArray, PricePath
+from optim.compiled import compiled
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.market.evictions import NEVER, crossings
+from optim.models.bidding.market.prices import HOUR_S, MICRO, PricePath
 from optim.simulation.spot.engine import WARNING_S
-from optim.simulation.spot.options import minutes
-from optim.simulation.spot.price_of_work import best_price_of_work
-from optim.simulation.spot.world import World
+from optim.simulation.spot.policy import World, minutes
+
+HALVINGS = 80
+
+HIGHEST = 1e6
+
+"""Dollars a unit of work that nobody pays."""
+
+NARROW = 1e-12
+
+"""Relative width at which a bracket of the price is as good as closed: the dual is flat at its best."""
+
+
+def best_price_of_work(
+    unit: FloatArray, free_rate: FloatArray, *, most: float | FloatArray, serial: float, slot_h: float, work: float
+) -> tuple[float, float]:
+    """Return the largest ``q work - sum_t max_V (q G(V) - unit_t max(0, V - free_t))`` that was found, and its q.
+
+    Parameters
+    ----------
+    unit
+        Shape (slots,): least cost of a unit of rate for an hour.
+    free_rate
+        Shape (slots,): rate that costs nothing.
+    most
+        Largest rate that may be bought, in every slot or slot by slot.
+    serial
+        Amdahl's share: V machines' rates do ``G(V) = V / (1 - serial + serial V)``.
+    slot_h
+        Hours of a slot.
+    work
+        Of the job.
+    """
+    if not len(unit):
+        return 0.0, 0.0
+    limit = np.broadcast_to(np.asarray(most, dtype=np.float64), unit.shape)
+    changes = [np.diff(figures, prepend=np.nan) != 0 for figures in (unit, free_rate, limit)]
+    begins = np.flatnonzero(np.logical_or.reduce(changes))
+    hours = slot_h * np.diff(np.append(begins, len(unit)))
+    value, price = _bisect(unit[begins], free_rate[begins], hours, limit[begins], serial, work)
+    return float(value), float(price)
+
+
+@compiled
+def _bisect(
+    unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: FloatArray, serial: float, work: float
+) -> tuple[float, float]:
+    low, high = 0.0, 1e-3
+    while _dual(high, unit, free_rate, hours, most, serial, work)[1] < work and high < HIGHEST:
+        low, high = high, 2.0 * high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        if middle <= 0.0 or high - low <= NARROW * high:
+            break
+        if _dual(middle, unit, free_rate, hours, most, serial, work)[1] < work:
+            low = middle
+        else:
+            high = middle
+    below = _dual(low, unit, free_rate, hours, most, serial, work)[0] if low > 0.0 else 0.0
+    above = _dual(high, unit, free_rate, hours, most, serial, work)[0]
+    return (above, high) if above >= below else (max(0.0, below), low)
+
+
+@compiled
+def _dual(
+    q: float, unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: FloatArray, serial: float, work: float
+) -> tuple[float, float]:
+    """Return the dual's value at a price of work, and the work that the price buys."""
+    base, value, bought = 1.0 - serial, q * work, 0.0
+    for i in range(len(unit)):
+        slope = unit[i] / q
+        if serial == 0.0:
+            rate = np.inf if slope < 1.0 else 0.0
+        else:
+            rate = max(0.0, (np.sqrt(base / max(slope, 1e-12)) - base) / serial)
+        rate = min(max(rate, free_rate[i]), max(most[i], free_rate[i]))
+        useful = rate / (base + serial * rate)
+        cost = unit[i] * (rate - free_rate[i])
+        value += hours[i] * (cost - q * useful)
+        bought += hours[i] * useful
+    return value, bought
+
 
 OFFSETS = 6
+
 """Hours are tried from so many offsets within the first hour."""
+
 LIMIT_STEP = 1.1
+
 """Factor by which the limit on a unit's cost is raised."""
 
 
@@ -87,6 +173,7 @@ class OracleResult:
 
 
 _Plan = tuple[float, float, tuple[PlanPiece, ...]]
+
 """Dollars, hours, pieces."""
 
 
@@ -199,7 +286,7 @@ class Oracle:
 
     def _free_plan(self, first: int, last: int) -> tuple[PlanPiece, ...]:
         """Return free slots until they have done the job; nothing if they don't."""
-        most = self._world.most_of
+        most = self._world.max_of
         rate = np.where(self._surely_free[:, first:last], (self._rates * most)[:, None], 0.0)
         work = np.cumsum(self._world.useful_rate(rate.max(axis=0, initial=0.0))) * self._slot_s / HOUR_S
         size = int(np.searchsorted(work, self._world.job_work)) + 1
@@ -217,7 +304,7 @@ class Oracle:
         """Return whole machine-hours that begin at some times, the cheapest market in each, bought by falling return."""
         if not len(hours):
             return float("inf"), 0.0, ()
-        most = self._world.most_of
+        most = self._world.max_of
         unit = np.where((most > 0)[:, None], prices / self._rates[:, None], np.inf)
         market = unit.argmin(axis=0)
         price, rate = prices[market, np.arange(len(hours))], self._rates[market]

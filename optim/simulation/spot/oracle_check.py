@@ -12,11 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from math import isclose, isfinite, sqrt
 
-from optim.models.bidding.price_history import HOUR_S, MICRO, PricePath
+from optim.models.bidding.market.prices import HOUR_S, MICRO, PricePath
 from optim.simulation.spot.engine import WARNING_S
-from optim.simulation.spot.options import minutes
 from optim.simulation.spot.oracle import OracleResult
-from optim.simulation.spot.world import World
+from optim.simulation.spot.policy import World, minutes
 
 TOL = 1e-9
 """Rounding of sums, relative."""
@@ -155,7 +154,7 @@ class ReferenceChecker:
             slot = self._slot(begin, has_free=result.name == "oracle")
             if slot not in gains:
                 unit, free, most = slot
-                gains[slot] = _most_gain(q, unit / MICRO, free, most, options.serial)
+                gains[slot] = _max_gain(q, unit / MICRO, free, most, options.serial)
             value -= options.tick_s / HOUR_S * gains[slot]
             begin += options.tick_s
         return max(0.0, value)
@@ -170,7 +169,7 @@ def _beside(world: World, steps: list[_Steps], begin_s: int, end_s: int) -> floa
     return world.options.max_spot * world.baseline.rate * len(times)
 
 
-def _most_gain(q: float, unit: float, free: float, most: float, serial: float) -> float:
+def _max_gain(q: float, unit: float, free: float, most: float, serial: float) -> float:
     """Return ``max of q G(V) - unit max(0, V - free)``: at the free rate, at the limit, or where the slope is 0."""
     base = 1.0 - serial
     tries = [free, max(free, most)]

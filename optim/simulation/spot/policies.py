@@ -1,15 +1,331 @@
-"""The policies of the back-test by name."""
+"""The policies of the back-test by name: BidBrain, and those that it is compared with."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.core.own_code import is_own, load_own
-from optim.simulation.spot.bidbrain import BidBrainPolicy
-from optim.simulation.spot.policy import Policy, Recovery
-from optim.simulation.spot.simple_policies import OnDemandPolicy, StandardPolicy
-from optim.simulation.spot.world import World
+from optim.core.user_code import is_file_reference, load_class_from_file
+from optim.models.bidding.market.evictions import usable_hours
+from optim.models.bidding.market.prices import HOUR_S, MICRO
+from optim.simulation.spot.footprint_value import (
+    Candidates,
+    Offers,
+    Overheads,
+    first_improvement,
+    value_each,
+    value_held,
+    value_leases,
+)
+from optim.simulation.spot.policy import (
+    ROUNDING,
+    LiveLease,
+    Policy,
+    Recovery,
+    Request,
+    SpotOptions,
+    View,
+    World,
+    minutes,
+)
+
+
+class OnDemandPolicy(Policy):
+    """The baseline cluster on demand, from start to end."""
+
+    name = "on-demand"
+    recovery = Recovery.NOTHING
+    has_reliable = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._has_asked = False
+
+    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
+        """Ask once."""
+        del leases, room
+        return not self._has_asked
+
+    def decide(self, view: View) -> Request | None:
+        """Take the whole cluster at once."""
+        del view
+        if self._has_asked:
+            return None
+        self._has_asked = True
+        market = self._world.history.index[self._world.baseline.name]
+        return Request(market=market, count=self._world.options.baseline, bid_micro=None)
+
+
+class StandardPolicy(Policy):
+    """Take the market with the lowest price per work, bid the on-demand price, hold until evicted, repeat.
+
+    Parameters
+    ----------
+    world
+        Prices and knowledge.
+    recovery
+        What an eviction costs: with `CHECKPOINT`, checkpoints are written at Young's interval for the mean time to
+        eviction of the market that is held, or at Daly's refinement of it.
+    name
+        Its name.
+
+    References
+    ----------
+    Young, "A First Order Approximation to the Optimum Checkpoint Interval", Communications of the ACM 17 (1974), DOI
+    10.1145/361147.361115.
+    Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps", Future Generation Computer
+    Systems 22 (2006), DOI 10.1016/j.future.2004.11.016.
+
+    Notes
+    -----
+    Where no bid of the on-demand price was granted before, the median over markets stands in.
+    """
+
+    def __init__(self, world: World, recovery: Recovery, name: str) -> None:
+        self._world = world
+        self.name, self.recovery = name, recovery
+        self.has_reliable = recovery is Recovery.ELASTIC
+
+    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
+        """Ask when nothing is held."""
+        del room
+        return not leases
+
+    def decide(self, view: View) -> Request | None:
+        """Take as much of the cheapest market as does the baseline's work."""
+        if view.leases:
+            return None
+        options, markets = self._world.options, self._world.history.markets
+        best, best_price = None, math.inf
+        for m, (market, price) in enumerate(zip(markets, view.price_micro, strict=True)):
+            if price is not None and price <= market.on_demand_micro and price / market.rate < best_price:
+                best, best_price = m, price / market.rate
+        if best is None:
+            return None
+        wanted = math.ceil(options.baseline * self._world.baseline.rate / markets[best].rate)
+        count = min(wanted, self._world.count_within(best, view.room))
+        return Request(market=best, count=count, bid_micro=markets[best].on_demand_micro) if count else None
+
+    def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
+        """Return the interval for the shortest mean time to eviction of what is held."""
+        options, table, rows = self._world.options, self._world.table, self._world.table_row
+        usual = float(np.nanmedian(table.mean_h[:, -1]))
+        means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
+        shortest = min((usual if math.isnan(mean) else mean for mean in means), default=math.inf)
+        return checkpoint_interval(shortest * HOUR_S, write_cost_s(options, leases), is_daly=options.daly)
+
+
+def write_cost_s(options: SpotOptions, leases: Sequence[LiveLease]) -> float:
+    """Return what a checkpoint costs in seconds of the machines that wait for it: those of writing, and its dollars at their price."""
+    micro_per_s = sum(lease.count * lease.price_micro for lease in leases) / HOUR_S
+    return options.write_s + (options.write_micro / micro_per_s if micro_per_s else 0.0)
+
+
+def checkpoint_interval(mean_s: float, cost_s: float, *, is_daly: bool = False) -> float:
+    """Return the seconds of work between checkpoints for a mean time to failure and a cost of writing one."""
+    if math.isinf(mean_s):
+        return math.inf
+    young = math.sqrt(2 * cost_s * mean_s)
+    if not is_daly:
+        return young
+    if cost_s >= 2 * mean_s:
+        return mean_s
+    share = cost_s / (2 * mean_s)
+    return max(cost_s, young * (1 + math.sqrt(share) / 3 + share / 9) - cost_s)
+
+
+class BidBrainPolicy(Policy):
+    """One-step search over market, delta and count at every tick, and at minute 58 of every lease.
+
+    All leases are valued over the coming hour: what is left of a lease's hour costs its share of the price paid, what
+    follows the present price. Valued to the ends of their own hours, leases about to be renewed would count for
+    nothing, and any other would be kept for want of them. Expected work loses the overheads of start-up, of the planned
+    change and of evictions. Evictions are nested within a market, independent across markets.
+
+    Parameters
+    ----------
+    world
+        Prices and knowledge.
+    recovery
+        `ELASTIC` loses a pause by an eviction; `CHECKPOINT` expects to lose a restart and half an interval. Both hold
+        reliable machines: without a fixed cost the lowest cost per work is that of very few instances.
+    name
+        Its name.
+
+    References
+    ----------
+    Harlap, Tumanov, Chung, Ganger, Gibbons, "Proteus: agile ML elasticity through tiered reliability in dynamic
+    resource markets", EuroSys 2017, DOI 10.1145/3064176.3064182.
+    """
+
+    def __init__(self, world: World, recovery: Recovery, name: str) -> None:
+        options, markets = world.options, world.history.markets
+        self._world = world
+        self.name, self.recovery = name, recovery
+        self.has_reliable = True
+        # Goods are the markets, and behind them every type on demand, which nobody takes away.
+        types = {market.instance_type: m for m, market in reversed(list(enumerate(markets)))}
+        self._on_demand_good = {kind: len(markets) + k for k, kind in enumerate(types)}
+        self._seller = np.concatenate([np.arange(len(markets)), list(types.values())])
+        self._is_spot = np.arange(len(self._seller)) < len(markets)
+        known = world.table.survival[np.array(world.table_row)[self._seller]]
+        survival = np.where(self._is_spot[:, None, None], known, 1.0)
+        usable = usable_hours(survival)
+        startup = minutes(options.startup_min) // 60
+        self.goods = Offers(
+            rate=np.array([markets[m].rate for m in self._seller]),
+            highest=np.array([markets[m].on_demand_micro for m in self._seller]),
+            survival=survival,
+            usable=usable,
+            new_risk=1.0 - survival[:, :, -1],
+            new_hours=np.maximum(0.0, usable[:, :, -1] - usable[:, :, startup]),
+            deltas=world.table.deltas_micro,
+        )
+        self._list_prices = self.goods.highest[~self._is_spot].astype(np.float64).tolist()
+        lost_h = minutes(options.eviction_min) / HOUR_S
+        if recovery is Recovery.CHECKPOINT:
+            usual_s = float(np.nanmedian(world.table.mean_h[:, -1])) * HOUR_S
+            interval = min(checkpoint_interval(usual_s, options.write_s, is_daly=options.daly), 4 * HOUR_S)
+            lost_h = (options.restart_s + interval / 2) / HOUR_S
+        self.overheads = Overheads(
+            fixed_usd=options.reliable * world.reliable.on_demand_micro / MICRO,
+            lost_h=lost_h,
+            change_h=minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0,
+            serial=options.serial,
+        )
+        self._size = np.array([world.size(int(m)) for m in self._seller])
+        self._powers = 2 ** np.arange(max(1, int(world.max_of.max())).bit_length(), dtype=np.int64)
+
+    def decide(self, view: View) -> Request | None:
+        """Return the request that lowers the expected cost per work most, if any does."""
+        added = self._additions(view.room, view.on_demand_room)
+        if not len(added.counts):
+            return None
+        held = _Footprint(self, view)
+        present = held.ratio(0.0)
+        ratio = held.with_each(added, present)
+        place = int(ratio.argmin())
+        if not ratio.flat[place] < present:
+            return None
+        good, d, n = np.unravel_index(place, ratio.shape)
+        count, seller = int(added.counts[n]), int(self._seller[good])
+        if not self._is_spot[good]:
+            return Request(market=seller, count=count, bid_micro=None)
+        is_list_price = d == len(self.goods.deltas)
+        bid = self.goods.highest[good] if is_list_price else held.prices[good] + self.goods.deltas[d]
+        return Request(market=seller, count=count, bid_micro=int(bid))
+
+    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
+        """Return the position of the first tick at which a request would lower the expected cost per work."""
+        if type(self).decide is not BidBrainPolicy.decide:
+            return 0  # a policy derived from this one has its own reasons to ask
+        room, on_demand_room = rooms
+        added = self._additions(room, on_demand_room)
+        if not len(added.counts):
+            return len(ticks)
+        first: int = first_improvement(
+            ticks.start,
+            ticks.step,
+            len(ticks),
+            self.table_of(leases, ticks.start),
+            self._world.changes,
+            added,
+            self.goods,
+            self.overheads,
+        )
+        return first
+
+    def _additions(self, room: float, on_demand_room: int) -> Candidates:
+        """Return how many machines are tried, powers of two and as many as may be taken, and how many of each good may be."""
+        spot = np.floor(max(0.0, room) / self._size + ROUNDING).astype(np.int64)
+        most = spot[self._is_spot]
+        counts = np.unique(np.concatenate([np.minimum(self._powers, most.max(initial=0)), most]))
+        return Candidates(counts[counts > 0], np.where(self._is_spot, spot, on_demand_room))
+
+    def table_of(self, leases: Sequence[LiveLease], now_s: int, renewed: LiveLease | None = None) -> IntArray:
+        """Return leases as a table for compiled loops, shape (leases, 6): see `GOOD` to `WAIT_S`."""
+        rows = [
+            (
+                self.good(lease),
+                lease.count,
+                lease.price_micro if lease.bid_micro is None else lease.bid_micro,
+                lease.price_micro,
+                0 if lease is renewed else lease.hour_end_s(now_s) - now_s,
+                max(0, lease.ready_s - now_s),
+            )
+            for lease in leases
+        ]
+        return np.array(rows, dtype=np.int64).reshape(-1, 6)
+
+    def keeps(self, view: View, lease: LiveLease) -> bool:
+        """Compare the footprint with the lease renewed at the present price with the footprint without it."""
+        keep = _Footprint(self, view, renewed=lease).ratio(0.0)
+        drop = _Footprint(self, view, without=lease).ratio(self.overheads.change_h)
+        return keep <= drop
+
+    def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
+        """Return Young's interval for what is held: the market's tables at the bids' present deltas are its rates."""
+        hourly = 0.0
+        for lease in leases:
+            row = self._row((lease.bid_micro or lease.price_micro) - lease.price_micro)
+            hourly += -math.log(max(1e-9, float(self.goods.survival[self.good(lease), row, -1])))
+        mean_s = HOUR_S / hourly if hourly > 0 else math.inf
+        options = self._world.options
+        return checkpoint_interval(mean_s, write_cost_s(options, leases), is_daly=options.daly)
+
+    def good(self, lease: LiveLease) -> int:
+        """Return which good a lease is of: its market, or its type on demand."""
+        if lease.bid_micro is not None:
+            return lease.market
+        return self._on_demand_good[self._world.history.markets[lease.market].instance_type]
+
+    def prices(self, view: View) -> FloatArray:
+        """Return the present price of every good, NaN where there is none yet."""
+        spot = [math.nan if price is None else float(price) for price in view.price_micro]
+        return np.array(spot + self._list_prices)
+
+    def _row(self, delta: int) -> int:
+        return max(0, int(np.searchsorted(self.goods.deltas, delta, side="right")) - 1)
+
+
+class _Footprint:
+    """The leases of a view, valued over the coming hour: dollars, and by lease the work rate and usable time."""
+
+    def __init__(
+        self,
+        brain: BidBrainPolicy,
+        view: View,
+        *,
+        renewed: LiveLease | None = None,
+        without: LiveLease | None = None,
+    ) -> None:
+        self.brain = brain
+        self.prices = brain.prices(view)
+        leases = [lease for lease in view.leases if lease is not without]
+        self.held = value_leases(
+            brain.table_of(leases, view.now_s, renewed), self.prices, brain.goods, brain.overheads.fixed_usd
+        )
+
+    def ratio(self, change_h: float) -> float:
+        """Return expected cost over expected work, infinity without work."""
+        result: float = value_held(self.held, self.brain.overheads, change_h)
+        return result
+
+    def with_each(self, added: Candidates, beat: float = math.inf) -> FloatArray:
+        """Return the ratio with each candidate added, shape (goods, deltas + 1, counts); infinity where there is none.
+
+        Of those that aren't below `beat`, which must be the footprint's own ratio if any, some may be infinite, too.
+
+        No bid is above the price on demand, nor does one last longer than a price that is at most that: not an hour is
+        bought for more.
+        """
+        result: FloatArray = value_each(added, self.held, self.prices, self.brain.goods, self.brain.overheads, beat)
+        return result
+
 
 POLICIES: Mapping[str, Callable[[World], Policy]] = MappingProxyType(
     {
@@ -21,9 +337,11 @@ POLICIES: Mapping[str, Callable[[World], Policy]] = MappingProxyType(
         "proteus": partial(BidBrainPolicy, recovery=Recovery.ELASTIC, name="proteus"),
     }
 )
+
 """Makers by name; a policy may have memory, so that each run gets a new one."""
 
 ORACLES = ("oracle", "oracle-paid")
+
 """Clairvoyant references: bounds, not policies."""
 
 KNOWN = (*POLICIES, *ORACLES)
@@ -38,7 +356,7 @@ def check_policies(names: Iterable[str], known: Iterable[str] = KNOWN, where: st
         The text lists those there are.
     """
     for name in names:
-        if name not in known and not (known is KNOWN and is_own(name)):
+        if name not in known and not (known is KNOWN and is_file_reference(name)):
             raise InvalidOptionError(f"unknown policy {name!r}{where}; there are: {', '.join(known)}")
 
 
@@ -50,8 +368,8 @@ def make_policy(name: str, world: World) -> Policy:
     InvalidOptionError
         If there is none of that name.
     """
-    if is_own(name):
-        made: Policy = load_own(name, Policy, "a policy on spot prices")(world)
+    if is_file_reference(name):
+        made: Policy = load_class_from_file(name, Policy, "a policy on spot prices")(world)
         return made
     check_policies([name], POLICIES)
     return POLICIES[name](world)

@@ -15,22 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.driver import Monitor, Outcome, drive
-from optim.core.ranges import check_in
+from optim.core.driver import Monitor, Outcome, run_iteration
+from optim.core.errors import check_in
 from optim.core.registry import register
-from optim.core.solution import relative_gap
-from optim.core.status import Termination
+from optim.core.solution import Termination, relative_gap
 from optim.core.stopping import IterationLimit
+from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-from optim.solvers.admission.own_unit import OwnUnitSolver
+from optim.solvers.admission.branching.tree import TreeSearch
+from optim.solvers.admission.local_search.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.packing.packing_lp import PackingLP
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.tree.tree_search import TreeSearch
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.scaling import OwnUnitSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_moves, compile_nodes
 
 FIRST_SCALES = (1.0, 0.5, 0.2)
@@ -39,7 +38,7 @@ FIRST_SCALES = (1.0, 0.5, 0.2)
 GUIDE_TOL = 1e-4
 """Relative gap to which the packing LP is solved for the search's prices."""
 
-HOTTEST, COLDEST, STEPS, LARGEST_RUIN = 0.2, 0.002, 20, 8
+HOTTEST, COLDEST, STEPS, MAX_RUIN = 0.2, 0.002, 20, 8
 """Acceptance temperatures of the search beside the tree, as shares of an admitted job's mean value, in so many steps;
 and the most jobs that it takes out at once."""
 
@@ -90,7 +89,7 @@ class BranchAndPrice(OwnUnitSolver[BranchAndPriceOptions]):
         with monitor.clock.phase("solve"):
             guide = _Guide(tables, rows, options.search_moves, monitor, seed)
             search = TreeSearch(tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=whole)
-            plan = drive(search, whole, task=self.name)
+            plan = run_iteration(search, whole, task=self.name)
         tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
         gap = relative_gap(search.record, search.bound, self.sense)
         is_close = gap is not None and tol < gap <= options.tol
@@ -132,7 +131,7 @@ class _Guide:
         tables, rows = self._tables, self._rows
         if tables.num_jobs == 0 or self._monitor.is_over():
             return AdmissionPlan.from_rows([], [])
-        first, between = Walk(num_steps=60, add_every=4), Walk(num_steps=10)
+        first, between = SubgradientOptions(num_steps=60, add_every=4), SubgradientOptions(num_steps=10)
         relaxed = PackingLP(tables, rows).run(self._monitor.part(), tol=GUIDE_TOL, first=first, between=between)
         self._search = Neighbourhood(tables, rows, relaxed.point, self._seed, relaxed.weight())
         self._search.fill_up(relaxed.point.payoff, FIRST_SCALES)
@@ -148,5 +147,5 @@ class _Guide:
             search.adopt(plan)
         unit = search.record / max(1, int((search.best.completion >= 0).sum()))
         for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
-            search.run(self._num_moves // STEPS, max(share * unit, 1e-12), LARGEST_RUIN, self._monitor.is_over)
+            search.run(self._num_moves // STEPS, max(share * unit, 1e-12), MAX_RUIN, self._monitor.is_over)
         return search.best_plan()

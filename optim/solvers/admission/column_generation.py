@@ -6,27 +6,25 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from optim.core.driver import Monitor, Outcome
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import default_run
-from optim.solvers.admission.own_unit import OwnUnitSolver
-from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_schedules
+from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult, is_large
 from optim.solvers.admission.packing.plain_column_generation import solve_plain
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.packing.restricted_master import is_large
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.scaling import OwnUnitSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_online
 
 if TYPE_CHECKING:
-    from optim.core.execution.crews import Crew
+    from optim.execution.tasks import WorkerPool
     from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
 
-WALKS = Walk(num_steps=150, add_every=4), Walk(num_steps=10)
-WALKS_OF_LARGE = Walk(num_steps=16, add_every=2), Walk(num_steps=0)
+WALKS = SubgradientOptions(num_steps=150, add_every=4), SubgradientOptions(num_steps=10)
+WALKS_OF_LARGE = SubgradientOptions(num_steps=16, add_every=2), SubgradientOptions(num_steps=0)
 """Before the first master, and after each."""
 
 AT_GAP_LIMIT = "the gap limit was met by the linear programme: its bound against its fractional solution, not a plan"
@@ -125,13 +123,13 @@ def crew_pricer(
     if is_here or options.method == "plain":
         yield None
         return
-    from optim.core.execution import load_dask
-    from optim.core.execution.crews import ThreadCrew
+    from optim.execution import load_dask
+    from optim.execution.tasks import ThreadCrew
     from optim.solvers.admission.pricing.sharded_pricing import CrewPricer, JobShards
 
     post = JobShards.of(tables.instance)
     with ExitStack() as opened:
-        crew: Crew
+        crew: WorkerPool
         if options.engine in ("auto", "threads"):
             crew = opened.enter_context(ThreadCrew(post.laid_out(tables, rows)))
         else:

@@ -2,17 +2,17 @@
 
 from dataclasses import dataclass, replace
 
-from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
+from optim.core.driver import AbstractSolver, Monitor, Outcome, SolverState
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.status import Termination
-from optim.models.admission.compact_index import compact_size
+from optim.core.solution import Termination
+from optim.models.admission.compact_programme import compact_size
+from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL, certified
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, certified
+from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.warm_up import compile_bound
-from optim.solvers.lp.highs_model import CompiledModel, HighsOutcome, HighsState, solve_with_highs
+from optim.solvers.lp.highs import CompiledModel, HighsOutcome, HighsState, solve_with_highs
 
 MAX_VARIABLES = 400_000
 """Larger programmes take minutes and gigabytes to build, and HiGHS doesn't get anywhere with them."""
@@ -149,12 +149,12 @@ def _run_highs(
     instance: AdmissionInstance, options: CompactMilpOptions, monitor: Monitor, seed: int
 ) -> tuple[AdmissionPlan, HighsOutcome]:
     """Build and run the programme; with nothing found the plan is to refuse every job."""
-    from optim.models.admission.compact import compact_model, plan_from_compact
+    from optim.models.admission.compact_programme import compact_model, plan_from_compact
 
     nobody = AdmissionPlan.from_rows([], [])
 
     def watch(state: HighsState) -> Termination | None:
-        standing = Standing(iterations=state.nodes, objective=state.objective, bound=state.bound)
+        standing = SolverState(iterations=state.nodes, objective=state.objective, bound=state.bound)
         monitor.show(standing)
         monitor.is_over(standing)
         return monitor.reason

@@ -1,21 +1,345 @@
-"""Dorm: at every arrival and completion the cluster is divided anew by a mixed-integer programme."""
+"""Dorm: at every arrival and completion a mixed-integer programme divides the cluster again.
+
+For jobs i, server classes c of workers and k of PSs, with Y_i = sum_c y_ic:
+
+    max  sum_i u_i Y_i                                            utilisation, summed over resources
+    s.t. capacity of every class and resource                     rows (4), (5)
+         b_i Y_i <= B_i sum_k z_ik <= B_i Y_i                     rows (6), (7)
+         min_i a_i <= Y_i <= max_i a_i,  a_i = 1 if i runs     who runs
+         l_i >= d_i |Y_i - fair_i|,  sum_i l_i <= fairness limit  d_i: dominant share of one worker
+         |y_ic - held_ic| <= cap r_i, likewise z;  sum_i r_i <= change limit   over the running jobs
+
+Identical servers are one class: whether its totals split onto single servers is left to the placement.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
+from optim.core.solution import Termination
+from optim.core.stopping import never
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.drf import dominant_share, fill_progressively
-from optim.solvers.admission.slots.board import Board
-from optim.solvers.admission.slots.division import Division, DivisionLimits, DivisionProblem, divide
-from optim.solvers.admission.slots.schedule import SlotState
-from optim.solvers.admission.slots.slot_solver import AbstractSlotSolver
-from optim.solvers.admission.slots.view import Allocation, JobView
+from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board, JobView, SlotState
+from optim.solvers.lp.highs import no_answer, run_highs, silent_highs
+
+INTEGER_TOL = 1e-6
+
+"""A relaxed count closer than this to a whole number is that number (HiGHS' own integrality tolerance)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Division:
+    """Workers and PSs of each job in each server class, shapes (jobs, classes)."""
+
+    workers: IntArray
+    ps: IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DivisionProblem:
+    """The data of the programme, one row a job.
+
+    Parameters
+    ----------
+    worker_demand, ps_demand
+        Shape (jobs, resources).
+    worker_limit, ps_limit
+        Shape (jobs, classes): most units in the whole class.
+    worker_capacity, ps_capacity
+        Shape (classes, resources): capacity of the whole class; the latter is unused where shared.
+    is_shared
+        Whether workers and PSs live on the same servers.
+    ps_per_worker
+        b / B.
+    least, most
+        Fewest workers of a job that runs at all, and most of use.
+    fair
+        Workers under dominant resource fairness.
+    is_running, held
+        Which jobs run, and what they hold.
+    fairness_limit, change_limit
+        Bounds on the summed loss of fairness and on the number of running jobs that change.
+    """
+
+    worker_demand: FloatArray
+    ps_demand: FloatArray
+    worker_limit: IntArray
+    ps_limit: IntArray
+    worker_capacity: FloatArray
+    ps_capacity: FloatArray
+    is_shared: bool
+    ps_per_worker: FloatArray
+    least: IntArray
+    most: IntArray
+    fair: IntArray
+    is_running: IntArray
+    held: Division
+    fairness_limit: float
+    change_limit: int
+
+    @property
+    def num_jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.least)
+
+    @property
+    def floor_is_fixed(self) -> IntArray:
+        """Whether a_i = 1 without loss: the job runs, or its floor is one worker and so needs no choice."""
+        return ((self.is_running > 0) | (self.least <= 1)).astype(np.int64)
+
+    def dominant_share(self) -> FloatArray:
+        """Return d: the largest share of a resource that one worker takes, shape (jobs,)."""
+        result: FloatArray = _shares(self.worker_demand, self.worker_capacity).max(axis=1, initial=0.0)
+        return result
+
+    def utilisation(self) -> FloatArray:
+        """Return u: what one worker, with its part of a PS, adds to the utilisation summed over resources."""
+        per_ps = self.ps_per_worker[:, None] * self.ps_demand
+        if self.is_shared:
+            shared: FloatArray = _shares(self.worker_demand + per_ps, self.worker_capacity).sum(axis=1)
+            return shared
+        worker, ps = _shares(self.worker_demand, self.worker_capacity), _shares(per_ps, self.ps_capacity)
+        result: FloatArray = worker.sum(axis=1) + ps.sum(axis=1)
+        return result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivisionLimits:
+    """How much work HiGHS may do on one programme.
+
+    Parameters
+    ----------
+    columns
+        Programmes with more integer columns are confined: each count lies next to its value in the
+        relaxation, or next to what is held.
+    nodes, time_s, relative_gap
+        Limits of the branch and bound.
+    should_stop
+        Asked while HiGHS runs: told to stop, it is out of time.
+    """
+
+    columns: int
+    nodes: int
+    time_s: float
+    relative_gap: float
+    should_stop: Callable[[], bool] = never
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DivisionOutcome:
+    """The best division found, None if none was; whether it was confined, and whether time ran out."""
+
+    division: Division | None
+    is_confined: bool
+    is_out_of_time: bool
+
+
+def divide(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:
+    """Solve the programme by HiGHS on one thread; in full where a confined one has no solution."""
+    columns, rows = _columns(problem), _rows(problem)
+    values, is_confined, is_out_of_time = None, False, False
+    if columns.num_integers > limits.columns:
+        relaxed, is_out_of_time = _solve(columns, rows, limits, is_integer=False)
+        if relaxed is not None:
+            confined = columns.confined(relaxed, problem)
+            values, is_out_of_time = _solve(confined, rows, limits, is_integer=True)
+            is_confined = values is not None
+    if values is None and not is_out_of_time:
+        values, is_out_of_time = _solve(columns, rows, limits, is_integer=True)
+    division = None if values is None else _division(problem, values)
+    return DivisionOutcome(division=division, is_confined=is_confined, is_out_of_time=is_out_of_time)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Columns:
+    """Costs and bounds of the columns y, z, a, r, l; the last are continuous, the others integer."""
+
+    cost: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    num_integers: int
+
+    def confined(self, relaxed: FloatArray, problem: DivisionProblem) -> "_Columns":
+        """Return bounds that leave each count its two neighbours in the relaxation, and what is held."""
+        held = np.concatenate([problem.held.workers.ravel(), problem.held.ps.ravel()])
+        size = len(held)
+        lower, upper = self.lower.copy(), self.upper.copy()
+        lower[:size] = np.maximum(lower[:size], np.minimum(held, np.floor(relaxed[:size] + INTEGER_TOL)))
+        upper[:size] = np.minimum(upper[:size], np.maximum(held, np.ceil(relaxed[:size] - INTEGER_TOL)))
+        return _Columns(cost=self.cost, lower=lower, upper=upper, num_integers=self.num_integers)
+
+
+_Term = tuple[IntArray, IntArray, FloatArray | IntArray | float]
+
+"""Entries of a block of rows: row within the block, column, value; values are broadcast to the columns."""
+
+
+class _Rows:
+    """Rows ``sum of value * column <= upper``, collected as entries."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self._upper: list[FloatArray] = []
+        self._num_rows = 0
+
+    def add(self, upper: FloatArray, *terms: _Term) -> None:
+        """Add one row for each number of `upper`."""
+        for row, column, value in terms:
+            values = np.broadcast_to(value, column.shape).astype(np.float64)
+            self._entries.append((row.ravel() + self._num_rows, column.ravel(), values.ravel()))
+        self._upper.append(upper)
+        self._num_rows += len(upper)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Right-hand sides."""
+        return np.concatenate(self._upper)
+
+    def matrix(self, num_columns: int) -> sparse.csc_array:
+        """Return the coefficients by column."""
+        row, column, value = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
+        return sparse.csc_array((value, (row, column)), shape=(self._num_rows, num_columns))
+
+
+def _solve(
+    columns: _Columns, rows: _Rows, limits: DivisionLimits, *, is_integer: bool
+) -> tuple[FloatArray | None, bool]:
+    """Return the best point found by HiGHS, None without one, and whether time ran out."""
+    import highspy
+
+    matrix, upper = rows.matrix(len(columns.cost)), rows.upper
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(columns.cost), len(upper)
+    model.col_cost_, model.col_lower_, model.col_upper_ = columns.cost, columns.lower, columns.upper
+    model.row_lower_, model.row_upper_ = np.full(len(upper), -highspy.kHighsInf), upper
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    model.a_matrix_.start_ = matrix.indptr
+    model.a_matrix_.index_ = matrix.indices
+    model.a_matrix_.value_ = matrix.data
+    if is_integer:
+        num_others = len(columns.cost) - columns.num_integers
+        integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+        model.integrality_ = [integer] * columns.num_integers + [continuous] * num_others
+    highs = silent_highs(model)
+    outcome = run_highs(
+        highs,
+        time_limit_s=limits.time_s,
+        options={"mip_rel_gap": limits.relative_gap, "mip_max_nodes": limits.nodes},
+        watch=lambda _: Termination.TIME_LIMIT if limits.should_stop() else None,
+    )
+    if outcome.is_aborted:
+        raise KeyboardInterrupt
+    if outcome.termination is Termination.NUMERICAL_ERROR:
+        raise no_answer(highs)
+    return outcome.values, outcome.termination is Termination.TIME_LIMIT
+
+
+def _division(problem: DivisionProblem, values: FloatArray) -> Division:
+    """Return the counts of an integer point."""
+    counts = np.rint(values).astype(np.int64)
+    num_workers, num_ps = problem.worker_limit.size, problem.ps_limit.size
+    return Division(
+        workers=counts[:num_workers].reshape(problem.worker_limit.shape),
+        ps=counts[num_workers : num_workers + num_ps].reshape(problem.ps_limit.shape),
+    )
+
+
+def _shares(demand: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Return what a unit takes of each resource's whole capacity, shape (jobs, resources)."""
+    total = capacity.sum(axis=0)
+    share: FloatArray = np.divide(demand, total, out=np.zeros_like(demand), where=total > 0)
+    return share
+
+
+def _columns(problem: DivisionProblem) -> _Columns:
+    """Return costs and bounds."""
+    jobs, runs = problem.num_jobs, problem.is_running.astype(np.float64)
+    utilisation = np.repeat(problem.utilisation(), problem.worker_limit.shape[1])
+    upper = np.concatenate(
+        [problem.worker_limit.ravel(), problem.ps_limit.ravel(), np.ones(jobs), runs, np.full(jobs, np.inf)]
+    )
+    lower = np.zeros(len(upper))
+    first_runs = problem.worker_limit.size + problem.ps_limit.size
+    lower[first_runs : first_runs + jobs] = problem.floor_is_fixed
+    cost = np.zeros(len(upper))
+    cost[: len(utilisation)] = utilisation
+    return _Columns(cost=cost, lower=lower, upper=upper.astype(np.float64), num_integers=len(upper) - jobs)
+
+
+def _rows(problem: DivisionProblem) -> _Rows:
+    """Return all rows."""
+    jobs, index = problem.num_jobs, _ColumnIndex(problem)
+    each = np.arange(jobs)
+    of_worker, of_ps = np.broadcast_to(each[:, None], index.y.shape), np.broadcast_to(each[:, None], index.z.shape)
+    share, none = problem.dominant_share(), np.zeros(jobs)
+    floor = np.where((problem.is_running > 0) | (problem.least > 1), problem.least, 0)
+    rows = _Rows()
+    _add_capacity(rows, problem, index)
+    ratio = problem.ps_per_worker
+    rows.add(none, (of_worker, index.y, ratio[:, None]), (of_ps, index.z, -1.0))
+    rows.add(none, (of_worker, index.y, -1.0), (of_ps, index.z, 1.0))
+    rows.add(none, (of_worker, index.y, -1.0), (each, index.a, floor))
+    rows.add(none, (of_worker, index.y, 1.0), (each, index.a, -problem.most))
+    for sign in (1.0, -1.0):
+        loss = (of_worker, index.y, sign * share[:, None]), (each, index.l, -1.0)
+        rows.add(sign * share * problem.fair, *loss)
+    rows.add(np.array([problem.fairness_limit]), (np.zeros_like(each), index.l, 1.0))
+    rows.add(np.array([float(problem.change_limit)]), (np.zeros_like(each), index.r, 1.0))
+    _add_changes(rows, problem, index)
+    return rows
+
+
+def _add_capacity(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -> None:
+    """Add rows (4) and (5), scaled by capacity; where that is zero the limits forbid any use."""
+    workers = _uses(problem.worker_demand, problem.worker_capacity, index.y)
+    if problem.is_shared:
+        ps = _uses(problem.ps_demand, problem.worker_capacity, index.z)
+        rows.add(np.ones(problem.worker_capacity.size), workers, ps)
+    else:
+        rows.add(np.ones(problem.worker_capacity.size), workers)
+        rows.add(np.ones(problem.ps_capacity.size), _uses(problem.ps_demand, problem.ps_capacity, index.z))
+
+
+def _uses(demand: FloatArray, capacity: FloatArray, columns: IntArray) -> "_Term":
+    """Return the share of each (class, resource) that one unit of each (job, class) uses."""
+    j, c, r = np.indices((len(demand), *capacity.shape)).reshape(3, -1)
+    is_used = (demand[j, r] > 0) & (capacity[c, r] > 0)
+    j, c, r = j[is_used], c[is_used], r[is_used]
+    return c * demand.shape[1] + r, columns[j, c], demand[j, r] / capacity[c, r]
+
+
+def _add_changes(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -> None:
+    """Add |count - held| <= cap r for every class and running job."""
+    running = np.flatnonzero(problem.is_running)
+    sides = (
+        (index.y, problem.worker_limit, problem.held.workers),
+        (index.z, problem.ps_limit, problem.held.ps),
+    )
+    for columns, limit, held in sides:
+        count, before = columns[running].ravel(), held[running].ravel().astype(np.float64)
+        cap = np.maximum(limit, held)[running].ravel()
+        change = np.repeat(index.r[running], limit.shape[1])
+        row = np.arange(len(count))
+        for sign in (1.0, -1.0):
+            rows.add(sign * before, (row, count, sign), (row, change, -cap))
+
+
+class _ColumnIndex:
+    """Where the columns y, z (jobs, classes) and a, r, l (jobs,) stand."""
+
+    def __init__(self, problem: DivisionProblem) -> None:
+        jobs, num_y, num_z = problem.num_jobs, problem.worker_limit.size, problem.ps_limit.size
+        self.y: IntArray = np.arange(num_y).reshape(problem.worker_limit.shape)
+        self.z: IntArray = np.arange(num_y, num_y + num_z).reshape(problem.ps_limit.shape)
+        self.a, self.r, self.l = (num_y + num_z + k * jobs + np.arange(jobs) for k in range(3))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

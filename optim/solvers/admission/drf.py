@@ -8,10 +8,7 @@ import numpy as np
 
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.slots.board import Board
-from optim.solvers.admission.slots.schedule import SlotState
-from optim.solvers.admission.slots.slot_solver import AbstractSlotSolver
-from optim.solvers.admission.slots.view import Allocation, JobView, SlotServers
+from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board, JobView, SlotServers, SlotState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,7 @@ import numpy as np
 from optim.core.errors import InvalidOptionError
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.slots.board import Board
-from optim.solvers.admission.slots.schedule import SlotState
-from optim.solvers.admission.slots.slot_solver import AbstractSlotSolver
-from optim.solvers.admission.slots.view import Allocation, JobView
+from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board, JobView, SlotState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,7 @@ class FifoPolicy:
                 continue
             wanted = self._fixed.wanted(view)
             if not board.add(view, wanted):
-                alone = board.most_alone(view, wanted)
+                alone = board.max_alone(view, wanted)
                 if alone < view.least_workers:
                     continue
                 if alone == wanted or not board.add(view, alone):

@@ -6,30 +6,35 @@ from enum import StrEnum
 
 import numpy as np
 
-from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.driver import AbstractSolver, Monitor, Outcome, run_iteration
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
+from optim.models.admission.codec import check_compatible_cluster, merge_days
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.union import check_same_day, together
 from optim.models.reference import read_day
-from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun, run_online
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import (
-    JobWorth,
-    LowerScale,
+from optim.solvers.admission.packing.dual_points import certified
+from optim.solvers.admission.posted_prices.online_run import (
+    OnlineAlgorithm,
+    OnlineRun,
+    TiedSearch,
+    draw_tie_order,
+    run_online,
+)
+from optim.solvers.admission.posted_prices.price_functions import (
+    ExponentialPrice,
+    JobValueStats,
+    PriceFloorRule,
     PriceRanges,
     SeenRanges,
+    ZeroStartPrice,
     first_jobs,
     job_worth,
     price_ranges,
     sample_jobs,
 )
 from optim.solvers.admission.posted_prices.theorems import full_share, ratio_claim
-from optim.solvers.admission.posted_prices.tie_orders import TiedSearch, draw_tie_order
-from optim.solvers.admission.pricing.dual_points import certified
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.server_search import ResidualSearch
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.pricing.servers import ResidualSearch
 from optim.solvers.admission.warm_up import compile_online
 
 
@@ -129,7 +134,7 @@ class OnlineOptions:
         check_in("(0, inf)", self, "upper_scale", "lower_scale")
 
 
-def lower_scale(options: OnlineOptions) -> LowerScale:
+def lower_scale(options: OnlineOptions) -> PriceFloorRule:
     """Return which lower scale goes with the options' price function."""
     form = FUNCTIONS[options.price]
     if options.bounds is BoundSource.PAPER:
@@ -138,7 +143,7 @@ def lower_scale(options: OnlineOptions) -> LowerScale:
 
 
 def make_bounds(
-    instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, worth: JobWorth | None = None
+    instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, worth: JobValueStats | None = None
 ) -> PriceRanges:
     """Return U and the lower scale as the options ask; `worth` saves working out the instance's own again."""
     lower = lower_scale(options)
@@ -155,7 +160,7 @@ def make_bounds(
     return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
 
 
-def make_seen(instance: AdmissionInstance, options: OnlineOptions, worth: JobWorth) -> SeenRanges | None:
+def make_seen(instance: AdmissionInstance, options: OnlineOptions, worth: JobValueStats) -> SeenRanges | None:
     """Return what widens the bounds job by job, None where they hold for the whole run."""
     if options.bounds is not BoundSource.SEEN:
         return None
@@ -166,12 +171,12 @@ def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
     """Return the jobs of the days that an option names, on the instance's cluster."""
     days = [read_day(name.strip()) for name in history.split(",") if name.strip()]
     for day in days:
-        check_same_day(day, instance, f"day {day.name!r} of the history")
-    return together([day.jobs for day in days], instance)
+        check_compatible_cluster(day, instance, f"day {day.name!r} of the history")
+    return merge_days([day.jobs for day in days], instance)
 
 
 def make_function(
-    instance: AdmissionInstance, options: OnlineOptions, worth: JobWorth | None = None
+    instance: AdmissionInstance, options: OnlineOptions, worth: JobValueStats | None = None
 ) -> ExponentialPrice | ZeroStartPrice:
     """Return the price function as the options ask."""
     full_at = 1.0
@@ -233,7 +238,7 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
             seen = make_seen(instance, options, worth)
             algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder, seen=seen)
         with clock.phase("solve"):
-            run = drive(algorithm, monitor, task=self.name, total=float(instance.num_jobs))
+            run = run_iteration(algorithm, monitor, task=self.name, total=float(instance.num_jobs))
         is_cut_short = monitor.reason is not None
         outcome = certified(tables, run.plan, clock, run.state.mean_prices(), is_cut_short=is_cut_short)
         if claim is not None and outcome.bound is not None:
@@ -263,7 +268,7 @@ def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
     worth = job_worth(instance)
     bounds = make_bounds(instance, options, np.random.default_rng(0), worth)
     function, finder = make_function(instance, options, worth), ResidualSearch(instance, tables=tables)
-    return drive(OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder), monitor)
+    return run_iteration(OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder), monitor)
 
 
 def tied_runs(

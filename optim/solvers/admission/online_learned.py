@@ -8,24 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.driver import AbstractSolver, Monitor, Outcome, run_iteration
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
+from optim.models.admission.codec import merge_days
+from optim.models.admission.decision import COUNT
 from optim.models.admission.forecast import is_forecast, read_forecast
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import COUNT
-from optim.models.admission.union import together
 from optim.models.reference import read_day
-from optim.solvers.admission.learned.forecast import FILL, PriceForecast
-from optim.solvers.admission.learned.guard import Guard
-from optim.solvers.admission.learned.learned_run import Conduct, DayResult, LearnedDay
-from optim.solvers.admission.learned.resolving import Resolver
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import job_worth
+from optim.solvers.admission.packing.dual_points import certified
+from optim.solvers.admission.posted_prices.forecast import FILL, PriceForecast
+from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, LpReoptimizer, RunConfig
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_worth
 from optim.solvers.admission.posted_prices.theorems import full_share
-from optim.solvers.admission.pricing.dual_points import certified
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.warm_up import compile_columns, compile_online
 
 _LOG = logging.getLogger(__name__)
@@ -88,9 +84,9 @@ class OnlineLearnedOptions:
             raise InvalidOptionError("guard needs a history, which its constants come from; give history, or guard=0")
 
     @property
-    def conduct(self) -> Conduct:
+    def conduct(self) -> RunConfig:
         """How the day is run."""
-        return Conduct(**{name: getattr(self, name) for name in Conduct.__slots__})
+        return RunConfig(**{name: getattr(self, name) for name in RunConfig.__slots__})
 
 
 @register("online-learned", problem="admission")
@@ -142,13 +138,13 @@ def run_day(
     resolver = None
     if known is not None and (options.resolve_every > 0 or options.resolve_drift > 0):
         with clock.phase("learn"):
-            resolver = Resolver(instance, [past.jobs for past in known.days], options.resolve_rounds, known.fill)
+            resolver = LpReoptimizer(instance, [past.jobs for past in known.days], options.resolve_rounds, known.fill)
             resolver.prepare(known.prices, monitor)
     with clock.phase("build"):
         tables = JobTables.build(instance)
         guard = None
         if options.guard > 0 and known is not None:
-            past = together([day.jobs for day in known.days], instance)
+            past = merge_days([day.jobs for day in known.days], instance)
             function = ZeroStartPrice(full_at=full_share(past) if options.strict else 1.0)
             guard = Guard(instance, options.guard, job_worth(past), function)
         day = LearnedDay(
@@ -164,7 +160,7 @@ def run_day(
             is_over=monitor.is_over,
         )
     with clock.phase("solve"):
-        result = drive(day, monitor, task="online-learned", total=float(instance.num_jobs))
+        result = run_iteration(day, monitor, task="online-learned", total=float(instance.num_jobs))
     outcome = certified(tables, result.plan, clock, result.prices, is_cut_short=monitor.reason is not None)
     if guard is not None and options.strict and outcome.bound is not None:
         claim = guard.claim(job_worth(instance))

@@ -9,22 +9,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from optim.core.driver import Monitor, Outcome, Standing
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.arrays import IntArray
+from optim.core.driver import Monitor, Outcome, SolverState
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
-from optim.core.status import Termination
-from optim.models.admission.instance import AdmissionInstance, IntArray
-from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-from optim.solvers.admission.own_unit import OwnUnitSolver
-from optim.solvers.admission.packing.highs_programme import whole_programme
+from optim.core.solution import Termination
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.local_search.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.scaling import OwnUnitSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_moves
-from optim.solvers.lp.highs_run import no_answer, run_highs
+from optim.solvers.lp.highs import no_answer, run_highs, whole_programme
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +76,14 @@ class PriceAndBranch(OwnUnitSolver[PriceAndBranchOptions]):
             relaxed = PackingLP(tables, rows).run(
                 monitor.part(share=options.lp_share),
                 tol=options.lp_tol,
-                first=Walk(num_steps=150, add_every=4),
-                between=Walk(num_steps=10),
+                first=SubgradientOptions(num_steps=150, add_every=4),
+                between=SubgradientOptions(num_steps=10),
             )
             with clock.phase("mip"):
                 chosen = _choose_columns(relaxed, rows, options, monitor, seed)
             plan = _place(tables, rows, relaxed, chosen, seed)
         outcome = relaxed.outcome(plan)
-        monitor.is_over(Standing(objective=outcome.objective, bound=outcome.bound))
+        monitor.is_over(SolverState(objective=outcome.objective, bound=outcome.bound))
         return replace(outcome, counts={**outcome.counts, "chosen": float(len(chosen))})
 
 

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.arrays import FloatArray
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
-from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.drf import dominant_share
 from optim.solvers.admission.fifo import FixedWorkers, keep_running
-from optim.solvers.admission.slots.board import Board
-from optim.solvers.admission.slots.schedule import SlotState
-from optim.solvers.admission.slots.slot_solver import AbstractSlotSolver
-from optim.solvers.admission.slots.view import Allocation, JobView
+from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board, JobView, SlotState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +129,7 @@ class RrhPolicy:
     def _fit_workers(self, view: JobView, board: Board) -> int:
         """Return a job's fixed number, no more than the empty cluster holds unless that makes no progress."""
         number = self._fixed.draw(view)
-        alone = board.most_alone(view, number)
+        alone = board.max_alone(view, number)
         return alone if alone >= view.least_workers else number
 
     def _is_worthwhile(self, view: JobView, state: SlotState) -> bool:
@@ -149,7 +146,7 @@ class RrhPolicy:
             keep_running(state.board, view, state.previous[view.job], wanted)
         else:
             state.board.add(view, wanted)
-        if state.board.count(view) < wanted and state.board.most_alone(view, wanted) >= wanted:
+        if state.board.count(view) < wanted and state.board.max_alone(view, wanted) >= wanted:
             state.board.clear(view)
 
     def _outlook(self, views: Sequence[JobView], state: SlotState) -> RiskAndReward:

@@ -19,22 +19,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, run_iteration
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
-from optim.core.solution import relative_gap
-from optim.core.status import Sense, Termination
+from optim.core.solution import Sense, Termination, relative_gap
+from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import MOVES_A_CHECK, Neighbourhood
-from optim.solvers.admission.neighbourhood.price_dive import dive
-from optim.solvers.admission.own_unit import OwnUnitSolver
-from optim.solvers.admission.packing.cut_rounds import Tightened, solve_with_cuts
-from optim.solvers.admission.packing.packing_lp import PackingResult
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.local_search.plan_moves import MOVES_A_CHECK, Neighbourhood, dive
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
+from optim.solvers.admission.packing.packing_lp import CutLoopResult, PackingResult, solve_with_cuts
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.scaling import OwnUnitSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_count_cuts, compile_cuts, compile_moves
 
 COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
@@ -142,7 +138,7 @@ class Search(OwnUnitSolver[SearchOptions]):
                 num_moves = DEFAULT_MOVES
             relaxed = tightened.result
             chains = _Chains(_first_plans(tables, rows, tightened, options, monitor, seed), relaxed, options, num_moves)
-            plan = drive(chains, monitor, task="search", total=num_moves)
+            plan = run_iteration(chains, monitor, task="search", total=num_moves)
         outcome = relaxed.outcome(plan)
         counts = {**outcome.counts, "moves": float(chains.moves * options.chains)}
         return replace(outcome, iterations=chains.moves, counts=counts)
@@ -195,9 +191,9 @@ class _Chains(AbstractIteration[AdmissionPlan]):
         if leader is not self._chains[0]:
             self._chains[0].adopt(leader.best_plan())
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Tell the best plan's value."""
-        return Standing(iterations=self.moves, objective=self._leader.record, bound=self._bound)
+        return SolverState(iterations=self.moves, objective=self._leader.record, bound=self._bound)
 
     def finish(self, reason: Termination | None) -> AdmissionPlan:
         """Return the best plan."""
@@ -206,7 +202,7 @@ class _Chains(AbstractIteration[AdmissionPlan]):
 
 
 def _first_plans(
-    tables: JobTables, rows: CapacityRows, tightened: Tightened, options: SearchOptions, monitor: Monitor, seed: int
+    tables: JobTables, rows: CapacityRows, tightened: CutLoopResult, options: SearchOptions, monitor: Monitor, seed: int
 ) -> list[Neighbourhood]:
     """Return the chains, each with a first plan.
 

@@ -7,31 +7,28 @@ from functools import cache
 import numpy as np
 
 from optim.core.driver import Monitor
-from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses, as_int_array
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.utility import ConstantUtility
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-from optim.solvers.admission.packing.count_packings import CountSpace, best_counts, lift_counts, mixture_gains
-from optim.solvers.admission.packing.packing_lp import PackingLP
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.packing.saddle_point import solve_saddle
-from optim.solvers.admission.packing.server_packings import (
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import MICRO, AdmissionInstance, ConstantUtility, Jobs, ServerClasses, as_int_array
+from optim.solvers.admission.branching.node import NodeBounder
+from optim.solvers.admission.cuts.count_cuts import CountSpace, best_counts, lift_counts, mixture_gains
+from optim.solvers.admission.cuts.server_cuts import (
     PackingSpace,
     best_packing,
-    covering_gains,
     lifted_gain,
-    whole_gains,
+    separate_fenchel,
+    to_integers,
 )
+from optim.solvers.admission.local_search.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.dual_points import PricePoint, certified_point
+from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import Curves, price
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.dual_points import PricePoint, certified_point
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.slots.placement_loop import add_in_turn, keep_units, take_in_turn
-from optim.solvers.admission.tree.node_bound import NodeBounder
+from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
+from optim.solvers.admission.pricing.classes import CountCharges, JobTables, price
+from optim.solvers.admission.slot_placement import add_in_turn, keep_units, take_in_turn
+from optim.solvers.lp.pdhg import solve_saddle
 
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
@@ -82,7 +79,7 @@ def compile_online(*, is_shared: bool) -> None:
     """Run the online rule, and bound its plan."""
     compile_bound(is_shared=is_shared)
     instance = smallest_instance(is_shared=is_shared)
-    run_online(instance, bounds=price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA), function=ZeroStartPrice())
+    run_online(instance, bounds=price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA), function=ZeroStartPrice())
 
 
 @cache
@@ -98,7 +95,7 @@ def compile_placement() -> None:
 def compile_columns(*, is_shared: bool) -> None:
     """Run pricing and the master once."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
-    walk = Walk(num_steps=2)
+    walk = SubgradientOptions(num_steps=2)
     pool = PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk).pool
     solve_saddle(pool.share, pool.job, pool.value, 1, tol=1e-3, most_steps=1)
 
@@ -134,8 +131,8 @@ def compile_cuts() -> None:
     # Arrays that may be written to: others would be compiled for once more.
     unit, most, room = np.full((2, 1), 2), np.ones(2, dtype=np.int64), np.full(1, 3)
     fractional, gain, packing = np.empty(2), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)
-    covering_gains(np.array([0.75, 0.75]), most, PackingSpace(unit, room, most, 10), 10, fractional)
-    whole_gains(fractional, 10, 10, gain)
+    separate_fenchel(np.array([0.75, 0.75]), most, PackingSpace(unit, room, most, 10), 10, fractional)
+    to_integers(fractional, 10, 10, gain)
     best_packing(gain, unit, room, most, 10, packing)
     lifted_gain(gain, unit, room, most, 1, unit[0], 1, 10, packing, room.copy())
 
@@ -151,5 +148,5 @@ def compile_count_cuts(*, is_shared: bool) -> None:
     lift_counts(gain, space, 1)
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)
-    curves = Curves(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 2)))
+    curves = CountCharges(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 2)))
     price(tables, replace(rows.prices(np.zeros(rows.num_rows)), worker_curves=curves))

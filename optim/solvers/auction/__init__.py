@@ -1,7 +1,6 @@
 """Solvers of the auction. Importing this package registers them all."""
 
-from optim.solvers.auction import batched as batched
-from optim.solvers.auction import convex as convex
 from optim.solvers.auction import count_dp as count_dp
 from optim.solvers.auction import exact as exact
+from optim.solvers.auction import fractional as fractional
 from optim.solvers.auction import greedy as greedy

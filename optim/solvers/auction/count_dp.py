@@ -6,16 +6,15 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import Monitor
-from optim.core.ranges import check_in
+from optim.core.errors import check_in
 from optim.core.registry import register
+from optim.models.auction.decision import CountProof
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.proof import CountProof
-from optim.solvers.auction.allocation.allocator import Allocator
-from optim.solvers.auction.counting.relaxation import CountRelaxation
-from optim.solvers.auction.packing.packer import Packer
-from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.others import Others
-from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.payments import LeaveOneOut
+from optim.solvers.auction.settlement import AbstractAuctionSolver, Award, PaymentOptions
 from optim.solvers.auction.tables import Tables
 
 
@@ -66,7 +65,7 @@ class CountDp(AbstractAuctionSolver[CountDpOptions]):
             if placement is None:
                 repaired = allocator.improved(allocator.repaired(choice), seed=seed, moves=options.exchange_moves)
                 choice, placement = repaired.choice, repaired.placement
-            others = Others(tables, packer, allocator, relaxed, lambda: repaired)
+            others = LeaveOneOut(tables, packer, allocator, relaxed, lambda: repaired)
             return Award(
                 row=tables.chosen_rows(choice),
                 placement=placement,

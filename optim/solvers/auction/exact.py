@@ -6,21 +6,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.driver import Monitor, drive
-from optim.core.ranges import check_choices, check_in
+from optim.core.arrays import IntArray
+from optim.core.driver import Monitor, run_iteration
+from optim.core.errors import check_choices, check_in
 from optim.core.registry import register
-from optim.core.status import Termination
-from optim.models.auction.instance import AuctionInstance, IntArray
-from optim.models.auction.plan import PaymentRule
-from optim.models.auction.proof import BoundProof, CountProof
-from optim.solvers.auction.allocation.allocator import Allocation, Allocator
-from optim.solvers.auction.counting.relaxation import CountRelaxation
-from optim.solvers.auction.kinds.kind_lp import KindLP
-from optim.solvers.auction.kinds.tree import Tree
-from optim.solvers.auction.packing.packer import Packer
-from optim.solvers.auction.payments.deciding import Deciding, Payments
-from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.settlement import CLOSED_TOL, AbstractAuctionSolver, Award, Bracket
+from optim.core.solution import Termination
+from optim.models.auction.decision import BoundProof, CountProof, PaymentRule
+from optim.models.auction.instance import AuctionInstance
+from optim.solvers.auction.allocation import Allocation, Allocator
+from optim.solvers.auction.bundle_type_lp import BundleTypeLP
+from optim.solvers.auction.bundle_type_tree import Tree
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.payments import Payments, PaymentSolver
+from optim.solvers.auction.settlement import CLOSED_TOL, AbstractAuctionSolver, Award, Interval, PaymentOptions
 from optim.solvers.auction.tables import Tables
 
 
@@ -110,7 +109,7 @@ class _Search:
         self._packer, self._allocator = Packer(instance, seed), Allocator(self.tables)
         self._relaxed = CountRelaxation.of(self.tables)
         parts = (self.tables, self._packer, self._allocator, self._relaxed)
-        self.deciding = Deciding(*parts, lambda: self._lp, monitor)
+        self.deciding = PaymentSolver(*parts, lambda: self._lp, monitor)
         self.row: IntArray = np.full(instance.num_apps, -1, dtype=np.int64)
         self.placement: IntArray = np.zeros((0, 3), dtype=np.int64)
         self.bound = self._relaxed.bound
@@ -120,9 +119,9 @@ class _Search:
         """Why the allocation isn't proven optimal, unless the monitor says why."""
 
     @cached_property
-    def _lp(self) -> KindLP:
+    def _lp(self) -> BundleTypeLP:
         """The programme that all trees share, so that each starts warm."""
-        return KindLP(self.tables)
+        return BundleTypeLP(self.tables)
 
     @cached_property
     def _main(self) -> Allocation:
@@ -148,16 +147,16 @@ class _Search:
         if found.proof is not None and found.bound < self.bound:
             self.bound, self.proof = found.bound, found.proof
 
-    def payments(self) -> dict[int, Bracket]:
+    def payments(self) -> dict[int, Interval]:
         """Return both ends of what the others can have without each winner."""
         options = self._options
         deciding = self.deciding
         rule, reach = PaymentRule(options.rule), Payments(options.payments)
         return deciding.run(self._main, rule, reach, options.payment_nodes, earlier=self.nodes)
 
-    def _branch(self, known: float) -> Bracket:
+    def _branch(self, known: float) -> Interval:
         tree = Tree(self._lp, self._packer, known, proven=self.bound, node_limit=self._options.main_nodes)
-        found = drive(tree, self._monitor)
+        found = run_iteration(tree, self._monitor)
         self.nodes, self.unplaced = tree.solved, tree.unplaced
         if found.bound - found.reached > CLOSED_TOL and tree.is_exhausted:
             self.termination = Termination.COMPLETED

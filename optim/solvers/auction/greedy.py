@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from optim.core.driver import AbstractIteration, Monitor, Standing, drive
-from optim.core.ranges import check_in
+from optim.core.driver import AbstractIteration, Monitor, SolverState, run_iteration
+from optim.core.errors import check_in
 from optim.core.registry import register
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.auction.instance import AuctionInstance
-from optim.solvers.auction.allocation.allocator import Allocation, Allocator
-from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.others import bounded_award
-from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award
+from optim.solvers.auction.allocation import Allocation, Allocator
+from optim.solvers.auction.payments import bounded_award
+from optim.solvers.auction.settlement import AbstractAuctionSolver, Award, PaymentOptions
 from optim.solvers.auction.tables import Tables
 
 BATCH = 50
@@ -55,32 +54,32 @@ class Greedy(AbstractAuctionSolver[GreedyOptions]):
             tables = Tables.build(instance)
             search = Exchange(tables, Allocator(tables), options.moves, seed)
         with monitor.clock.phase("solve"):
-            allocation = drive(search, monitor, task=self.name)
+            allocation = run_iteration(search, monitor, task=self.name)
             return bounded_award(tables, search.allocator, allocation, iterations=search.moves)
 
 
 class Exchange(AbstractIteration[Allocation]):
     """Exchange in batches of moves, from the greedy allocation on."""
 
-    def __init__(self, tables: Tables, allocator: Allocator, most_moves: int, seed: int) -> None:
+    def __init__(self, tables: Tables, allocator: Allocator, max_moves: int, seed: int) -> None:
         self.allocator, self.moves = allocator, 0
-        self._tables, self._most_moves, self._seed = tables, most_moves, seed
+        self._tables, self._max_moves, self._seed = tables, max_moves, seed
         self._allocation = allocator.filled(allocator.empty())
 
     def is_done(self) -> bool:
         """Tell whether all moves are made."""
-        return self.moves >= self._most_moves
+        return self.moves >= self._max_moves
 
     def step(self) -> None:
         """Make a batch of moves."""
-        now = min(BATCH, self._most_moves - self.moves)
+        now = min(BATCH, self._max_moves - self.moves)
         seed = self._seed * 1_000_003 + self.moves
         self._allocation = self.allocator.improved(self._allocation, seed=seed, moves=now)
         self.moves += now
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Return the batches made and the welfare."""
-        return Standing(iterations=self.moves // BATCH, objective=self._tables.welfare(self._allocation.choice))
+        return SolverState(iterations=self.moves // BATCH, objective=self._tables.welfare(self._allocation.choice))
 
     def finish(self, reason: Termination | None) -> Allocation:
         """Return the allocation."""

@@ -1,11 +1,29 @@
-"""An auction's bids as the solvers use them: positive weights by app, dominated rows left out, kinds numbered."""
+"""An auction's bids as the solvers use them: positive weights by app, dominated rows left out."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray, Locality
-from optim.solvers.auction.counting.knapsacks import mark_better
+from optim.compiled import compiled
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.auction.instance import AuctionInstance, Locality
+
+
+@compiled
+def mark_better(app, level, rho, num_levels, marked):
+    """Mark rows better than every earlier row of the same app whose locality is at least as wide.
+
+    Rows of a locality beyond the last of `num_levels`, which name their machines, are marked whatever they are.
+    """
+    best = np.full(num_levels, np.inf)
+    for k in range(len(app)):
+        if k == 0 or app[k] != app[k - 1]:
+            best[:] = np.inf
+        if level[k] == num_levels:
+            marked[k] = True
+        elif rho[k] < best[level[k] :].min():
+            marked[k] = True
+            best[level[k]] = rho[k]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

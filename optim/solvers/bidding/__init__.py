@@ -1,7 +1,6 @@
 """Solvers of the bidding problem. Importing this package registers them all."""
 
 from optim.solvers.bidding import dinkelbach as dinkelbach
-from optim.solvers.bidding import exchange as exchange
 from optim.solvers.bidding import frontier as frontier
 from optim.solvers.bidding import greedy as greedy
 from optim.solvers.bidding import plain_milp as plain_milp

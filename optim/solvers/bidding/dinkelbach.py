@@ -5,15 +5,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.ranges import check_in
+from optim.core.arrays import IntArray
+from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, run_iteration
+from optim.core.errors import check_in
 from optim.core.registry import register
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.bidding.cost_per_work import CostWork, evaluate
-from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.local_search.heuristic import exchanged
-from optim.solvers.bidding.local_search.steps import LocalSearch
+from optim.models.bidding.decision import RatioProof
+from optim.models.bidding.instance import BiddingInstance
+from optim.solvers.bidding.greedy import exchanged
 from optim.solvers.bidding.outcome import (
     AbstractBiddingSolver,
     bound_of,
@@ -23,8 +23,8 @@ from optim.solvers.bidding.outcome import (
     outcome_of,
     root_bound,
 )
-from optim.solvers.bidding.tree.result import TreeResult
-from optim.solvers.bidding.tree.search import TreeLimits
+from optim.solvers.bidding.steps import LocalSearch
+from optim.solvers.bidding.tree.search import TreeLimits, TreeResult
 
 CURVE_SHARE = 0.1
 """Boxes are solved to this share of the gap to prove: closer to the curve is time lost."""
@@ -75,7 +75,7 @@ class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
 
     def run(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor, seed: int) -> Outcome:
         """Search, improve, prove."""
-        return drive(BestRatio(instance, options, monitor), monitor, task=self.name).outcome()
+        return run_iteration(BestRatio(instance, options, monitor), monitor, task=self.name).outcome()
 
 
 class BestRatio(AbstractIteration["BestRatio"]):
@@ -108,9 +108,9 @@ class BestRatio(AbstractIteration["BestRatio"]):
         """Tell whether a tree has closed, or nothing works."""
         return self._is_done
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Return the boxes solved and the last ratio."""
-        return Standing(iterations=self.solved, objective=self._ratio)
+        return SolverState(iterations=self.solved, objective=self._ratio)
 
     def step(self) -> None:
         """Search at a ratio just below the best."""
@@ -164,11 +164,11 @@ class BestRatio(AbstractIteration["BestRatio"]):
         """Search a tree, and keep what it finds."""
         limits = TreeLimits(cutoff=cutoff, is_hasty=True, begun=self.solved, curve_tol=CURVE_SHARE * self.options.tol)
         tree = make_tree(self.instance, ratio, self.counts, **limits)
-        result = drive(tree, self.monitor)
+        result = run_iteration(tree, self.monitor)
         self.solved += tree.num_solved
         self.ratios += 1
         if result.counts is not None:
             self.counts = result.counts
             if self._is_searching:
-                self.counts = drive(LocalSearch(self.instance, self.counts), self.monitor.part())
+                self.counts = run_iteration(LocalSearch(self.instance, self.counts), self.monitor.part())
         return result

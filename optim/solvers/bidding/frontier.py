@@ -5,12 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.ranges import check_in
+from optim.core.arrays import IntArray
+from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, run_iteration
+from optim.core.errors import check_in
 from optim.core.registry import register
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import BiddingInstance, IntArray
+from optim.models.bidding.instance import BiddingInstance
 from optim.solvers.bidding.dinkelbach import BestRatio, DinkelbachOptions
 from optim.solvers.bidding.outcome import AbstractBiddingSolver, make_tree
 
@@ -135,9 +136,9 @@ class Trace(AbstractIteration[Frontier]):
         if is_new and one.work < point.work < other.work:
             self._pending += [(one, point), (point, other)]
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Return the boxes solved."""
-        return Standing(iterations=self.solved)
+        return SolverState(iterations=self.solved)
 
     def finish(self, reason: Termination | None) -> Frontier:
         """Return the points in order of work."""
@@ -147,7 +148,7 @@ class Trace(AbstractIteration[Frontier]):
         value = evaluate(self.instance, start)
         gap, cutoff = self.options.point_tol * max(value.cost, SAME_TOL), value.cost - ratio * value.work
         tree = make_tree(self.instance, ratio, start, cutoff=cutoff, gap=gap, all_of_interest=True, begun=self.solved)
-        result = drive(tree, self.monitor)
+        result = run_iteration(tree, self.monitor)
         self.solved += tree.num_solved
         counts = start if result.counts is None else result.counts
         found = evaluate(self.instance, counts)
@@ -168,7 +169,7 @@ def trace_frontier(
     of the ACM 23 (1976), DOI 10.1145/321978.321982.
     """
     monitor = monitor or Monitor()
-    return drive(Trace(instance, best, options, monitor), monitor)
+    return run_iteration(Trace(instance, best, options, monitor), monitor)
 
 
 @register("frontier", problem="bidding")
@@ -185,12 +186,12 @@ class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
 
     def run(self, instance: BiddingInstance, options: FrontierOptions, monitor: Monitor, seed: int) -> Outcome:
         """Find the best ratio, then the curve on both sides of it."""
-        best = drive(BestRatio(instance, DinkelbachOptions(tol=options.tol), monitor), monitor, task=self.name)
+        best = run_iteration(BestRatio(instance, DinkelbachOptions(tol=options.tol), monitor), monitor, task=self.name)
         frontier = Frontier(points=())
         if monitor.reason is None and np.isfinite(evaluate(instance, best.counts).ratio):
             trace = Trace(instance, best.counts, options, monitor, begun=best.solved)
             with monitor.clock.phase("curve"):
-                frontier = drive(trace, monitor, task="curve")
+                frontier = run_iteration(trace, monitor, task="curve")
             best.solved = trace.solved
         corners = frontier.corners(best.counts, instance) if frontier.points else []
         curve = {

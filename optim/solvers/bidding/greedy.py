@@ -1,12 +1,78 @@
-"""BidBrain's one-step search."""
+"""Solvers that search by steps, with a bound by the relaxation: BidBrain's one-step search, and exchanges."""
 
-from typing import ClassVar
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
 
-from optim.core.driver import Monitor, drive
+from optim.core.arrays import IntArray
+from optim.core.driver import Monitor, Outcome, run_iteration
 from optim.core.registry import register
 from optim.models.bidding.instance import BiddingInstance
-from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic, Found, HeuristicOptions
-from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch, SteepestAdditions
+from optim.solvers.bidding.outcome import AbstractBiddingSolver, outcome_of, root_bound
+from optim.solvers.bidding.steps import GreedySearch, LocalSearch, SteepestAdditions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeuristicOptions:
+    """Options of all heuristics.
+
+    Parameters
+    ----------
+    bound
+        Bound the optimum by the relaxation afterwards.
+    """
+
+    bound: bool = True
+
+
+HeuristicOptionsT = TypeVar("HeuristicOptionsT", bound=HeuristicOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """A footprint, the steps to it, and figures of the search."""
+
+    counts: IntArray
+    steps: int
+    figures: Mapping[str, float]
+
+
+class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptionsT], Generic[HeuristicOptionsT]):
+    """A search for a footprint; iterations are its steps."""
+
+    @abstractmethod
+    def search(self, instance: BiddingInstance, options: HeuristicOptionsT, monitor: Monitor) -> Found:
+        """Return a footprint."""
+
+    def run(self, instance: BiddingInstance, options: HeuristicOptionsT, monitor: Monitor, seed: int) -> Outcome:
+        """Search until nothing improves, then bound."""
+        with monitor.clock.phase("solve"):
+            found = self.search(instance, options, monitor)
+        proven = None
+        if options.bound and monitor.reason is None:
+            with monitor.clock.phase("bound"):
+                proven = root_bound(instance, found.counts)
+        return outcome_of(instance, found.counts, proven, iterations=found.steps, figures=found.figures)
+
+
+def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> Found:
+    """Return the footprint that exchanges lead to from the greedy one."""
+    greedy = GreedySearch(instance)
+    search = LocalSearch(instance, run_iteration(greedy, monitor, task=task), begun=greedy.steps)
+    return Found(counts=run_iteration(search, monitor, task=task), steps=search.steps, figures={})
+
+
+@register("exchange", problem="bidding")
+class ExchangeSolver(AbstractHeuristic[HeuristicOptions]):
+    """Improve the greedy footprint by the best addition, removal or exchange between two bids, until none helps."""
+
+    summary: ClassVar[str] = "local search from the greedy footprint: additions, removals, exchanges"
+    options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
+
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
+        """Search from the greedy footprint."""
+        return exchanged(instance, monitor, self.name)
 
 
 @register("greedy", problem="bidding")
@@ -35,11 +101,11 @@ class GreedySolver(AbstractHeuristic[HeuristicOptions]):
         """Add bids to nothing, by either rule; where neither reaches the least work, go on by moves."""
         searches = GreedySearch(instance), SteepestAdditions(instance)
         for search in searches:
-            drive(search, monitor, task=self.name)
+            run_iteration(search, monitor, task=self.name)
         best: LocalSearch = min(searches, key=lambda search: search.standard)
         steps = sum(search.steps for search in searches)
         if best.lack > 0:
             best = LocalSearch(instance, best.counts, begun=steps)
-            drive(best, monitor, task=self.name)
+            run_iteration(best, monitor, task=self.name)
             steps = best.steps
         return Found(counts=best.counts, steps=steps, figures={})

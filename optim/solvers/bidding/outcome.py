@@ -1,4 +1,7 @@
-"""From a footprint and a proof to an outcome; bounds by the relaxation alone."""
+"""From a footprint and a proof to an outcome, in units that suit small limits.
+
+Units are powers of two, so that a price of a cap comes back exactly as it was found.
+"""
 
 import math
 from collections.abc import Mapping
@@ -7,33 +10,63 @@ from typing import ClassVar, Generic, Unpack
 
 import numpy as np
 
+from optim.core.arrays import BoolArray, FloatArray, IntArray, power_of_two_scale
 from optim.core.driver import AbstractSolver, Monitor, OptionsT, Outcome
-from optim.core.status import Sense, Termination
+from optim.core.solution import Sense, Termination
 from optim.models.bidding.cost_per_work import CostWork, evaluate
-from optim.models.bidding.instance import BiddingInstance, BoolArray, HourOutlook, IntArray
-from optim.models.bidding.lasting import kept_probability
-from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import RatioProof
-from optim.models.bidding.scalability import CurveKind, Scalability
-from optim.solvers.bidding.cap_units import cap_units, in_units, taken_back
-from optim.solvers.bidding.lasting.probability import shortfall
+from optim.models.bidding.decision import FootprintPlan, RatioProof
+from optim.models.bidding.instance import (
+    LARGEST,
+    BiddingInstance,
+    CurveKind,
+    HourOutlook,
+    Scalability,
+    kept_probability,
+)
+from optim.solvers.bidding.survival import shortfall
 from optim.solvers.bidding.tree.box import CAP_TOL
-from optim.solvers.bidding.tree.result import TreeResult
-from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits
+from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits, TreeResult
+
+
+def cap_units(instance: BiddingInstance) -> FloatArray:
+    """Return by cap the power of two in which its limit lies between 1 and 2; 1 where it is larger, or 0. Shape (caps,)."""
+    return np.array([power_of_two_scale(limit) for limit in instance.caps.limit.tolist()], dtype=np.float64)
+
+
+def in_units(instance: BiddingInstance, units: FloatArray) -> BiddingInstance:
+    """Return the same instance with each cap in a unit of its own; what no cap can hold stays so at the largest weight."""
+    caps = instance.caps
+    weight = np.minimum(caps.weight / units[:, None], LARGEST)
+    return replace(instance, caps=replace(caps, weight=weight, limit=caps.limit / units))
+
+
+def unscale(outcome: Outcome, units: FloatArray) -> Outcome:
+    """Return an outcome with the caps' prices in their units of 1."""
+    proof = outcome.proof
+    if not isinstance(proof, RatioProof):
+        return outcome
+    multipliers = tuple(replace(x, cap=x.cap / units) for x in proof.multipliers)
+    return replace(outcome, proof=replace(proof, multipliers=multipliers))
+
 
 OPTIMALITY_TOL = 1e-6
+
 """Largest relative gap that is called optimal."""
 
 HELD_TOL = 1e-9
+
 """By this part of itself a cap may be exceeded, and the least work missed: an answer is held to no more, and its bound covers it."""
 
 HALVINGS = 200
+
 NEWTON_STEPS = 6
+
 MARGIN = 1e-9
+
 """Relative step below a ratio at which the relaxation's value is 0, so that it is surely not below."""
 
 
-def least_work_of(instance: BiddingInstance, ratio: float) -> float:
+def min_work_of(instance: BiddingInstance, ratio: float) -> float:
     """Return the least work of a footprint that could cost less than `ratio` a unit."""
     if ratio <= 0:
         return instance.min_work
@@ -43,7 +76,7 @@ def least_work_of(instance: BiddingInstance, ratio: float) -> float:
     return max(instance.min_work, cost / ratio * (1 - 1e-9) if np.isfinite(cost) else 0.0)
 
 
-def least_rate_of(curve: Scalability, work: float) -> float:
+def min_rate_of(curve: Scalability, work: float) -> float:
     """Return a rate that every footprint of so much work has, rounded down."""
     if work <= 0:
         return 0.0
@@ -62,7 +95,7 @@ def least_rate_of(curve: Scalability, work: float) -> float:
 
 def bound_of(instance: BiddingInstance, ratio: float, result: TreeResult) -> float:
     """Return the bound on the cost per work that a tree proves."""
-    least_work = least_work_of(instance, ratio)
+    least_work = min_work_of(instance, ratio)
     if result.bound >= 0:
         return ratio
     return max(0.0, ratio + result.bound / least_work * (1 + ROUNDING)) if least_work > 0 else 0.0
@@ -75,9 +108,9 @@ def make_tree(
     **limits: Unpack[TreeLimits],
 ) -> RatioTree:
     """Return a search at a ratio; unless all footprints are of interest, those that can't be below the ratio aren't."""
-    least_work = 0.0 if limits.get("all_of_interest") else least_work_of(instance, ratio)
+    least_work = 0.0 if limits.get("all_of_interest") else min_work_of(instance, ratio)
     limits = {"gap": ROUNDING * ratio * least_work, **limits}
-    return RatioTree(instance, ratio, least_rate=least_rate_of(instance.scalability, least_work), start=start, **limits)
+    return RatioTree(instance, ratio, min_rate=min_rate_of(instance.scalability, least_work), start=start, **limits)
 
 
 def is_answer(instance: BiddingInstance, counts: IntArray, value: CostWork) -> bool:
@@ -148,7 +181,7 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
         held, units = held_instance(instance), cap_units(instance)
         if (units == 1.0).all():
             return self.run(held, options, monitor, seed)
-        return taken_back(self.run(in_units(held, units), options, monitor, seed), units)
+        return unscale(self.run(in_units(held, units), options, monitor, seed), units)
 
 
 def outcome_of(

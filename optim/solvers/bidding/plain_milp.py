@@ -5,18 +5,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.errors import SolverError
-from optim.core.ranges import check_in
+from optim.core.arrays import IntArray
+from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, run_iteration
+from optim.core.errors import SolverError, check_in
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch
+from optim.models.bidding.instance import BiddingInstance
 from optim.solvers.bidding.outcome import AbstractBiddingSolver, can_work, is_answer, outcome_of, root_bound
-from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
+from optim.solvers.bidding.steps import GreedySearch, LocalSearch
+from optim.solvers.lp.highs import CompiledModel, HighsState, solve_with_highs
 
-MOST_STEPS = 30
+MAX_STEPS = 30
 STEP_TOL = 1e-9
 """A step that lowers the ratio by less, relatively, is the last."""
 
@@ -63,10 +63,10 @@ class PlainMilpSolver(AbstractBiddingSolver[PlainMilpOptions]):
     def run(self, instance: BiddingInstance, options: PlainMilpOptions, monitor: Monitor, seed: int) -> Outcome:
         """Step from the greedy footprint until the ratio stays."""
         with monitor.clock.phase("solve"):
-            counts = drive(GreedySearch(instance), monitor.part())
+            counts = run_iteration(GreedySearch(instance), monitor.part())
             if not is_answer(instance, counts, evaluate(instance, counts)):
-                counts = drive(LocalSearch(instance, counts), monitor.part())
-        steps = drive(PlainSteps(instance, counts, options, monitor, seed), monitor, task=self.name)
+                counts = run_iteration(LocalSearch(instance, counts), monitor.part())
+        steps = run_iteration(PlainSteps(instance, counts, options, monitor, seed), monitor, task=self.name)
         proven = None
         if monitor.reason is None and steps.reason is None:
             with monitor.clock.phase("bound"):
@@ -98,12 +98,12 @@ class PlainSteps(AbstractIteration["PlainSteps"]):
 
     def is_done(self) -> bool:
         """Tell whether the ratio stays, or HiGHS can't go on."""
-        return self._is_done or self.number >= MOST_STEPS
+        return self._is_done or self.number >= MAX_STEPS
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Return the steps and the ratio."""
         ratio = self._value.ratio
-        return Standing(iterations=self.number, objective=ratio if np.isfinite(ratio) else None)
+        return SolverState(iterations=self.number, objective=ratio if np.isfinite(ratio) else None)
 
     def finish(self, reason: Termination | None) -> "PlainSteps":
         """Return itself."""

@@ -6,24 +6,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.driver import Monitor, drive
-from optim.core.intervals import wilson
-from optim.core.ranges import check_in
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.driver import Monitor, run_iteration
+from optim.core.errors import check_in
 from optim.core.registry import register
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import (
-    HOUR_S,
-    MICRO,
-    BiddingInstance,
-    BoolArray,
-    FloatArray,
-    HourOutlook,
-    IntArray,
-    ScenarioOutlook,
-)
-from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic, Found, HeuristicOptions, exchanged
-from optim.solvers.bidding.local_search.steps import IMPROVEMENT, LocalSearch, lack_of
+from optim.models.bidding.instance import HOUR_S, MICRO, BiddingInstance, HourOutlook, ScenarioOutlook
+from optim.solvers.bidding.greedy import AbstractHeuristic, Found, HeuristicOptions, exchanged
 from optim.solvers.bidding.outcome import can_work
+from optim.solvers.bidding.steps import IMPROVEMENT, LocalSearch, lack_of
+from optim.statistics import wilson
 
 HALVINGS = 60
 ENDS_TRIED = 10
@@ -137,21 +129,21 @@ class RiskAverseSolver(AbstractHeuristic[RiskOptions]):
         neutral = exchanged(instance, monitor, self.name)
         if not (can_work(instance) and evaluate(instance, neutral.counts).work > 0):
             return neutral
-        find = _least_risk if isinstance(instance.outlook, ScenarioOutlook) else _least_worst
+        find = _min_risk if isinstance(instance.outlook, ScenarioOutlook) else _min_worst
         return find(instance, neutral, options, monitor)
 
 
-def _least_risk(instance: BiddingInstance, neutral: Found, options: RiskOptions, monitor: Monitor) -> Found:
+def _min_risk(instance: BiddingInstance, neutral: Found, options: RiskOptions, monitor: Monitor) -> Found:
     """Search over additions, removals and moves for a lower risk ratio."""
     search = LocalSearch(
         instance, neutral.counts, figure=lambda table: risk_ratio(instance, table, options), begun=neutral.steps
     )
-    before, counts = search.value, drive(search, monitor)
+    before, counts = search.value, run_iteration(search, monitor)
     figures = {"risk_ratio": search.value, "neutral_risk_ratio": before}
     return Found(counts=counts, steps=search.steps, figures=figures)
 
 
-def _least_worst(instance: BiddingInstance, neutral: Found, options: RiskOptions, monitor: Monitor) -> Found:
+def _min_worst(instance: BiddingInstance, neutral: Found, options: RiskOptions, monitor: Monitor) -> Found:
     """Alternate between the worst ends for a footprint and the best footprint for these ends; keep the best worst case."""
     low, high = _ends(instance, options)
     best, steps = neutral.counts, neutral.steps
@@ -159,7 +151,7 @@ def _least_worst(instance: BiddingInstance, neutral: Found, options: RiskOptions
     before = value
     for _ in range(ROUNDS):
         search = LocalSearch(_with_ends(instance, low, high, ends), best, begun=steps)
-        counts, steps = drive(search, monitor), search.steps
+        counts, steps = run_iteration(search, monitor), search.steps
         ends, found = _worst_ends(instance, counts, low, high)
         lack = lack_of(instance, np.array([counts, best]))
         if not found < value * (1 - IMPROVEMENT) or lack[0] > lack[1]:

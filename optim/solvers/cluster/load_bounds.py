@@ -1,14 +1,59 @@
 """Loads that bound the makespan and the largest slowdown of any schedule from below."""
 
+import heapq
+
 import numpy as np
 
+from optim.compiled import compiled
+from optim.core.arrays import IntArray
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import IntervalProof, LoadProof
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, IntArray
-from optim.solvers.cluster.gpu_pools import gpu_pools
+from optim.solvers.cluster.price_bound import gpu_pools
+
+
+@compiled
+def overloaded_interval(release, work, deadline, speed):
+    """Return an interval (from, to) whose jobs can't all be done within it, (-1, -1) if all deadlines are met.
+
+    Jobs are sorted by release. Whoever is late first, is late behind work of earlier deadlines alone: the interval begins
+    where the machine last did something less urgent, or nothing.
+    """
+    queue = [(0.0, 0, 0.0)]
+    queue.pop()
+    pieces = [(0.0, 0.0, 0.0)]
+    pieces.pop()
+    now, at, count = 0.0, 0, len(release)
+    while at < count or queue:
+        if not queue:
+            now = max(now, release[at])
+        while at < count and release[at] <= now:
+            heapq.heappush(queue, (deadline[at], at, work[at]))
+            at += 1
+        due, job, left = heapq.heappop(queue)
+        until = now + left / speed
+        is_cut = at < count and release[at] < until
+        if is_cut:
+            until = release[at]
+        pieces.append((now, until, due))
+        left = max(0.0, left - (until - now) * speed)
+        now = until
+        if is_cut:
+            heapq.heappush(queue, (due, job, left))  # the later submission may be more urgent
+        elif now > due:
+            begin = now
+            for piece in range(len(pieces) - 1, -1, -1):
+                start, stop, urgency = pieces[piece]
+                if urgency > due or stop < begin:
+                    break
+                begin = start
+            return begin, due
+    return -1.0, -1.0
+
 
 BISECTIONS = 30
-MOST_SLOWDOWN = 1e6
+
+MAX_SLOWDOWN = 1e6
 
 
 def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
@@ -29,7 +74,7 @@ def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
     for who, gpus in pools.bound_together():
         facts = (jobs.submit_us[who], jobs.duration_us[who], jobs.gpus[who] * pools.duration_us[who], gpus)
         low, high = proof.slowdown, 2.0 * proof.slowdown
-        while high < MOST_SLOWDOWN and _overload(*facts, high) is not None:
+        while high < MAX_SLOWDOWN and _overload(*facts, high) is not None:
             high *= 2
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
@@ -45,8 +90,6 @@ def _overload(
     submit_us: IntArray, duration_us: IntArray, work_us: IntArray, gpus: int, slowdown: float
 ) -> IntervalProof | None:
     """Return an interval of whole microseconds that is overloaded at a slowdown, None if none is found."""
-    from optim.solvers.cluster.earliest_deadline import overloaded_interval
-
     release = submit_us / US
     deadline = release + slowdown * (duration_us / US)
     begin, end = overloaded_interval(release, work_us / US, deadline, float(gpus))

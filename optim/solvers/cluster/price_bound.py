@@ -1,32 +1,477 @@
-"""Prices of GPU-seconds that bound the mean completion time of any schedule from below, and how much better prices could be."""
+"""Prices of GPU-seconds that bound the mean completion time of any schedule from below.
 
+Times are whole microseconds and are subtracted as such, so that nothing is lost where submissions lie years apart.
+
+A job may run on any part of its gang here, and in proportion slower. A job whose rate is x(t) <= 1 and adds up to its
+run time by its end is a mixture of schedules of the whole gang that end no later, so that (D.1) holds for it, too.
+"""
+
+import heapq
 from dataclasses import dataclass
 
 import numpy as np
 
+from optim.compiled import compiled, inner
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import DivisibleSchedule, PriceProof
-from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, FloatArray, IntArray
-from optim.solvers.cluster.gpu_pools import GpuPools, choose_pools, gpu_pools
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.solvers.lp.highs import run_in_place, silent_highs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GpuPools:
+    """Pools of GPUs, and what classes of jobs can do with them.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of each pool; shape (pools,).
+    pool_of
+        Pool of each type of GPU, -1 if no job can use it; shape (types,).
+    factor_ppm
+        How much longer a class takes on a pool, 0 where it can't run; shape (classes, pools).
+    class_of
+        Class of each job; shape (jobs,).
+    duration_us
+        Run time of each job on the pool on which it is fastest, rounded down; shape (jobs,).
+    """
+
+    gpus: IntArray
+    pool_of: IntArray
+    factor_ppm: IntArray
+    class_of: IntArray
+    duration_us: IntArray
+
+    @property
+    def usable(self) -> list[IntArray]:
+        """Return the pools of each class."""
+        return [np.flatnonzero(row) for row in self.factor_ppm]
+
+    @property
+    def ratio(self) -> FloatArray:
+        """Return how much longer a class takes on a pool than on its fastest, 0 where it can't run."""
+        fastest = np.where(self.factor_ppm > 0, self.factor_ppm, self.factor_ppm.max()).min(axis=1, keepdims=True)
+        return np.asarray(self.factor_ppm / fastest)
+
+    def bound_together(self) -> list[tuple[IntArray, int]]:
+        """Return for each set of pools that is all that some jobs can use: the jobs that can use no other, and its GPUs."""
+        masks = np.unique(np.vstack([self.factor_ppm > 0, np.ones(len(self.gpus), bool)]), axis=0)
+        found = []
+        for mask in masks:
+            goes_elsewhere = np.asarray((self.factor_ppm[:, ~mask] > 0).any(axis=1))
+            who = np.flatnonzero(~goes_elsewhere[self.class_of])
+            found.append((who, int(self.gpus[mask].sum())))
+        return found
+
+    def by_type(self, price: FloatArray) -> FloatArray:
+        """Return prices of types from prices of pools; one row if all types are one pool."""
+        if len(self.gpus) == 1 and (self.pool_of == 0).all():
+            return np.asarray(price[0])
+        return np.where((self.pool_of >= 0)[:, None], price[self.pool_of], 0.0)
+
+    def type_of(self, pool: IntArray) -> IntArray:
+        """Return a type of GPU of each pool."""
+        first = np.array([np.flatnonzero(self.pool_of == each)[0] for each in range(len(self.gpus))])
+        return np.asarray(first[pool])
+
+
+def gpu_pools(jobs: Workload, cluster: Cluster) -> GpuPools:
+    """Return the pools of a cluster for some jobs; a job that can run nowhere counts as if it could run anywhere."""
+    types = jobs.kind_ppm.shape[1]
+    table = jobs.kind_ppm if types else np.full((len(jobs), 1), PPM)
+    gpus = np.bincount(cluster.kind, cluster.gpus, types).astype(np.int64) if types else np.array([cluster.num_gpus])
+    table = np.where(gpus > 0, table, 0)
+    table[~table.any(axis=1)] = np.where(gpus > 0, PPM, 0)
+    rows, class_of = np.unique(table, axis=0, return_inverse=True)
+    used = np.flatnonzero(rows.any(axis=0))
+    factor, pool_of_used = np.unique(rows[:, used], axis=1, return_inverse=True)
+    pool_of = np.full(len(gpus), -1)
+    pool_of[used] = pool_of_used.ravel()
+    fastest = np.where(rows > 0, rows, rows.max()).min(axis=1)[class_of.ravel()]
+    return GpuPools(
+        gpus=np.bincount(pool_of[used], gpus[used]).astype(np.int64),
+        pool_of=pool_of,
+        factor_ppm=factor,
+        class_of=class_of.ravel(),
+        duration_us=jobs.duration_us // PPM * fastest + jobs.duration_us % PPM * fastest // PPM,
+    )
+
+
+def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
+    """Return a pool for each job: where it would end first, if all work before it were spread over its pool's GPUs."""
+    usable = pools.usable
+    chosen = np.array([each[0] for each in usable])[pools.class_of]
+    if all(len(each) == 1 for each in usable):
+        return chosen
+    ready, ratio, gpus = [0.0] * len(pools.gpus), pools.ratio.tolist(), pools.gpus.tolist()
+    lists = [each.tolist() for each in usable]
+    rows = zip(
+        pools.class_of.tolist(), jobs.submit_us.tolist(), pools.duration_us.tolist(), jobs.gpus.tolist(), strict=True
+    )
+    for job, (own, submit, duration, width) in enumerate(rows):
+        begins = {pool: max(ready[pool], float(submit)) for pool in lists[own]}
+        best = min(lists[own], key=lambda pool: begins[pool] + duration * ratio[own][pool])
+        ready[best] = begins[best] + duration * ratio[own][best] * width / gpus[best]
+        chosen[job] = best
+    return chosen
+
+
+SECOND = 1e6
+
+SPARE = 1e-9
+
+"""Seconds left out that are none, as a part of the job's run time."""
+
+
+@inner
+def _push(prices, seconds, count, price, amount):
+    """Add time at a price to a heap, the dearest first, of so many entries."""
+    at = count
+    while at > 0:
+        above = (at - 1) // 2
+        if prices[above] >= price:
+            break
+        prices[at], seconds[at] = prices[above], seconds[above]
+        at = above
+    prices[at], seconds[at] = price, amount
+
+
+@inner
+def _pop(prices, seconds, count):
+    """Remove the dearest of so many entries from a heap."""
+    price, amount, at = prices[count - 1], seconds[count - 1], 0
+    while 2 * at + 1 < count - 1:
+        below = 2 * at + 1
+        if below + 1 < count - 1 and prices[below + 1] > prices[below]:
+            below += 1
+        if prices[below] <= price:
+            break
+        prices[at], seconds[at] = prices[below], seconds[below]
+        at = below
+    prices[at], seconds[at] = price, amount
+
+
+@compiled
+def best_ends(release, duration, width, edge, first, price, best, flow):
+    """Find for each job the flow time F that minimises ``F + w x cost of the cheapest d seconds in [r, r + F]``.
+
+    Time goes on slot by slot; the dearest time bought so far is exchanged for cheaper time of the slot, so that the value
+    falls and rises with F in convex pieces. `edge` holds the slots' ends after a 0, `first` each job's first slot; values
+    and flow times are in seconds.
+    """
+    last = len(price)
+    prices, seconds = np.empty(last + 1), np.empty(last + 1)  # a heap: an entry a slot, two of that of the first end
+    for job in range(len(release)):
+        r, gpus = release[job], width[job]
+        left = duration[job] / SECOND
+        at, now, cost, count = first[job], 0.0, 0.0, 0
+        while left > 0:
+            now_price = price[at] if at < last else 0.0
+            upto = (edge[at + 1] - r) / SECOND if at < last else np.inf  # so that all that is left is bought
+            x = min(left, upto - now)
+            _push(prices, seconds, count, now_price, x)
+            count += 1
+            cost += x * now_price
+            left -= x
+            now += x
+            if now >= upto:
+                at += 1
+        value, when = now + gpus * cost, now
+        while at < last and now < value and prices[0] > 0:
+            upto, now_price, new = (edge[at + 1] - r) / SECOND, price[at], 0.0
+            while count > 0 and now < upto and prices[0] > now_price:
+                x = min(seconds[0], upto - now)
+                cost -= x * (prices[0] - now_price)
+                now += x
+                new += x
+                if seconds[0] > x:
+                    seconds[0] -= x
+                else:
+                    _pop(prices, seconds, count)
+                    count -= 1
+                if now + gpus * cost < value:
+                    value, when = now + gpus * cost, now
+            if new > 0:
+                _push(prices, seconds, count, now_price, new)
+                count += 1
+            now = upto
+            at += 1
+        if at >= last and prices[0] > 0:  # free time after the last slot replaces whatever is dear
+            now = max(now, (edge[last] - r) / SECOND)
+            while count > 0 and prices[0] > 0:
+                cost -= seconds[0] * prices[0]
+                now += seconds[0]
+                _pop(prices, seconds, count)
+                count -= 1
+                if now + gpus * cost < value:
+                    value, when = now + gpus * cost, now
+        best[job], flow[job] = value, when
+
+
+@compiled
+def use_of_slots(release, duration, width, edge, first, price, flow, use):
+    """Add up which GPU-seconds the jobs buy: the cheapest of each within its flow time, early ones first at equal price."""
+    last = len(price)
+    for job in range(len(release)):
+        r, end = release[job], flow[job]
+        spare = end - duration[job] / SECOND
+        is_spare = spare > SPARE * end
+        left_out = [(0.0, 0, 0.0)]
+        left_out.pop()
+        at, now = first[job], 0.0
+        while at < last and now < end:
+            x = min((edge[at + 1] - r) / SECOND, end) - now
+            use[at] += width[job] * x
+            if is_spare:
+                heapq.heappush(left_out, (-price[at], -at, x))
+            now += x
+            at += 1
+        while is_spare and spare > 0 and left_out:
+            _, minus_at, x = heapq.heappop(left_out)
+            x = min(x, spare)
+            use[-minus_at] -= width[job] * x
+            spare -= x
+
+
+@compiled
+def purchases(release, duration, width, edge, first, price, flow):
+    """Return what one job of each kind buys: kinds, slots and GPU-seconds, sorted by kind."""
+    room = 0
+    for job in range(len(release)):
+        at = first[job]
+        while at < len(price) and (edge[at] - release[job]) / SECOND < flow[job]:
+            at += 1
+        room += at - first[job]
+    kind, slot, amount = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    use, filled = np.zeros(len(price)), 0
+    for job in range(len(release)):
+        one = slice(job, job + 1)
+        use_of_slots(release[one], duration[one], width[one], edge, first[one], price, flow[one], use)
+        at = first[job]
+        while at < len(price) and (edge[at] - release[job]) / SECOND < flow[job]:
+            if use[at] > 0:
+                kind[filled], slot[filled], amount[filled] = job, at, use[at]
+                filled += 1
+            use[at] = 0.0
+            at += 1
+    return kind[:filled], slot[:filled], amount[:filled]
+
+
+NONE_FREE, NEARLY_DONE = 1e-9, 1e-6
+
+"""GPUs, and microseconds of work, that are rounding."""
+
+
+@inner
+def _fill(waiting, free, width, run, rate, count):
+    """Let those that wait run, most urgent first, the last on what is left; return the GPUs left and the number that runs."""
+    while len(waiting) > 0 and free > NONE_FREE:
+        job = heapq.heappop(waiting)[1]
+        run[count], rate[count] = job, min(width[job], free)
+        free -= rate[count]
+        count += 1
+    return free, count
+
+
+@inner
+def _worst(run, rate, count, key, left, is_by_work):
+    """Return the least urgent that runs: its place and its key."""
+    at, most = -1, -1.0
+    for place in range(count):
+        job = run[place]
+        urgency = key[job] * left[job] if is_by_work else key[job]
+        if urgency > most:
+            at, most = place, urgency
+    return at, most
+
+
+@compiled
+def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal):
+    """Return each job's flow time in microseconds, rounded up, and how many spells of the schedule there are.
+
+    Parameters
+    ----------
+    release, duration, width, gpus
+        Jobs by their submission in whole microseconds, and all GPUs; gangs may be fractions of one.
+    key, is_by_work
+        The smaller, the more urgent; times the run time left if `is_by_work`.
+    mark, marginal
+        Receive when each spell begins and the least urgent job that runs while no GPU is free, -1 while one is; room for two
+        a job.
+    """
+    count, left = len(release), duration.astype(np.float64)
+    flow, run, rate = np.zeros(count), np.empty(count, np.int64), np.empty(count)
+    waiting = [(0.0, 0)]
+    waiting.pop()
+    now, upcoming, done, running, spells, free = 0, 0, 0, 0, 0, gpus
+    while done < count:
+        while upcoming < count and release[upcoming] <= now:
+            heapq.heappush(waiting, (key[upcoming] * (left[upcoming] if is_by_work else 1.0), upcoming))
+            upcoming += 1
+        for place in range(running - 1, -1, -1):  # whoever has a part of its GPUs only goes back for more
+            job = run[place]
+            if rate[place] < width[job]:
+                heapq.heappush(waiting, (key[job] * (left[job] if is_by_work else 1.0), job))
+                free += rate[place]
+                running -= 1
+                run[place], rate[place] = run[running], rate[running]
+        free, running = _fill(waiting, free, width, run, rate, running)
+        while len(waiting) > 0:
+            place, most = _worst(run, rate, running, key, left, is_by_work)
+            if waiting[0][0] >= most:
+                break
+            heapq.heappush(waiting, (most, run[place]))
+            free += rate[place]
+            running -= 1
+            run[place], rate[place] = run[running], rate[running]
+            free, running = _fill(waiting, free, width, run, rate, running)
+        if spells < len(mark):
+            place = _worst(run, rate, running, key, left, is_by_work)[0]
+            mark[spells], marginal[spells] = now, run[place] if place >= 0 and free <= NONE_FREE else -1
+            spells += 1
+        step = release[upcoming] - now if upcoming < count else 2**62
+        for place in range(running):
+            job = run[place]
+            until_done = np.ceil(left[job] * width[job] / rate[place] - NEARLY_DONE)
+            step = max(1, int(until_done)) if until_done < step else step
+        now += step
+        for place in range(running - 1, -1, -1):
+            job = run[place]
+            left[job] -= step * rate[place] / width[job]
+            if left[job] <= NEARLY_DONE:
+                flow[job] = now - release[job]
+                done, free, running = done + 1, free + rate[place], running - 1
+                run[place], rate[place] = run[running], rate[running]
+    return flow, spells
+
+
+@compiled
+def prices_of_fluid(mark, marginal, end, width, duration, edge):
+    """Return the mean price of each slot at which nobody would change much in such a schedule, in seconds a GPU-second.
+
+    While a job is the last that has a GPU, the price falls by ``1 / (w d)`` a second, so that it doesn't care when it ends;
+    it goes on at the price where it left off when another comes between, and is 0 whenever a GPU is free.
+    """
+    price = np.zeros(len(edge) - 1)
+    line, round_of = np.zeros(len(width)), np.full(len(width), -1)
+    height, busy, slot = 0.0, 0, len(price) - 1
+    for spell in range(len(mark) - 1, -1, -1):
+        begin, job = mark[spell], marginal[spell]
+        if job < 0:
+            height, busy, end = 0.0, busy + 1, begin
+            continue
+        slope = 1.0 / (width[job] * duration[job])
+        if round_of[job] != busy:
+            line[job], round_of[job] = height + slope * end, busy
+        while end > begin:
+            while slot > 0 and edge[slot] >= end:
+                slot -= 1
+            start = max(begin, edge[slot])
+            middle = line[job] - slope * (0.5 * (start + end))
+            price[slot] += max(0.0, middle) * (end - start)
+            height, end = max(0.0, line[job] - slope * start), start
+    for slot in range(len(price)):
+        price[slot] /= edge[slot + 1] - edge[slot]
+    return price
+
+
+AS_ONE = 1e-9
+
+
+class Master:
+    """A linear programme that mixes purchases so that no slot is sold more than once.
+
+    Parameters
+    ----------
+    supply
+        GPU-seconds of each slot.
+    count
+        How many jobs there are of each kind.
+    dearest
+        What a GPU-second above the supply costs.
+    """
+
+    def __init__(self, supply: FloatArray, count: FloatArray, dearest: float) -> None:
+        import highspy
+
+        self.slots, self.kinds, self.count = len(supply), len(count), count
+        self.seen: set[bytes] = set()
+        self.who: list[int] = []
+        self.flow: list[float] = []
+        self.main: list[int] = []
+        lp = highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = self.slots, self.slots + self.kinds
+        lp.col_cost_ = np.full(self.slots, dearest)
+        lp.col_lower_, lp.col_upper_ = np.zeros(self.slots), np.full(self.slots, highspy.kHighsInf)
+        lp.row_lower_ = np.concatenate([np.full(self.slots, -highspy.kHighsInf), count])
+        lp.row_upper_ = np.concatenate([supply, count])
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        lp.a_matrix_.start_ = np.arange(self.slots + 1, dtype=np.int32)
+        lp.a_matrix_.index_ = np.arange(self.slots, dtype=np.int32)
+        lp.a_matrix_.value_ = np.full(self.slots, -1.0)
+        self.highs = silent_highs(lp, presolve="off")
+
+    def add(self, kind: IntArray, slot: IntArray, seconds: FloatArray, flow: FloatArray) -> int:
+        """Add what jobs buy, sorted by kind, unless it is known; return how many purchases are new."""
+        first = np.searchsorted(kind, np.arange(self.kinds + 1))
+        new = 0
+        for each in range(self.kinds):
+            at = slice(first[each], first[each + 1])
+            name = np.concatenate([[each, flow[each]], slot[at], seconds[at]]).tobytes()
+            if name not in self.seen:
+                self.seen.add(name)
+                new += 1
+                self.who.append(each)
+                self.flow.append(float(flow[each]))
+                self.main.append(int(slot[at][np.argmax(seconds[at])]) if first[each] < first[each + 1] else -1)
+                rows = np.append(slot[at], self.slots + each).astype(np.int32)
+                self.highs.addCol(flow[each], 0.0, np.inf, len(rows), rows, np.append(seconds[at], 1.0))
+        return new
+
+    def solve(self) -> tuple[float, FloatArray] | None:
+        """Return the least total flow time of a mixture, and prices; None if the programme isn't solved."""
+        import highspy
+
+        if run_in_place(self.highs) != highspy.HighsModelStatus.kOptimal:
+            return None
+        dual = np.asarray(self.highs.getSolution().row_dual)[: self.slots]
+        return float(self.highs.getInfo().objective_function_value), np.maximum(0.0, -dual)
+
+    def mixture(self) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
+        """Return of the purchases of the last mixture whose they are, their flow times, their main slots, -1 without one, and how many jobs make them."""
+        weight = np.asarray(self.highs.getSolution().col_value)[self.slots :]
+        used = np.flatnonzero(weight > AS_ONE)
+        who = np.array(self.who)[used]
+        order = np.argsort(who, kind="stable")
+        who, weight = who[order], weight[used][order]
+        weight *= (self.count / np.bincount(who, weight, self.kinds))[who]
+        return who, np.array(self.flow)[used][order], np.array(self.main)[used][order], weight
+
 
 NOTABLE, CLOSER, PATIENCE = 0.05, 0.7, 8
+
 """A gain of less than a twentieth of the way to the level is none; after eight steps without one the level comes closer."""
 
 KEPT_STEPS, PARTS = 40, 4
+
 """Of the last steps' purchases parts of jobs are made, which are scheduled anew."""
 
-MOST_PARTS = 100_000
+MAX_PARTS = 100_000
 
-MOST_CELLS, MOST_ROUNDS, CLOSE = 8_000, 60, 2e-4
+MAX_CELLS, MAX_ROUNDS, CLOSE = 8_000, 60, 2e-4
+
 """Kinds of jobs times slots up to which a programme finds the best prices, in how many rounds, and when it is over."""
 
-MOST_CALLS = 20_000
+MAX_CALLS = 20_000
+
 """Of compiled loops over a class of jobs: of many classes there are fewer steps."""
 
 DEAREST = 3.0
+
 """Time that there isn't can be had in the programme, at so many times the highest of the best prices."""
 
 ROUNDING = 1e-9
@@ -99,10 +544,10 @@ def bound_mean_completion(
     for end_us in (fluid.end_us, np.concatenate([fluid.end_us, alone_us])):
         edge = _slots(jobs.submit_us, end_us, max(1, options.slots // 2))
         search = _Search(jobs, pools, edge, fluid)
-        steps = min(options.steps, max(1, MOST_CALLS // len(search.classes)))
+        steps = min(options.steps, max(1, MAX_CALLS // len(search.classes)))
         if progress is not None:
             search.progress = progress
-        search.progress.start("finding the bound", 1 + steps + 2 * min(MOST_ROUNDS, steps))
+        search.progress.start("finding the bound", 1 + steps + 2 * min(MAX_ROUNDS, steps))
         if steps:
             search.look_at(fluid.prices(edge))
         search.climb(steps // 2, stop)
@@ -110,13 +555,13 @@ def bound_mean_completion(
             break
     search.refine(options.slots)
     search.climb(steps - steps // 2, stop)
-    search.polish(min(MOST_ROUNDS, steps), stop)
+    search.polish(min(MAX_ROUNDS, steps), stop)
     search.schedule_parts()
     search.progress.finish()
     least = search.best / count
     return PriceBound(
         least_s=least,
-        dual_most_s=max(search.most_by_schedule / count * (1 + ROUNDING), least),
+        dual_most_s=max(search.max_by_schedule / count * (1 + ROUNDING), least),
         proof=PriceProof(end_us=search.edge[1:], price=pools.by_type(search.best_price)),
         schedule=search.schedule,
     )
@@ -126,7 +571,6 @@ class _Fluid:
     """A schedule of divisible gangs by least work left, each job on one pool."""
 
     def __init__(self, jobs: Workload, pools: GpuPools) -> None:
-        from optim.solvers.cluster.fluid_schedule import fluid_flows
 
         self.pool, self._parts = choose_pools(jobs, pools), []
         self.flow = np.zeros(len(jobs))
@@ -149,8 +593,6 @@ class _Fluid:
 
     def prices(self, edge: IntArray) -> FloatArray:
         """Return the prices at which nobody would change much in it; shape (pools, slots)."""
-        from optim.solvers.cluster.fluid_schedule import prices_of_fluid
-
         return np.stack([prices_of_fluid(*part, edge) for part in self._parts])
 
 
@@ -197,7 +639,7 @@ class _Search:
         self.classes = [slice(*each) for each in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
         self.pools, self.usable, self.ratio = pools, pools.usable, pools.ratio
         self.some_pool = np.array([usable[0] for usable in pools.usable])[self.own]
-        self.most = self.most_by_schedule = float(fluid.flow.sum()) / US
+        self.most = self.max_by_schedule = float(fluid.flow.sum()) / US
         self.schedule = fluid.schedule
         self.value, self.flow = np.empty(len(kinds)), np.empty(len(kinds))
         self.kept: list[tuple[float, FloatArray, IntArray]] = []
@@ -225,8 +667,6 @@ class _Search:
 
     def look_at(self, price: FloatArray) -> float:
         """Return what prices prove of all jobs, and remember them if they are the best."""
-        from optim.solvers.cluster.cheapest_time import best_ends
-
         for own, at in enumerate(self.classes):
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
             best_ends(*facts, self._cheapest(own, price)[0], self.value[at], self.flow[at])
@@ -240,8 +680,6 @@ class _Search:
 
     def _gradient(self, price: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return the GPU-seconds that the jobs would buy less those that there are, and the pool where each would end."""
-        from optim.solvers.cluster.cheapest_time import use_of_slots
-
         gradient: FloatArray = -self.pools.gpus[:, None] * self.length
         pool, last = np.empty(len(self.release), np.int64), len(self.length) - 1
         for own, at in enumerate(self.classes):
@@ -276,7 +714,7 @@ class _Search:
 
     def refine(self, most: int) -> None:
         """Halve the slots in which prices bend most, until there are so many."""
-        fewer = MOST_CELLS // len(self.release)
+        fewer = MAX_CELLS // len(self.release)
         most = min(most, fewer) if len(self.length) <= fewer else most
         bend = np.zeros(len(self.length))
         for row in self.best_price:
@@ -292,8 +730,6 @@ class _Search:
 
     def _purchases(self, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return what one job of each kind buys: kinds, pools times slots, and GPU-seconds, sorted by kind."""
-        from optim.solvers.cluster.cheapest_time import purchases
-
         found = []
         for own, at in enumerate(self.classes):
             paid, source = self._cheapest(own, price)
@@ -306,9 +742,7 @@ class _Search:
 
     def polish(self, rounds: int, stop: Interruption | None) -> None:
         """Find the best prices over these slots by column generation, where jobs and slots are few."""
-        from optim.solvers.cluster.price_master import Master
-
-        few = len(self.release) * len(self.length) * len(self.pools.gpus) <= MOST_CELLS
+        few = len(self.release) * len(self.length) * len(self.pools.gpus) <= MAX_CELLS
         if not few or self.best_price.max(initial=0.0) <= 0:
             return
         supply = np.ravel(self.pools.gpus[:, None] * self.length)
@@ -330,7 +764,7 @@ class _Search:
 
     def schedule_parts(self) -> None:
         """Try a schedule of parts of jobs, which are to end when the jobs did in the last steps."""
-        if not sum(step for step, _, _ in self.kept) > 0 or len(self.release) * PARTS > MOST_PARTS:
+        if not sum(step for step, _, _ in self.kept) > 0 or len(self.release) * PARTS > MAX_PARTS:
             return
         steps, flows, pools = (np.array(column) for column in zip(*self.kept, strict=True))
         order = np.argsort(flows, axis=0, kind="stable")
@@ -343,8 +777,6 @@ class _Search:
 
     def try_schedule(self, who: IntArray, flow: FloatArray, weight: FloatArray, pool: IntArray) -> None:
         """Find the total flow time of parts of jobs, with the weights' parts of their gangs, that are to end when said."""
-        from optim.solvers.cluster.fluid_schedule import fluid_flows
-
         nothing = np.zeros(0, np.int64)
         duration = np.ceil(self.duration[who] * self.ratio[self.own[who], pool]).astype(np.int64)
         start = np.maximum(0.0, self.release[who] / US + flow - duration / US)
@@ -355,8 +787,8 @@ class _Search:
             facts = (self.release[who[at]], duration[at], self.width[who[at]] * weight[at], float(gpus))
             found, _ = fluid_flows(*facts, start[at], False, nothing, nothing)
             total += _dot(weight[at], found) / US
-        if total < self.most_by_schedule:
-            self.most_by_schedule = total
+        if total < self.max_by_schedule:
+            self.max_by_schedule = total
             self.schedule = DivisibleSchedule(
                 job=self.job[who],
                 weight=weight,

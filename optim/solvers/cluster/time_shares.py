@@ -1,4 +1,17 @@
-"""Time shares by HiGHS on sparse arrays that are built directly.
+"""Finish-time-fair time shares: linear programmes by HiGHS, and a search over prices.
+
+At prices q (of all GPUs of a type, adding up to 1) job j pays for r steps a second the least that shares x with
+``sum_k a_jk x_k >= r, sum_k x_k <= 1`` cost: the lower envelope of the points (a_jk, w_j q_k / G_k) and (0, 0) at r. If all jobs
+together pay more than 1 for what a ratio needs, no shares reach that ratio; if they pay at most 1 at all prices, some do. What
+they pay less 1 is concave in q and falls, convexly, with the ratio: so a polygon of prices shrinks by cuts through its centre
+of gravity, and at each centre that pays too much Newton's method raises the ratio from below.
+
+References
+----------
+Levin, "On an algorithm for the minimization of convex functions", Soviet Mathematics Doklady 6 (1965), for the centres.
+
+The prices prove that no smaller ratio is possible. What jobs would buy at the prices looked at last is averaged so that no type
+is sold more than once: a programme of four rows, which asks for further prices if need be (Dantzig and Wolfe).
 
 With rho fixed the finish-time programme is linear: job j needs at least ``r_j(rho) = left / (rho x isolated_end - elapsed)``
 steps a second. So the largest common scale t with throughput >= t r_j(rho) is a linear programme, and the least rho is that with
@@ -11,24 +24,267 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.compiled import compiled, inner
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.time_shares import ShareProblem, worst_ratio
-from optim.models.cluster.world import FloatArray, IntArray
-from optim.solvers.lp.highs_run import run_to_optimum, silent_highs
+from optim.solvers.lp.highs import run_to_optimum, silent_highs
+
+KINDS = 3
+
+MAX_VERTICES = 256
+
+"""Each of the prices looked at adds one at most."""
+
+MAX_NEWTON = 60
+
+TIE = 1e-12
+
+
+@inner
+def _charge(speed, relative, need, prices, x):
+    """Return the least cost of a job's need and what one step a second more would cost; its shares go into `x`.
+
+    Of equal costs the steeper counts: where a need is just a type's speed, that is how costs fall with the ratio. `speed` has 1 for the job's fastest type, and `need` is at most 1.
+    """
+    best, slope, low, high, part = np.inf, np.inf, -1, -1, np.inf  # the fastest type sets them all
+    for k in range(KINDS):
+        if speed[k] >= need:
+            cost = relative[k] * prices[k]
+            rate = cost / speed[k]
+            if rate * need < best * (1 - TIE):
+                best, slope, low, high, part = rate * need, rate, -1, k, need / speed[k]
+            for i in range(KINDS):
+                if 0.0 < speed[i] < need:
+                    cheap = relative[i] * prices[i]
+                    rate = (cost - cheap) / (speed[k] - speed[i])
+                    total = cheap + rate * (need - speed[i])
+                    if total < best * (1 - TIE) or (total <= best * (1 + TIE) and rate > slope):
+                        best, slope, low, high = total, rate, i, k
+                        part = (need - speed[i]) / (speed[k] - speed[i])
+    x[:] = 0.0
+    x[high] = part
+    if low >= 0:
+        x[low] = 1.0 - part
+    return best, slope
+
+
+@inner
+def _bill(speed, relative, left, end, elapsed, ratio, prices, used):
+    """Return what all needs of a ratio cost less 1, and its derivative by the ratio; the part of each type used goes into `used`."""
+    used[:] = 0.0
+    total, fall = -1.0, 0.0
+    x = np.empty(KINDS)
+    for job in range(len(left)):
+        margin = ratio * end[job] - elapsed[job]
+        need = min(1.0, left[job] / margin)
+        cost, slope = _charge(speed[job], relative[job], need, prices, x)
+        total += cost
+        fall -= slope * need * end[job] / margin
+        for k in range(KINDS):
+            used[k] += relative[job, k] * x[k]
+    return total, fall
+
+
+@inner
+def _clip(x, y, count, a, b, c):
+    """Keep the part of a polygon with a x + b y >= c; return its number of vertices."""
+    new_x, new_y = np.empty(MAX_VERTICES), np.empty(MAX_VERTICES)
+    kept = 0
+    for at in range(count):
+        after = (at + 1) % count
+        here, there = a * x[at] + b * y[at] - c, a * x[after] + b * y[after] - c
+        if here >= 0:
+            new_x[kept], new_y[kept] = x[at], y[at]
+            kept += 1
+        if (here > 0 > there) or (here < 0 < there):
+            part = here / (here - there)
+            new_x[kept], new_y[kept] = x[at] + part * (x[after] - x[at]), y[at] + part * (y[after] - y[at])
+            kept += 1
+    for at in range(kept):  # copying slices takes seconds to compile
+        x[at], y[at] = new_x[at], new_y[at]
+    return kept
+
+
+@inner
+def _centre(x, y, count):
+    """Return the centre of gravity of a polygon, the mean of its vertices where it has no area."""
+    area, sum_x, sum_y = 0.0, 0.0, 0.0
+    for at in range(1, count - 1):
+        u, v = x[at] - x[0], y[at] - y[0]
+        s, t = x[at + 1] - x[0], y[at + 1] - y[0]
+        part = u * t - v * s
+        area += part
+        sum_x += part * (u + s) / 3.0
+        sum_y += part * (v + t) / 3.0
+    if area > 0.0:
+        return x[0] + sum_x / area, y[0] + sum_y / area
+    return x[:count].mean(), y[:count].mean()
+
+
+@compiled
+def dearest_prices(speed, relative, left, end, elapsed, ratio, tol, seen):
+    """Return the largest ratio that some prices prove necessary, from one that is; which ones do, and how many were looked at.
+
+    Parameters
+    ----------
+    speed, relative
+        Speeds over each job's fastest, and its gang over the GPUs of each type; shape (jobs, 3).
+    left, end, elapsed
+        Work left over the fastest speed, run time of the isolated counterpart, and time since the submission; shape (jobs,).
+    ratio
+        Where to begin.
+    tol
+        Excess of the bill over 1, at any prices, at which the search ends.
+    seen
+        The prices looked at, the last ones; shape (most, 3).
+    """
+    x, y = np.zeros(MAX_VERTICES), np.zeros(MAX_VERTICES)
+    x[1], y[2] = 1.0, 1.0
+    count, looked, proof = 3, 0, -1
+    prices, used = np.empty(KINDS), np.empty(KINDS)
+    most = len(seen)
+    while looked < most and count > 0:
+        prices[0], prices[1] = _centre(x, y, count)
+        prices[2] = max(0.0, 1.0 - prices[0] - prices[1])
+        for k in range(KINDS):
+            seen[looked, k] = prices[k]
+        looked += 1
+        excess, fall = _bill(speed, relative, left, end, elapsed, ratio, prices, used)
+        is_raised = excess > tol
+        proof = looked - 1 if is_raised else proof
+        for _ in range(MAX_NEWTON):
+            if not is_raised or abs(excess) <= tol or fall >= 0.0:
+                break
+            ratio -= excess / fall
+            excess, fall = _bill(speed, relative, left, end, elapsed, ratio, prices, used)
+        a, b = used[0] - used[2], used[1] - used[2]
+        highest = excess
+        for at in range(count):
+            highest = max(highest, excess + a * (x[at] - prices[0]) + b * (y[at] - prices[1]))
+        if highest <= tol:
+            break
+        count = _clip(x, y, count, a, b, a * prices[0] + b * prices[1] - min(excess, 0.0))
+    return ratio, proof, looked
+
+
+@compiled
+def shares_at(speed, relative, left, end, elapsed, ratio, seen, weight):
+    """Return the shares that jobs would buy at some prices, averaged with weights; shape (jobs, 3)."""
+    shares, x = np.zeros((len(left), KINDS)), np.empty(KINDS)
+    for row in range(len(seen)):
+        if weight[row] > 0.0:
+            for job in range(len(left)):
+                need = min(1.0, left[job] / (ratio * end[job] - elapsed[job]))
+                _charge(speed[job], relative[job], need, seen[row], x)
+                for k in range(KINDS):
+                    shares[job, k] += weight[row] * x[k]
+    return shares
+
+
+@compiled
+def usage_at(speed, relative, left, end, elapsed, ratio, seen):
+    """Return the parts of the types' GPUs that the jobs would buy at each of some prices; shape (prices, 3)."""
+    usage = np.empty((len(seen), KINDS))
+    for row in range(len(seen)):
+        _bill(speed, relative, left, end, elapsed, ratio, seen[row], usage[row])
+    return usage
+
+
+MAX_PRICES = 200
+
+BILL_TOL = 1e-8
+
+"""Excess of a bill at which the search for prices ends."""
+
+SLACK = 1e-7
+
+"""Relative distance above the proven ratio at which shares are looked for."""
+
+FIRST_COLUMNS = 12
+
+MAX_COLUMNS = 60
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Priced:
+    """Shares, the least ratio that prices prove necessary, and how many prices were looked at."""
+
+    x: FloatArray
+    lower: float
+    num_prices: int
+
+
+def price_shares(problem: ShareProblem) -> Priced:
+    """Return shares of a ratio near the least; there are at most three types, each with GPUs, and every job runs on one."""
+    jobs, kinds = problem.throughput.shape
+    fastest = problem.throughput.max(axis=1)
+    speed, relative = np.zeros((jobs, KINDS)), np.ones((jobs, KINDS))
+    speed[:, :kinds] = problem.throughput / fastest[:, None]
+    relative[:, :kinds] = problem.width[:, None] / problem.gpus
+    end, elapsed = problem.isolated_end_s, problem.elapsed_s.astype(float)
+    facts = (speed, relative, problem.left / fastest, end, elapsed)
+    floor = float(((elapsed + facts[2]) / end).max())
+    seen = np.empty((MAX_PRICES, KINDS))
+    lower, proof, looked = dearest_prices(*facts, floor, BILL_TOL, seen)
+    if proof >= 0 and usage_at(*facts, lower * (1 - SLACK), seen[proof][None, :])[0] @ seen[proof] < 1 - BILL_TOL:
+        lower = floor  # nothing that rounding could take away is claimed
+    ratio = lower * (1 + SLACK)
+    prices = seen[max(0, looked - FIRST_COLUMNS) : looked]
+    usage = usage_at(*facts, ratio, prices)
+    while True:
+        most, weight, dearest = _mixture(usage)
+        if most <= 1.0 or len(prices) >= MAX_COLUMNS:
+            break
+        found = usage_at(*facts, ratio, dearest[None, :])
+        if found[0] @ dearest >= most * (1 - BILL_TOL * BILL_TOL):
+            break  # no prices improve on it
+        prices, usage = np.concatenate([prices, dearest[None, :]]), np.concatenate([usage, found])
+    x = shares_at(*facts, ratio, prices, weight)[:, :kinds]
+    return Priced(x=x / max(1.0, most), lower=float(lower), num_prices=looked)
+
+
+def _mixture(usage: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Return how much of the scarcest type the best average of purchases uses, its weights, and the prices that prove it."""
+    import highspy
+
+    rows, kinds = usage.shape
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = rows + 1, kinds + 1
+    lp.col_cost_ = np.append(np.zeros(rows), 1.0)
+    lp.col_lower_, lp.col_upper_ = np.zeros(rows + 1), np.full(rows + 1, highspy.kHighsInf)
+    lp.row_lower_ = np.append(np.full(kinds, -highspy.kHighsInf), 1.0)
+    lp.row_upper_ = np.append(np.zeros(kinds), 1.0)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.append((kinds + 1) * np.arange(rows + 1), (kinds + 1) * rows + kinds).astype(np.int32)
+    lp.a_matrix_.index_ = np.append(np.tile(np.arange(kinds + 1), rows), np.arange(kinds)).astype(np.int32)
+    lp.a_matrix_.value_ = np.append(np.column_stack([usage, np.ones(rows)]).ravel(), -np.ones(kinds))
+    highs = silent_highs(lp, presolve="off")
+    run_to_optimum(highs)
+    solution = highs.getSolution()
+    weight = np.maximum(np.asarray(solution.col_value)[:rows], 0.0)
+    weight /= weight.sum()
+    dearest = np.abs(np.asarray(solution.row_dual)[:kinds])
+    return float((weight @ usage).max()), weight, dearest / dearest.sum()
+
 
 TOL = 1e-6
+
 """Relative distance of the two sides of rho at which the search ends."""
 
 MANY_JOBS = 1_024
+
 """From so many jobs on HiGHS' interior point (with crossover) beats its simplex method: 0.25 against 0.42 s for 1,851."""
 
-MOST_PRICED_TYPES = 3
+MAX_PRICED_TYPES = 3
 
-LEAST_PRICE = 1e-7
+MIN_PRICE = 1e-7
+
 """Share of all prices from which on a job's own counts: they add up to 1."""
 
-MOST_SOLVES = 60
-LEAST_MARGIN = 1e-9
+MAX_SOLVES = 60
+
+MIN_MARGIN = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +348,7 @@ class ShareProgramme:
         import highspy
 
         for row in np.flatnonzero(jobs).tolist():
-            least = float(speed[row] / self.problem.throughput[row].max()) * (1 - LEAST_MARGIN)
+            least = float(speed[row] / self.problem.throughput[row].max()) * (1 - MIN_MARGIN)
             self.highs.changeRowBounds(row, least, highspy.kHighsInf)
 
     def solve(self, need: FloatArray) -> tuple[float, FloatArray, FloatArray]:
@@ -129,7 +385,7 @@ def max_min_shares(problem: ShareProblem) -> Shares:
     least = value
     while True:
         price = np.where(is_open, dual * problem.isolated, 0.0)
-        held = is_open & (price >= min(LEAST_PRICE, float(price.max())))
+        held = is_open & (price >= min(MIN_PRICE, float(price.max())))
         programme.hold(held, value * problem.isolated)
         is_open &= ~held
         if not is_open.any():
@@ -146,9 +402,7 @@ def finish_time_shares(problem: ShareProblem) -> Shares:
         If a job runs on no type of GPU that there is.
     """
     _require_types(problem)
-    if problem.throughput.shape[1] <= MOST_PRICED_TYPES and (problem.gpus > 0).all():
-        from optim.solvers.cluster.price_search import price_shares
-
+    if problem.throughput.shape[1] <= MAX_PRICED_TYPES and (problem.gpus > 0).all():
         found = price_shares(problem)
         reached = worst_ratio(problem, found.x)
         if reached - found.lower <= TOL * reached:
@@ -167,7 +421,7 @@ def finish_time_shares_by_programmes(problem: ShareProblem) -> Shares:
     end, fastest = problem.isolated_end_s, problem.throughput.max(axis=1)
     floor = float(((problem.elapsed_s + problem.left / fastest) / end).max())
     lower, best, best_x = floor, np.inf, np.zeros_like(problem.throughput)
-    while programme.solves < MOST_SOLVES:
+    while programme.solves < MAX_SOLVES:
         value, x, dual = programme.solve(_need(problem, lower))
         reached = worst_ratio(problem, x)
         if reached < best:
@@ -181,7 +435,7 @@ def finish_time_shares_by_programmes(problem: ShareProblem) -> Shares:
 def _need(problem: ShareProblem, rho: float) -> FloatArray:
     """Return the steps a second that each job needs to keep within a ratio."""
     margin = rho * problem.isolated_end_s - problem.elapsed_s
-    return np.asarray(problem.left / np.maximum(margin, LEAST_MARGIN * problem.isolated_end_s))
+    return np.asarray(problem.left / np.maximum(margin, MIN_MARGIN * problem.isolated_end_s))
 
 
 def _next_lower(problem: ShareProblem, dual: FloatArray, value: float, rho: float) -> float:
@@ -191,8 +445,8 @@ def _next_lower(problem: ShareProblem, dual: FloatArray, value: float, rho: floa
     """
     budget = value * float(dual @ _need(problem, rho))
     end, left, elapsed = problem.isolated_end_s, problem.left, problem.elapsed_s
-    for _ in range(MOST_SOLVES):
-        margin = np.maximum(rho * end - elapsed, LEAST_MARGIN * end)
+    for _ in range(MAX_SOLVES):
+        margin = np.maximum(rho * end - elapsed, MIN_MARGIN * end)
         cost = float(dual @ (left / margin))
         step = (cost - budget) / float(dual @ (left * end / margin**2))
         rho += max(step, 0.0)

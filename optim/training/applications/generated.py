@@ -1,18 +1,175 @@
-"""What applications on generated data have in common: sizes, partitions, and data that is made where it is needed."""
+"""Data of the applications: generated, or read from a user's files.
+
+Formats, one a kind of application (docs/training.md): plain text or gzip, read whole within the limits of what is read.
+"""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.arrays import IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.files import read_bytes
+from optim.core.limits import check_limit
 from optim.training.messages import Vector
-from optim.training.partitions import bounds
+from optim.training.stages import bounds
+
+MARKS = ("::", ",", ";", "\t")
+
+"""What may stand between the columns of ratings, besides blanks."""
+
+Row = tuple[int, list[str]]
+
+
+def read_ratings(path: str) -> tuple[IntArray, IntArray, Vector]:
+    """Read who rated what: ``user item rating``, further columns left out; MovieLens' files are such.
+
+    Returns
+    -------
+    tuple
+        Users and items, numbered from 0 in the order of their names, and ratings; sorted by user, then item.
+    """
+    return _ratings(path, _changed(path))
+
+
+def read_examples(path: str) -> tuple[Vector, IntArray]:
+    """Read examples as libsvm writes them: ``label index:value ...``, indices from 1.
+
+    Returns
+    -------
+    tuple
+        Values, shape (examples, features), and classes numbered from 0 in the order of their labels.
+    """
+    return _examples(path, _changed(path))
+
+
+def read_bags(path: str) -> NDArray[np.float64]:
+    """Read bags of words: documents, words and pairs in a line each, then ``document word count``, from 1.
+
+    Returns
+    -------
+    ndarray
+        Shape (documents, words): counts.
+    """
+    return _bags(path, _changed(path))
+
+
+def _changed(path: str) -> int:
+    """Return when a file was last changed: it tells one state of it from another."""
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError as error:
+        raise InvalidProblemError(f"{path}: {error.strerror or error}; name a file") from error
+
+
+def _lines(path: str) -> Iterator[Row]:
+    """Yield the numbers and words of all lines that hold something."""
+    try:
+        text = read_bytes(Path(path)).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidProblemError(f"{path}: not text in UTF-8 (byte {error.start}); convert it") from error
+    lines = text.splitlines()
+    check_limit("rows", len(lines), f"{path}: lines")
+    for number, line in enumerate(lines, 1):
+        own = line.strip()
+        for mark in MARKS:
+            own = own.replace(mark, " ")
+        if own and not own.startswith("#"):
+            yield number, own.split()
+
+
+@lru_cache(maxsize=2)
+def _ratings(path: str, changed: int) -> tuple[IntArray, IntArray, Vector]:
+    del changed
+    users: list[str] = []
+    items: list[str] = []
+    values: list[float] = []
+    for position, (number, words) in enumerate(_lines(path)):
+        try:
+            value = float(words[2])
+        except (IndexError, ValueError) as error:
+            if position == 0 and len(words) > 2 and not _is_number(words[0]):
+                continue  # names of columns
+            raise _wrong(path, number, "user item rating") from error
+        if not np.isfinite(value):
+            raise _wrong(path, number, "user item rating, a finite one")
+        users.append(words[0])
+        items.append(words[1])
+        values.append(value)
+    if not values:
+        raise InvalidProblemError(f"{path}: no ratings; give lines of user item rating")
+    _, user = np.unique(np.array(users), return_inverse=True)
+    _, item = np.unique(np.array(items), return_inverse=True)
+    order = np.lexsort((item, user))
+    return user[order], item[order], np.array(values, dtype=np.float32)[order]
+
+
+@lru_cache(maxsize=2)
+def _examples(path: str, changed: int) -> tuple[Vector, IntArray]:
+    del changed
+    rows: list[tuple[float, dict[int, float]]] = []
+    for number, words in _lines(path):
+        try:
+            pairs = {int(index): float(value) for index, _, value in (word.partition(":") for word in words[1:])}
+            rows.append((float(words[0]), pairs))
+        except ValueError as error:
+            raise _wrong(path, number, "label index:value ...") from error
+        if min(pairs, default=1) < 1 or not all(map(np.isfinite, [rows[-1][0], *pairs.values()])):
+            raise _wrong(path, number, "label index:value ..., indices from 1 and finite values")
+    if not rows:
+        raise InvalidProblemError(f"{path}: no examples; give lines of label index:value ...")
+    width = max((max(pairs, default=1) for _, pairs in rows), default=1)
+    check_limit("cells", len(rows) * width, f"{path}: examples times features")
+    values = np.zeros((len(rows), width), dtype=np.float32)
+    for row, (_, pairs) in enumerate(rows):
+        values[row, [index - 1 for index in pairs]] = list(pairs.values())
+    _, classes = np.unique([label for label, _ in rows], return_inverse=True)
+    return values, classes
+
+
+@lru_cache(maxsize=2)
+def _bags(path: str, changed: int) -> NDArray[np.float64]:
+    del changed
+    lines = list(_lines(path))
+    wanted = "document word count, after a line each of documents, words and pairs"
+    try:
+        (documents,), (words,), (pairs,) = ([int(word) for word in own] for _, own in lines[:3])
+    except ValueError as error:
+        raise _wrong(path, lines[0][0] if lines else 1, wanted) from error
+    check_limit("cells", max(0, documents) * max(0, words), f"{path}: documents times words")
+    if min(documents, words) < 1 or pairs != len(lines) - 3:
+        raise InvalidProblemError(f"{path}: {len(lines) - 3} pairs where {pairs} are announced; give {wanted}")
+    counts = np.zeros((documents, words))
+    for number, own in lines[3:]:
+        try:
+            document, word, count = map(int, own)
+        except ValueError as error:
+            raise _wrong(path, number, wanted) from error
+        if not (1 <= document <= documents and 1 <= word <= words and count >= 1):
+            raise _wrong(path, number, f"{wanted}; documents up to {documents}, words up to {words}")
+        counts[document - 1, word - 1] += count
+    return counts
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _wrong(path: str, line: int, wanted: str) -> InvalidProblemError:
+    return InvalidProblemError(f"{path}, line {line}: not {wanted}; mend it or leave it out")
+
 
 DataT = TypeVar("DataT")
-
 
 USUAL_PARTITIONS = 8
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.training.applications.data_files import read_examples
-from optim.training.applications.generated import GeneratedApplication, partitions_of
+from optim.training.applications.generated import GeneratedApplication, partitions_of, read_examples
 from optim.training.messages import Vector
 
 

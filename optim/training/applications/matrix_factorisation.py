@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from optim.training.applications.data_files import read_ratings
-from optim.training.applications.generated import GeneratedApplication, partitions_of
+from optim.training.applications.generated import GeneratedApplication, partitions_of, read_ratings
 from optim.training.messages import RowGradient, Vector
-from optim.training.partitions import bounds
+from optim.training.stages import bounds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from optim.training.applications.data_files import read_bags
-from optim.training.applications.generated import GeneratedApplication, partitions_of
+from optim.training.applications.generated import GeneratedApplication, partitions_of, read_bags
 from optim.training.messages import RowGradient, Vector
 
 Counts = NDArray[np.float64]

@@ -1,24 +1,619 @@
 """Draw admission instances: the paper's ranges, bursty arrivals, heavy tails that can end in time."""
 
-from collections.abc import Callable
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import count, islice
+from types import MappingProxyType
+from typing import Any, Self
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
-from optim.core.errors import InvalidOptionError
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
 from optim.core.limits import check_drawn
-from optim.models.admission.instance import MICRO, AdmissionInstance, IntArray, ServerClasses
-from optim.models.admission.reach import earliest_completion
-from optim.workloads.admission.arrivals import draw_arrivals
-from optim.workloads.admission.generator_options import GeneratorOptions
-from optim.workloads.admission.job_columns import JobColumns
-from optim.workloads.admission.server_types import RESOURCES, draw_servers, is_day, merged
+from optim.models.admission.earliest_completion import earliest_completion
+from optim.models.admission.instance import (
+    MEGABITS_THERE_AND_BACK,
+    MICRO,
+    AdmissionInstance,
+    Jobs,
+    ServerClasses,
+    SigmoidUtility,
+    Utility,
+)
+
+DAY_S = 86_400
+
+PEAK_S = 14 * 3600
+
+"""Second of the day at which most jobs arrive; the horizon starts at midnight."""
+
+
+def draw_arrivals(
+    num_jobs: int, num_slots: int, slot_s: float, *, swing: float, burstiness: float, rng: np.random.Generator
+) -> IntArray:
+    """Draw ascending arrival slots.
+
+    The rate of slot t is ``(1 + swing cos(2 pi (t slot_s - peak) / day)) G_t`` with independent gamma factors
+    G_t of mean 1 and variance `burstiness`; given how many points a Poisson process has, they are independent
+    draws with probabilities proportional to the rate. Over many slots of mean rate m the variance of a slot's
+    count is about ``m + m^2 (burstiness + swing^2 / 2)``.
+
+    Parameters
+    ----------
+    num_jobs, num_slots, slot_s
+        Jobs, slots in which they may arrive, and a slot's length in seconds.
+    swing
+        Relative amplitude of the daily wave, in [0, 1].
+    burstiness
+        Variance of the rate factor, at least 0; 0 leaves a plain Poisson process.
+    rng
+        Source of chance.
+
+    Returns
+    -------
+    IntArray
+        Shape (jobs,).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> draw_arrivals(4, 10, 3600.0, swing=0.5, burstiness=0.3, rng=np.random.default_rng(0)).shape
+    (4,)
+    """
+    seconds = (np.arange(num_slots) + 0.5) * slot_s
+    rate = 1.0 + swing * np.cos(2.0 * math.pi * (seconds - PEAK_S) / DAY_S)
+    if burstiness > 0:
+        rate = rate * rng.gamma(1.0 / burstiness, burstiness, size=num_slots)
+    if rate.sum() <= 0:
+        rate = np.ones(num_slots)
+    drawn: IntArray = np.sort(rng.choice(num_slots, size=num_jobs, p=rate / rate.sum()))
+    return drawn
+
+
+def draw_durations(
+    median: float, sigma: float, shortest: float, longest: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Draw from log-normal distributions that are cut off on both sides, by inversion.
+
+    Parameters
+    ----------
+    median, sigma
+        Median and standard deviation of the logarithm, before the cut.
+    shortest
+        Least duration.
+    longest
+        Largest duration a job, shape (jobs,); where it is below `shortest`, both are `longest`.
+    rng
+        Source of chance.
+
+    Returns
+    -------
+    FloatArray
+        Shape (jobs,), in the unit of the limits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> longest = np.array([2.0, 8.0])
+    >>> bool((draw_durations(4.0, 2.0, 1.0, longest, np.random.default_rng(0)) <= longest).all())
+    True
+    """
+    least = np.minimum(shortest, longest)
+    with np.errstate(divide="ignore"):
+        low, high = (ndtr(np.log(limit / median) / sigma) for limit in (least, longest))
+    quantile = low + (high - low) * rng.random(len(longest))
+    drawn: FloatArray = np.clip(median * np.exp(sigma * ndtri(quantile)), least, longest)
+    return drawn
+
+
+RESOURCES = ("gpu", "vcpu", "memory_gb", "storage_gb")
+
+"""Resource types of generated instances."""
+
+HOUR_S = 3600
+
+DAY_HOURS = (8, 20)
+
+"""Hours of the day (begin, end) in which night-only servers serve somebody else."""
+
+SERVER_TYPES: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {
+        "p2.xlarge": (1, 4, 61, 200),
+        "p2.8xlarge": (8, 32, 488, 800),
+        "p2.16xlarge": (16, 64, 732, 1600),
+        "g3.4xlarge": (1, 16, 122, 200),
+        "g3.8xlarge": (2, 32, 244, 400),
+        "g3.16xlarge": (4, 64, 488, 800),
+        "c4.large": (0, 2, 3.75, 50),
+        "c4.xlarge": (0, 4, 7.5, 100),
+        "c4.2xlarge": (0, 8, 15, 200),
+        "c4.4xlarge": (0, 16, 30, 400),
+        "c4.8xlarge": (0, 36, 60, 800),
+    }
+)
+
+"""What one server of a type has, in the order of `RESOURCES`: GPUs, vCPUs and memory are the vendor's; these types have
+no disks of their own, so storage is attached."""
+
+GPU_TYPES = ("p2.xlarge", "p2.8xlarge", "p2.16xlarge", "g3.4xlarge", "g3.8xlarge", "g3.16xlarge")
+
+CPU_TYPES = ("c4.2xlarge", "c4.4xlarge", "c4.8xlarge")
+
+"""Default PS hosts: the smaller C4 types hold less than one PS of the usual demands."""
+
+
+def check_types(name: str, types: tuple[str, ...]) -> None:
+    """Raise InvalidOptionError unless there is a type, and all are known."""
+    unknown = [kind for kind in types if kind not in SERVER_TYPES]
+    if not types or unknown:
+        found = repr(unknown[0]) if unknown else "none"
+        raise InvalidOptionError(f"{name} must be among {', '.join(SERVER_TYPES)}, at least one, got {found}")
+
+
+def is_day(num_slots: int, slot_s: float) -> IntArray:
+    """Tell which slots begin in the daytime, the horizon starting at midnight; shape (slots,), 0 or 1."""
+    hour = np.arange(num_slots) * slot_s / HOUR_S % 24
+    return ((hour >= DAY_HOURS[0]) & (hour < DAY_HOURS[1])).astype(np.int64)
+
+
+def draw_servers(
+    types: tuple[str, ...], num_servers: int, night_only_share: float, day: IntArray, rng: np.random.Generator
+) -> ServerClasses:
+    """Draw each server's type uniformly; of each type a share has no capacity by day.
+
+    Parameters
+    ----------
+    types
+        Types to draw from.
+    num_servers
+        Number of servers.
+    night_only_share
+        Share of the servers of each type (rounded) that are lent at night only.
+    day
+        Which slots are by day, shape (slots,).
+    rng
+        Source of chance.
+    """
+    drawn = np.bincount(rng.integers(len(types), size=num_servers), minlength=len(types))
+    names, counts, capacities = [], [], []
+    for name, number in zip(types, drawn.tolist(), strict=True):
+        at_night = round(night_only_share * number)
+        whole = np.tile(np.rint(np.array(SERVER_TYPES[name]) * MICRO).astype(np.int64), (len(day), 1))
+        for label, servers, capacity in (
+            (name, number - at_night, whole),
+            (f"{name} (night)", at_night, whole * (1 - day)[:, None]),
+        ):
+            if servers:
+                names.append(label)
+                counts.append(servers)
+                capacities.append(capacity)
+    return ServerClasses(
+        types=tuple(names),
+        capacity=np.array(capacities, dtype=np.int64),
+        count=np.array(counts, dtype=np.int64),
+    )
+
+
+def merged(first: ServerClasses, second: ServerClasses) -> ServerClasses:
+    """Return one pool of servers that both workers and PSs may use."""
+    return ServerClasses(
+        types=first.types + second.types,
+        capacity=np.concatenate([first.capacity, second.capacity]),
+        count=np.concatenate([first.count, second.count]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilityMix:
+    """How jobs value their delay: f(d) = theta1 / (1 + exp(theta2 (d - theta3))).
+
+    Parameters
+    ----------
+    insensitive, sensitive, critical
+        Weights of the classes; they need not add up to anything.
+    theta1
+        Range of the priority, uniform.
+    sensitive_theta2, critical_theta2
+        Ranges of the urgency, uniform; it is 0 for time-insensitive jobs.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a weight is negative, all are 0, or a range doesn't rise from a number of at least 0.
+
+    References
+    ----------
+    Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
+    DOI 10.1109/INFOCOM.2018.8486422, evaluation section (the classes and their shares).
+    """
+
+    insensitive: float = 10.0
+    sensitive: float = 55.0
+    critical: float = 35.0
+    theta1: tuple[float, float] = (1.0, 100.0)
+    sensitive_theta2: tuple[float, float] = (0.01, 1.0)
+    critical_theta2: tuple[float, float] = (4.0, 6.0)
+
+    def __post_init__(self) -> None:
+        weights = (self.insensitive, self.sensitive, self.critical)
+        if not all(0 <= weight < float("inf") for weight in weights) or sum(weights) <= 0:
+            raise InvalidOptionError(f"class weights must be at least 0, one of them positive, got {weights}")
+        for name in ("theta1", "sensitive_theta2", "critical_theta2"):
+            check_range(name, getattr(self, name), least=0.0)
+
+    def draw(self, theta3: FloatArray, rng: np.random.Generator) -> tuple[SigmoidUtility, ...]:
+        """Draw one utility a target delay, rounded to what a person would write.
+
+        Parameters
+        ----------
+        theta3
+            Target delays in slots, shape (jobs,).
+        rng
+            Source of chance.
+        """
+        weights = np.array([self.insensitive, self.sensitive, self.critical])
+        kind = rng.choice(3, size=len(theta3), p=weights / weights.sum())
+        priority = rng.uniform(*self.theta1, size=len(theta3))
+        urgency = np.stack(
+            [
+                np.zeros(len(theta3)),
+                rng.uniform(*self.sensitive_theta2, size=len(theta3)),
+                rng.uniform(*self.critical_theta2, size=len(theta3)),
+            ]
+        )
+        return tuple(
+            SigmoidUtility(theta1=round(first, 2), theta2=round(second, 3), theta3=third)
+            for first, second, third in zip(
+                priority.tolist(),
+                urgency[kind, np.arange(len(theta3))].tolist(),
+                theta3.tolist(),
+                strict=True,
+            )
+        )
+
+
+def check_range(name: str, limits: tuple[float, float], *, least: float, is_open: bool = False) -> None:
+    """Raise InvalidOptionError unless a range (low, high) doesn't fall and starts at `least` or above."""
+    low, high = limits
+    starts_well = low > least if is_open else low >= least
+    if not (starts_well and low <= high < float("inf")):
+        sign = ">" if is_open else ">="
+        raise InvalidOptionError(f"{name} must be a range (low, high) with low {sign} {least:g}, got {limits}")
+
+
+MAX_CHUNKS = 100
+
+MIN_CHUNKS = 5
+
+"""The paper's range of N, for clusters of ten servers or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorOptions:
+    """Sizes and distributions of a generated admission instance.
+
+    Ranges are (low, high), both included, and uniform unless said otherwise.
+
+    Parameters
+    ----------
+    num_jobs, num_slots, num_worker_servers, num_ps_servers
+        Sizes.
+    slot_s
+        Length of a slot in seconds.
+    chunks
+        Range of N, the most workers of a job. None for the paper's 5 to 100, or on fewer than ten worker
+        servers H for H to H^2 (at most the paper's limits), so that small clusters get small jobs.
+    epochs, minibatches, gradient_mb, worker_mbps, ps_mbps
+        Ranges of E, M, e, b, B. Where communication would take more than the share
+        `communication` (a range) of the drawn time of a mini-batch, b is raised, then e lowered.
+    worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb, storage_gb
+        Ranges of the demands, whole numbers.
+    target_delay
+        Range of theta3 in slots, whole numbers.
+    duration_median, duration_sigma
+        Shortest durations (all N workers always running, in slots) are log-normal, cut off below
+        `shortest` and above what can finish within theta3, a third of the horizon, and the slots left.
+    shortest
+        Least shortest duration, in slots.
+    utilities
+        Classes of utilities and their shares.
+    arrival_span
+        Share of the horizon, from its start, in which jobs arrive.
+    arrival_swing, arrival_burstiness
+        Amplitude of the daily wave and variance of the slots' random rate (`draw_arrivals`).
+    worker_types, ps_types
+        Server types, each server's drawn uniformly.
+    shared_servers
+        Whether workers and PSs may use all servers.
+    night_only_share
+        Share of the servers of each type that serve somebody else by day.
+    segments
+        Demand segments a job; later ones redraw vCPUs and memory. Jobs of less work have fewer.
+    chunk_integral, max_share_per_server, min_utility
+        As in the instance.
+    min_schedulable
+        Jobs that can't finish even alone are redrawn until at least this share can.
+    draw_work
+        Of jobs from profiles that state their work: whether each makes as much of it as its drawn duration is of
+        `duration_median`, and not all of it. None: as the profiles say (`is_work_drawn`); all of it, where they don't.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an option is out of its range.
+
+    Notes
+    -----
+    Ranges and classes are those of the paper's evaluation. Drawing E, M and tau from them independently
+    makes most jobs last longer than the horizon, so the shortest duration is drawn and tau follows from it.
+    The tail is that of the published run times: a log-normal's mean over its median is exp(sigma^2 / 2), and
+    Philly's 18,006 s over 874 s gives sigma = 2.46 (Helios' 6,652 s over 206 s: 2.64; Acme-Seren's 1,414 s
+    over 122 s: 2.21). What is cut off is the work that nobody could finish in time. The median is set so
+    that the durations that remain resemble those of the reference instances.
+
+    References
+    ----------
+    Bao, Peng, Wu, Li, INFOCOM 2018, DOI 10.1109/INFOCOM.2018.8486422 (ranges, classes, server types).
+    Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC
+    2019; Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU
+    Datacenters", SC 2021, arXiv 2109.01313; Hu et al., "Characterization of Large Language Model
+    Development in the Datacenter", NSDI 2024 (mean and median run times; daily wave of submissions).
+    """
+
+    num_jobs: int = 200
+    num_slots: int = 100
+    num_worker_servers: int = 50
+    num_ps_servers: int = 50
+    slot_s: float = 3600.0
+    chunks: tuple[int, int] | None = None
+    epochs: tuple[int, int] = (50, 200)
+    minibatches: tuple[int, int] = (10, 100)
+    gradient_mb: tuple[float, float] = (30.0, 575.0)
+    worker_mbps: tuple[int, int] = (100, 5_000)
+    ps_mbps: tuple[int, int] = (5_000, 20_000)
+    communication: tuple[float, float] = (0.2, 0.6)
+    worker_gpu: tuple[int, int] = (0, 4)
+    worker_vcpu: tuple[int, int] = (1, 10)
+    worker_memory_gb: tuple[int, int] = (2, 32)
+    ps_vcpu: tuple[int, int] = (1, 10)
+    ps_memory_gb: tuple[int, int] = (2, 32)
+    storage_gb: tuple[int, int] = (5, 10)
+    target_delay: tuple[int, int] = (1, 15)
+    duration_median: float = 100.0
+    duration_sigma: float = 2.46
+    shortest: float = 0.9
+    utilities: UtilityMix = field(default_factory=UtilityMix)
+    arrival_span: float = 0.9
+    arrival_swing: float = 0.55
+    arrival_burstiness: float = 0.35
+    worker_types: tuple[str, ...] = GPU_TYPES
+    ps_types: tuple[str, ...] = CPU_TYPES
+    shared_servers: bool = False
+    night_only_share: float = 0.0
+    segments: int = 1
+    chunk_integral: bool = False
+    max_share_per_server: float | None = None
+    min_utility: float = 0.01
+    min_schedulable: float = 0.6
+    draw_work: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_in("[0, inf)", self, "num_jobs", "arrival_burstiness")
+        check_in("[1, inf)", self, "num_slots", "num_worker_servers", "num_ps_servers", "segments")
+        check_in("(0, 1e9]", self, "slot_s")
+        check_in("(0, inf)", self, "duration_median", "duration_sigma", "shortest")
+        check_in("[0, 1]", self, "arrival_swing", "night_only_share", "min_utility", "min_schedulable")
+        check_in("(0, 1]", self, "arrival_span", "max_share_per_server")
+        for name in ("epochs", "minibatches", "gradient_mb", "worker_mbps", "ps_mbps", "target_delay"):
+            check_range(name, getattr(self, name), least=0.0, is_open=True)
+        demands = ("worker_gpu", "worker_vcpu", "worker_memory_gb", "ps_vcpu", "ps_memory_gb", "storage_gb")
+        for name in (*demands, "communication"):
+            check_range(name, getattr(self, name), least=0.0)
+        if self.chunks is not None:
+            check_range("chunks", self.chunks, least=1.0)
+        if not self.communication[1] < 1:
+            raise InvalidOptionError(f"communication must stay below 1, got {self.communication}")
+        if (Fraction(str(self.slot_s)) * MICRO).denominator != 1:
+            raise InvalidOptionError(f"slot_s must have at most 6 digits after the point, got {self.slot_s}")
+        if self.worker_mbps[1] > self.ps_mbps[0]:
+            raise InvalidOptionError(
+                f"worker_mbps must not exceed ps_mbps anywhere, got {self.worker_mbps} and {self.ps_mbps}: "
+                "a PS must serve at least one worker"
+            )
+        check_types("worker_types", self.worker_types)
+        check_types("ps_types", self.ps_types)
+
+    @property
+    def chunk_range(self) -> tuple[int, int]:
+        """Range of N for this many worker servers."""
+        if self.chunks is not None:
+            return self.chunks
+        servers = self.num_worker_servers
+        return min(MIN_CHUNKS, servers), min(MAX_CHUNKS, servers * servers)
+
+
+HORIZON_SHARE = 1 / 3
+
+"""Shortest durations take at most this share of the horizon."""
+
+KILO = 1_000
+
+"""Gradients are whole kilobytes: 1e3 of their 1e-6 megabytes."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobColumns:
+    """One array a field over all jobs, in the instance's own units.
+
+    Parameters
+    ----------
+    arrival, epochs, chunks, minibatches
+        As in `Jobs`, shape (jobs,).
+    minibatch_micro_s, gradient_micro_mb, worker_micro_mbps, ps_micro_mbps
+        Likewise.
+    cut
+        Where demand segments begin, in 1e-6 of the job's work, ascending from 0; shape (jobs, segments).
+    worker_demand, ps_demand
+        Demands by segment, shape (jobs, segments, resources).
+    utilities
+        One function a job, an array of objects.
+    speedup
+        One table of twentieths a job, an array of tuples; None where all speeds are linear.
+    """
+
+    arrival: IntArray
+    epochs: IntArray
+    chunks: IntArray
+    minibatches: IntArray
+    minibatch_micro_s: IntArray
+    gradient_micro_mb: IntArray
+    worker_micro_mbps: IntArray
+    ps_micro_mbps: IntArray
+    cut: IntArray
+    worker_demand: IntArray
+    ps_demand: IntArray
+    utilities: np.ndarray[Any, np.dtype[np.object_]]
+    speedup: np.ndarray[Any, np.dtype[np.object_]] | None = None
+
+    @classmethod
+    def draw(cls, options: GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> Self:
+        """Draw a job for each arrival."""
+        size = len(arrival)
+        epochs, chunks, minibatches = (
+            rng.integers(low, high, size=size, endpoint=True)
+            for low, high in (options.epochs, options.chunk_range, options.minibatches)
+        )
+        target_delay = rng.integers(*options.target_delay, size=size, endpoint=True)
+        slots_left = options.num_slots - arrival
+        longest = np.minimum(np.minimum(target_delay, options.num_slots * HORIZON_SHARE), slots_left)
+        duration = draw_durations(options.duration_median, options.duration_sigma, options.shortest, longest, rng)
+        seconds = duration * options.slot_s / (epochs * minibatches)
+        gradient, rate = _draw_communication(options, seconds, rng)
+        compute = seconds * MICRO - MEGABITS_THERE_AND_BACK * MICRO * gradient / rate
+        utilities = np.empty(size, dtype=np.object_)
+        utilities[:] = options.utilities.draw(target_delay.astype(np.float64), rng)
+        return cls(
+            arrival=arrival,
+            epochs=epochs,
+            chunks=chunks,
+            minibatches=minibatches,
+            minibatch_micro_s=np.maximum(np.floor(compute), 0).astype(np.int64),
+            gradient_micro_mb=gradient,
+            worker_micro_mbps=rate,
+            ps_micro_mbps=rng.integers(*options.ps_mbps, size=size, endpoint=True) * MICRO,
+            cut=_draw_cuts(size, options.segments, rng),
+            worker_demand=_draw_demands(
+                size,
+                options.segments,
+                (options.worker_gpu, options.worker_vcpu, options.worker_memory_gb, options.storage_gb),
+                rng,
+            ),
+            ps_demand=_draw_demands(
+                size,
+                options.segments,
+                ((0, 0), options.ps_vcpu, options.ps_memory_gb, options.storage_gb),
+                rng,
+            ),
+            utilities=utilities,
+        )
+
+    def with_rows(self, which: IntArray, others: "JobColumns") -> "JobColumns":
+        """Return these columns with the jobs `which` exchanged for others."""
+        columns = {}
+        for each in dataclasses.fields(self):
+            column = getattr(self, each.name)
+            if column is not None:
+                column = column.copy()
+                column[which] = getattr(others, each.name)
+            columns[each.name] = column
+        return JobColumns(**columns)
+
+    def jobs(self) -> Jobs:
+        """Return the jobs with their first segments only."""
+        number = len(self.arrival)
+        width = len(str(max(number - 1, 0)))
+        utilities: list[Utility] = self.utilities.tolist()
+        return Jobs(
+            ids=tuple(f"job-{i:0{width}d}" for i in range(number)),
+            arrival=self.arrival,
+            epochs=self.epochs,
+            chunks=self.chunks,
+            minibatches=self.minibatches,
+            minibatch_micro_s=self.minibatch_micro_s,
+            gradient_micro_mb=self.gradient_micro_mb,
+            worker_micro_mbps=self.worker_micro_mbps,
+            ps_micro_mbps=self.ps_micro_mbps,
+            segment_offset=np.arange(number + 1, dtype=np.int64),
+            segment_start=np.zeros(number, dtype=np.int64),
+            worker_demand=self.worker_demand[:, 0],
+            ps_demand=self.ps_demand[:, 0],
+            utilities=tuple(utilities),
+            min_utility=np.full(number, np.nan),
+            speedup=() if self.speedup is None else tuple(self.speedup.tolist()),
+        )
+
+    def segmented(self, instance: AdmissionInstance) -> AdmissionInstance:
+        """Return an instance of these jobs with all segments; cuts that fall together are one."""
+        offset, start = [0], []
+        rows: list[tuple[int, int]] = []
+        for i, target in enumerate(instance.target.tolist()):
+            places = [cut * target // MICRO for cut in self.cut[i].tolist()]
+            kept = [s for s, place in enumerate(places) if s == 0 or place > places[s - 1]]
+            rows += [(i, s) for s in kept]
+            start += [places[s] for s in kept]
+            offset.append(len(start))
+        job, segment = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+        jobs = dataclasses.replace(
+            instance.jobs,
+            segment_offset=np.array(offset, dtype=np.int64),
+            segment_start=np.array(start, dtype=np.int64),
+            worker_demand=self.worker_demand[job, segment],
+            ps_demand=self.ps_demand[job, segment],
+        )
+        return dataclasses.replace(instance, jobs=jobs)
+
+
+def _draw_communication(
+    options: GeneratorOptions, seconds: FloatArray, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Draw e and b such that sending takes at most a drawn share of the mini-batches' seconds."""
+    size = len(seconds)
+    gradient = rng.uniform(*options.gradient_mb, size=size)
+    drawn_rate = rng.integers(*options.worker_mbps, size=size, endpoint=True)
+    allowed = seconds * rng.uniform(*options.communication, size=size)
+    with np.errstate(divide="ignore"):
+        needed = np.ceil(MEGABITS_THERE_AND_BACK * gradient / allowed)
+    rate = np.clip(needed, drawn_rate, options.worker_mbps[1])
+    most = allowed * rate / MEGABITS_THERE_AND_BACK
+    kilobytes = np.floor(np.minimum(gradient, most) * KILO)
+    return kilobytes.astype(np.int64) * KILO, rate.astype(np.int64) * MICRO
+
+
+def _draw_cuts(size: int, segments: int, rng: np.random.Generator) -> IntArray:
+    cut = np.zeros((size, segments), dtype=np.int64)
+    cut[:, 1:] = np.sort(rng.integers(MICRO, size=(size, segments - 1)), axis=1)
+    return cut
+
+
+def _draw_demands(size: int, segments: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator) -> IntArray:
+    """Draw whole demands by job, segment and resource; GPUs and storage don't change between segments."""
+    columns = [rng.integers(low, high, size=(size, segments), endpoint=True) for low, high in ranges]
+    for fixed in (0, -1):
+        columns[fixed][:] = columns[fixed][:, :1]
+    return np.stack(columns, axis=2) * MICRO
+
 
 __all__ = ["GeneratorOptions", "generate"]
 
 DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], JobColumns]
 
-MOST_ROUNDS = 50
+MAX_ROUNDS = 50
+
 """Rounds of redrawing jobs that can't finish: where one job in five can, 50 rounds leave one in 70,000."""
 
 
@@ -63,7 +658,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
         rng=arrival_rng,
     )
     columns = draw_jobs(options, arrival, job_rng)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         instance = _assemble(options, seed, columns, sides)
         stuck = np.flatnonzero(earliest_completion(instance) < 0)
         if len(stuck) <= (1 - options.min_schedulable) * options.num_jobs:
@@ -122,3 +717,51 @@ def _assemble(
 def _decimal_fraction(value: float) -> Fraction:
     """Return a number as an exact decimal of six digits."""
     return Fraction(round(value * MICRO), MICRO)
+
+
+SEED_STEP = 1000
+
+"""Up to so many days of different seeds share none of theirs."""
+
+
+def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[AdmissionInstance, ...]:
+    """Draw days with as many of the generator's jobs as an instance has, on the instance's servers.
+
+    Parameters
+    ----------
+    instance
+        Servers, slots and rules. Its jobs aren't looked at, but for their number, and that no day is the instance itself.
+    num_days, seed
+        How many; same seed, same days.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the instance's resources aren't the generator's.
+    """
+    if instance.resources != RESOURCES:
+        raise InvalidOptionError(
+            f"--histories draws jobs that need {', '.join(RESOURCES)}; instance {instance.name!r} has "
+            f"{', '.join(instance.resources)}: give --history FILE instead"
+        )
+    options = GeneratorOptions(
+        num_jobs=max(1, instance.num_jobs),
+        num_slots=instance.horizon,
+        slot_s=instance.slot_micro_s / MICRO,
+        num_worker_servers=instance.worker_servers.num_servers,
+        num_ps_servers=instance.ps_servers.num_servers,
+    )
+    drawn = (generate(options, SEED_STEP * (seed + 1) + day).jobs for day in count())
+    others = (jobs for jobs in drawn if not _are_same(jobs, instance.jobs))
+    return tuple(
+        replace(instance, name=f"{instance.name}-drawn{day}-{seed}", jobs=jobs)
+        for day, jobs in enumerate(islice(others, num_days), start=1)
+    )
+
+
+def _are_same(jobs: Jobs, others: Jobs) -> bool:
+    """Tell whether jobs are others by what they arrive with: the generator drew them by the same seed."""
+    return all(
+        np.array_equal(getattr(jobs, name), getattr(others, name))
+        for name in ("arrival", "epochs", "chunks", "minibatches", "gradient_micro_mb", "worker_demand")
+    )

@@ -1,19 +1,466 @@
 """Public traces of GPU clusters as admission instances."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
-from optim.models.admission.instance import MICRO, AdmissionInstance
-from optim.models.admission.reach import earliest_completion
-from optim.workloads.admission.trace_instance import map_sample
-from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.admission.trace_sample import TraceSample, draw_sample
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.limits import check_limit
+from optim.models.admission.earliest_completion import earliest_completion
+from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses
+from optim.workloads.admission.generator import UtilityMix, check_range
 from optim.workloads.traces.formats import TRACE_FORMATS, read_jobs
-from optim.workloads.traces.job_table import JobTable
+from optim.workloads.traces.job_table import JobTable, NodeTable, ReadOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOptions:
+    """What to take from a trace, and what the trace doesn't say.
+
+    Parameters
+    ----------
+    num_jobs
+        Size of the sample; all jobs of the window where it holds fewer.
+    num_slots, slot_minutes
+        Horizon in slots, and the length of a slot.
+    num_worker_servers, num_ps_servers
+        Numbers of servers; None for a cluster sized by `cluster_share` and `ps_per_gpu`.
+    cluster_share
+        GPU-slots of the cluster over those of all of the sample's jobs. None for the trace's own ratio of GPUs to
+        jobs: the most GPUs that the trace's jobs held at once, for as many jobs as the window has submissions.
+    ps_per_gpu
+        PSs that the default cluster can host for each GPU: a job of one GPU that runs its two workers
+        needs one.
+    gpus_per_server, pss_per_server
+        Workers (PSs) that fit on one of the default cluster's servers.
+    chunks_per_gpu
+        N over the GPUs that the job held: how much faster it may run than it did.
+    workers_per_ps
+        B / b: workers that one PS serves.
+    worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb
+        Demands of one worker and one PS, where the trace doesn't state them.
+    target_delay
+        Range of theta3 over the job's shortest duration, uniform.
+    utilities
+        Classes of utilities and their shares.
+    max_duration_s
+        Longer run times are cut to this; None for no cut. Run times of the Philly list include failed
+        attempts, and 48 hours and 60 days are common cuts.
+    window_start_s
+        First submission time of the window; None for the window with the most submissions.
+    virtual_cluster
+        Take only this virtual cluster's jobs; None for all.
+    min_schedulable
+        Least share of the sample that must be able to finish alone in the cluster.
+    gpu_type
+        Column of Gavel's throughput table.
+    throughputs, nodes
+        Files beside the trace: Gavel's throughput table, Alibaba's node list. None to look for the
+        published name in the trace's folder.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an option is out of its range.
+    """
+
+    num_jobs: int = 100
+    num_slots: int = 96
+    slot_minutes: float = 15.0
+    num_worker_servers: int | None = None
+    num_ps_servers: int | None = None
+    cluster_share: float | None = None
+    ps_per_gpu: float = 0.5
+    gpus_per_server: int = 2
+    pss_per_server: int = 2
+    chunks_per_gpu: float = 2.0
+    workers_per_ps: int = 4
+    worker_gpu: float = 1.0
+    worker_vcpu: float = 4.0
+    worker_memory_gb: float = 16.0
+    ps_vcpu: float = 2.0
+    ps_memory_gb: float = 8.0
+    target_delay: tuple[float, float] = (1.0, 4.0)
+    utilities: UtilityMix = field(default_factory=UtilityMix)
+    max_duration_s: float | None = None
+    window_start_s: float | None = None
+    virtual_cluster: str | None = None
+    min_schedulable: float = 0.5
+    gpu_type: str = "v100"
+    throughputs: Path | None = None
+    nodes: Path | None = None
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "num_jobs", "num_slots", "num_worker_servers", "num_ps_servers")
+        check_in("[1, inf)", self, "gpus_per_server", "pss_per_server", "workers_per_ps")
+        check_in("(0, inf)", self, "slot_minutes", "cluster_share", "ps_per_gpu", "chunks_per_gpu")
+        check_in("(0, inf)", self, "worker_gpu", "max_duration_s")
+        check_in("[0, inf)", self, "worker_vcpu", "worker_memory_gb", "ps_vcpu", "ps_memory_gb")
+        check_in("[0, 1]", self, "min_schedulable")
+        if self._exact_slot.denominator != 1:
+            raise InvalidOptionError(f"slot_minutes must be whole micro-seconds, got {self.slot_minutes}")
+        check_range("target_delay", self.target_delay, least=0.0)
+
+    @property
+    def reading(self) -> ReadOptions:
+        """What the readers of traces need to know of it."""
+        return ReadOptions(
+            virtual_cluster=self.virtual_cluster,
+            gpu_type=self.gpu_type,
+            throughputs=self.throughputs,
+            nodes=self.nodes,
+        )
+
+    @property
+    def slot_s(self) -> float:
+        """Length of a slot in seconds."""
+        return self.slot_micro_s / MICRO
+
+    @property
+    def slot_micro_s(self) -> int:
+        """Length of a slot in 1e-6 seconds, a whole number."""
+        return int(self._exact_slot)
+
+    @property
+    def _exact_slot(self) -> Fraction:
+        """Length of a slot in 1e-6 seconds, read as the decimal that the option was written as."""
+        return Fraction(str(self.slot_minutes)) * 60 * MICRO
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TraceSample:
+    """Jobs drawn from a window.
+
+    Parameters
+    ----------
+    rows
+        Rows of the table, in order of submission; shape (sample,).
+    arrival
+        Arrival slots: the first slot that begins at or after the submission; shape (sample,).
+    start_s
+        Submission that opens the window, on the trace's own clock; slot 0 begins then.
+    submissions
+        Jobs that the window holds.
+    """
+
+    rows: IntArray
+    arrival: IntArray
+    start_s: float
+    submissions: int
+
+
+def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator) -> TraceSample:
+    """Draw jobs uniformly, without replacement, from a window as long as the horizon.
+
+    A job may not start before its submission, so it arrives in the first slot that begins afterwards; the
+    window holds the submissions whose arrival slot is within the horizon. Without a given start it is the
+    window with the most of them, the earliest of several (all jobs of one clock).
+
+    Parameters
+    ----------
+    table
+        At least one job.
+    options
+        `num_jobs`, `num_slots`, `slot_minutes`, `window_start_s`.
+    rng
+        Source of chance.
+
+    Raises
+    ------
+    InvalidOptionError
+        If no job is submitted in the window that was asked for.
+    """
+    clock, start = _busiest_window(table, options)
+    slot = np.ceil((table.submit_s - start) / options.slot_s)
+    inside = np.flatnonzero((table.clock == clock) & (slot >= 0) & (slot < options.num_slots))
+    if not len(inside):
+        raise InvalidOptionError(
+            f"window_start_s: no job is submitted in the window from {start:g} s; choose another start"
+        )
+    drawn = rng.choice(inside, size=min(options.num_jobs, len(inside)), replace=False)
+    # Rows settle the order of jobs that were submitted together.
+    rows = drawn[np.lexsort((drawn, table.submit_s[drawn]))]
+    return TraceSample(rows=rows, arrival=slot[rows].astype(np.int64), start_s=float(start), submissions=len(inside))
+
+
+def _busiest_window(table: JobTable, options: TraceOptions) -> tuple[int, float]:
+    """Return clock and start of the window."""
+    length = (options.num_slots - 1) * options.slot_s
+    best: tuple[int, int, float] | None = None
+    for clock in np.unique(table.clock).tolist():
+        times = np.sort(table.submit_s[table.clock == clock])
+        starts = times if options.window_start_s is None else np.array([options.window_start_s])
+        inside = np.searchsorted(times, starts + length, side="right") - np.searchsorted(times, starts)
+        first = int(np.argmax(inside))
+        if best is None or inside[first] > best[0]:
+            best = (int(inside[first]), clock, float(starts[first]))
+    if best is None:
+        raise InvalidOptionError("a sample needs at least one job")
+    return best[1], best[2]
+
+
+MOST = 0.5
+
+"""Share of the jobs whose workers must fit on a node of a trace."""
+
+
+def max_gpus_held(table: JobTable, clock: int) -> float:
+    """Return the most GPUs that the jobs of one clock hold at once, each running from its submission on.
+
+    That is what the trace tells of its cluster's size; a job that ends when another begins doesn't meet it.
+    """
+    own = table.clock == clock
+    gpus = table.workers[own] * (1.0 if table.demand is None else table.demand[own, 0])
+    times = np.concatenate([table.submit_s[own], table.submit_s[own] + table.duration_s[own]])
+    change = np.concatenate([gpus, -gpus])
+    held = np.cumsum(change[np.lexsort((change, times))])
+    return float(held.max(initial=0.0))
+
+
+def uniform_cluster(gpus: int, options: TraceOptions) -> tuple[ServerClasses, ServerClasses]:
+    """Return servers that hold the options' workers and PSs without remainder.
+
+    Parameters
+    ----------
+    gpus
+        Workers that the cluster should hold, unless `num_worker_servers` says otherwise.
+    options
+        Demands, sizes of servers, and numbers where they are given.
+
+    Raises
+    ------
+    InvalidProblemError
+        If these are more servers than the limit on counts.
+    """
+    worker = np.array([options.worker_gpu, options.worker_vcpu, options.worker_memory_gb])
+    ps = np.array([0.0, options.ps_vcpu, options.ps_memory_gb])
+    sides = []
+    for name, unit, total, largest, number in (
+        ("workers", worker, gpus, options.gpus_per_server, options.num_worker_servers),
+        ("ps", ps, num_ps(gpus, options), options.pss_per_server, options.num_ps_servers),
+    ):
+        sizes = [largest] * number if number is not None else _even_sizes(total, largest)
+        counts = sorted(Counter(sizes).items(), reverse=True)
+        sides.append(_classes([(f"{name}-{size}", unit * size, count) for size, count in counts], options))
+    return sides[0], sides[1]
+
+
+def cluster_of_nodes(
+    nodes: NodeTable, gpus: int, demand: FloatArray, options: TraceOptions, rng: np.random.Generator
+) -> tuple[ServerClasses, ServerClasses]:
+    """Draw servers from a trace's own: nodes with GPUs host workers, nodes without host PSs.
+
+    Nodes are taken in random order, without replacement: as many as the options say, or else until they hold
+    `gpus` GPUs (PSs for as many), leaving out those that hold more than is still missing. Nodes that are too
+    small for most of the jobs' workers are passed over.
+
+    Parameters
+    ----------
+    nodes
+        The trace's servers.
+    gpus
+        GPUs that the cluster should have, unless `num_worker_servers` says otherwise.
+    demand
+        What one worker of each job takes, shape (jobs, resources).
+    options
+        Demands of PSs, and numbers of servers where they are given.
+    rng
+        Source of chance.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there are no nodes of a kind, or fewer than the options ask for.
+    """
+    has_gpu = nodes.capacity[:, 0] > 0
+    fits_most = (demand[:, None, :] <= nodes.capacity[None]).all(axis=2).mean(axis=0) >= MOST
+    ps = np.array([0.0, options.ps_vcpu, options.ps_memory_gb])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hosted = np.floor(np.where(ps > 0, nodes.capacity / ps, np.inf).min(axis=1))
+    sides = []
+    for name, which, size, total, number in (
+        (
+            "num_worker_servers",
+            np.flatnonzero(has_gpu & fits_most),
+            nodes.capacity[:, 0],
+            gpus,
+            options.num_worker_servers,
+        ),
+        ("num_ps_servers", np.flatnonzero(~has_gpu), hosted, num_ps(gpus, options), options.num_ps_servers),
+    ):
+        order = rng.permutation(which)
+        if number is not None and number > len(order):
+            raise InvalidProblemError(
+                f"{name} must be at most {len(order)}, the trace's nodes that can be used, got {number}"
+            )
+        chosen = _until_full(order, size, total) if number is None else order[:number]
+        if not len(chosen):
+            raise InvalidProblemError(f"the node list has no node to count as {name}; give one that has")
+        sides.append(_grouped(nodes, chosen, options))
+    return sides[0], sides[1]
+
+
+def num_ps(gpus: int, options: TraceOptions) -> int:
+    """Return how many PSs the default cluster hosts."""
+    return max(1, math.ceil(options.ps_per_gpu * gpus))
+
+
+def _even_sizes(total: int, largest: int) -> list[int]:
+    """Return sizes of as few servers as can hold `total`, differing by one at most."""
+    number = math.ceil(total / largest)
+    check_limit("count", number, "servers for a trace's jobs")
+    return [total // number + (k < total % number) for k in range(number)]
+
+
+def _until_full(order: IntArray, size: FloatArray, total: int) -> IntArray:
+    """Return the servers that hold `total` together: in order, those that fit, then the smallest left."""
+    chosen: list[int] = []
+    missing = float(total)
+    for server in order.tolist():
+        if 0 < size[server] <= missing:
+            chosen.append(server)
+            missing -= size[server]
+    left = sorted((size[server], place, server) for place, server in enumerate(order.tolist()) if size[server] > 0)
+    for _, _, server in left:
+        if missing <= 0:
+            break
+        if server not in chosen:
+            chosen.append(server)
+            missing -= size[server]
+    return np.array(chosen, dtype=np.int64)
+
+
+def _grouped(nodes: NodeTable, which: IntArray, options: TraceOptions) -> ServerClasses:
+    """Return drawn nodes with equal ones as one class, largest classes of a kind first."""
+    counts = Counter((nodes.kind[k], tuple(nodes.capacity[k].tolist())) for k in which.tolist())
+    ordered = sorted(counts.items(), key=lambda entry: (entry[0][0], -entry[1], entry[0][1]))
+    return _classes([(kind, np.array(capacity), count) for (kind, capacity), count in ordered], options)
+
+
+def _classes(rows: list[tuple[str, FloatArray, int]], options: TraceOptions) -> ServerClasses:
+    capacity = np.array([np.floor(np.round(row[1] * MICRO, 3)) for row in rows], dtype=np.int64)
+    return ServerClasses(
+        types=tuple(row[0] for row in rows),
+        capacity=np.repeat(capacity[:, None, :], options.num_slots, axis=1),
+        count=np.array([row[2] for row in rows], dtype=np.int64),
+    )
+
+
+TRACE_RESOURCES = ("gpu", "vcpu", "memory_gb")
+
+"""Resource types of instances that come from traces."""
+
+WORKER_MBPS = 1000
+
+"""b; only its ratio to B matters, since run times already hold the time of communication (e = 0)."""
+
+
+def map_sample(
+    name: str,
+    table: JobTable,
+    sample: TraceSample,
+    options: TraceOptions,
+    rngs: tuple[np.random.Generator, np.random.Generator],
+) -> AdmissionInstance:
+    """Return the instance of a sample.
+
+    A job that held G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots: E = ceil(d / slot)
+    epochs of N chunks, of which each takes a worker G / N of a slot.
+
+    Parameters
+    ----------
+    name
+        The instance's name.
+    table, sample
+        Jobs of the trace, and which of them to take.
+    options
+        What the trace doesn't say.
+    rngs
+        Sources of chance for utilities and for servers.
+
+    Raises
+    ------
+    InvalidOptionError
+        If slots are so short that W can't be met exactly in micro-seconds.
+    InvalidProblemError
+        If the trace has fewer servers than the options ask for.
+    """
+    jobs = _jobs(table, sample, options, rngs[0])
+    work = table.workers[sample.rows] * jobs.epochs
+    gpus = _default_gpus(table, sample, float(work @ jobs.worker_demand[:, 0]) / MICRO, options)
+    if table.nodes is None:
+        servers = uniform_cluster(gpus, options)
+    else:
+        servers = cluster_of_nodes(table.nodes, gpus, jobs.worker_demand / MICRO, options, rngs[1])
+    instance = AdmissionInstance(
+        name=name,
+        horizon=options.num_slots,
+        slot_micro_s=options.slot_micro_s,
+        resources=TRACE_RESOURCES,
+        jobs=jobs,
+        worker_servers=servers[0],
+        ps_servers=servers[1],
+    )
+    if (instance.work != work).any():
+        raise InvalidOptionError(
+            f"slot_minutes must be longer for run times of up to {int(jobs.epochs.max())} slots, got "
+            f"{options.slot_minutes:g}: their work is no whole number of micro-seconds"
+        )
+    return instance
+
+
+def _jobs(table: JobTable, sample: TraceSample, options: TraceOptions, rng: np.random.Generator) -> Jobs:
+    workers = table.workers[sample.rows]
+    size = len(workers)
+    duration = table.duration_s[sample.rows]
+    if options.max_duration_s is not None:
+        duration = np.minimum(duration, options.max_duration_s)
+    slots = np.maximum(1, np.ceil(duration / options.slot_s)).astype(np.int64)
+    chunks = np.maximum(1, np.floor(options.chunks_per_gpu * workers)).astype(np.int64)
+    shortest = -(-workers * slots // chunks)
+    target_delay = np.round(shortest * rng.uniform(*options.target_delay, size=size), 3)
+    one = np.array([options.worker_gpu, options.worker_vcpu, options.worker_memory_gb])
+    demand = np.tile(one, (size, 1)) if table.demand is None else table.demand[sample.rows]
+    ps = np.array([0.0, options.ps_vcpu, options.ps_memory_gb])
+    ones = np.ones(size, dtype=np.int64)
+    return Jobs(
+        ids=tuple(table.ids[row] for row in sample.rows.tolist()),
+        arrival=sample.arrival,
+        epochs=slots,
+        chunks=chunks,
+        minibatches=ones,
+        minibatch_micro_s=options.slot_micro_s * workers // chunks,
+        gradient_micro_mb=0 * ones,
+        worker_micro_mbps=WORKER_MBPS * MICRO * ones,
+        ps_micro_mbps=options.workers_per_ps * WORKER_MBPS * MICRO * ones,
+        segment_offset=np.arange(size + 1),
+        segment_start=0 * ones,
+        worker_demand=_micro(demand),
+        ps_demand=_micro(np.tile(ps, (size, 1))),
+        utilities=options.utilities.draw(target_delay, rng),
+        min_utility=np.full(size, np.nan),
+    )
+
+
+def _default_gpus(table: JobTable, sample: TraceSample, gpu_slots: float, options: TraceOptions) -> int:
+    """Return the GPUs of a cluster of the trace's own ratio, or of a share of the sample's GPU-slots."""
+    if options.cluster_share is not None:
+        return max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots))
+    held = max_gpus_held(table, int(table.clock[sample.rows[0]]))
+    return max(1, math.ceil(held * len(sample.rows) / sample.submissions))
+
+
+def _micro(quantities: FloatArray) -> IntArray:
+    """Return demands in 1e-6 units, rounded up: a worker takes at least what the trace says."""
+    micro: IntArray = np.ceil(np.round(quantities * MICRO, 3)).astype(np.int64)
+    return micro
+
 
 __all__ = ["TRACE_FORMATS", "TraceOptions", "TraceSummary", "read_trace"]
 

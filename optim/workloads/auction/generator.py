@@ -5,24 +5,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.core.limits import check_drawn
-from optim.core.ranges import check_choices, check_in
-from optim.models.auction.bid_table import bid_table
-from optim.models.auction.document import BidsDocument, MachineDocument
+from optim.models.auction.bids import bid_table
+from optim.models.auction.codec import BidsDocument, MachineDocument, bids_document, cluster_from_documents, join_bids
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
 from optim.models.auction.instance import (
+    COMPUTE_BOUND,
+    NETWORK_BOUND,
     Apps,
     AuctionInstance,
     Cluster,
     EmptyValue,
     Horizon,
     Locality,
+    Slowdown,
     as_floats,
     as_ints,
 )
-from optim.models.auction.reading import bids_document, cluster_from_documents, join_bids
-from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
 
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
 """Gang sizes by the name of the mix; each app's is drawn uniformly."""
@@ -35,14 +35,14 @@ NAMED_BIDS = "named"
 TRIALS = ((0.2, 1, 5), (0.35, 6, 20), (0.5, 21, 80), (1.0, 81, 100))
 """Cumulative share of apps with at least and at most so many trials."""
 
-MEDIAN_WORK_MIN, WORK_SIGMA, MOST_WORK_MIN = 250.0 * 60, 0.7, 730.0 * 60
+MEDIAN_WORK_MIN, WORK_SIGMA, MAX_WORK_MIN = 250.0 * 60, 0.7, 730.0 * 60
 """Serial GPU minutes of an app's work: median and largest as in the paper, log-normal between."""
 
 SMALL_CLUSTER = 16
 """Up to so many machines a rack holds `RACK_OF_SMALL` machines, otherwise `RACK`."""
 RACK, RACK_OF_SMALL = 8, 4
 
-LARGEST_DRAW = 32
+MAX_DRAW = 32
 """Demands are drawn log-uniformly from one gang to this many GPUs, then scaled to the contention asked for."""
 
 
@@ -212,10 +212,10 @@ def draw_profiles(options: GeneratorOptions, cluster: Cluster, rng: np.random.Ge
     """Draw the apps: demand, trials, work done and left, placement sensitivity."""
     n = options.num_apps
     gang = rng.choice(GANGS[options.gangs], size=n)
-    raw = np.exp(rng.uniform(0.0, np.log(LARGEST_DRAW), size=n))
+    raw = np.exp(rng.uniform(0.0, np.log(MAX_DRAW), size=n))
     demand = _demands(np.maximum(raw, gang), gang, options.contention * cluster.num_free)
     drawn = np.exp(np.log(MEDIAN_WORK_MIN) + WORK_SIGMA * rng.standard_normal(n))
-    total = np.minimum(drawn, MOST_WORK_MIN)
+    total = np.minimum(drawn, MAX_WORK_MIN)
     progress = rng.uniform(0.05, 0.9, size=n)
     progress[rng.random(n) < options.new_share] = 0.0
     active = max(1.0, n * 0.85)

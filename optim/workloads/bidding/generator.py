@@ -1,18 +1,253 @@
-"""Draw bidding instances from generated price history."""
+"""Draw bidding instances: from generated price history, and without bids."""
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
-from optim.models.bidding.eviction import EvictionTable, fit_evictions
-from optim.models.bidding.instance import BiddingInstance
-from optim.models.bidding.price_history import PriceHistory
-from optim.workloads.bidding.capacity_generator import CapacityOptions, draw_capacity
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
+from optim.core.limits import check_drawn
+from optim.models.bidding.instance import (
+    MAX_CAPACITY,
+    BiddingInstance,
+    Bids,
+    Caps,
+    LastingCapacity,
+    Scalability,
+    ScenarioOutlook,
+)
+from optim.models.bidding.market.evictions import EvictionTable, fit_evictions
+from optim.models.bidding.market.lifetimes import HOUR_S, CommonShocks, Hazards, fit_hazards
+from optim.models.bidding.market.prices import MICRO, PriceHistory
 from optim.workloads.bidding.instances import BiddingOptions, draw_instance
-from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
-from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+from optim.workloads.prices.availability_files import read_spells
+from optim.workloads.prices.price_files import read_on_demand, read_prices, read_rates
+from optim.workloads.prices.price_generator import PriceOptions, generate_prices
+
+SIZES = (1.0, 2.0, 4.0, 8.0)
+
+"""GPUs of the types on offer."""
+
+USUAL_RATE = 0.4
+
+USUAL_SPREAD = 0.8
+
+"""Losses an hour, as a median and a standard deviation of logarithms: about those of the published preemption series."""
+
+YOUNG = (1.6, 1.3, 1.1, 1.0, 0.8, 0.6)
+
+"""How much likelier young machines are to be lost, by age."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityOptions:
+    """A footprint without bids.
+
+    Parameters
+    ----------
+    zone_types, num_zones, num_regions
+        Kinds of machines on offer, spread over zones, and these over regions.
+    windows
+        Hours drawn from the hazards, all equally likely.
+    zone_share, region_share
+        Shares of the losses of the steadiest kind that come from causes common to its zone, and to its region.
+    zone_limit, region_limit
+        Most GPUs in a zone, and in a region.
+    max_count
+        Most machines of a kind.
+    fixed_usd
+        Dollars an hour of what runs anyway, and does no work.
+    serial
+        Amdahl's serial share.
+    startup_min
+        Minutes until machines work.
+    least_gpus, least_probability
+        GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
+    preemptions
+        File of recorded preemption series, whose fitted hazards stand in for drawn ones.
+    """
+
+    zone_types: int = 40
+    num_zones: int = 10
+    num_regions: int = 4
+    windows: int = 64
+    zone_share: float = 0.25
+    region_share: float = 0.15
+    zone_limit: float = 32.0
+    region_limit: float = 48.0
+    max_count: int = 8
+    fixed_usd: float = 10.0
+    serial: float = 0.01
+    startup_min: float = 3.0
+    least_gpus: int = 0
+    least_probability: float = 0.9
+    preemptions: str = ""
+
+    def __post_init__(self) -> None:
+        check_in("[1, 1000]", self, "zone_types", "num_zones", "num_regions", "max_count")
+        check_in("[1, 1e5]", self, "windows")
+        check_in("[0, 0.5]", self, "zone_share", "region_share")
+        check_in("(0, 1e6]", self, "zone_limit", "region_limit")
+        check_in("[0, 1e6]", self, "fixed_usd")
+        check_in("[0, 1)", self, "serial")
+        check_in("[0, 60)", self, "startup_min")
+        check_in(f"[0, {MAX_CAPACITY}]", self, "least_gpus")
+        check_in("(0, 1]", self, "least_probability")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CapacityDraw:
+    """A drawn decision, and the hazards behind it.
+
+    Parameters
+    ----------
+    instance
+        What is decided.
+    shocks
+        The hour's shocks by cause.
+    capacity
+        Shape (kinds,): GPUs of one machine.
+    """
+
+    instance: BiddingInstance
+    shocks: CommonShocks
+    capacity: FloatArray
+
+    def probability(self, counts: IntArray, least: float) -> float:
+        """Return the exact probability that a footprint keeps a capacity through the hour."""
+        return self.shocks.probability(counts * self.capacity, least)
+
+
+def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
+    """Draw kinds of machines with prices and hazards, and windows of an hour from them.
+
+    Parameters
+    ----------
+    options
+        Sizes and what is needed.
+    seed
+        Same options and seed, same draw.
+
+    Raises
+    ------
+    InvalidOptionError
+        If more windows are to be drawn than a reader takes (`ReadLimits`).
+    """
+    check_drawn("cells", options.windows * options.zone_types, "windows times zone_types")
+    rng = np.random.default_rng(seed)
+    size, start_s = options.zone_types, float(rng.integers(0, 24)) * HOUR_S
+    zone = np.arange(size) % options.num_zones
+    region = np.arange(options.num_zones) % min(options.num_regions, options.num_zones)
+    hazards = _hazards(options, rng)
+    losses = np.array([hazards.cumulative(j, start_s, HOUR_S) for j in range(size)])
+    shocks = _shared(losses, zone, region, options)
+    capacity = rng.choice(SIZES, size)
+    usd = capacity * rng.uniform(0.6, 1.4, size) * np.exp(-0.15 * np.log(np.maximum(losses, 1e-3)))
+    evicted_s = _windows(shocks, options.windows, rng)
+    outlook = ScenarioOutlook(
+        weight=np.full(options.windows, 1.0 / options.windows),
+        slot_s=HOUR_S,
+        num_slots=1,
+        ready_s=round(60 * options.startup_min),
+        charge_micro=np.rint(usd[:, None] * MICRO * np.where(evicted_s < 0, HOUR_S, evicted_s) / HOUR_S).astype(
+            np.int64
+        ),
+        evicted_s=evicted_s,
+    )
+    instance = BiddingInstance(
+        name=f"capacity-{size}-{options.windows}{_asked(options)}-{seed}",
+        markets=tuple(f"t{round(capacity[j])}@r{region[zone[j]]}z{zone[j]}-{j}" for j in range(size)),
+        bids=Bids(
+            market=np.arange(size),
+            delta_micro=np.zeros(size, dtype=np.int64),
+            rate=capacity,
+            max_count=np.full(size, options.max_count, dtype=np.int64),
+            is_new=np.ones(size, dtype=bool),
+        ),
+        outlook=outlook,
+        caps=_limits(zone, region, capacity, options),
+        fixed_usd=options.fixed_usd,
+        scalability=Scalability.amdahl(options.serial),
+        lasting=LastingCapacity(
+            shocks=shocks,
+            capacity=capacity.astype(np.int64),
+            least=options.least_gpus,
+            probability=options.least_probability,
+        )
+        if options.least_gpus
+        else None,
+    )
+    return CapacityDraw(instance=instance, shocks=shocks, capacity=capacity)
+
+
+def _asked(options: CapacityOptions) -> str:
+    """Return what is asked to last, for an instance's name."""
+    return f"-{options.least_gpus}gpus-{options.least_probability:g}" if options.least_gpus else ""
+
+
+def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: CapacityOptions) -> Caps:
+    """Return the most GPUs of each zone, and of each region."""
+    in_zone = np.arange(len(region))[:, None] == zone
+    in_region = np.arange(int(region.max()) + 1)[:, None] == region[zone]
+    zones, regions = (
+        [f"{word} {k}" for k in range(len(rows))] for word, rows in (("zone", in_zone), ("region", in_region))
+    )
+    return Caps(
+        names=(*zones, *regions),
+        weight=np.concatenate([in_zone, in_region]) * capacity,
+        limit=np.concatenate(
+            [np.full(len(in_zone), options.zone_limit), np.full(len(in_region), options.region_limit)]
+        ),
+    )
+
+
+def _hazards(options: CapacityOptions, rng: np.random.Generator) -> Hazards:
+    """Return hazards of all kinds: those of recorded series, each kind a series', jittered; or drawn ones."""
+    size = options.zone_types
+    names = tuple(map(str, range(size)))
+    if options.preemptions:
+        known = _fitted(options.preemptions, Path(options.preemptions).stat().st_mtime_ns)
+        series = rng.integers(0, len(known.kinds), size)
+        jitter = np.exp(0.3 * rng.normal(size=size))
+        return Hazards(kinds=names, rate=known.rate[series] * jitter[:, None], factor=known.factor)
+    level = USUAL_RATE * np.exp(USUAL_SPREAD * rng.normal(size=size))
+    return Hazards(kinds=names, rate=level[:, None] * np.array(YOUNG), factor=np.array([0.8, 1.0, 1.3, 0.9]))
+
+
+@lru_cache(maxsize=1)
+def _fitted(path: str, changed: int) -> Hazards:
+    """Fit a file's hazards once for all seeds; `changed` tells one state of it from another."""
+    del changed
+    return fit_hazards(read_spells(path))
+
+
+def _shared(losses: FloatArray, zone: IntArray, region: IntArray, options: CapacityOptions) -> CommonShocks:
+    """Part expected losses into own, zone's and region's causes: no kind's whole is changed."""
+    num_regions = int(region.max()) + 1
+    home = region[zone]
+    by_region = np.array([options.region_share * losses[home == r].min(initial=np.inf) for r in range(num_regions)])
+    by_zone = np.array([options.zone_share * losses[zone == z].min(initial=np.inf) for z in range(len(region))])
+    by_region, by_zone = (np.where(np.isfinite(values), values, 0.0) for values in (by_region, by_zone))
+    return CommonShocks(
+        zone=zone, region=region, own=losses - by_zone[zone] - by_region[home], by_zone=by_zone, by_region=by_region
+    )
+
+
+def _windows(shocks: CommonShocks, windows: int, rng: np.random.Generator) -> IntArray:
+    """Draw the second of the hour in which each kind is lost, -1 where it lasts; shape (kinds, windows)."""
+
+    def first(expected: FloatArray) -> FloatArray:
+        """Return the hours until the first shock of each cause."""
+        draws = rng.exponential(size=(len(expected), windows))
+        never = np.full(draws.shape, np.inf)
+        return np.asarray(np.divide(draws, expected[:, None], out=never, where=expected[:, None] > 0))
+
+    home = shocks.region[shocks.zone]
+    hours = np.minimum(first(shocks.own), np.minimum(first(shocks.by_zone)[shocks.zone], first(shocks.by_region)[home]))
+    return np.where(hours < 1.0, np.maximum(1, np.ceil(np.minimum(hours, 1.0) * HOUR_S) - 1), -1).astype(np.int64)
+
 
 __all__ = ["GeneratorOptions", "generate", "history_for"]
 
@@ -32,6 +267,7 @@ OF_BIDS = (
     "slots",
     "one_bid_a_market",
 )
+
 """Options that mean nothing where nobody bids."""
 
 

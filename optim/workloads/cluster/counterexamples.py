@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 
 MINUTE_US = 60 * US
 NETWORK_PPM, COMPUTE_PPM = (PPM, 1_300_000, 1_800_000), (PPM, 1_020_000, 1_100_000)

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
-from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
+from optim.models.auction.instance import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import FloatArray, IntArray
 
 MINUTE_US, HOUR_MIN = 60 * US, 60.0
 
@@ -21,7 +20,7 @@ TASK_SHARE, TASK_MIN = (0.0, 0.1, 0.5, 0.8, 0.95, 1.0), (20.0, 80.0, 240.0, 380.
 TYPICAL_MIN, TYPICAL_SPREAD = 240.0, 0.35
 """An app takes the gang that brings its trials near this median: how near, as a deviation of logarithms."""
 
-MEDIAN_WORK_H, WORK_SIGMA, MOST_WORK_H = 250.0, 0.7, 730.0
+MEDIAN_WORK_H, WORK_SIGMA, MAX_WORK_H = 250.0, 0.7, 730.0
 """An app's GPU-hours, log-normal: median and largest are the paper's."""
 
 GANGS = (1, 2, 4, 8)
@@ -127,7 +126,7 @@ def _sizes(options: ThemisOptions, rng: np.random.Generator) -> tuple[IntArray, 
     rank = (np.argsort(np.argsort(common)) + rng.random(options.apps)) / options.apps
     trials = np.interp(rank, TRIALS_SHARE, TRIALS_LEAST).astype(np.int64)
     score = options.alignment * common + np.sqrt(1 - options.alignment**2) * own
-    return trials, np.minimum(MEDIAN_WORK_H * np.exp(WORK_SIGMA * score), MOST_WORK_H)
+    return trials, np.minimum(MEDIAN_WORK_H * np.exp(WORK_SIGMA * score), MAX_WORK_H)
 
 
 def _gangs(options: ThemisOptions, trials: IntArray, work_h: FloatArray, rng: np.random.Generator) -> IntArray:

@@ -10,8 +10,8 @@ from optim.core.documents import Count, Name, PositiveInt, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.limits import check_limit
-from optim.models.cluster.world import GRID, MACHINES_A_RACK, MOST_GPUS, UNNAMED, UNSTATED, Cluster
-from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
+from optim.models.cluster.cluster import GRID, MACHINES_A_RACK, MAX_GPUS, UNNAMED, UNSTATED, Cluster
+from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_whole
 from optim.workloads.traces.alibaba import read_nodes
 
 SCHEMA = "optim/cluster/1"
@@ -74,11 +74,11 @@ def _from_topology(path: Path) -> Cluster:
     check_limit("gpus", sum(entry.count * entry.gpus for entry in entries), f"{path}: GPUs of a cluster")
     count = np.array([entry.count for entry in entries], np.int64)
     for number, entry in enumerate(entries):
-        if entry.gpus > MOST_GPUS or any(
+        if entry.gpus > MAX_GPUS or any(
             room is not None and not 0 <= room < np.inf for room in (entry.cpus, entry.memory_gb)
         ):
             raise InvalidProblemError(
-                f"{path}: machines[{number}] must have at most {MOST_GPUS} GPUs, and host room of at least 0"
+                f"{path}: machines[{number}] must have at most {MAX_GPUS} GPUs, and host room of at least 0"
             )
     named_partitions = [tuple(sorted(set(entry.partitions))) for entry in entries]
     if any(named_partitions) and not all(named_partitions):
@@ -108,11 +108,11 @@ def _from_topology(path: Path) -> Cluster:
 def _from_specification(path: Path) -> Cluster:
     """Read racks x machines x GPUs from the first row."""
     columns = read_columns(path, SPECIFICATION)
-    require(path, columns, *SPECIFICATION, least=0.0)
+    require_columns(path, columns, *SPECIFICATION, least=0.0)
     racks, machines, gpus = (int(require_whole(path, name, columns[name])[0]) for name in SPECIFICATION[:3])
     check_limit("count", racks * machines, f"{path}: machines")
-    if gpus > MOST_GPUS:
-        raise InvalidProblemError(f"{path}: a machine has at most {MOST_GPUS} GPUs, got {gpus}")
+    if gpus > MAX_GPUS:
+        raise InvalidProblemError(f"{path}: a machine has at most {MAX_GPUS} GPUs, got {gpus}")
     check_limit("gpus", racks * machines * gpus, f"{path}: GPUs of a cluster")
     total = racks * machines
     return Cluster(

@@ -8,9 +8,8 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries, Resource
-from optim.workloads.containers.metric_units import GIB, Given, scale_of
-from optim.workloads.containers.rows import series_of_rows
-from optim.workloads.csv_columns import header_of, joined, read_columns, require
+from optim.workloads.containers.series_rows import GIB, Given, scale_of, series_of_rows
+from optim.workloads.csv_columns import header_of, joined, read_columns, require_columns
 
 KIB_PER_GIB = 2.0**20
 
@@ -65,7 +64,7 @@ def _ai4dl(path: str | Path) -> ContainerSeries:
     columns = read_columns(
         path, ("timestamp", "cpu.usage.cores", "mem.working.set", "mem.limit"), ("service", "pod.id")
     )
-    require(path, columns, "cpu.usage.cores", "mem.working.set", least=0.0, may_lack=True)
+    require_columns(path, columns, "cpu.usage.cores", "mem.working.set", least=0.0, may_lack=True)
     # One pod name is used by several services.
     keys = joined(columns["service"], columns["pod.id"], by="/")
     values = np.stack([columns["cpu.usage.cores"], columns["mem.working.set"] / GIB], axis=1)
@@ -75,7 +74,7 @@ def _ai4dl(path: str | Path) -> ContainerSeries:
 
 def _supercloud(path: str | Path) -> ContainerSeries:
     columns = read_columns(path, ("EpochTime", "CPUUtilization", "RSS"))
-    require(path, columns, "CPUUtilization", "RSS", least=0.0, may_lack=True)
+    require_columns(path, columns, "CPUUtilization", "RSS", least=0.0, may_lack=True)
     values = np.stack([columns["CPUUtilization"] / 100.0, columns["RSS"] / KIB_PER_GIB], axis=1)
     keys = np.full(len(values), "job", dtype=object)
     return series_of_rows(path, keys, columns["EpochTime"], values, (CPU, MEMORY))
@@ -84,7 +83,7 @@ def _supercloud(path: str | Path) -> ContainerSeries:
 def _bitbrains(path: str | Path) -> ContainerSeries:
     numbers = ("t_s", "cores", "cpu_mhz", "cpu_cap_mhz", "mem_kb", "mem_cap_kb")
     columns = read_columns(path, numbers, ("vm",))
-    require(path, columns, *numbers[1:], least=0.0, may_lack=True)
+    require_columns(path, columns, *numbers[1:], least=0.0, may_lack=True)
     cores, capacity = columns["cores"], columns["cpu_cap_mhz"]
     # A machine without capacity uses nothing; of one whose capacity isn't told nothing is known (NaN).
     used = columns["cpu_mhz"] / np.where(capacity == 0, np.inf, capacity) * cores
@@ -114,7 +113,7 @@ def _own(
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
     has_phase = "phase" in header
     columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))
-    require(path, columns, *names, least=0.0, may_lack=True)
+    require_columns(path, columns, *names, least=0.0, may_lack=True)
     size = len(columns["time_s"])
     factor = np.array([scale_of(name, units[name]) if name in units else 1.0 for name in names])
     limit = factor * np.stack([columns.get(f"{name}_limit", np.full(size, np.nan)) for name in names], axis=1)

@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.models.containers.series import ContainerSeries
 
 
 class FaultKind(StrEnum):
@@ -24,7 +25,7 @@ class FaultKind(StrEnum):
     """Every four to eight minutes the container dies and starts anew: memory begins at a twentieth and is loaded within two minutes."""
 
 
-LEAST_SAMPLES = 80
+MIN_SAMPLES = 80
 """Shorter series get no fault: half an hour at most would be left to find it in, and as little to be usual before it."""
 
 EARLIEST, LATEST = 0.3, 0.7
@@ -83,7 +84,7 @@ def inject(series: ContainerSeries, kind: FaultKind | str, share: float, seed: i
         length = rows.stop - rows.start
         is_chosen, place = rng.random() < share, rng.uniform(EARLIEST, LATEST)
         own = np.random.default_rng(rng.integers(2**63))
-        if not is_chosen or length < LEAST_SAMPLES:
+        if not is_chosen or length < MIN_SAMPLES:
             continue
         first = int(place * length)
         most = values[rows].max(axis=0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import ContainerSeries, FloatArray
+from optim.models.containers.series import ContainerSeries
 from optim.workloads.containers.generator import ContainerOptions, generate_containers
 
 TRAITS = ("level", "idle", "near", "far", "ramps")
@@ -18,7 +19,7 @@ differ by a fifth of the peak or more."""
 IDLE_SHARE, RAMP_SHARE = 0.05, 0.2
 NEAR, FAR, SPAN = 1, 20, 40
 
-KNOBS: Mapping[str, tuple[float, ...]] = MappingProxyType(
+PARAMETERS: Mapping[str, tuple[float, ...]] = MappingProxyType(
     {
         "idle_share": (0.0, 0.1, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95),
         "idle_memory": (0.0, 0.25, 0.5, 1.0),
@@ -28,7 +29,7 @@ KNOBS: Mapping[str, tuple[float, ...]] = MappingProxyType(
 )
 """What may be turned, and how far; a fit turns one after the other, in this order, until none helps."""
 
-MOST_ROUNDS = 4
+MAX_ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +54,7 @@ class Likeness:
         return distance(self.given, self.drawn)
 
 
-def traits(series: ContainerSeries) -> FloatArray:
+def summary_statistics(series: ContainerSeries) -> FloatArray:
     """Return the medians of each resource's `TRAITS` over series of more than 40 samples, shape (R, 5).
 
     Raises
@@ -97,7 +98,7 @@ def distance(one: FloatArray, two: FloatArray) -> float:
 
 def drawn_traits(options: ContainerOptions, seed: int) -> FloatArray:
     """Return the traits of generated containers."""
-    return traits(generate_containers(options, seed))
+    return summary_statistics(generate_containers(options, seed))
 
 
 def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Likeness:
@@ -114,12 +115,12 @@ def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Li
     seed
         Of the draws, the same for each.
     """
-    given = traits(series.select_resources(("cpu", "memory")))
+    given = summary_statistics(series.select_resources(("cpu", "memory")))
     options = ContainerOptions(num_containers=num_containers)
     drawn = drawn_traits(options, seed)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = options
-        for name, values in KNOBS.items():
+        for name, values in PARAMETERS.items():
             for value in values:
                 turned: Any = {name: value}
                 tried = replace(options, **turned)

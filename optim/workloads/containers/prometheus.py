@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from optim.core.arrays import FloatArray
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.containers.series import MEMORY, ContainerSeries, FloatArray, Resource
-from optim.workloads.containers.metric_units import GIB, LIMIT_METRICS, Given, Reading, reading_of
-from optim.workloads.containers.rows import MOST, series_of_rows
+from optim.models.containers.series import MEMORY, ContainerSeries, Resource
+from optim.workloads.containers.series_rows import GIB, LIMIT_METRICS, MOST, Given, Reading, reading_of, series_of_rows
 
 LABELS = ("namespace", "pod", "container")
 """Labels that name a container; those that a series lacks are left out."""

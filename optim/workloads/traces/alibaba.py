@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
-from optim.workloads.traces.job_table import NO_GPU, NO_WORK, JobTable, NodeTable, ReadOptions, file_beside, leave_out
+from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_whole
+from optim.workloads.traces.job_table import NO_GPU, NO_WORK, JobTable, NodeTable, ReadOptions, leave_out, sibling_file
 
 NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
 """Where the node list is looked for, beside the pods."""
@@ -53,11 +53,11 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
     has_times = options.run_s is None or TIMES[0] in header
     texts = ("name", *(PHASE if has_times else ()), *((GPU_TYPE,) if GPU_TYPE in header else ()))
     columns = read_columns(path, (*DEMANDS, *(TIMES if has_times else ())), texts)
-    require(path, columns, *DEMANDS, least=0.0)
+    require_columns(path, columns, *DEMANDS, least=0.0)
     gpus = require_whole(path, "num_gpu", columns["num_gpu"])
     if has_times:
-        require(path, columns, *TIMES[:-1], least=0.0)
-        require(path, columns, TIMES[-1], least=0.0, may_lack=True)
+        require_columns(path, columns, *TIMES[:-1], least=0.0)
+        require_columns(path, columns, TIMES[-1], least=0.0, may_lack=True)
         submit, duration = columns["creation_time"], columns["deletion_time"] - columns["scheduled_time"]
         waited = columns["scheduled_time"] - submit
         status = columns["pod_phase"]
@@ -98,7 +98,7 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
         dropped=dropped,
         notes=tuple(notes),
         waited_s=waited[kept],
-        nodes=read_nodes(options.nodes or file_beside(path, NODE_NAMES, what="node list", option="nodes")),
+        nodes=read_nodes(options.nodes or sibling_file(path, NODE_NAMES, what="node list", option="nodes")),
     )
 
 
@@ -111,7 +111,7 @@ def read_nodes(path: str | Path) -> NodeTable:
         If a column is missing, or a field is no number or negative.
     """
     columns = read_columns(path, ("cpu_milli", "memory_mib", "gpu"), ("model",))
-    require(path, columns, "cpu_milli", "memory_mib", "gpu", least=0.0)
+    require_columns(path, columns, "cpu_milli", "memory_mib", "gpu", least=0.0)
     kinds = zip(columns["model"].tolist(), columns["gpu"].tolist(), strict=True)
     return NodeTable(
         kind=tuple(f"{model or 'CPU'} x {gpu:g}" if gpu else "CPU" for model, gpu in kinds),

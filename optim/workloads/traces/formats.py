@@ -8,9 +8,8 @@ from types import MappingProxyType
 from optim.core.errors import InvalidOptionError
 from optim.workloads.csv_columns import header_of
 from optim.workloads.traces.alibaba import read_alibaba
-from optim.workloads.traces.attempts import merge_attempts
 from optim.workloads.traces.gavel import read_gavel
-from optim.workloads.traces.job_table import JobTable, ReadOptions
+from optim.workloads.traces.job_table import JobTable, ReadOptions, merge_attempts
 from optim.workloads.traces.philly import read_philly
 from optim.workloads.traces.plain_tables import MURI, TIRESIAS, read_plain
 from optim.workloads.traces.pollux_workload import read_workload

@@ -1,29 +1,184 @@
-"""Lists of the jobs in Microsoft's Philly trace: the merged list, and the list that Pollux simulates.
+"""Microsoft's Philly trace: the merged list, Pollux's list, and the published job log.
 
 Both carry the attribution: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
 Workloads", USENIX ATC 2019 (trace: CC BY 4.0).
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
+from optim.core.documents import decode, first_sign
+from optim.core.errors import InvalidProblemError
+from optim.core.files import Source, cant_be_read, read_bytes
 from optim.models.cluster.workload import ELSEWHERE
-from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
+from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_rereadable, require_whole
 from optim.workloads.traces.job_table import (
     NO_GPU,
     NO_WORK,
+    PHILLY_STAMP,
     JobTable,
     ReadOptions,
     gpu_hours_of,
     is_elsewhere,
     leave_out,
+    parse_stamps,
+    seconds_from,
+    since_first,
 )
-from optim.workloads.traces.philly_log import is_log, read_log
-from optim.workloads.traces.time_stamps import PHILLY_STAMP, since_first
+
+NEVER_RAN = "without an attempt"
+
+NO_SUBMIT = "whose submission is unknown"
+
+STILL_RUNNING = "whose last attempt has no end"
+
+FAILED = "Failed"
+
+PEEKED = 64
+
+"""Bytes at the beginning of a file that tell a list from a table."""
+
+
+class _Machine(msgspec.Struct):
+    """GPUs that an attempt held on one machine."""
+
+    gpus: list[str]
+    ip: str = ""
+
+
+class _Attempt(msgspec.Struct):
+    """One try of a job."""
+
+    start_time: str | None = None
+    end_time: str | None = None
+    detail: list[_Machine] = []
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs that it held."""
+        return sum(len(machine.gpus) for machine in self.detail)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it says where it ran, or when: one that says neither is none."""
+        return self.num_gpus > 0 or not {self.start_time, self.end_time} & {None, "None", ""}
+
+
+class _Job(msgspec.Struct):
+    """One job of the log."""
+
+    jobid: str
+    submitted_time: str | None
+    status: str | None = None
+    vc: str | None = ""
+    user: str | None = ""
+    attempts: list[_Attempt] = []
+
+
+def is_log(path: str | Path) -> bool:
+    """Tell whether a file is such a log: a JSON list, not a table."""
+    require_rereadable(path)
+    try:
+        with Source(path, "document_bytes") as source:
+            return first_sign(source.read(PEEKED)) == b"["
+    except OSError as error:
+        raise cant_be_read(path, error) from error
+
+
+def read_log(path: str | Path, options: ReadOptions) -> JobTable:
+    """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
+
+    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`; one that
+    says neither when nor where it ran is no attempt. A job's
+    run time is the sum over its attempts, its wait the rest of the time from its submission to the end of the last, its gang that
+    of the last that says its machines. A job without a time of submission is left out. Of a job with several, and of one that
+    failed, the first attempt tells after what time it failed; all but the last did, and that one if the job's status is Failed.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it isn't such a log.
+
+    References
+    ----------
+    Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019.
+    """
+    try:
+        jobs = decode(read_bytes(path), list[_Job])
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: not Philly's job log: {error}") from error
+    if not jobs:
+        raise InvalidProblemError(f"{path}: there is no job in it; give a log with jobs")
+    submitted_texts = _texts([job.submitted_time for job in jobs])
+    submitted = parse_stamps(path, "submitted_time", submitted_texts, PHILLY_STAMP, may_lack=True, is_table=False)
+    if submitted.isna().all():
+        raise InvalidProblemError(f"{path}: no job has a submitted_time; give a log with times")
+    begin = submitted.min().to_pydatetime()
+    tries = [[attempt for attempt in job.attempts if attempt.is_told] for job in jobs]
+    owner = np.repeat(np.arange(len(jobs)), [len(each) for each in tries])
+    attempts = [attempt for each in tries for attempt in each]
+    start, end = (
+        seconds_from(begin, parse_stamps(path, name, _texts(texts), PHILLY_STAMP, may_lack=True, is_table=False))
+        for name, texts in (
+            ("start_time", [attempt.start_time for attempt in attempts]),
+            ("end_time", [attempt.end_time for attempt in attempts]),
+        )
+    )
+    ran = np.maximum(end - start, 0.0)
+    duration = np.bincount(owner, weights=np.nan_to_num(ran), minlength=len(jobs)).astype(np.float64)
+    last = np.full(len(jobs), -1)
+    last[owner] = np.arange(len(owner))  # the last of equal indices stays
+    last_end = np.full(len(jobs), -np.inf)
+    np.maximum.at(last_end, owner, np.where(np.isnan(ran), np.inf, end))  # infinite where a start or an end is unknown
+    submit_s = seconds_from(begin, submitted)
+    last_run = np.where(last >= 0, ran[last], np.nan) if attempts else np.full(len(jobs), np.nan)
+    gpus = np.array([next((held for a in reversed(each) if (held := a.num_gpus)), 0) for each in tries])
+    status = _texts([job.status for job in jobs])
+    cluster = _texts([job.vc for job in jobs])
+    out = {
+        ELSEWHERE: is_elsewhere(cluster, options),
+        NO_SUBMIT: submitted.isna().to_numpy(),
+        NEVER_RAN: (last < 0) | (gpus < 1),
+        STILL_RUNNING: np.isnan(last_run),
+        NO_WORK: duration <= 0,
+    }
+    kept, dropped = leave_out(out)
+    first = np.full(len(jobs), -1)
+    first[owner[::-1]] = np.arange(len(owner))[::-1]
+    is_retried = np.bincount(owner, minlength=len(jobs)) > 1
+    failed = np.where((is_retried | (status == FAILED)) & (first >= 0), ran[first] if attempts else np.nan, np.nan)
+    return JobTable(
+        ids=tuple(jobs[row].jobid for row in kept.tolist()),
+        submit_s=submit_s[kept],
+        workers=gpus[kept].astype(np.int64),
+        duration_s=duration[kept],
+        clock=np.zeros(len(kept), dtype=np.int64),
+        virtual_cluster=cluster[kept],
+        user=_texts([job.user for job in jobs])[kept],
+        status=status[kept],
+        failed_s=failed[kept],
+        failed_tries=(np.bincount(owner, minlength=len(jobs)) - (status != FAILED))[kept],
+        good_s=np.where(status == FAILED, 0.0, np.nan_to_num(last_run))[kept],
+        begin=begin,
+        rows_read=len(jobs),
+        dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, gpus * duration),
+        waited_s=(last_end - submit_s - duration)[kept],
+        notes=("run times add up all attempts, the gang is that of the last that says its machines",),
+    )
+
+
+def _texts(values: Sequence[str | None]) -> np.ndarray:
+    """Return texts as an array; what is missing, or says None, is empty."""
+    return np.array(["" if value in (None, "None") else value for value in values], dtype=object)
+
 
 MERGED_BEGIN = datetime(2017, 8, 14, 23, 27)
+
 """Second 0 of the merged list."""
 
 
@@ -56,9 +211,9 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
         submit, duration, cluster = columns["submit_s"], columns["duration_s"], columns["vc"]
         duration_name = "duration_s"
         ids = [f"philly-{name}" for name in columns["job_id"].tolist()]
-        require(path, columns, "submit_s", least=0.0)
-    require(path, columns, duration_name, least=0.0)
-    require(path, columns, "num_gpus", least=0.0)
+        require_columns(path, columns, "submit_s", least=0.0)
+    require_columns(path, columns, duration_name, least=0.0)
+    require_columns(path, columns, "num_gpus", least=0.0)
     gpus = require_whole(path, "num_gpus", columns["num_gpus"])
     out = {ELSEWHERE: is_elsewhere(cluster, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0}
     kept, dropped = leave_out(out)

@@ -10,20 +10,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import ELSEWHERE
-from optim.workloads.csv_columns import header_of, read_columns, refuse, require, require_all_fields, require_whole
+from optim.workloads.csv_columns import (
+    header_of,
+    read_columns,
+    refuse,
+    require_all_fields,
+    require_columns,
+    require_whole,
+)
 from optim.workloads.traces.job_table import (
     NO_GPU,
     NO_WORK,
-    FloatArray,
     JobTable,
     ReadOptions,
     gpu_hours_of,
     is_elsewhere,
     leave_out,
+    read_spans,
+    read_times,
+    waits_until,
 )
-from optim.workloads.traces.time_stamps import read_spans, read_times, waits_until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +124,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     submit, begin, remarks = read_times(path, form.submit, form.second)
     duration = read_spans(path, form.duration, columns[form.duration]) / form.second
     for column in (form.gpus, *amounts):
-        require(path, columns, column, least=0.0)
+        require_columns(path, columns, column, least=0.0)
     gpus = require_whole(path, form.gpus, columns[form.gpus])
     clusters = columns[texts["virtual_cluster"]] if "virtual_cluster" in texts else np.full(len(gpus), "", dtype=object)
     out = {ELSEWHERE: is_elsewhere(clusters, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0}
@@ -201,7 +210,7 @@ def _counts(
 ) -> dict[str, Any]:
     """Return the columns of whole numbers."""
     for name, column in counts.items():
-        require(path, columns, column, least=-np.inf if name == "priority" else 1.0)
+        require_columns(path, columns, column, least=-np.inf if name == "priority" else 1.0)
     return {name: require_whole(path, column, columns[column])[kept] for name, column in counts.items()}
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.workloads.csv_columns import read_columns, refuse, require, require_whole
-from optim.workloads.traces.job_table import FloatArray, IntArray, JobTable, ReadOptions
+from optim.workloads.csv_columns import read_columns, refuse, require_columns, require_whole
+from optim.workloads.traces.job_table import JobTable, ReadOptions
 
 FOLDERS = ("../traces", "traces")
 """Where the measurements are looked for, beside the jobs: a folder an application."""
@@ -68,9 +69,9 @@ def read_step_times(folder: str | Path) -> StepTimes:
     )
     scaling = Path(folder) / "scalability.csv.gz"
     second = read_columns(scaling, ("num_nodes", "num_replicas", "local_bsz", "step_time"))
-    require(scaling, second, "num_nodes", "num_replicas", least=1.0)
+    require_columns(scaling, second, "num_nodes", "num_replicas", least=1.0)
     for path, columns in ((places, first), (scaling, second)):
-        require(path, columns, "local_bsz", "step_time", least=1e-9)
+        require_columns(path, columns, "local_bsz", "step_time", least=1e-9)
     return StepTimes(
         nodes=np.concatenate([[len(t) for t in texts.tolist()], second["num_nodes"]]).astype(np.int64),
         replicas=np.concatenate([[sum(map(int, t)) for t in texts.tolist()], second["num_replicas"]]).astype(np.int64),
@@ -91,7 +92,7 @@ def read_curve(folder: str | Path, batch_size: int) -> tuple[float, FloatArray]:
     """
     path = Path(folder) / f"validation-{batch_size}.csv.gz"
     columns = read_columns(path, ("iteration", "metric"))
-    require(path, columns, "iteration", least=1.0)
+    require_columns(path, columns, "iteration", least=1.0)
     iteration, metric = columns["iteration"], columns["metric"]
     refuse(path, "metric", np.isnan(metric), "a number is due", metric)
     rises = metric[-1] >= metric[0]
@@ -122,8 +123,8 @@ def read_workload(path: str | Path, options: ReadOptions) -> JobTable:
     if options.virtual_cluster is not None:
         raise InvalidOptionError("virtual_cluster must be None for a workload of pollux, which has none; leave it out")
     columns = read_columns(path, ("time", "num_replicas", "batch_size"), ("name", "application"))
-    require(path, columns, "time", least=0.0)
-    require(path, columns, "num_replicas", "batch_size", least=1.0)
+    require_columns(path, columns, "time", least=0.0)
+    require_columns(path, columns, "num_replicas", "batch_size", least=1.0)
     gpus = require_whole(path, "num_replicas", columns["num_replicas"])
     batch = require_whole(path, "batch_size", columns["batch_size"])
     folder = options.steps or _folder(path)

@@ -9,25 +9,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import BoolArray, FloatArray, IntArray, TextArray
 from optim.core.errors import InvalidProblemError
-from optim.core.missing import require as require_package
+from optim.core.optional import import_extra as require_package
 from optim.models.cluster.workload import ELSEWHERE, UNFINISHED
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_all_fields
-from optim.workloads.traces.attempts import TWICE, Gangs
 from optim.workloads.traces.job_table import (
+    EPOCH,
     NO_GPU,
     NO_WORK,
-    BoolArray,
-    FloatArray,
-    IntArray,
+    TWICE,
+    Gangs,
     JobTable,
     ReadOptions,
-    TextArray,
     gpu_hours_of,
     is_elsewhere,
     leave_out,
+    read_spans,
+    times_of,
+    waits_until,
 )
-from optim.workloads.traces.time_stamps import EPOCH, read_spans, times_of, waits_until
 
 SEPARATOR = "|"
 COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,ReqTRES,AllocTRES,State"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.workloads.csv_columns import header_of, read_columns, refuse, require, require_whole
-from optim.workloads.traces.job_table import FloatArray, IntArray
-from optim.workloads.traces.time_stamps import PHILLY_STAMP, since_first
+from optim.core.arrays import FloatArray, IntArray
+from optim.workloads.csv_columns import header_of, read_columns, refuse, require_columns, require_whole
+from optim.workloads.traces.job_table import PHILLY_STAMP, since_first
 
 SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name,"
 """How quotas are given that are no whole machines."""
@@ -75,7 +75,7 @@ def read_summaries(path: str | Path) -> tuple[ClusterSummary, ...]:
     """
     names = [field.name for field in fields(ClusterSummary) if field.name != "id"]
     columns = read_columns(path, names, ("id",))
-    require(path, columns, *names, least=0.0, may_lack=True)
+    require_columns(path, columns, *names, least=0.0, may_lack=True)
     return tuple(
         ClusterSummary(
             id=str(columns["id"][row]),
@@ -94,7 +94,7 @@ def read_quotas(path: str | Path) -> dict[str, int]:
         If a column is missing, or a field is no whole number of at least 0.
     """
     columns = read_columns(path, ("node num",), ("vc",))
-    require(path, columns, "node num", least=0.0)
+    require_columns(path, columns, "node num", least=0.0)
     nodes = columns["node num"]
     due = f"a whole number of machines is due, or {SHARES} in place of the file"
     refuse(path, "node num", nodes != np.floor(nodes), due, nodes)
@@ -116,7 +116,7 @@ def read_daily_gpus(path: str | Path) -> tuple[tuple[str, ...], IntArray]:
     """
     names = tuple(name for name in header_of(path) if name not in ("date", "total"))
     columns = read_columns(path, names, ("date",))
-    require(path, columns, *names, least=0.0)
+    require_columns(path, columns, *names, least=0.0)
     return names, np.stack([require_whole(path, name, columns[name]) for name in names], axis=1)
 
 
@@ -134,7 +134,7 @@ def read_nodes_in_use(path: str | Path) -> tuple[datetime, FloatArray, IntArray,
         If a field is no date, or no whole number of at least 0.
     """
     columns = read_columns(path, ("active", "total"), ("time",))
-    require(path, columns, "active", "total", least=0.0)
+    require_columns(path, columns, "active", "total", least=0.0)
     seconds, begin = since_first(path, "time", columns["time"], PHILLY_STAMP)
     active, total = (require_whole(path, name, columns[name]) for name in ("active", "total"))
     return begin, seconds, active, total
@@ -158,8 +158,8 @@ def read_samples(path: str | Path) -> tuple[FloatArray, IntArray]:
     is_service = "duration_s" not in header_of(path)
     duration = "duration" if is_service else "duration_s"
     columns = read_columns(path, (duration,) if is_service else (duration, "num_gpus"))
-    require(path, columns, duration, least=0.0)
+    require_columns(path, columns, duration, least=0.0)
     if is_service:
         return columns[duration], np.ones(len(columns[duration]), np.int64)
-    require(path, columns, "num_gpus", least=1.0)
+    require_columns(path, columns, "num_gpus", least=1.0)
     return columns[duration], require_whole(path, "num_gpus", columns["num_gpus"])

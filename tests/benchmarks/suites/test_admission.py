@@ -6,8 +6,7 @@ import pytest
 import optim
 from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.sources import NamedSource
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suite import BenchRequest
 from optim.benchmarks.suites.admission import EXACT_SOLVERS, SPEC, TIE_ORDERS, TIES
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -15,6 +14,7 @@ from optim.models.files import load
 from optim.models.reference import reference_names
 from optim.solvers.admission.online import tied_runs
 from optim.solvers.solve import solvers_of
+from optim.workloads.instances import NamedSource
 
 
 def pairs(**request):

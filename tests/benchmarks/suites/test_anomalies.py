@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from optim_studies.anomalies import DETECTORS, DetectionOptions, faulty_containers, fitted_detector
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.studies.fault_detection import DETECTORS, DetectionOptions, faulty_containers, fitted_detector
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

@@ -2,11 +2,11 @@
 
 from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.sources import NamedSource
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suite import BenchRequest
 from optim.benchmarks.suites.auction import SPEC
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
+from optim.workloads.instances import NamedSource
 
 
 def work(**request):

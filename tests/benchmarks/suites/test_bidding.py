@@ -2,11 +2,11 @@
 
 from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.sources import NamedSource
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suite import BenchRequest
 from optim.benchmarks.suites.bidding import SPEC, WINDOWS_TOL
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
+from optim.workloads.instances import NamedSource
 
 NAMES = {*reference_names("bidding"), "capacity-12-64-0", "capacity-12-64-16gpus-0.8-0"}
 """Reference instances, and decisions without bids."""

@@ -1,10 +1,9 @@
 """The study of footprints that keep enough: verified rows beside played hours, and contradictions told."""
 
 import pytest
+from optim_studies.capacity import StudyOptions, contradictions
 
-from optim.benchmarks.registry import choose_suites
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.capacity import StudyOptions, contradictions
+from optim.benchmarks.suite import BenchRequest, choose_suites
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

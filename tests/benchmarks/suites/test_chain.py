@@ -2,17 +2,15 @@
 
 import pytest
 from msgspec import structs
+from optim_studies.chain import ChainOptions, changed, one_worker_h
 
 import optim
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.chain import ChainOptions, changed, one_worker_h
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
+from optim.profiling.document import Interval, ScalingPoint
 from optim.workloads.admission.generator import GeneratorOptions
-from optim.workloads.profiles.document import Interval, ScalingPoint
-from optim.workloads.profiles.instances import profiled_instance
-from optim.workloads.profiles.published import published_profiles
+from optim.workloads.profiles import profiled_instance, published_profiles
 from tests.support.admission.by_hand import ByHand
 
 SIGNS = {

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from optim_studies import clairvoyance
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites import clairvoyance
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from optim_studies.replications import FIGURES, ReplicationOptions
+from optim_studies.replications import SPEC as REPLICATIONS
 
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suite import BenchRequest
 from optim.benchmarks.suites.cluster import SPEC, ClusterBenchOptions
-from optim.benchmarks.suites.replications import FIGURES, ReplicationOptions
-from optim.benchmarks.suites.replications import SPEC as REPLICATIONS
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from optim_studies import densities
+from optim_studies.densities import CONTINUATIONS, DensityOptions, moments_to_forecast
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.studies.density_scores import CONTINUATIONS, DensityOptions, moments_to_forecast
-from optim.benchmarks.suites import densities
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
+from optim_studies.evictions import FREQUENCY_TOL, EvictionWork, furthest_from_frequency
 
-from optim.benchmarks.registry import choose_suites
-from optim.benchmarks.spec import BenchRequest, Skipped
-from optim.benchmarks.suites.evictions import FREQUENCY_TOL, EvictionWork, furthest_from_frequency
+from optim.benchmarks.suite import BenchRequest, Skipped, choose_suites
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.models.bidding.eviction import fit_evictions
+from optim.models.bidding.market.evictions import fit_evictions
 from optim.workloads.bidding.generator import GeneratorOptions, history_for
 
 TINY = {"num_types": 1, "num_zones": 2, "days": 12.0}

@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
+from optim_studies import forecast
+from optim_studies.forecast import SPEC
 
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.studies import forecast
-from optim.benchmarks.suites.forecast import SPEC
+from optim.benchmarks.suite import BenchRequest
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 
@@ -46,7 +46,7 @@ def test_the_load_is_of_half_as_many_and_twice_as_many_jobs_a_server(monkeypatch
 
 
 def test_the_axis_of_wrong_prices_has_both_curves_and_a_picture(monkeypatch) -> None:
-    monkeypatch.setattr("optim.benchmarks.pictures.plots.as_svg", lambda *_: "<svg>")  # writing takes longest
+    monkeypatch.setattr("optim.report.plots.as_svg", lambda *_: "<svg>")  # writing takes longest
     (piece,) = (
         piece for piece in plan_work([SPEC], BenchRequest(options=SMALLEST)).work if piece.labels["axis"] == "error"
     )

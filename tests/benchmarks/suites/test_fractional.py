@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from optim_studies import fractional
+from optim_studies.fractional import SPEC
 
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites import fractional
-from optim.benchmarks.suites.fractional import SPEC
+from optim.benchmarks.suite import BenchRequest
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.models.auction.market import market_of

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from optim_studies.greedy_gap import FAMILIES, SPEC
 
 import optim
 from optim.benchmarks.runner import plan_work
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.greedy_gap import FAMILIES, SPEC
+from optim.benchmarks.suite import BenchRequest
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption, Never
 from optim.workloads.auction.generator import generate

@@ -5,11 +5,10 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from optim_studies.time_shares import TimeShareOptions, draw_problem
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import FULL, SMALL, BenchRequest, Skipped
+from optim.benchmarks.suite import FULL, SMALL, SUITES, BenchRequest, Skipped
 from optim.benchmarks.suites.admission import SPEC as ADMISSION
-from optim.benchmarks.suites.time_shares import TimeShareOptions, draw_problem
 from tests.support.kept import assert_kept, outcome
 
 KEPT = Path(__file__).parent / "kept"

@@ -4,13 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from optim_studies.kernels.cases import DenseCase, SparseCase
+from optim_studies.kernels.study import STREAMS, _figures, case_of
 from typer.testing import CliRunner
 
-from optim.benchmarks.kernels.dense_cases import DenseCase
-from optim.benchmarks.kernels.sparse_cases import SparseCase
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.kernels import STREAMS, _figures, case_of
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.cli.main import app
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
@@ -42,8 +40,8 @@ class ServerHere:
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
     """Let the roof's buffers be small: nothing is judged by them here."""
-    monkeypatch.setattr("optim.benchmarks.kernels.roof.roof_bytes", lambda: 1 << 16)
-    monkeypatch.setattr("optim.benchmarks.kernels.dense_cases.ServerProcess", ServerHere)
+    monkeypatch.setattr("optim_studies.kernels.memory_speed.roof_bytes", lambda: 1 << 16)
+    monkeypatch.setattr("optim_studies.kernels.cases.ServerProcess", ServerHere)
 
 
 @pytest.mark.prove
@@ -112,7 +110,7 @@ def test_no_share_is_above_one_and_the_best_passes_are_the_roofs(monkeypatch):
             assert best_s["roof_copy"] == 1.0, "the fastest of the rounds"
             return {"roof_in_place": 10e9, "roof_copy": 5e9}
 
-    monkeypatch.setattr("optim.core.memory.last_level_cache", lambda: 10**6)
+    monkeypatch.setattr("optim.core.limits.last_level_cache", lambda: 10**6)
     rounds = {
         "jax": [(1.0, 1.0)] * 3,
         "roof_copy": [(2.0, 1), (1.0, 1), (9.0, 1)],

@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
+from optim_studies.likeness import LikenessOptions, matched_series
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.likeness import LikenessOptions, matched_series
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.workloads.containers import ContainerOptions
-from optim.workloads.containers.likeness import distance, drawn_traits, traits
+from optim.workloads.containers.likeness import distance, drawn_traits, summary_statistics
 
 
 def works(**request):
@@ -21,7 +20,7 @@ def test_the_usual_knobs_are_off_by_the_distance_of_the_traits_that_are_shown():
     (work,) = works(solvers=("usual",), options={"containers": 5})
     record = work.run(Never(), SilentProgress())
     assert record.error is None
-    given = traits(matched_series(LikenessOptions(containers=5), 0))
+    given = summary_statistics(matched_series(LikenessOptions(containers=5), 0))
     drawn = drawn_traits(ContainerOptions(num_containers=5), 1)
     assert record.findings["off"] == pytest.approx(distance(given, drawn))
     assert record.findings["memory_ramps"] == [given[1, 4], drawn[1, 4]]

@@ -1,10 +1,9 @@
 """The study of online rules: verified rows, chains of files, and a bound that can't be is told."""
 
 import pytest
+from optim_studies.online import OnlineOptions, contradictions
 
-from optim.benchmarks.registry import choose_suites
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.online import OnlineOptions, contradictions
+from optim.benchmarks.suite import BenchRequest, choose_suites
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

@@ -3,18 +3,16 @@
 from dataclasses import replace
 
 import pytest
+from optim_studies.paper import SIZES, draw, lateness, utility_class
 
-from optim.benchmarks.pictures.paper import draw
-from optim.benchmarks.registry import SUITES, choose_suites
-from optim.benchmarks.sources import GeneratedSource, NamedSource
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.paper import SIZES, lateness, utility_class
+from optim.benchmarks.suite import SUITES, BenchRequest, choose_suites
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.utility import SigmoidUtility
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import SigmoidUtility
 from optim.workloads.admission.generator import GeneratorOptions, generate
+from optim.workloads.instances import GeneratedSource, NamedSource
 
 PAPER = SUITES.get("paper")
 TINY = GeneratorOptions(num_jobs=6, num_slots=6, num_worker_servers=2, num_ps_servers=2)
@@ -59,7 +57,7 @@ def test_every_record_is_verified(records):
 
 
 def test_every_figure_is_drawn(records, monkeypatch):
-    monkeypatch.setattr("optim.benchmarks.pictures.plots.as_svg", lambda drawing, name: name)  # writing takes longest
+    monkeypatch.setattr("optim.report.plots.as_svg", lambda drawing, name: name)  # writing takes longest
     titles = [figure.title.split(":")[0] for figure in draw(records)]
     assert titles == ["F1 to F3", "F4", "F5", "F6", "F7", "F7"]
 

@@ -2,10 +2,8 @@
 
 import pytest
 
-from optim.benchmarks.compare import Change, Selection, compare
-from optim.benchmarks.golden import read_golden
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.compare import Change, Selection, compare, read_golden
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

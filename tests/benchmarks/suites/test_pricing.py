@@ -2,13 +2,12 @@
 
 import pytest
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.sources import NamedSource
-from optim.benchmarks.spec import BenchRequest, Skipped
+from optim.benchmarks.suite import SUITES, BenchRequest, Skipped
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.workloads.admission.stress import STRESS_INSTANCES
+from optim.workloads.instances import NamedSource
 
 
 def works(**request):

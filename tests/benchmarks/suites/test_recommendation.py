@@ -4,15 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optim_studies.recommendation import LEARNED_BLOCK, drawn_block
 
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.studies.week import drawn_block
-from optim.benchmarks.suites.recommendation import LEARNED_BLOCK
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption, IterationLimit, Never
-from optim.simulation.containers.recommendation import Recommender, RecommendOptions
+from optim.rightsizing.recommendation import Recommender, RecommendOptions
 
 TINY = {"containers": 7, "samples": 300, "block": 3, "learned": 12, "cycle_minutes": 15.0}
 

@@ -4,9 +4,9 @@ import gzip
 import json
 
 import pytest
+from optim_studies.time_shares import SPEC, TimeShareOptions, draw_problem
 
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.time_shares import SPEC, TimeShareOptions, draw_problem
+from optim.benchmarks.suite import BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

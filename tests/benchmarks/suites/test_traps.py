@@ -3,11 +3,9 @@
 from typing import ClassVar
 
 import pytest
+from optim_studies.traps import AGREEMENT, GROWTH, NAIVE, NAMES, OURS, TRAPS
 
-from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS, TRAPS
-from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.traps import AGREEMENT, NAMES
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -27,7 +25,7 @@ SIZES = {
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
     """Let buffers be small: nothing is judged by them here."""
-    monkeypatch.setattr("optim.benchmarks.kernels.traps.roof_bytes", lambda: 1 << 16)
+    monkeypatch.setattr("optim_studies.traps.roof_bytes", lambda: 1 << 16)
 
 
 def works(**request):
@@ -63,8 +61,8 @@ class Trap:
 def test_a_row_has_the_medians_of_both_clocks_and_the_wall_seconds_of_all_our_rounds(monkeypatch):
     times = {OURS: [(0.5, 4.0), (2.0, 1.0), (1.0, 3.0)], NAIVE: [(4.0, 6.0), (4.0, 9.0), (5.0, 5.0)]}
     work = works(options={**SIZES, "rounds": 3})[0]
-    monkeypatch.setattr("optim.benchmarks.kernels.traps.TRAPS", {work.subject.name: Trap})
-    monkeypatch.setattr("optim.benchmarks.suites.traps.race", lambda *_, **__: times)
+    monkeypatch.setattr("optim_studies.traps.TRAPS", {work.subject.name: Trap})
+    monkeypatch.setattr("optim_studies.traps.race", lambda *_, **__: times)
     found = work.measure(Never(), SilentProgress())
     names = ("milliseconds", "naive_ms", "times", "processor_ms", "naive_processor_ms", "processor_times")
     assert [found.measures[name] for name in names] == [1000.0, 4000.0, 4.0, 3000.0, 6000.0, 2.0]
@@ -80,7 +78,7 @@ def test_ways_that_differ_are_not_verified(difference, is_verified, monkeypatch)
             self.difference = lambda: difference
 
     work = works(options={**SIZES, "rounds": 2})[0]
-    monkeypatch.setattr("optim.benchmarks.kernels.traps.TRAPS", {work.subject.name: Apart})
+    monkeypatch.setattr("optim_studies.traps.TRAPS", {work.subject.name: Apart})
     record = work.run(Never(), SilentProgress())
     assert record.verified is is_verified
     assert ("differ by 1.0" in " ".join(record.violations)) is not is_verified

@@ -68,7 +68,7 @@ def test_filter_and_smoother_equal_enumeration_of_all_state_sequences(num_states
     series = rng.standard_normal((3, 5, num_features))
     padded = jnp.asarray(series, jnp.float32)
     filtered, log_likelihood = hidden_markov.filter(as_kernel(model), padded, jnp.asarray(lengths))
-    surprise = hidden_markov.surprise(as_kernel(model), padded, jnp.asarray(lengths))
+    surprise = hidden_markov.negative_log_likelihood(as_kernel(model), padded, jnp.asarray(lengths))
     smoothed = hidden_markov.smooth(as_kernel(model), padded, jnp.asarray(lengths))
     for i, length in enumerate(lengths):
         whole = joint(model, series[i, :length])

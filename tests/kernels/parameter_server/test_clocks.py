@@ -6,14 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.kernels.parameter_server import (
-    ASYNCHRONOUS,
-    complete_clock,
-    join,
-    may_start,
-    slowest_clock,
-    visible_clocks,
-)
+from optim.kernels.parameter_server import ASYNCHRONOUS, complete_clock, join, may_start, slowest_clock, visible_clocks
 
 WORKERS = 4
 

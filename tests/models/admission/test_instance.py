@@ -6,8 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from optim.models.admission.instance import FAR_TOO_MUCH, MICRO, AdmissionInstance, Jobs, ServerClasses, as_int_array
-from optim.models.admission.utility import StepUtility
+from optim.models.admission.instance import (
+    MICRO,
+    WORK_CAP,
+    AdmissionInstance,
+    Jobs,
+    ServerClasses,
+    StepUtility,
+    as_int_array,
+)
 
 
 def one_job(**changes):
@@ -76,4 +83,4 @@ def test_work_beyond_64_bits_is_cut_to_what_no_horizon_holds(chunk_integral):
         minibatches=as_int_array([huge]),
     )
     instance = replace(instance, chunk_integral=chunk_integral)
-    assert instance.target.tolist() == [FAR_TOO_MUCH]
+    assert instance.target.tolist() == [WORK_CAP]

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from optim.models.admission.codec import instance_from_document
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.instance_figures import describe
-from optim.models.admission.reading import instance_from_document
+from optim.models.admission.summary import describe
 from optim.models.reference import reference_instance
 from optim.workloads.admission import stress
-from optim.workloads.admission.sketch import document, job, servers
+from optim.workloads.admission.stress import document, job, servers
 
 
 @pytest.mark.parametrize(("name", "number"), [("medium-0", 188), ("heavy-0", 163), ("heavy-1", 146), ("heavy-2", 126)])

@@ -6,17 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.admission.compact import compact_model
-from optim.models.admission.compact_index import CompactIndex, compact_size
+from optim.models.admission.codec import merge_days, take_jobs
+from optim.models.admission.compact_programme import CompactIndex, compact_model, compact_size
+from optim.models.admission.decision import trimmed_plan
+from optim.models.admission.earliest_completion import earliest_completion, most_workers
 from optim.models.admission.forecast import Forecast, read_forecast, without_jobs
-from optim.models.admission.instance_figures import describe
-from optim.models.admission.packing import packing_dual, packing_model
-from optim.models.admission.plan_figures import plan_load
+from optim.models.admission.packing_programme import Level, enumerate_schedules, packing_dual, packing_model
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.reach import earliest_completion, most_workers
-from optim.models.admission.schedules import Level, enumerate_schedules
-from optim.models.admission.trimming import trimmed_plan
-from optim.models.admission.union import take_jobs, together
+from optim.models.admission.summary import describe, plan_load
 from tests.support.admission.plans import greedy_plan
 from tests.support.admission.seeded import loose_prices, loose_tree, seeded_document, seeded_instance
 from tests.support.kept import assert_kept, by_name, outcome, parts
@@ -116,7 +113,7 @@ def test_forecasts_and_jobs_of_several_days(instances, tmp_path):
             ps_price=proof.ps_price,
         )  # fmt: skip
         forecast.save(path)
-        joined = together([cluster.jobs, take_jobs(cluster.jobs, np.array([2, 0]))], cluster)
+        joined = merge_days([cluster.jobs, take_jobs(cluster.jobs, np.array([2, 0]))], cluster)
         found[f"{seed}"] = {"read": read_forecast(path), "joined": joined, "file": path.read_text()}
     other = [
         outcome(

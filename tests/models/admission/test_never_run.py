@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import optim
-from optim.models.admission.check.facts import read_facts
-from optim.models.admission.check.restrictions import FREE
-from optim.models.admission.check.schedules import least_payoff
-from optim.models.admission.check.slots import Prices
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.schedules import FREE, Prices, min_payoff
 from optim.solvers.solve import solvers_of
 from tests.support.admission.slot_runs import seeded_instance
 
@@ -30,7 +28,7 @@ def worth_nothing_alone(instance):
     worker = np.zeros((len(facts.worker_servers.count), *size))
     ps = worker if facts.is_shared else np.zeros((len(facts.ps_servers.count), *size))
     free = Prices(worker=worker, ps=ps, charges={}, count_charges={})
-    return {instance.jobs.ids[job.index] for job in facts.jobs if least_payoff(facts, job, free, FREE, enough=0.0) <= 0}
+    return {instance.jobs.ids[job.index] for job in facts.jobs if min_payoff(facts, job, free, FREE, enough=0.0) <= 0}
 
 
 def test_they_are_the_jobs_without_a_schedule_that_is_worth_anything():

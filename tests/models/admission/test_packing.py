@@ -4,10 +4,16 @@ import pyomo.environ as pyo
 import pytest
 from hypothesis import given
 
+from optim.models.admission.decision import Side
 from optim.models.admission.instance import MICRO, AdmissionInstance
-from optim.models.admission.packing import packing_dual, packing_model
-from optim.models.admission.proof import Side
-from optim.models.admission.schedules import Level, ScheduleSet, enumerate_schedules, row_capacity
+from optim.models.admission.packing_programme import (
+    Level,
+    ScheduleSet,
+    enumerate_schedules,
+    packing_dual,
+    packing_model,
+    row_capacity,
+)
 from optim.models.reference import reference_instance
 from tests.support.admission.small_clusters import best_value, clusters, instance, job, servers
 from tests.support.admission.solving import optimum

@@ -2,12 +2,11 @@
 
 import pytest
 
-from optim.models.admission.document import StepDocument
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.plan_figures import PlanLoad, plan_load
-from optim.models.admission.reading import instance_from_document
+from optim.models.admission.codec import StepDocument, instance_from_document
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.summary import PlanLoad, plan_load
 from optim.workloads.admission import stress
-from optim.workloads.admission.sketch import document, job, servers
+from optim.workloads.admission.stress import document, job, servers
 
 NOTHING = AdmissionPlan.from_rows([], [])
 

@@ -10,8 +10,8 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidProblemError
+from optim.models.admission.decision import TreeProof
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.proof import TreeProof
 from optim.models.files import write_solution
 
 NAME = "tiny-2"

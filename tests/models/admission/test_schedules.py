@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.decision import Side
 from optim.models.admission.instance import MICRO, AdmissionInstance
-from optim.models.admission.proof import Side
-from optim.models.admission.schedules import Level, Row, Schedule, enumerate_schedules
+from optim.models.admission.packing_programme import Level, Row, Schedule, enumerate_schedules
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.enumeration import Schedule as Listed
 from tests.support.admission.small_clusters import clusters, instance, job, servers

@@ -4,9 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.models.admission.decision import AdmissionPlan, trimmed_plan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.trimming import trimmed_plan
 from tests.support.admission.small_clusters import clusters, instance, job, servers, violations
 
 

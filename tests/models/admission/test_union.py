@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from optim.models.admission.jobs import Jobs
-from optim.models.admission.union import take_jobs, together
+from optim.models.admission.codec import merge_days, take_jobs
+from optim.models.admission.instance import Jobs
 from tests.support.admission.tiny import SEGMENTS, job_document, tiny_instance
 
 FIRST = tiny_instance(job_document("a", segments=SEGMENTS), job_document("b", arrival=2))
@@ -13,7 +13,7 @@ SECOND = tiny_instance(job_document("a", arrival=1), job_document("late", arriva
 
 
 def test_jobs_of_all_days_stand_side_by_side_and_late_ones_are_left_out() -> None:
-    union = together([FIRST.jobs, SECOND.jobs], FIRST)
+    union = merge_days([FIRST.jobs, SECOND.jobs], FIRST)
     assert union.jobs.ids == ("0:a", "0:b", "1:a")
     np.testing.assert_array_equal(union.jobs.arrival, [0, 2, 1])
     np.testing.assert_array_equal(union.jobs.segment_offset, [0, 2, 3, 4])
@@ -23,7 +23,7 @@ def test_jobs_of_all_days_stand_side_by_side_and_late_ones_are_left_out() -> Non
 
 
 def test_no_days_are_a_cluster_without_jobs() -> None:
-    assert together([], FIRST).num_jobs == 0
+    assert merge_days([], FIRST).num_jobs == 0
 
 
 def test_jobs_are_taken_in_the_order_asked_for() -> None:
@@ -35,7 +35,7 @@ def test_jobs_are_taken_in_the_order_asked_for() -> None:
 
 def test_speeds_of_several_workers_go_with_their_jobs() -> None:
     fast = tiny_instance(job_document("fast", speedup=[1, 1.5]), job_document("plain"))
-    union = together([SECOND.jobs, fast.jobs], FIRST)
+    union = merge_days([SECOND.jobs, fast.jobs], FIRST)
     assert union.jobs.speedup == ((), fast.jobs.speedup[0], ())
     np.testing.assert_array_equal(union.target[1:], fast.target)
     assert take_jobs(fast.jobs, np.array([1, 0])).speedup == fast.jobs.speedup[::-1]
@@ -59,13 +59,13 @@ def test_a_field_that_nobody_listed_goes_with_its_jobs() -> None:
     days = [weighted(FIRST.jobs, [1.0, 2.0]), weighted(SECOND.jobs, [3.0, 4.0])]
     taken = take_jobs(days[0], np.array([1, 0]))
     assert (taken.weight.tolist(), taken.tags) == ([2.0, 1.0], ("tag of b", "tag of a"))
-    joined = together(days, cluster).jobs
+    joined = merge_days(days, cluster).jobs
     assert (joined.weight.tolist(), joined.tags) == ([1.0, 2.0, 3.0], ("tag of a", "tag of b", "tag of a"))
-    assert together([], cluster).jobs.weight.tolist() == []
+    assert merge_days([], cluster).jobs.weight.tolist() == []
 
 
 def test_every_field_of_jobs_is_joined_and_taken() -> None:
-    nobody = together([], FIRST).jobs
+    nobody = merge_days([], FIRST).jobs
     for field in fields(FIRST.jobs):
         whole, column = getattr(FIRST.jobs, field.name), getattr(nobody, field.name)
         again = getattr(take_jobs(FIRST.jobs, np.arange(2)), field.name)

@@ -5,16 +5,9 @@ from itertools import combinations
 
 import pytest
 
-from optim.models.auction.bid_table import (
-    bid_table,
-    most_gpus_by_locality,
-    possible_sizes,
-    smallest_subtree,
-    with_held,
-)
+from optim.models.auction.bids import bid_table, max_gpus_by_locality, possible_sizes, smallest_subtree, with_held
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, shared_minutes
-from optim.models.auction.instance import Horizon, Locality
-from optim.models.auction.slowdown import Slowdown
+from optim.models.auction.instance import Horizon, Locality, Slowdown
 from tests.support.auction.builders import auction
 
 CLUSTER = auction([(0, [2, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
@@ -39,19 +32,19 @@ def rows(**fields):
 
 
 def test_offers_by_locality_leave_out_what_is_the_same_as_the_next_better():
-    assert most_gpus_by_locality(CLUSTER) == {
+    assert max_gpus_by_locality(CLUSTER) == {
         Locality.SLOT: 2,
         Locality.MACHINE: 4,
         Locality.RACK: 8,
         Locality.CLUSTER: 12,
     }
-    assert most_gpus_by_locality(auction([4, 4]).cluster) == {Locality.SLOT: 4, Locality.RACK: 8}
+    assert max_gpus_by_locality(auction([4, 4]).cluster) == {Locality.SLOT: 4, Locality.RACK: 8}
 
 
 def test_every_number_up_to_the_demand_is_bid_for_in_the_localities_that_hold_it():
     table = rows()
     assert {k for k, _, _ in table.rows} == set(range(1, 9))
-    limits = most_gpus_by_locality(CLUSTER)
+    limits = max_gpus_by_locality(CLUSTER)
     assert all(k <= limits[Locality(level)] for k, level, _ in table.rows)
 
 
@@ -90,7 +83,7 @@ def test_the_empty_row_takes_a_lease_longer_than_the_slowest_row_unless_it_is_kn
     own = profile()
     slowest = max(
         shared_minutes(own, k, level, horizon=Horizon.HOLD, lease_min=20.0, cluster_gpus=12)
-        for level, most in most_gpus_by_locality(CLUSTER).items()
+        for level, most in max_gpus_by_locality(CLUSTER).items()
         for k in range(1, min(8, most) + 1)
     )
     assert table.empty_rho == pytest.approx((20.0 + slowest) / table.ideal_min)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.models.auction.cone import eisenberg_gale, elapsed_programme, solve_cone
-from optim.models.auction.market import FractionalMarket
+from optim.models.auction.market import FractionalMarket, eisenberg_gale, elapsed_programme, solve_cone
 
 TOL = 1e-5
 """Clarabel's own tolerances, times the size of the values."""

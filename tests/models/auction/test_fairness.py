@@ -16,8 +16,7 @@ from optim.models.auction.fairness import (
     remaining_minutes,
     shared_minutes,
 )
-from optim.models.auction.instance import Horizon, Locality
-from optim.models.auction.slowdown import PRESETS, Slowdown
+from optim.models.auction.instance import PRESETS, Horizon, Locality, Slowdown
 
 
 def app(*works, max_gpus=2, **fields):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.auction.figures import describe, placement_levels, plan_load, rho_paid
+from optim.models.auction.decision import AuctionPlan, PaymentRule, sorted_entries
 from optim.models.auction.instance import as_floats, as_ints
-from optim.models.auction.plan import AuctionPlan, PaymentRule, sorted_entries
+from optim.models.auction.summary import describe, placement_levels, plan_load, rho_paid
 from tests.support.auction.builders import auction
 
 ONE = auction(

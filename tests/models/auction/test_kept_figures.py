@@ -6,20 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.auction.building import bid_columns
+from optim.models.auction.codec import bid_columns
 from optim.models.auction.fairness import Horizon, ideal_minutes, remaining_minutes, shared_minutes
-from optim.models.auction.figures import describe, plan_load, rho_paid
 from optim.models.auction.market import market_of
 from optim.models.auction.payment import leftover, share_leftover
 from optim.models.auction.problem import PROBLEM
-from optim.models.auction.tuning import (
+from optim.models.auction.summary import describe, plan_load, rho_paid
+from optim.models.auction.tuning import (  # fmt: skip
     classify_trials,
     expected_trial_work,
     fit_loss_curve,
     halving_work,
     hyperband_work,
     rung_sizes,
-)  # fmt: skip
+)
 from optim.models.auction.welfare import explicit_model, hull_bound, maximal_patterns, pattern_model
 from tests.support.auction.seeded import loose_plan, loose_proof, seeded_auction, seeded_document
 from tests.support.kept import assert_kept, by_name, outcome, parts

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.document import MachineDocument
+from optim.models.auction.codec import MachineDocument, cluster_from_documents
+from optim.models.auction.decision import PaymentRule
 from optim.models.auction.payment import gpus_kept, keep_best, leftover, share_leftover
-from optim.models.auction.plan import PaymentRule
-from optim.models.auction.reading import cluster_from_documents
 from optim.solvers.solve import solve
 from tests.support.auction.strategies import auctions
 

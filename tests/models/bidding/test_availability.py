@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.availability import AvailabilityTrace
+from optim.models.bidding.market.lifetimes import AvailabilityTrace
 
 
 def trace(**changes):

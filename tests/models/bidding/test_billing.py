@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.billing import (
+from optim.models.bidding.market.billing import (
     EC2_2013,
     EC2_TODAY,
     GCP_LIKE,
@@ -16,7 +16,7 @@ from optim.models.bidding.billing import (
     FixedPrice,
     Lease,
 )
-from optim.models.bidding.price_history import PricePath
+from optim.models.bidding.market.prices import PricePath
 
 HOUR = 3600
 PATH = PricePath(

@@ -4,7 +4,7 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.reading import document_from_instance
+from optim.models.bidding.codec import document_from_instance
 
 BID = {"market": "a", "max_count": 4, "price_usd": 0.1, "evicted": 0.2, "usable_h": 0.9}
 DEAR = {**BID, "market": "b", "price_usd": 0.3, "evicted": 0.0, "usable_h": 1.0}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.common_shocks import CommonShocks
+from optim.models.bidding.market.lifetimes import CommonShocks
 
 
 def by_outcomes(shocks, capacity, least):

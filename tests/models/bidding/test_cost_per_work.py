@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.bidding.check.facts import Facts, footprint_value
+from optim.models.bidding.check.exact_instance import VerifierContext, footprint_value
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import EvictionTerm, HourOutlook
-from optim.models.bidding.scalability import CurveKind, Scalability
+from optim.models.bidding.instance import CurveKind, EvictionTerm, HourOutlook, Scalability
 from tests.support.bidding.small_markets import all_footprints, hour_instance, published_vector, small_instances
 
 EVICTED, USABLE, PRICE = (0.55, 0.055), (0.679167, 0.9725), 0.10
@@ -40,7 +39,7 @@ def test_the_published_vector_has_its_published_value():
 def test_agrees_with_the_checkers_sums_term_by_term(instance, data):
     table = all_footprints(instance)
     counts = table[data.draw(st.integers(0, len(table) - 1))]
-    cost, work = footprint_value(Facts(instance=instance), counts.tolist())
+    cost, work = footprint_value(VerifierContext(instance=instance), counts.tolist())
     value = evaluate(instance, counts)
     assert (value.cost, value.work) == pytest.approx((cost, work), rel=1e-12, abs=1e-12)
 

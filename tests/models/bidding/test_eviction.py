@@ -7,16 +7,18 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from optim.core.errors import InvalidOptionError
-from optim.core.intervals import wilson
-from optim.models.bidding.eviction import (
+from optim.models.bidding.market.evictions import (
+    NEVER,
     EvictionOptions,
     EvictionTable,
     _rising,
+    crossings,
+    crossings_of_bid,
     evictions_within,
     fit_evictions,
 )
-from optim.models.bidding.first_crossing import NEVER, crossings, crossings_of_bid
-from optim.models.bidding.price_history import Market, PricePath, history_of
+from optim.models.bidding.market.prices import Market, PricePath, history_of
+from optim.statistics import wilson
 from tests.support.bidding.public_prices import prices_of_2015
 
 DELTAS_USD = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.4)

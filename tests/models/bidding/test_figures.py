@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.bidding.figures import describe, footprint_load
-from optim.models.bidding.plan import FootprintPlan
+from optim.models.bidding.cost_per_work import describe, footprint_load
+from optim.models.bidding.decision import FootprintPlan
 from tests.support.bidding.small_markets import drawn, hour_instance
 
 

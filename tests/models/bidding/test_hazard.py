@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.hazard import AGES_S, BLOCKS, HOUR_S, Hazards, Spells, fit_hazards
+from optim.models.bidding.market.lifetimes import AGES_S, BLOCKS, HOUR_S, Hazards, Lifetimes, fit_hazards
 
 
 def spells(*rows, kinds=("a",)):
     """Return spells from rows (kind, start, length, lost)."""
     kind, start, length, lost = zip(*rows, strict=True)
-    return Spells(
+    return Lifetimes(
         kinds=kinds,
         kind=np.array(kind),
         start_s=np.array(start, dtype=float),

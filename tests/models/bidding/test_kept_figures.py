@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.core.intervals import wilson
-from optim.models.bidding.availability import AvailabilityTrace
-from optim.models.bidding.billing import (
+from optim.models.bidding.check.exact_instance import VerifierContext
+from optim.models.bidding.codec import bid_columns
+from optim.models.bidding.cost_per_work import describe, evaluate, evaluate_many, footprint_load
+from optim.models.bidding.decision import FootprintPlan
+from optim.models.bidding.instance import EvictionTerm, HourOutlook, LastingCapacity, kept_probability
+from optim.models.bidding.market.billing import (  # fmt: skip
     End,
     FixedPrice,
     HourlyOnDemand,
@@ -17,25 +20,20 @@ from optim.models.bidding.billing import (
     Lease,
     SecondsOnDemand,
     SecondsSpot,
-)  # fmt: skip
-from optim.models.bidding.building import bid_columns
-from optim.models.bidding.check.facts import Facts
-from optim.models.bidding.cost_per_work import evaluate, evaluate_many
-from optim.models.bidding.eviction import (
+)
+from optim.models.bidding.market.evictions import (
     EvictionOptions,
+    crossings,
+    crossings_of_bid,
     evictions_within,
     fit_evictions,
     usable_hours,
 )
-from optim.models.bidding.figures import describe, footprint_load
-from optim.models.bidding.first_crossing import crossings, crossings_of_bid
-from optim.models.bidding.hazard import Spells, fit_hazards
-from optim.models.bidding.instance import EvictionTerm, HourOutlook
-from optim.models.bidding.lasting import LastingCapacity, kept_probability
-from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.price_history import Market, PricePath, history_of
+from optim.models.bidding.market.lifetimes import AvailabilityTrace, Lifetimes, fit_hazards
+from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.models.bidding.problem import PROBLEM
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme, tangents
+from optim.statistics import wilson
 from tests.support.bidding.loose_proofs import loose_tree
 from tests.support.bidding.small_markets import CURVES, all_footprints, lasting, published_vector, varied
 from tests.support.kept import assert_kept, by_name, outcome, parts
@@ -57,7 +55,7 @@ def test_what_instances_and_footprints_tell(instances):
     for seed, one in instances:
         rng = np.random.default_rng(seed)
         counts = rng.integers(0, 3, one.num_bids)
-        plan, proof = FootprintPlan.of(counts), loose_tree(Facts(instance=one), rng)
+        plan, proof = FootprintPlan.of(counts), loose_tree(VerifierContext(instance=one), rng)
         documents = [PROBLEM.decision_to_json(one, plan), PROBLEM.proof_to_json(one, proof)]
         plain = json.loads(json.dumps(documents))
         told = {
@@ -143,7 +141,7 @@ def test_eviction_tables():
 
 def test_hazards_and_availability():
     rng = np.random.default_rng(0)
-    spells = Spells(
+    spells = Lifetimes(
         kinds=("a", "b"), kind=rng.integers(0, 2, 40), start_s=rng.uniform(0, 200_000, 40),
         length_s=rng.uniform(60, 90_000, 40), is_lost=rng.random(40) < 0.6,
     )  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.bidding.price_history import Market, PricePath, history_of
+from optim.models.bidding.market.prices import Market, PricePath, history_of
 
 A = Market(instance_type="a", zone="here", on_demand_micro=100, rate=1.0)
 B = Market(instance_type="b", zone="here", on_demand_micro=200, rate=2.0)

@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.bidding.instance import ScenarioOutlook
+from optim.models.bidding.instance import CurveKind, Scalability, ScenarioOutlook
 from optim.models.bidding.programme import charnes_cooper_model, counts_of, parametric_model
-from optim.models.bidding.scalability import CurveKind, Scalability
-from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 from tests.support.bidding.small_markets import hour_instance
 
 TOL = 1e-6

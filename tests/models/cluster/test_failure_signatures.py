@@ -2,8 +2,7 @@
 
 import pytest
 
-from optim.models.cluster.failure_signatures import PATTERNS, classify_log
-from optim.models.cluster.philly_tables import FAILURES, FailureClass
+from optim.models.cluster.philly import FAILURES, PATTERNS, FailureClass, classify_log
 
 TRACEBACK = "Traceback (most recent call last):\n  File 'train.py', line 3, in <module>\n"
 

@@ -8,16 +8,21 @@ import numpy as np
 import pytest
 
 from optim.core.archives import read_arrays, write_arrays
-from optim.models.cluster.app_fairness import app_fairness, placement_envy
-from optim.models.cluster.failure_signatures import classify_log
-from optim.models.cluster.metrics import fairness, localities, measure, placement_score, rho_of_apps
-from optim.models.cluster.philly_tables import FAILURES, bucket_of
-from optim.models.cluster.retries import Retries, tries_of, useful_us
-from optim.models.cluster.rules import Rules
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.metrics import (
+    app_fairness,
+    fairness,
+    localities,
+    measure,
+    placement_envy,
+    placement_score,
+    rho_of_apps,
+)
+from optim.models.cluster.philly import FAILURES, bucket_of, classify_log
+from optim.models.cluster.rules import Retries, Rules, tries_of, useful_us
 from optim.models.cluster.run_file import load_run, save_run
 from optim.models.cluster.time_shares import ShareProblem, worst_ratio
 from optim.models.cluster.waiting import down_change, held_change, held_gpus, last_times, quotas, waiting
-from optim.models.cluster.world import Cluster
 from tests.support.kept import assert_kept, by_name, outcome, parts, short
 from tests.support.kept_runs import FOLDER, as_run, kept_records
 

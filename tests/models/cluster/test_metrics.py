@@ -7,14 +7,21 @@ import pytest
 from hypothesis import given
 
 from optim.core.errors import InvalidProblemError, UnsupportedProblemError
-from optim.models.cluster.app_fairness import app_fairness
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
-from optim.models.cluster.metrics import Metrics, fairness, localities, measure, placement_score, rho_of_apps
+from optim.models.cluster.metrics import (
+    Metrics,
+    app_fairness,
+    fairness,
+    localities,
+    measure,
+    placement_score,
+    rho_of_apps,
+)
 from optim.models.cluster.waiting import waiting
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import small_worlds, workload
 
@@ -22,7 +29,7 @@ from tests.support.small_clusters import small_worlds, workload
 def _play(rows, cluster, name="las", **options):
     jobs = workload(rows)
     policy = make_policy(name, jobs, {"quantum_s": 1} if name == "las" else None)
-    return jobs, play(jobs, cluster, policy, EngineOptions(**options))
+    return jobs, simulate(jobs, cluster, policy, EngineOptions(**options))
 
 
 @given(small_worlds(jobs=6))
@@ -97,7 +104,7 @@ def test_gangs_score_by_where_they_ran_and_for_how_long():
 
 def test_an_app_is_active_from_its_first_submission_to_its_last_end():
     jobs = workload([(0, 1, 1), (4, 1, 1)], app=np.array([0, 0]))
-    run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions())
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions())
     whole, _ = fairness(jobs, Cluster.grid("1x1"), run)
     assert whole.tolist() == [1, 1]
 
@@ -106,7 +113,7 @@ def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():
     """Apps of 4 and 6 s, and of 10 s on both GPUs, as worked out for apps; a third is never done."""
     jobs = workload([(0, 1, 4), (0, 1, 6), (0, 2, 10)], app=np.array([0, 0, 1]))
     cluster = Cluster.grid("1x2")
-    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     metrics = measure(jobs, cluster, run)
     assert (metrics.rho_min, metrics.rho_max) == pytest.approx((6 / 12, 16 / (22 / 16 * 10)))
     assert metrics.rho_space_min == pytest.approx(6 / 10)
@@ -122,7 +129,7 @@ def test_only_apps_all_of_whose_jobs_are_over_have_a_fairness(missing):
     """Apps 0 and 2 of two jobs each, and app 1 of one."""
     jobs = workload([(0, 1, 4), (0, 1, 5), (0, 2, 6), (1, 1, 7), (2, 1, 8)], app=np.array([0, 0, 1, 2, 2]))
     cluster = Cluster.grid("1x2")
-    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     rho, space = rho_of_apps(jobs, cluster, replace(run, is_done=np.arange(5) != missing))
     kept = [app for app in range(3) if missing is None or app != jobs.app[missing]]
     found = app_fairness(jobs, cluster, run)
@@ -148,7 +155,7 @@ def test_figures_are_finite_numbers(value):
 )
 def test_a_run_in_which_no_job_was_done_says_what_may_have_kept_them(kinds, said):
     jobs, cluster = workload([(0, 1, 4), (0, 1, 4)]), Cluster.grid("1x2")
-    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions())
+    run = simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions())
     starts = np.cumsum(np.array(kinds) == 0)
     log = EventLog(
         time_us=np.arange(len(kinds)), kind=np.array(kinds, np.int8), job=(starts - 1) % 2,

@@ -4,13 +4,7 @@ import math
 
 import pytest
 
-from optim.models.cluster.philly_tables import (
-    BUCKETS,
-    DELAYED_JOBS,
-    FAILURES,
-    STATUS_SHARES,
-    bucket_of,
-)
+from optim.models.cluster.philly import BUCKETS, DELAYED_JOBS, FAILURES, STATUS_SHARES, bucket_of
 
 
 def test_failed_trials_are_those_of_the_table():

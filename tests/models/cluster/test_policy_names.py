@@ -2,23 +2,23 @@
 
 import pytest
 
-from optim.models.cluster.policy_names import agrees, name_in, why_no_names
+from optim.models.cluster.policy_names import agrees, name_error, name_in
 
 DIGEST = "0" * 32
 
 
 @pytest.mark.parametrize("names", [[], ["srtf"], ["patience+srtf", "My Policy", "é"], ["a" * 200]])
 def test_names_are_texts_that_can_be_printed(names):
-    assert why_no_names(names) == ""
+    assert name_error(names) == ""
 
 
 @pytest.mark.parametrize("name", ["", " srtf", "srtf ", "a\nb", "a\x1b[31m", "a\u200b", "a" * 201])
 def test_a_text_that_nobody_could_read_is_no_name(name):
-    assert "is no name" in why_no_names(["fifo", name])
+    assert "is no name" in name_error(["fifo", name])
 
 
 def test_two_runs_have_two_names():
-    assert "'fifo' is the name of two runs" in why_no_names(["fifo", "srtf", "fifo"])
+    assert "'fifo' is the name of two runs" in name_error(["fifo", "srtf", "fifo"])
 
 
 @pytest.mark.parametrize(

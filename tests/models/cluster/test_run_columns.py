@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster import run_header
+from optim.models.cluster import run_file
 from optim.models.cluster.check import check_runs
 from optim.models.cluster.metrics import NOT_TOLD, Metrics
-from optim.models.cluster.run_columns import STAGES
-from optim.models.cluster.run_file import load_run, save_run
-from optim.models.cluster.run_header import FIRST_SCHEMA, METRICS_OF_FIRST, SCHEMA
+from optim.models.cluster.run_file import FIRST_SCHEMA, METRICS_OF_FIRST, SCHEMA, STAGES, load_run, save_run
 from optim.models.cluster.workload import US
 from tests.support.changed_runs import arrays_of, of_the_first_schema, verdict, with_header
 
@@ -131,13 +129,13 @@ def _of_later(monkeypatch, name):
     document = msgspec.defstruct(
         "Header",
         [("metrics", list[later])],
-        bases=(run_header.HeaderDocument,),
+        bases=(run_file.HeaderDocument,),
         forbid_unknown_fields=True,
         kw_only=True,
     )
-    monkeypatch.setattr(run_header, "HeaderDocument", document)
-    monkeypatch.setattr(run_header, "RECORDS", {**run_header.RECORDS, "metrics": later})
-    monkeypatch.setattr(run_header, "OF_FIRST", {**run_header.OF_FIRST, "metrics": METRICS_OF_FIRST - {name}})
+    monkeypatch.setattr(run_file, "HeaderDocument", document)
+    monkeypatch.setattr(run_file, "RECORDS", {**run_file.RECORDS, "metrics": later})
+    monkeypatch.setattr(run_file, "OF_FIRST", {**run_file.OF_FIRST, "metrics": METRICS_OF_FIRST - {name}})
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, FIRST_SCHEMA])

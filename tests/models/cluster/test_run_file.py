@@ -9,12 +9,12 @@ import pytest
 from optim.core.archives import read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import bound
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from tests.support.small_clusters import workload
 
 
@@ -22,7 +22,7 @@ from tests.support.small_clusters import workload
 def path(tmp_path):
     """A file of one run with bounds."""
     jobs, cluster = workload([(0, 1, 3), (1, 2, 2)]), Cluster.grid("1x2")
-    run = play(jobs, cluster, make_policy("srtf", jobs))
+    run = simulate(jobs, cluster, make_policy("srtf", jobs))
     logged = LoggedRun(policy="srtf", log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     save_run(
         RunRecord(jobs=jobs, cluster=cluster, overhead_us=30_000_000, runs=(logged,), **bound(jobs, cluster, 5)),

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.run_file import RunRecord, load_run, save_run
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.changed_runs import (
     NOWHERE,
@@ -146,7 +146,7 @@ def test_times_that_are_all_doubled_with_the_figures_are_refused_by_the_keys(tmp
     for times in (1, 2):
         jobs = workload([(times * submit, width, times * work) for submit, width, work in rows])
         task, request = Comparison(jobs, cluster, EngineOptions(overhead_s=0), 0), PolicyRequest(name="srtf")
-        logged = task.measured("", play(jobs, cluster, request.build(jobs), task.options, 0)).logged
+        logged = task.measured("", simulate(jobs, cluster, request.build(jobs), task.options, 0)).logged
         settings = {"keys": [task.key(request)]}
         record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, settings=settings, runs=(logged,))
         save_run(record, tmp_path / f"{times}.npz")

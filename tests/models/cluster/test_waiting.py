@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
 from optim.models.cluster.waiting import held_gpus, last_times, quotas, waiting
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import small_worlds, workload
 
@@ -34,7 +34,7 @@ def test_causes_of_waiting_are_what_adding_up_seconds_gives(rules, world, groups
     rows, _ = world
     rows = [(submit, 4 if job == wide else gpus, duration) for job, (submit, gpus, duration) in enumerate(rows)]
     jobs = workload(rows, group=np.array(groups[: len(rows)]), groups=("a", "b"))
-    run = play(jobs, CLUSTER, make_policy("las", jobs, {"quantum_s": 1}), EngineOptions(overhead_s=1))
+    run = simulate(jobs, CLUSTER, make_policy("las", jobs, {"quantum_s": 1}), EngineOptions(overhead_s=1))
     quota = quotas(jobs, CLUSTER, rules)
     if rules is STATED:
         assert quota.tolist() == [0, 1.5]
@@ -63,7 +63,7 @@ def test_causes_of_waiting_are_what_adding_up_seconds_gives(rules, world, groups
 def causes_of(rows, cluster, name="fifo", options=None, **more):
     """Return the shares of waiting by cause: quota, fragmented, full, order."""
     jobs = workload(rows, **more)
-    run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0, **(options or {})), 1)
+    run = simulate(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0, **(options or {})), 1)
     return waiting(jobs, cluster, run.log, run.end_us, run.rules).shares().tolist()
 
 
@@ -155,7 +155,7 @@ def test_figures_and_checker_go_by_the_quotas_of_the_policy(tmp_path, name, give
     jobs = workload([(0, 2, 300), (0, 2, 300), (1, 4, 100)], group=np.array([0, 1, 0]), groups=("a", "b"))
     cluster = Cluster.grid("2x4")
     options = EngineOptions(overhead_s=0, placement="worst-fit")
-    run = play(jobs, cluster, make_policy(name, jobs, given), options)
+    run = simulate(jobs, cluster, make_policy(name, jobs, given), options)
     assert quotas(jobs, cluster, run.rules).tolist() == meant
     assert waiting(jobs, cluster, run.log, run.end_us, run.rules).shares()[0] == over
     logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)

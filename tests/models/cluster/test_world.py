@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 
 
 def test_a_grid_has_equal_machines_in_racks_of_sixteen():

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.phases.encoders import ENCODERS, make_encoder
+from optim.phases.encoders.base import Spread, Whitening
 from optim.phases.encoders.crbm import least_squares, pooled
-from optim.phases.encoders.spread import CodeSpread, Spread
-from optim.phases.windows import ScaledSeries
+from optim.phases.preprocessing import ScaledSeries
 
 PAPER = {"autoregression": "trained", "output": "probability", "pooling": 1, "spread": "none"}
 SMALL = {
@@ -167,9 +167,9 @@ def test_pooled_codes_are_the_roots_of_deviations_unless_both_are_asked_for():
 def test_whitened_codes_are_uncorrelated_with_deviation_one():
     rng = np.random.default_rng(9)
     codes = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) + 5
-    white = CodeSpread.fit(codes, Spread.WHITENED).apply(codes)
+    white = Whitening.fit(codes, Spread.WHITENED).apply(codes)
     assert np.cov(white.T, ddof=0) == pytest.approx(np.eye(3), abs=1e-9)
-    flat = CodeSpread.fit(np.column_stack([codes, np.ones(500)]), Spread.STANDARDISED)
+    flat = Whitening.fit(np.column_stack([codes, np.ones(500)]), Spread.STANDARDISED)
     assert np.isfinite(flat.apply(np.column_stack([codes, np.ones(500)]))).all()
 
 

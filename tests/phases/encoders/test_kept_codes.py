@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from optim.phases.encoders import make_encoder
+from optim.phases.encoders.base import Spread, Whitening
 from optim.phases.encoders.crbm import CrbmOptions, _split_ends, least_squares, pooled
-from optim.phases.encoders.spread import CodeSpread, Spread
-from optim.phases.windows import ScaledSeries
+from optim.phases.preprocessing import ScaledSeries
 from tests.support.kept import assert_kept, outcome
 
 KEPT = Path(__file__).parent / "kept"
@@ -26,8 +26,8 @@ def test_codes_and_spreads_come_out_as_before():
         found[f"{name} {options}"] = [encoder.num_delays, encoder.encode(series), again.encode(drawn(2))]
     codes = drawn(3).values @ np.array([[1.0, 0.5, 2.0], [0.0, 1.0, -1.0]])
     for spread in Spread:
-        fitted = CodeSpread.fit(codes, spread)
-        other = CodeSpread.restore(fitted.arrays())
+        fitted = Whitening.fit(codes, spread)
+        other = Whitening.restore(fitted.arrays())
         lengths = np.sort(np.abs(fitted.apply(codes)).sum(axis=0))  # whitened directions may be turned round
         found[str(spread)] = [fitted.origin, lengths, np.abs(other.apply(codes[:5])).sum()]
     found["unknown"] = [outcome(make_encoder, "none"), outcome(make_encoder, "hmm", {"num_delays": 3})]

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.run_file import LoggedRun
-from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.calibration import HEADER, calibration
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.philly_study import HEADER, calibration
 from optim.workloads.traces.summaries import ClusterSummary
 from tests.support.small_clusters import workload
 
@@ -21,7 +21,7 @@ def _table(tmp_path, **more):
     path.write_text(",".join(("id", *COLUMNS)) + "\n" + ",".join(("Venus", *numbers)) + "\n")
     jobs = workload([(0, 1, 10), (0, 2, 20), (5, 3, 30)], **more)
     cluster = Cluster.grid("1x3")
-    run = play(jobs, cluster, make_policy("fifo", jobs))
+    run = simulate(jobs, cluster, make_policy("fifo", jobs))
     logged = LoggedRun(policy="fifo", log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     found = calibration(jobs, cluster, logged, [path])
     return [dict(zip(HEADER, row, strict=True)) for row in found.rows]

@@ -3,10 +3,10 @@
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -48,7 +48,7 @@ def file(tmp_path):
 @pytest.mark.parametrize(("last_first", "ends"), [(False, [2, 3]), (True, [3, 1])])
 def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends):
     policy = make_policy(f"{file}:MyPolicy", JOBS, {"last_first": last_first})
-    run = play(JOBS, Cluster.grid("1x1"), policy)
+    run = simulate(JOBS, Cluster.grid("1x1"), policy)
     assert (run.end_us // 10**6).tolist() == ends
     assert run.policy == "MyPolicy"
 
@@ -81,7 +81,7 @@ def test_an_unknown_option_of_ones_own_is_refused(file):
 def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
     from importlib.metadata import EntryPoint
 
-    from optim.core import own_code
+    from optim.core import user_code as own_code
 
     mine = EntryPoint("theirs", "optim.simulation.cluster.policies.drf:Drf", "optim.policies")
     broken = EntryPoint("broken", "optim.nowhere:Nothing", "optim.policies")

@@ -9,7 +9,7 @@ import pytest
 from optim.simulation.cluster import conformance
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
 from optim.simulation.cluster.conformance import check_policy
-from optim.simulation.cluster.planning.filling import fill
+from optim.simulation.cluster.planning.placing import fill
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
 
 

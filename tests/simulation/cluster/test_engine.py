@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster import engine
-from optim.simulation.cluster.engine import is_compiled, play
-from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
-from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
-from optim.simulation.cluster.outages import outages
+from optim.simulation.cluster.engine import is_compiled, simulate
+from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie
+from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule, outages
 from tests.support.failing_cluster import FailingCluster
 
 S, MS = 1_000_000, 1_000
@@ -85,7 +84,7 @@ def _both_logs(world, seed=0, failing=(), tries=None):
         **dict(failing),
     )
     cluster = Cluster(gpus=np.array(sizes), rack=np.array(racks))
-    run = play(workload, cluster, policy, options, seed)
+    run = simulate(workload, cluster, policy, options, seed)
     until = int(run.log.time_us[-1])
     plain = FailingCluster(
         jobs,
@@ -180,14 +179,14 @@ NO_OVERHEAD = EngineOptions(overhead_s=0)
     ids=["srsf", "las"],
 )
 def test_ends_as_in_the_worked_example_of_tiresias(policy, ends):
-    run = play(_workload(THREE), Cluster.grid("1x2"), policy, NO_OVERHEAD)
+    run = simulate(_workload(THREE), Cluster.grid("1x2"), policy, NO_OVERHEAD)
     assert (run.end_us / S).tolist() == ends
 
 
 def test_ends_are_those_of_lindleys_recursion_on_one_gpu():
     rows = [(0, 1, 4), (1, 1, 3), (1, 1, 2), (12, 1, 5)]
     fifo = IndexPolicy(name="fifo", source="", key=Key.SUBMISSION, backfill=False)
-    run = play(_workload(rows), Cluster.grid("1x1"), fifo)
+    run = simulate(_workload(rows), Cluster.grid("1x1"), fifo)
     free = 0
     for (submit, _, duration), end in zip(rows, (run.end_us / S).tolist(), strict=True):
         free = max(free, submit) + duration
@@ -196,7 +195,7 @@ def test_ends_are_those_of_lindleys_recursion_on_one_gpu():
 
 def test_a_gang_larger_than_the_cluster_is_named():
     with pytest.raises(InvalidProblemError, match="j1 asks for 3 GPUs of a cluster of 2"):
-        play(
+        simulate(
             _workload([(0, 1, 1), (0, 3, 1)]), Cluster.grid("1x2"), IndexPolicy(name="f", source="", key=Key.SUBMISSION)
         )
 
@@ -232,13 +231,13 @@ def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
         submit_us=np.zeros(2), gpus=np.ones(2), duration_us=np.full(2, S), share_milli=np.array([500, 500])
     )
     fifo = IndexPolicy(name="fifo", source="", key=Key.SUBMISSION)
-    assert play(shares, Cluster.grid("1x1"), fifo).end_us.tolist() == [S, 2 * S]
-    assert play(shares, Cluster.grid("1x1"), fifo, EngineOptions(sharing=True)).end_us.tolist() == [S, S]
+    assert simulate(shares, Cluster.grid("1x1"), fifo).end_us.tolist() == [S, 2 * S]
+    assert simulate(shares, Cluster.grid("1x1"), fifo, EngineOptions(sharing=True)).end_us.tolist() == [S, S]
     slow = Workload(
         submit_us=np.zeros(1), gpus=np.ones(1), duration_us=np.full(1, S), kind_ppm=np.array([[10**6, 2 * 10**6]])
     )
     other = Cluster(gpus=np.array([1]), kind=np.array([1]), kinds=("a", "b"))
-    assert play(slow, other, fifo).end_us.tolist() == [2 * S]
+    assert simulate(slow, other, fifo).end_us.tolist() == [2 * S]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError, UnsupportedProblemError
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -51,11 +51,11 @@ def test_a_gang_is_refused_or_done(world, spread, name):
     jobs, cluster, asks = world
     options = EngineOptions(spread=spread, overhead_s=0)
     if _fits(cluster, *asks, spread or name == "yarn-cs"):
-        run = play(jobs, cluster, make_policy(name, jobs), options)
+        run = simulate(jobs, cluster, make_policy(name, jobs), options)
         assert run.is_done.all()
     else:
         with pytest.raises(InvalidProblemError, match="vCPU and"):
-            play(jobs, cluster, make_policy(name, jobs), options)
+            simulate(jobs, cluster, make_policy(name, jobs), options)
 
 
 def test_hosts_count_under_every_policy():
@@ -63,16 +63,16 @@ def test_hosts_count_under_every_policy():
     jobs = workload([(0, 1, 5), (0, 1, 5)], cpu_milli=np.array([8000, 8000]))
     cluster = Cluster(gpus=np.array([2]), cpus=np.array([8.0]))
     for name in ("fifo", "las", "drf", "tetris"):
-        run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0))
+        run = simulate(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0))
         assert sorted((run.first_start_us / 1e6).tolist()) == [0, 5], name
     for name in ("gandiva", "themis"):
         with pytest.raises(UnsupportedProblemError, match="without regard to vCPU"):
-            play(jobs, cluster, make_policy(name, jobs))
+            simulate(jobs, cluster, make_policy(name, jobs))
 
 
 def test_all_on_a_host_make_room_where_one_leaves_a_gpu_but_too_little_memory():
     """Two jobs hold 6 of 12 vCPU each; a shorter one asks for one GPU and 9 vCPU, for which both have to stop."""
     jobs = workload([(0, 1, 50), (0, 1, 60), (5, 1, 10)], cpu_milli=np.array([6_000, 6_000, 9_000]))
     cluster = Cluster(gpus=np.array([3]), cpus=np.array([12.0]))
-    run = play(jobs, cluster, make_policy("srtf", jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy("srtf", jobs), EngineOptions(overhead_s=0))
     assert (run.end_us / 10**6).tolist() == [60, 70, 15]

@@ -7,16 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.core.execution import InThisProcess
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
-from optim.models.cluster.world import Cluster
+from optim.execution import SerialExecutor
+from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.catalogue import INDEX_POLICIES, POLICIES, make_policy
 from optim.simulation.cluster.comparison import Comparison, bound, split_settings
 from optim.simulation.cluster.conformance import small_workload
-from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
-from optim.simulation.cluster.outages import OutageFeed
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.options import EngineOptions, OutageFeed, Placement, RetryRule
 from optim.simulation.cluster.philly_study import philly_study
 from tests.support.kept import assert_kept
 from tests.support.kept_clusters import drawn_jobs, failing, plain, told_of
@@ -35,7 +34,7 @@ OPTIONS = {
 
 
 def _brief(name, options, jobs, engine, seed=3):
-    return told_of(play(jobs, CLUSTER, make_policy(name, jobs, options), engine, seed))
+    return told_of(simulate(jobs, CLUSTER, make_policy(name, jobs, options), engine, seed))
 
 
 @pytest.mark.parametrize(("name", "placement"), list(product(sorted(INDEX_POLICIES), Placement)))
@@ -58,7 +57,7 @@ def test_tries_that_fail_give_what_they_gave(rule):
     jobs, cluster, options = failing()
     found = {
         f"{name} wait={wait} retries={most}": told_of(
-            play(
+            simulate(
                 jobs,
                 cluster,
                 make_policy(name, jobs),
@@ -78,7 +77,7 @@ def test_rows_bounds_and_tables_of_a_study_come_out_as_before(world):
     lower = bound(jobs, cluster, 5)
     task = Comparison(jobs, cluster, options, 2, lower["bounds"]["jct_mean_h"])
     task.check(requests)
-    played = list(task.play(requests, InThisProcess(), Interruption(), SilentProgress()))
+    played = list(task.play(requests, SerialExecutor(), Interruption(), SilentProgress()))
     found = {
         "bounds": lower["bounds"],
         "options": {name: str(value) for name, value in asdict(options).items()},

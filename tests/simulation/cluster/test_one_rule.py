@@ -5,15 +5,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from optim.models.cluster.check.plan_replay import replay_plan
-from optim.models.cluster.check.replay import replay
+from optim.models.cluster.check.replay import replay, replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import INDEX_POLICIES, make_policy
-from optim.simulation.cluster.engine import is_compiled, play
+from optim.simulation.cluster.engine import is_compiled, simulate
 from optim.simulation.cluster.options import EngineOptions, Placement, Preempted, RetryRule
-from optim.simulation.cluster.planning.by_key import ByKey
-from optim.simulation.cluster.wrappers.wrapper import Wrapper
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
+from optim.simulation.cluster.wrappers import Wrapper
 from tests.support.small_clusters import workload
 
 OPTIONS = {
@@ -88,14 +87,14 @@ def _same_log(seed):
     jobs, cluster, policy, chosen = _world(seed)
     options = EngineOptions(**chosen)
     assert is_compiled(jobs, cluster, options)
-    compiled = play(jobs, cluster, policy, options, seed)
+    compiled = simulate(jobs, cluster, policy, options, seed)
     others = {
-        "wrapped": (Nothing(ByKey(policy, jobs)), options),
+        "wrapped": (Nothing(IndexPolicyAdapter(policy, jobs)), options),
         "nobody shares": (policy, EngineOptions(**chosen, sharing=True)),
         "undisturbed": (policy, EngineOptions(**chosen, neighbour=1 + 1e-9)),
     }
     for what, (other, under) in others.items():
-        planned = play(jobs, cluster, other, under, seed)
+        planned = simulate(jobs, cluster, other, under, seed)
         assert planned.log.names_gpus or not len(planned.log.machine)
         assert _events(planned) == _events(compiled), f"seed {seed}, {what}"
         assert (planned.held_gpu_us, planned.overhead_gpu_us) == (compiled.held_gpu_us, compiled.overhead_gpu_us)
@@ -140,7 +139,7 @@ WAYS = {
 def test_the_most_urgent_are_spared_by_every_engine(way, rows, gpus, mean_s, preemptions):
     jobs = workload(rows)
     policy, more = WAYS[way](jobs, make_policy("srtf", jobs))
-    run = play(jobs, Cluster.grid(gpus), policy, EngineOptions(**more))
+    run = simulate(jobs, Cluster.grid(gpus), policy, EngineOptions(**more))
     assert (run.end_us - jobs.submit_us).mean() / US == pytest.approx(mean_s, rel=1e-5)
     assert (run.log.kind == 1).sum() == preemptions
 
@@ -152,6 +151,6 @@ def test_what_a_stop_undoes(way, preempted, ends, lost):
     jobs = workload([(0, 1, 100), (70, 1, 10)])
     policy, more = WAYS[way](jobs, make_policy("srtf", jobs))
     options = EngineOptions(overhead_s=0, checkpoint_min=1, preempted=preempted, **more)
-    run = play(jobs, Cluster.grid("1x1"), policy, options)
+    run = simulate(jobs, Cluster.grid("1x1"), policy, options)
     assert (run.end_us // US).tolist() == [ends, 80]
     assert (run.lost_us // US).tolist() == [lost, 0]

@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.models.cluster.check import check_runs, replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import INDEX_POLICIES, PLANNING_POLICIES, WRAPPERS, make_policy
-from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.options import EngineOptions, RetryRule
-from optim.simulation.cluster.outages import OutageFeed, outages
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.options import EngineOptions, OutageFeed, RetryRule, outages
 from optim.simulation.cluster.planning.policy import BrokenRuleError, Plan
 from tests.simulation.cluster.planning.test_engine import Scripted
 from tests.support.random_plans import RandomPlans
@@ -58,7 +57,7 @@ def _record(jobs, cluster, run):
 def test_every_policy_gets_its_jobs_done_between_failures(name):
     """Of machines, and of tries: six jobs fail once or twice; that is one job's last where a retry doesn't help."""
     jobs = _jobs(1)
-    run = play(jobs, CLUSTER, make_policy(name, jobs), TROUBLED, seed=3)
+    run = simulate(jobs, CLUSTER, make_policy(name, jobs), TROUBLED, seed=3)
     record = _record(jobs, CLUSTER, run)
     assert [found.violations for _, found in check_runs(record)] == [(), ()]
     found = record.runs[0].metrics
@@ -110,7 +109,7 @@ def test_all_outages_of_an_instant_are_taken_together():
 def _failing_at(monkeypatch, *when):
     """Let machine 0 fail and be repaired at such seconds."""
     drawn = [(round(time * US), 0, number % 2 == 0) for number, time in enumerate(when)]
-    monkeypatch.setattr("optim.simulation.cluster.outages.outages", lambda *_: iter(drawn))
+    monkeypatch.setattr("optim.simulation.cluster.options.outages", lambda *_: iter(drawn))
 
 
 @pytest.mark.parametrize("is_planned", [False, True])
@@ -119,7 +118,7 @@ def test_a_job_keeps_its_work_up_to_its_last_checkpoint(monkeypatch, is_planned)
     _failing_at(monkeypatch, 7, 9, 1000)
     jobs, cluster = workload([(0, 1, 10)]), Cluster.grid("1x1")
     options = EngineOptions(overhead_s=1, mtbf_hours=1, checkpoint_min=4 / 60, neighbour=1.5 if is_planned else 1)
-    run = play(jobs, cluster, make_policy("fifo", jobs), options)
+    run = simulate(jobs, cluster, make_policy("fifo", jobs), options)
     assert (run.end_us.tolist(), run.lost_us.tolist()) == ([16 * US], [3 * US])
     assert [kind for _, kind, *_ in run.log.rows()] == [0, 5, 4, 6, 0, 2]
     found = measure(jobs, cluster, run)
@@ -133,17 +132,17 @@ def test_gpus_of_a_repaired_machine_are_leased_at_once_where_leases_end_one_by_o
     _failing_at(monkeypatch, 7, 9, 1000)
     jobs = workload([(0, 1, 10)])
     options = EngineOptions(overhead_s=0, mtbf_hours=1, checkpoint_min=10)
-    run = play(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"aligned": False}), options)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"aligned": False}), options)
     assert run.end_us.tolist() == [19 * US]
 
 
 def test_a_trial_on_one_gpu_begins_anew_where_its_machine_failed(monkeypatch):
     """The pool is the second machine; it fails while a gang is tried there, and comes back at 30."""
     drawn = [(20 * US, 1, True), (30 * US, 1, False), (10**12, 0, True)]
-    monkeypatch.setattr("optim.simulation.cluster.outages.outages", lambda *_: iter(drawn))
+    monkeypatch.setattr("optim.simulation.cluster.options.outages", lambda *_: iter(drawn))
     jobs = workload([(0, 2, 600)])
     options = EngineOptions(overhead_s=0, mtbf_hours=1, checkpoint_min=10)
-    run = play(jobs, Cluster.grid("2x2"), make_policy("fail-early+fifo", jobs), options)
+    run = simulate(jobs, Cluster.grid("2x2"), make_policy("fail-early+fifo", jobs), options)
     starts = [(time // US, places) for time, kind, _, places in run.log.rows() if kind == Event.START]
     assert starts[:2] == [(0, ((1, 1),)), (30, ((1, 1),))]
     assert run.is_done.all()
@@ -154,7 +153,7 @@ def test_a_preempted_job_keeps_what_it_did(monkeypatch):
     _failing_at(monkeypatch, 6, 7, 1000)
     jobs = workload([(0, 1, 20), (3, 1, 1)])
     options = EngineOptions(overhead_s=0, mtbf_hours=1, checkpoint_min=10)
-    run = play(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), options)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), options)
     assert run.lost_us.tolist() == [2 * US, 0]
     assert run.end_us.tolist() == [(7 + 17) * US, 4 * US]
 
@@ -163,14 +162,14 @@ def test_a_plan_on_a_machine_that_is_down_is_refused(monkeypatch):
     _failing_at(monkeypatch, 1, 9)
     policy = Scripted(Plan(gpus={}, again_us=2 * US), Plan(gpus={}, again_us=3 * US), Plan(gpus={0: (0,)}))
     with pytest.raises(BrokenRuleError, match="machine that is down"):
-        play(workload([(0, 1, 10)]), Cluster.grid("1x1"), policy, EngineOptions(mtbf_hours=1))
+        simulate(workload([(0, 1, 10)]), Cluster.grid("1x1"), policy, EngineOptions(mtbf_hours=1))
 
 
 def test_parts_of_gpus_of_a_machine_that_is_down_are_nobodys(monkeypatch):
     _failing_at(monkeypatch, 7, 9, 1000)
     jobs = workload([(0, 1, 10), (8, 1, 1)], share_milli=np.array([500, 500]))
     options = EngineOptions(overhead_s=0, sharing=True, mtbf_hours=1, checkpoint_min=10)
-    run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), options)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), options)
     assert run.end_us.tolist() == [19 * US, 10 * US]
 
 
@@ -182,7 +181,7 @@ def test_a_policy_may_ask_often_while_it_waits_for_a_repair(monkeypatch):
         gpus = {job: (0,) for job in view.jobs.tolist() if view.is_up.all()}
         return Plan(gpus=gpus, again_us=view.now_us + US)
 
-    run = play(workload([(0, 1, 10)]), Cluster.grid("1x1"), Scripted(*[again] * 3000), EngineOptions(mtbf_hours=1))
+    run = simulate(workload([(0, 1, 10)]), Cluster.grid("1x1"), Scripted(*[again] * 3000), EngineOptions(mtbf_hours=1))
     assert run.is_done.all()
 
 
@@ -190,7 +189,7 @@ def test_a_policy_may_ask_often_while_it_waits_for_a_repair(monkeypatch):
 def test_a_random_plan_is_what_the_checker_finds_in_its_log(seed, is_elastic, retries):
     rules = Rules(restart_us=3, move_us=7, is_elastic=is_elastic, may_refuse=True)
     jobs, cluster = _jobs(seed, 6), Cluster(gpus=np.array([3, 2, 4]))
-    run = play(jobs, cluster, UpOnly(rules), replace(OFTEN, retries=retries), seed)
+    run = simulate(jobs, cluster, UpOnly(rules), replace(OFTEN, retries=retries), seed)
     found, problems = replay_plan(jobs, cluster, run.log, run.rules)
     assert not problems
     for name in ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done"):
@@ -223,7 +222,7 @@ def record(request):
         retries="by-class",
         retry_wait_min=0.001,
     )
-    run = play(jobs, CLUSTER, make_policy(request.param, jobs), options, seed=1)
+    run = simulate(jobs, CLUSTER, make_policy(request.param, jobs), options, seed=1)
     return replace(_record(jobs, CLUSTER, run), overhead_us=options.overhead_us)
 
 
@@ -263,7 +262,7 @@ def test_a_job_that_never_reaches_a_checkpoint_is_given_up():
     jobs = workload([(0, 1, 60)])
     options = EngineOptions(mtbf_hours=1e-7, repair_hours=1e-7, checkpoint_min=10, overhead_s=0)
     cluster = Cluster.grid("1x1")
-    run = play(jobs, cluster, make_policy("fifo", jobs), options)
+    run = simulate(jobs, cluster, make_policy("fifo", jobs), options)
     assert not run.is_done.any()
     assert replay_ends(run)
 
@@ -286,6 +285,6 @@ class Nobody(Scripted):
 
 def test_a_run_without_a_running_job_ends_though_machines_fail():
     jobs, policy = workload([(0, 1, 5)]), Nobody([])
-    run = play(jobs, CLUSTER, policy, EngineOptions(mtbf_hours=5, repair_hours=2))
+    run = simulate(jobs, CLUSTER, policy, EngineOptions(mtbf_hours=5, repair_hours=2))
     assert not run.is_done.any()
     assert 1_000 < policy.calls < 30_000

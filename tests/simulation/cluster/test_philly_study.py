@@ -3,22 +3,21 @@
 import numpy as np
 import pytest
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.philly_outcomes import NOT_IN_TRACE
-from optim.simulation.cluster.philly_study import philly_study
+from optim.simulation.cluster.philly_study import NOT_IN_TRACE, philly_study
 from tests.support.small_clusters import workload
 
 MINUTE = 60
 
 
 def _study(jobs, cluster, name="fifo", is_drawn=False, **options):
-    run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0, **options))
+    run = simulate(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0, **options))
     logged = LoggedRun(policy=name, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     return {table.name: table for table in philly_study(jobs, cluster, logged, is_drawn=is_drawn)}
 
@@ -108,7 +107,7 @@ def test_retries_that_are_useless_cost_all_but_the_first_try():
 
 def test_preemption_its_cost_and_scale_are_told():
     jobs = workload([(0, 1, 600), (60, 1, 60)])
-    run = play(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), EngineOptions(overhead_s=30))
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), EngineOptions(overhead_s=30))
     logged = LoggedRun(policy="srtf", log=run.log, metrics=measure(jobs, Cluster.grid("1x1"), run), rules=run.rules)
     figures = dict(philly_study(jobs, Cluster.grid("1x1"), logged)[-1].rows)
     assert (figures["preemptions"], figures["share of jobs preempted"]) == (1, 0.5)

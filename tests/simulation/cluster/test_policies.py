@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import InThisProcess
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
-from optim.models.cluster.run_columns import MACHINE_COLUMNS, MORE_MACHINE_COLUMNS
+from optim.execution import SerialExecutor
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.run_file import MACHINE_COLUMNS, MORE_MACHINE_COLUMNS
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split_settings
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, Placement
-from optim.simulation.cluster.policies.gittins import gittins_index
+from optim.simulation.cluster.policies.tiresias import gittins_index
 from tests.support.pieces import CutShort
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
@@ -37,7 +37,7 @@ FREE = EngineOptions(overhead_s=0)
 def test_ends_of_the_worked_example(name, options, ends):
     """Two GPUs; jobs (GPUs, time) (2, 2), (1, 8), (2, 6): Gu et al., Tiresias, NSDI 2019."""
     jobs = workload([(0, 2, 2), (0, 1, 8), (0, 2, 6)])
-    run = play(jobs, Cluster.grid("1x2"), make_policy(name, jobs, options), FREE)
+    run = simulate(jobs, Cluster.grid("1x2"), make_policy(name, jobs, options), FREE)
     assert (run.end_us / US).tolist() == ends
 
 
@@ -56,14 +56,14 @@ def test_the_index_is_the_supremum_over_all_times(service, attained):
 def test_shortest_remaining_time_is_optimal_on_one_gpu(world):
     rows = [(submit, 1, duration) for submit, _, duration in world[0]]
     jobs = workload(rows)
-    run = play(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), FREE)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), FREE)
     assert (run.end_us - jobs.submit_us).sum() / US == least_total_completion(rows, 1)
 
 
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=4))
 def test_least_attained_service_tends_to_sharing_the_processor(durations):
     jobs = workload([(0, 1, duration) for duration in durations])
-    run = play(jobs, Cluster.grid("1x1"), make_policy("las", jobs, {"quantum_s": 0.01}), FREE)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("las", jobs, {"quantum_s": 0.01}), FREE)
     for duration, end in zip(durations, (run.end_us / US).tolist(), strict=True):
         shared = sum(min(duration, other) for other in durations)
         assert end == pytest.approx(shared, abs=0.01 * len(durations))
@@ -72,14 +72,14 @@ def test_least_attained_service_tends_to_sharing_the_processor(durations):
 def test_a_seed_draws_one_order():
     jobs = workload([(0, 1, 1)] * 6)
     policy = make_policy("random", jobs)
-    ends = [play(jobs, Cluster.grid("1x1"), policy, FREE, seed).end_us.tolist() for seed in (0, 0, 1)]
+    ends = [simulate(jobs, Cluster.grid("1x1"), policy, FREE, seed).end_us.tolist() for seed in (0, 0, 1)]
     assert ends[0] == ends[1] != ends[2]
 
 
 def test_tiresias_keeps_who_started_first_within_a_queue():
     """Both fall into the second queue after a GPU-second; there the first one runs to its end."""
     jobs = workload([(0, 1, 3), (0, 1, 3)])
-    run = play(jobs, Cluster.grid("1x1"), make_policy("tiresias", jobs, {"limits_gpu_s": "1"}), FREE)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("tiresias", jobs, {"limits_gpu_s": "1"}), FREE)
     assert (run.end_us / US).tolist() == [4, 6]
 
 
@@ -136,7 +136,7 @@ def test_a_job_that_starves_is_promoted():
     ends = {}
     for promote in (0, 3):
         policy = make_policy("tiresias", jobs, {"limits_gpu_s": "2", "promote": promote})
-        run = play(jobs, Cluster.grid("1x1"), policy, FREE)
+        run = simulate(jobs, Cluster.grid("1x1"), policy, FREE)
         ends[promote] = int(run.end_us[0] // US)
         assert run.figures == ({"promotions": 2.0} if promote else {})
     assert ends == {0: 44, 3: 18}
@@ -155,7 +155,7 @@ def test_an_unknown_policy_is_named_with_the_known_ones():
 
 def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
     stop, task = Interruption(), Comparison(workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), FREE, 0)
-    rows = task.play([PolicyRequest(name="fifo"), PolicyRequest(name="srtf")], InThisProcess(), stop, SilentProgress())
+    rows = task.play([PolicyRequest(name="fifo"), PolicyRequest(name="srtf")], SerialExecutor(), stop, SilentProgress())
     assert next(rows).row.policy == "fifo"
     stop.request()
     assert list(rows) == [None]

@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.metrics import measure
-from optim.models.cluster.retries import tries_of
-from optim.models.cluster.rules import Rules
+from optim.models.cluster.rules import Rules, tries_of
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
+from optim.workloads.cluster.generator import PhillyOptions, draw_jobs
 from optim.workloads.cluster.jobs import Failures, Selection, cluster_jobs
-from optim.workloads.cluster.philly_jobs import PhillyOptions, draw_jobs
 from tests.support.small_clusters import workload
 
 START, END, FAULT, GIVE_UP = Event.START, Event.END, Event.FAULT, Event.GIVE_UP
@@ -31,7 +30,7 @@ def _failing(reason, tries=2, good=0, fails=3):
 def _play(jobs, is_planned=False, **options):
     options = {"overhead_s": 1, "retry_wait_min": 2 / 60, **options}
     options |= {"neighbour": 1.5} if is_planned else {}
-    return play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions(**options))
+    return simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions(**options))
 
 
 @pytest.mark.parametrize("is_planned", [False, True])
@@ -84,7 +83,7 @@ def test_drawn_failures_are_played_by_class():
     jobs = cluster_jobs(table, Selection(failures=Failures.STUDY))
     cluster = Cluster.grid("40x8")
     runs = {
-        rule: play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(retries=rule))
+        rule: simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions(retries=rule))
         for rule in ("as-run", "blind", "by-class")
     }
     found = {rule: measure(jobs, cluster, run) for rule, run in runs.items()}

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS, make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -62,9 +62,9 @@ def test_every_policy_keeps_types_or_refuses(name, world):
     jobs, cluster = world
     if name in MAY_REFUSE:
         with suppress(UnsupportedProblemError):
-            _check_types(play(jobs, cluster, make_policy(name, jobs), FREE), jobs, cluster)
+            _check_types(simulate(jobs, cluster, make_policy(name, jobs), FREE), jobs, cluster)
         return
-    _check_types(play(jobs, cluster, make_policy(name, jobs), FREE), jobs, cluster)
+    _check_types(simulate(jobs, cluster, make_policy(name, jobs), FREE), jobs, cluster)
 
 
 @pytest.mark.parametrize("name", sorted(WRAPPERS))
@@ -72,14 +72,14 @@ def test_every_policy_keeps_types_or_refuses(name, world):
 @settings(max_examples=25)
 def test_every_wrapper_keeps_types(name, world):
     jobs, cluster = world
-    _check_types(play(jobs, cluster, make_policy(f"{name}+srtf", jobs), FREE), jobs, cluster)
+    _check_types(simulate(jobs, cluster, make_policy(f"{name}+srtf", jobs), FREE), jobs, cluster)
 
 
 def _order(usable, backfill):
     """Return when jobs of 1 GPU and 10 s start, first come, first served, on one GPU of each of two types."""
     jobs = workload([(0, 1, 10)] * len(usable), kind_ppm=np.array(usable) * PPM)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
-    run = play(jobs, cluster, make_policy("fifo", jobs, {"backfill": backfill}), FREE)
+    run = simulate(jobs, cluster, make_policy("fifo", jobs, {"backfill": backfill}), FREE)
     return (run.first_start_us // US).tolist()
 
 
@@ -94,7 +94,7 @@ def test_preemption_takes_gpus_of_the_right_type_and_spares_the_others():
     """A short job of the second type stops the one that holds it, not the longer one on the first."""
     jobs = workload([(0, 1, 90), (0, 1, 50), (5, 1, 10)], kind_ppm=np.array([(1, 0), (0, 1), (0, 1)]) * PPM)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
-    run = play(jobs, cluster, make_policy("srtf", jobs), FREE)
+    run = simulate(jobs, cluster, make_policy("srtf", jobs), FREE)
     assert (run.end_us // US).tolist() == [90, 60, 15]
 
 
@@ -104,5 +104,5 @@ def test_nobody_passes_a_wider_job_of_the_same_type(name):
     usable = [(1, 0), (1, 0), (1, 0), (0, 1)]
     jobs = workload([(0, 1, 10), (0, 2, 10), (0, 1, 10), (0, 1, 10)], kind_ppm=np.array(usable) * PPM)
     cluster = Cluster(gpus=np.array([2, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
-    run = play(jobs, cluster, make_policy(name, jobs, {"backfill": False}), FREE)
+    run = simulate(jobs, cluster, make_policy(name, jobs, {"backfill": False}), FREE)
     assert (run.first_start_us // US).tolist() == [0, 10, 20, 0]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import local_engine
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.price_history import PricePath, history_of
-from optim.simulation.spot.backtest import make_world, run_backtest
-from optim.simulation.spot.options import SpotOptions
+from optim.execution import local_engine
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.prices import PricePath, history_of
+from optim.simulation.spot.backtest import Row, make_world, run_backtest, summarise, time_text
 from optim.simulation.spot.oracle import Oracle
-from optim.simulation.spot.rows import Row, summarise, time_text
-from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+from optim.simulation.spot.policy import SpotOptions
+from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 
 OPTIONS = SpotOptions(job_hours=2, baseline=8, max_spot=24)
 NAMES = ("on-demand", "proteus", "standard-checkpoint", "oracle", "oracle-paid")

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import EvictionTerm
-from optim.simulation.spot.bidbrain import BidBrainPolicy, _Footprint
 from optim.simulation.spot.engine import run_policy
-from optim.simulation.spot.footprint_value import Additions
-from optim.simulation.spot.policies import make_policy
+from optim.simulation.spot.footprint_value import Candidates
+from optim.simulation.spot.policies import BidBrainPolicy, _Footprint, make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, View
 from optim.workloads.bidding.instances import BiddingOptions, instance_at
 from tests.support.spot.worlds import SEEDS, drawn_world, world
@@ -21,7 +20,7 @@ DELTAS = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 2
 
 
 def added(count):
-    return Additions(np.array([count]), np.full(4, 192))
+    return Candidates(np.array([count]), np.full(4, 192))
 
 
 def view(job, now, leases=(), room=192, on_demand_room=64):
@@ -140,7 +139,7 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
                 continue
             expected = expected_ratio(job, brain, now, leases, added=(market, row, 3))
             assert ratios[market, row, 0] == pytest.approx(expected)
-    every, present = Additions(np.array([1, 9, 96]), np.full(4, 192)), footprint.ratio(0.0)
+    every, present = Candidates(np.array([1, 9, 96]), np.full(4, 192)), footprint.ratio(0.0)
     whole, cut = footprint.with_each(every), footprint.with_each(every, present)
     assert np.array_equal(np.where(whole < present, whole, np.inf), np.where(cut < present, cut, np.inf))
     first, *others = leases

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from optim.models.bidding.common_shocks import CommonShocks
+from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.simulation.spot.capacity import simulate_capacity
 from optim.solvers.solve import solve
-from optim.workloads.bidding.capacity_generator import CapacityOptions, draw_capacity
+from optim.workloads.bidding.generator import CapacityOptions, draw_capacity
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.simulation.spot.checkpoint_cost import CheckpointCost, compare_intervals, schedule
+from optim.simulation.spot.bill import CheckpointCost, compare_intervals, schedule
 
 
 def steady(rate_per_hour, minutes=400):

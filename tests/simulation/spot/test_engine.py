@@ -8,15 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.models.bidding.billing import Reason
-from optim.models.bidding.eviction import fit_evictions
-from optim.simulation.spot.bidbrain import BidBrainPolicy
+from optim.models.bidding.market.billing import Reason
+from optim.models.bidding.market.evictions import fit_evictions
 from optim.simulation.spot.engine import run_policy
-from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.policies import POLICIES, make_policy
-from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request
-from optim.simulation.spot.simple_policies import checkpoint_interval, write_cost_s
-from optim.simulation.spot.world import World
+from optim.simulation.spot.policies import POLICIES, BidBrainPolicy, checkpoint_interval, make_policy, write_cost_s
+from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, SpotOptions, World
 from tests.support.spot.worlds import SEEDS, drawn_world, history, world
 
 HOUR = 3600

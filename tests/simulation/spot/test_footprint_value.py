@@ -1,6 +1,6 @@
 """What a footprint costs at the prices of its own markets."""
 
-from optim.simulation.spot.bidbrain import BidBrainPolicy
+from optim.simulation.spot.policies import BidBrainPolicy
 from optim.simulation.spot.policy import LiveLease, Recovery
 from tests.support.spot.worlds import world
 

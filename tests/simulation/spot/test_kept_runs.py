@@ -8,18 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.bidding.common_shocks import CommonShocks
-from optim.simulation.spot.backtest import make_world, run_backtest
+from optim.models.bidding.market.lifetimes import CommonShocks
+from optim.simulation.spot.backtest import make_world, run_backtest, summarise_all
+from optim.simulation.spot.bill import CheckpointCost, compare_intervals, schedule
 from optim.simulation.spot.capacity import simulate_capacity
-from optim.simulation.spot.checkpoint_cost import CheckpointCost, compare_intervals, schedule
 from optim.simulation.spot.engine import SpotRun, run_policy
-from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.oracle import Oracle
+from optim.simulation.spot.oracle import Oracle, best_price_of_work
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import KNOWN, ORACLES, POLICIES, make_policy
-from optim.simulation.spot.price_of_work import best_price_of_work
-from optim.simulation.spot.rows import summarise_all
-from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+from optim.simulation.spot.policy import SpotOptions
+from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 from tests.support.kept import assert_kept, digest, parts, short
 from tests.support.spot.worlds import drawn_world, world
 

@@ -8,16 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from optim.models.bidding.billing import EC2_2013, End, Lease
-from optim.models.bidding.eviction import fit_evictions
-from optim.models.bidding.price_history import Market, PricePath, history_of
+from optim.models.bidding.market.billing import EC2_2013, End, Lease
+from optim.models.bidding.market.evictions import fit_evictions
+from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.simulation.spot.engine import run_policy
-from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.oracle import Oracle, _cheapest_first, _slot_minimum, free_intervals
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import POLICIES, make_policy
-from optim.simulation.spot.policy import Policy, Recovery, Request
-from optim.simulation.spot.world import World
+from optim.simulation.spot.policy import Policy, Recovery, Request, SpotOptions, World
 from tests.support.spot.worlds import SEEDS, drawn_world, world
 
 HOUR = 3600
@@ -248,7 +246,7 @@ def test_the_limit_on_spot_machines_counts_their_size(size):
     job = small_world(
         [1.0, size], [[(0, 4)], [(0, round(3 * size, 2))]], job_hours=4, baseline=16, max_spot=24, startup_min=1
     )
-    assert job.most_of.tolist() == [24, round(24 / size)]
+    assert job.max_of.tolist() == [24, round(24 / size)]
     reference = Oracle(job).solve("oracle-paid", job.history.begin_s)
     assert check_reference(job, reference) == ()
     assert reference.cost_usd < 16 * 4 * 0.04

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from optim.models.bidding.price_history import PricePath
+from optim.models.bidding.market.prices import PricePath
 from optim.simulation.spot.oracle import Oracle
-from optim.simulation.spot.oracle_check import _beside, _most_gain, _Steps
+from optim.simulation.spot.oracle_check import _beside, _max_gain, _Steps
 from tests.support.spot.worlds import world
 
 TIMES, PRICES = (0, 500, 1500, 2100, 6000, 6100), (2, 5, 3, 8, 2, 9)
@@ -133,6 +133,6 @@ def test_machines_under_warning_work_beside_others_if_start_up_is_shorter(startu
 def test_the_most_that_can_be_gained_at_a_moment_is_no_less_than_on_a_fine_grid(q, unit, free, most, serial):
     rates = np.append(np.linspace(0.0, max(free, most), 4001), free)
     gains = q * rates / (1 - serial + serial * rates) - unit * np.maximum(0.0, rates - free)
-    found = _most_gain(q, unit, free, most, serial)
+    found = _max_gain(q, unit, free, most, serial)
     assert found >= gains.max() - 1e-9
     assert found == pytest.approx(gains.max(), rel=1e-3, abs=1e-3)

@@ -5,9 +5,17 @@ from dataclasses import replace
 
 import pytest
 
+from optim.simulation.spot.backtest import (
+    compare,
+    ratio,
+    row_of_oracle,
+    row_of_run,
+    summarise,
+    summarise_all,
+    time_text,
+)
+from optim.simulation.spot.engine import RunResult
 from optim.simulation.spot.oracle import OracleResult, PlanPiece
-from optim.simulation.spot.result import RunResult
-from optim.simulation.spot.rows import compare, over, row_of_oracle, row_of_run, summarise, summarise_all, time_text
 
 RUN = RunResult(
     policy="p",
@@ -58,7 +66,7 @@ def test_a_reference_does_the_jobs_work_or_none():
     [(3.0, 2.0, 1.5), (0.0, 2.0, 0.0), (3.0, 0.0, None), (3.0, math.inf, None), (None, 2.0, None), (3.0, None, None)],
 )
 def test_a_ratio_needs_something_on_either_side(cost, reference, expected):
-    assert over(cost, reference) == expected
+    assert ratio(cost, reference) == expected
 
 
 def test_the_interval_is_students_and_unfinished_runs_count_in_done_only():

@@ -6,13 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.bidding.eviction import fit_evictions
-from optim.models.bidding.price_history import history_of
-from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.policies import make_policy
-from optim.simulation.spot.policy import LiveLease, Request, View
-from optim.simulation.spot.simple_policies import checkpoint_interval
-from optim.simulation.spot.world import World
+from optim.models.bidding.market.evictions import fit_evictions
+from optim.models.bidding.market.prices import history_of
+from optim.simulation.spot.policies import checkpoint_interval, make_policy
+from optim.simulation.spot.policy import LiveLease, Request, SpotOptions, View, World
 from tests.support.spot.worlds import DAY_S, history
 
 ON_DEMAND = 210_000

@@ -8,12 +8,12 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import optim
-from optim.core.status import CertificateKind
+from optim.core.solution import CertificateKind
 from optim.core.stopping import IterationLimit
-from optim.models.admission.document import ConstantDocument
-from optim.models.admission.proof import TreeProof
-from optim.solvers.admission.packing.count_cuts import CountSeparator
-from optim.solvers.admission.packing.server_cuts import CutSeparator
+from optim.models.admission.codec import ConstantDocument
+from optim.models.admission.decision import TreeProof
+from optim.solvers.admission.cuts.count_cuts import CountSeparator
+from optim.solvers.admission.cuts.server_cuts import CutSeparator
 from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 from tests.support.admission.oracle import ilp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances

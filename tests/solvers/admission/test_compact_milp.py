@@ -9,11 +9,9 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import SilentProgress
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.core.solution import CertificateKind, PointStatus, Solution, Termination
 from optim.core.stopping import GapLimit, Interruption, IterationLimit
-from optim.models.admission.compact import compact_model
-from optim.models.admission.compact_index import compact_size
+from optim.models.admission.compact_programme import compact_model, compact_size
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.solve import solve, solver_named
@@ -160,7 +158,7 @@ def test_ctrl_c_while_building_refuses_every_job(monkeypatch: pytest.MonkeyPatch
     def press(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("optim.models.admission.compact.compact_model", press)
+    monkeypatch.setattr("optim.models.admission.compact_programme.compact_model", press)
     solution = solve(instance(job()), NAME)
     assert (solution.termination, solution.objective) == (Termination.INTERRUPTED, 0)
 
@@ -191,7 +189,9 @@ def test_says_so_when_a_point_breaks_rows_in_exact_arithmetic(monkeypatch: pytes
     """Two jobs on one server that holds one of them, after HiGHS was told that it holds both."""
     narrow = instance(*[job(f"j{i}", chunks=1, ps=[0.5]) for i in range(2)], horizon=1, worker_servers=servers([1]))
     wide = instance(*[job(f"j{i}", chunks=1, ps=[0.5]) for i in range(2)], horizon=1, worker_servers=servers([2]))
-    monkeypatch.setattr("optim.models.admission.compact.compact_model", lambda _, **options: compact_model(wide))
+    monkeypatch.setattr(
+        "optim.models.admission.compact_programme.compact_model", lambda _, **options: compact_model(wide)
+    )
     solution = solve(narrow, NAME)
     assert (solution.objective, solution.stats.counts["milp_objective"]) == (8, 16)
     assert "less than HiGHS' point, 16: jobs that broke a row" in solution.message

@@ -13,12 +13,13 @@ import optim
 from optim.core.errors import InvalidOptionError
 from optim.core.stopping import Never
 from optim.solvers.admission import dorm
-from optim.solvers.admission.dorm import DormOptions, DormPolicy
-from optim.solvers.admission.slots.division import (
+from optim.solvers.admission.dorm import (
     Division,
     DivisionLimits,
     DivisionOutcome,
     DivisionProblem,
+    DormOptions,
+    DormPolicy,
     divide,
 )
 from tests.support.admission.slot_runs import cluster, job, plan_faults, recorded, run, seeded_instance, seeds

@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.core.status import CertificateKind, Termination
+from optim.core.solution import CertificateKind, Termination
 from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
-from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.posted_prices.price_functions import (
+    ExponentialPrice,
+    PriceFloorRule,
+    PriceFunction,
+    ZeroStartPrice,
+    price_ranges,
+)
+from optim.solvers.admission.pricing.servers import FoundSchedule, ResidualSearch
 from optim.solvers.solve import solve
 from tests.support.admission.strategies import ServerSketch, make_instance
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
@@ -28,7 +33,7 @@ STEP = {"kind": "step", "value": 4, "deadline": 0}
 
 def run(
     instance: AdmissionInstance,
-    lower: LowerScale = LowerScale.UNIT_FREE_L,
+    lower: PriceFloorRule = PriceFloorRule.UNIT_FREE_L,
     function: PriceFunction | None = None,
     **parts: Any,
 ) -> OnlineRun:
@@ -87,7 +92,7 @@ def test_jobs_are_decided_by_arrival_and_then_as_listed() -> None:
 def test_a_decision_knows_nothing_of_later_jobs() -> None:
     jobs = [job_document(f"j{k}", arrival=k // 2, epochs=1 + k % 2) for k in range(6)]
     whole, part = tiny_instance(*jobs), tiny_instance(*jobs[:4])
-    bounds = price_ranges(whole, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(whole, PriceFloorRule.UNIT_FREE_L)
     runs = [run_online(instance, bounds=bounds, function=ExponentialPrice()) for instance in (whole, part)]
     for first, second in zip(runs[0].decisions[:4], runs[1].decisions, strict=True):
         assert first.is_accepted == second.is_accepted
@@ -107,7 +112,7 @@ def test_the_duals_steps_add_up(name: str, function: PriceFunction) -> None:
 def test_a_full_server_costs_u_and_an_untouched_one_l() -> None:
     job = job_document("a", epochs=1, chunks=2)
     instance = tiny_instance(job)
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_L)
     price = run(instance).state.worker.prices_by_server()[:, 0, 0]
     assert price == pytest.approx(np.exp([bounds.worker.log_upper[0, 0, 0], bounds.worker.log_lower[0, 0, 0]]))
 
@@ -126,7 +131,7 @@ def test_a_refused_job_leaves_no_trace() -> None:
     two = [job_document("a", chunks=1, epochs=1), job_document("b", chunks=1, epochs=1)]
     poor = job_document("poor", utility={"kind": "constant", "value": 1e-6})
     alone, instance = tiny_instance(*two), tiny_instance(*two, poor)
-    bounds = price_ranges(alone, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(alone, PriceFloorRule.UNIT_FREE_L)
     runs = [run_online(each, bounds=bounds, function=ExponentialPrice()) for each in (instance, alone)]
     assert [decision.is_accepted for decision in runs[0].decisions] == [True, True, False]
     assert runs[0].decisions[2].dual_step == 0.0
@@ -148,7 +153,7 @@ def test_two_coarse_jobs_break_the_papers_ratio() -> None:
         ]
         servers = [{"type": "w", "capacity": [1, 0], "count": 1}]
         instance = tiny_instance(*jobs, horizon=1, worker_servers=servers)
-        found = run(instance, LowerScale.SIMPLE_L)
+        found = run(instance, PriceFloorRule.SIMPLE_L)
         assert found.plan.admitted.tolist() == [0]
         alpha = np.log(4 * value / 0.6)
         assert value / found.objective > 2 * alpha

@@ -8,15 +8,15 @@ import pytest
 
 from optim.core.driver import Monitor
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.core.status import Termination
+from optim.core.solution import Termination
+from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
 from optim.models.files import save, verify
 from optim.models.reference import history_instance, history_names, reference_instance
-from optim.solvers.admission.learned.forecast import PriceForecast
-from optim.solvers.admission.learned.learned_run import DayResult
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, _counts, read_history, run_day
-from optim.solvers.admission.pricing.class_pricing import Prices
+from optim.solvers.admission.posted_prices.forecast import PriceForecast
+from optim.solvers.admission.posted_prices.learned_run import DayResult
+from optim.solvers.admission.pricing.classes import Prices
 from optim.solvers.solve import solve
 from optim.workloads.admission.generator import GeneratorOptions, generate
 from tests.support.admission.days import days, forecast

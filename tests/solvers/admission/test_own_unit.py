@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
-from optim.core.driver import Monitor, Outcome, Standing
+from optim.core.arrays import SMALLEST_EXPONENT
+from optim.core.driver import Monitor, Outcome, SolverState
 from optim.core.progress import SilentProgress
 from optim.core.stopping import SolveState
-from optim.core.units import SMALLEST_EXPONENT
-from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import PriceProof
-from optim.models.admission.utility import TableUtility
-from optim.solvers.admission.own_unit import in_unit, own_unit, taken_back
+from optim.models.admission.decision import PriceProof
+from optim.models.admission.instance import AdmissionInstance, TableUtility
+from optim.solvers.admission.scaling import in_unit, scaling, unscale
 from tests.support.admission.tiny import tiny_instances
 
 SCALES = (*(pytest.param(scale, marks=pytest.mark.prove) for scale in (0.5, 0.1, 1e-9)), 1e-4)
@@ -71,7 +70,7 @@ def test_a_relative_gap_is_relative(scale: float, tol: float) -> None:
 @given(tiny_instances(), st.integers(1, 900))
 def test_a_unit_is_a_power_of_two_and_changes_no_digit(instance: AdmissionInstance, halvings: int) -> None:
     small = scaled(instance, math.ldexp(1.0, -halvings))
-    most, unit = float(small.value.max(initial=0.0)), own_unit(small)
+    most, unit = float(small.value.max(initial=0.0)), scaling(small)
     assert unit == 1.0 if most >= 1.0 or most == 0.0 else math.frexp(unit)[0] == 0.5
     assert most == 0.0 or most >= 1.0 or 1.0 <= most / unit < 2.0
     assert np.array_equal(in_unit(small, unit).value * unit, small.value)
@@ -80,12 +79,12 @@ def test_a_unit_is_a_power_of_two_and_changes_no_digit(instance: AdmissionInstan
 
 def test_units_have_an_inverse() -> None:
     smallest = scaled(optim.reference_instance("tiny-0"), 1e-320)
-    assert own_unit(smallest) == math.ldexp(1.0, SMALLEST_EXPONENT)
+    assert scaling(smallest) == math.ldexp(1.0, SMALLEST_EXPONENT)
 
 
 def test_amounts_of_an_outcome_are_taken_back_and_shares_are_not() -> None:
     prices = PriceProof(worker_price=np.full((1, 1, 1), 8.0), ps_price=np.full((1, 1, 1), 4.0), payoff=np.array([2.0]))
-    found = taken_back(
+    found = unscale(
         Outcome(objective=3.0, bound=5.0, proof=prices, counts={"master": 6.0, "lp_gap": 0.5, "columns": 7.0}), 0.25
     )
     assert (found.objective, found.bound) == (0.75, 1.25)
@@ -110,8 +109,8 @@ def test_rules_and_progress_are_told_the_instances_unit() -> None:
 
     monitor = Monitor(Rule(), Told()).in_unit(2.0).in_unit(0.25)
     for part in (monitor, monitor.part()):
-        part.is_over(Standing(objective=4.0, bound=6.0))
-        part.show(Standing(objective=4.0, bound=6.0))
+        part.is_over(SolverState(objective=4.0, bound=6.0))
+        part.show(SolverState(objective=4.0, bound=6.0))
     assert [(state.objective, state.bound) for state in told] == [(2.0, 3.0), (2.0, 3.0)]
     assert [(figures["objective"], figures["bound"], figures["gap"]) for figures in shown] == [(2.0, 3.0, 0.5)] * 2
 

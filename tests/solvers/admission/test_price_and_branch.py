@@ -10,7 +10,7 @@ import pytest
 
 import optim
 from optim.core.progress import SilentProgress
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.core.stopping import Interruption
 
 SOON_S = 1.0

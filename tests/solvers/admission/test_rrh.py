@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.document import ConstantDocument, StepDocument, TableDocument
+from optim.models.admission.codec import ConstantDocument, StepDocument, TableDocument
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.fifo import FixedWorkers
 from optim.solvers.admission.rrh import RiskAndReward, RrhOptions, RrhPolicy

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import optim
 from optim.core.errors import InvalidOptionError
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.dual_points import search_scale
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.local_search.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import search_scale
+from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.search import MOVES_A_CHECK, SearchOptions, _Chains
 from tests.support.admission.plans import violated_rows
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance

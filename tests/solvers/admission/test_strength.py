@@ -8,12 +8,12 @@ import pytest
 
 import optim
 from optim.core.driver import Monitor
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.local_search.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import certified_point, evaluate
 from optim.solvers.admission.packing.packing_lp import PackingLP
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.dual_points import certified_point, evaluate
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables
 from tests.support.admission.planted import planted
 
 SMALL = ("small-0", "small-1", "small-2")
@@ -26,8 +26,8 @@ def test_column_generation_needs_few_newton_steps():
     for name in SMALL:
         tables = JobTables.build(optim.reference_instance(name))
         lp = PackingLP(tables, CapacityRows.of(tables))
-        walk = Walk(num_steps=60, add_every=4)
-        steps += lp.run(Monitor(), tol=1e-6, first=walk, between=Walk(num_steps=10)).newton_steps
+        walk = SubgradientOptions(num_steps=60, add_every=4)
+        steps += lp.run(Monitor(), tol=1e-6, first=walk, between=SubgradientOptions(num_steps=10)).newton_steps
     assert steps <= 54
 
 
@@ -36,7 +36,7 @@ def test_sixty_steps_from_no_prices_come_near_the_lp(name, bound):
     tables = JobTables.build(optim.reference_instance(name))
     rows = CapacityRows.of(tables)
     lp = PackingLP(tables, rows)
-    lp.search.walk(np.zeros(rows.num_rows), Walk(num_steps=60, add_every=4), None)
+    lp.search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=60, add_every=4), None)
     assert lp.search.best.bound <= bound
 
 

@@ -8,14 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.models.auction.document import MachineDocument
+from optim.models.auction.codec import MachineDocument, cluster_from_documents
 from optim.models.auction.fairness import AppProfile, Needs, Trial
 from optim.models.auction.payment import share_leftover
-from optim.models.auction.reading import cluster_from_documents
 from optim.models.files import verify
-from optim.simulation.cluster.policies.themis_apps import AppAgent
-from optim.solvers.auction.agent import Ledger, Offer, ProfileAgent
-from optim.solvers.auction.arbiter import Arbiter, ArbiterOptions, bidders_of
+from optim.simulation.cluster.policies.themis.apps import AppAgent
+from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, Ledger, Offer, ProfileAgent, bidders_of
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, draw_profiles
 
@@ -113,7 +111,7 @@ def test_leftover_goes_by_what_bidders_want_beside_their_wins_and_where_these_li
         asked.append((list(wanted), list(holds)))
         return share_leftover(cluster, free, wanted, gang, holds, rng)
 
-    monkeypatch.setattr("optim.solvers.auction.arbiter.share_leftover", share)
+    monkeypatch.setattr("optim.solvers.auction.mechanism.share_leftover", share)
     where = cluster(machines=2, gpus=4)
     trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=8)
     crew = [ProfileAgent(name, AppProfile(elapsed_min=0.0, active_apps=2.0, trials=(trial,))) for name in "ab"]
@@ -138,7 +136,7 @@ def test_leftovers_are_drawn_by_seed_and_round(monkeypatch):
         drawn.append(float(rng.random()))
         return share_leftover(cluster, free, wanted, gang, holds, rng)
 
-    monkeypatch.setattr("optim.solvers.auction.arbiter.share_leftover", share)
+    monkeypatch.setattr("optim.solvers.auction.mechanism.share_leftover", share)
     where = cluster(machines=2, gpus=4)
     for seed, round_number in ((0, 0), (0, 1), (1, 0), (0, 0)):
         Arbiter(ArbiterOptions(fairness=1.0)).hold(

@@ -4,7 +4,7 @@ import pytest
 
 from optim.core.driver import Monitor
 from optim.kernels.sharing import solve_all_present, solve_each_absent
-from optim.solvers.auction.batched import BatchedOptions
+from optim.solvers.auction.fractional import BatchedOptions
 from optim.solvers.solve import solve, solver_named
 from tests.support.auction.builders import auction, linear
 

@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.stopping import GapLimit, IterationLimit
+from optim.models.auction.decision import CountProof, PaymentRule
 from optim.models.auction.instance import EmptyValue
 from optim.models.auction.payment import gpus_kept
-from optim.models.auction.plan import PaymentRule
-from optim.models.auction.proof import CountProof
 from optim.models.files import verify
-from optim.solvers.auction.kinds import supply
-from optim.solvers.auction.packing import room
+from optim.solvers.auction import bundle_type_lp, packing
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction, fractional, linear
@@ -249,8 +247,8 @@ def test_a_gap_that_is_small_enough_ends_the_search(gap):
 def test_a_tree_that_ends_with_leaves_of_which_nobody_knows_is_complete(monkeypatch):
     """Where the GPUs alone count and no search tells that three fives find no room on two machines of 8."""
     instance = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
-    monkeypatch.setattr(supply, "MOST_PATTERNS", 0)
-    monkeypatch.setattr(room, "MOST_LOOKED", 0)
+    monkeypatch.setattr(bundle_type_lp, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(packing, "MOST_LOOKED", 0)
     solution = solve(instance, "exact")
     assert verify(instance, solution).is_ok
     assert solution.stats.counts["unplaced"] > 0

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import optim
-from optim.models.auction.document import MachineDocument
-from optim.models.auction.reading import cluster_from_documents
-from optim.solvers.auction.agent import ProfileAgent
-from optim.solvers.auction.arbiter import Arbiter, ArbiterOptions
+from optim.models.auction.codec import MachineDocument, cluster_from_documents
+from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, ProfileAgent
 from optim.workloads.auction.generator import GeneratorOptions, draw_profiles
 from tests.support.auction.golden_auctions import whole
 from tests.support.golden import check

@@ -5,7 +5,7 @@ import sys
 from numba.core.dispatcher import Dispatcher
 
 from optim.models.reference import reference_instance
-from optim.solvers.auction.warm_up import compile_loops
+from optim.solvers.auction.settlement import compile_loops
 from optim.solvers.solve import solve
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.models.bidding.instance import EvictionTerm
 from optim.models.files import verify
 from optim.solvers.bidding.outcome import can_work

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.driver import Outcome
-from optim.models.bidding.instance import Caps
-from optim.models.bidding.validation import LARGEST
+from optim.models.bidding.instance import LARGEST, Caps
 from optim.models.files import verify
-from optim.solvers.bidding.cap_units import cap_units, in_units, taken_back
+from optim.solvers.bidding.outcome import cap_units, in_units, unscale
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import best_of_all, hour_instance, varied
 
@@ -54,5 +53,5 @@ def test_units_are_powers_of_two_and_prices_come_back():
     assert in_units(instance, units).caps.weight[:, 0].tolist() == [0.25, 0.5, 0.25, LARGEST]
     proof = solve(hour_instance([0], [0.1], [1.0], fixed_usd=1.0), "dinkelbach").certificate.proof
     priced = replace(proof, multipliers=(replace(proof.multipliers[0], cap=np.array([1.0, 2.0, 3.0, 0.0])),))
-    assert taken_back(Outcome(proof=priced), units).proof.multipliers[0].cap.tolist() == [1.0, 4.0, 3.0, 0.0]
-    assert taken_back(Outcome(), units) == Outcome()
+    assert unscale(Outcome(proof=priced), units).proof.multipliers[0].cap.tolist() == [1.0, 4.0, 3.0, 0.0]
+    assert unscale(Outcome(), units) == Outcome()

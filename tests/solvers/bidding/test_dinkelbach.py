@@ -9,18 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.driver import Monitor, drive
-from optim.core.status import Termination
+from optim.core.driver import Monitor, run_iteration
+from optim.core.solution import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import HourOutlook
+from optim.models.bidding.instance import LARGEST, CurveKind, HourOutlook, Scalability
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme
-from optim.models.bidding.scalability import CurveKind, Scalability
-from optim.models.bidding.validation import LARGEST
 from optim.models.files import verify
 from optim.models.reference import reference_instance
-from optim.solvers.bidding.outcome import least_rate_of, make_tree
-from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+from optim.solvers.bidding.outcome import make_tree, min_rate_of
+from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import GeneratorOptions, generate
 from tests.support.bidding.small_markets import (
@@ -45,7 +43,7 @@ def test_the_plain_method_takes_the_published_steps():
     instance, ratios, steps = published_vector(), [1.0], []
     while len(steps) < 4:
         tree = make_tree(instance, ratios[-1], steps[-1] if steps else None, cutoff=np.inf, gap=1e-12)
-        result = drive(tree, Monitor())
+        result = run_iteration(tree, Monitor())
         steps.append(result.counts)
         ratios.append(evaluate(instance, result.counts).ratio)
     assert [counts.tolist() for counts in steps] == [[0, 6, 0, 6], [6, 0, 0, 6], [6, 0, 0, 5], [6, 0, 0, 5]]
@@ -144,7 +142,7 @@ def test_a_stopped_search_states_no_less_than_the_relaxation_proves():
 @pytest.mark.parametrize("curve", CURVES)
 def test_a_rate_that_work_needs_is_just_below_what_does_it(curve):
     for work in (0.3, 1.7, 3.0):
-        rate = least_rate_of(curve, work)
+        rate = min_rate_of(curve, work)
         assert float(curve.value(np.array(rate))) == pytest.approx(work, rel=1e-7)
         assert float(curve.value(np.array(rate))) <= work
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from optim.core.driver import Monitor, drive
-from optim.core.status import PointStatus, Termination
+from optim.core.driver import Monitor, run_iteration
+from optim.core.solution import PointStatus, Termination
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.files import verify
 from optim.models.reference import reference_instance
-from optim.solvers.bidding.local_search.steps import GreedySearch, SteepestAdditions
+from optim.solvers.bidding.steps import GreedySearch, SteepestAdditions
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import (
     best_of_all,
@@ -83,7 +83,7 @@ def test_heuristics_lie_between_the_optimum_and_their_own_claims(instance):
 def test_greedy_is_as_good_as_either_of_its_rules(instance):
     greedy = solve(instance, "greedy", options={"bound": False})
     for rule in (GreedySearch(instance), SteepestAdditions(instance)):
-        drive(rule, Monitor())
+        run_iteration(rule, Monitor())
         if rule.lack == 0 and np.isfinite(rule.value):
             assert greedy.objective <= rule.value * (1 + 1e-12)
 
@@ -92,14 +92,14 @@ def test_greedy_is_as_good_as_either_of_its_rules(instance):
 def test_either_rule_may_be_the_better_one(name):
     instance = reference_instance(name)
     rules = GreedySearch(instance), SteepestAdditions(instance)
-    values = [evaluate(instance, drive(rule, Monitor())).ratio for rule in rules]
+    values = [evaluate(instance, run_iteration(rule, Monitor())).ratio for rule in rules]
     assert values.index(min(values)) == ("windows" not in name)
     assert solve(instance, "greedy").objective == min(values) < 0.95 * max(values)
 
 
 def test_a_limit_filled_with_what_is_cheap_and_small_does_not_keep_greedy_from_the_least_work():
     instance = hour_instance([0, 1], [0.005, 0.2], [0.1, 2.0], max_count=3, cap=3, fixed_usd=0.5, min_work=5.0)
-    assert drive(GreedySearch(instance), Monitor()).tolist() == [3, 0]
+    assert run_iteration(GreedySearch(instance), Monitor()).tolist() == [3, 0]
     assert solve(instance, "greedy").decision.counts.tolist() == [0, 3]
 
 
@@ -107,7 +107,7 @@ def test_a_limit_filled_with_what_is_cheap_and_small_does_not_keep_greedy_from_t
 def test_bids_are_moved_where_additions_alone_do_not_come_to_the_least_work(seed):
     instance = varied(seed)
     for rule in (GreedySearch(instance), SteepestAdditions(instance)):
-        drive(rule, Monitor())
+        run_iteration(rule, Monitor())
         assert rule.lack > 0
     assert verify(instance, solve(instance, "greedy")).is_ok
 
@@ -131,7 +131,7 @@ def test_greedy_stops_where_only_an_exchange_helps():
 def test_where_additions_end_below_the_least_work_moves_go_on(seed):
     instance = varied(seed)
     for search in (GreedySearch(instance), SteepestAdditions(instance)):
-        drive(search, Monitor())
+        run_iteration(search, Monitor())
         assert search.lack > 0
     solution = solve(instance, "greedy")
     assert solution.primal is PointStatus.FEASIBLE

@@ -7,7 +7,7 @@ from optim.core.errors import InvalidOptionError
 from optim.models.bidding.programme import parametric_model, supports_programme
 from optim.models.files import verify
 from optim.solvers.bidding.plain_milp import PlainMilpOptions
-from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import best_of_all, drawn, hour_instance
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.solvers.cluster.fluid_schedule import fluid_flows, prices_of_fluid
+from optim.solvers.cluster.price_bound import fluid_flows, prices_of_fluid
 
 JOBS = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=5)
 

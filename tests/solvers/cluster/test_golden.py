@@ -3,14 +3,16 @@
 import numpy as np
 import pytest
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
-from optim.solvers.cluster.cheapest_time import best_ends, use_of_slots
-from optim.solvers.cluster.earliest_deadline import overloaded_interval
-from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
-from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
-from optim.solvers.cluster.price_search import price_shares
-from optim.solvers.cluster.time_shares import finish_time_shares, finish_time_shares_by_programmes, max_min_shares
+from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown, overloaded_interval
+from optim.solvers.cluster.price_bound import PriceBoundOptions, best_ends, bound_mean_completion, use_of_slots
+from optim.solvers.cluster.time_shares import (
+    finish_time_shares,
+    finish_time_shares_by_programmes,
+    max_min_shares,
+    price_shares,
+)
 from tests.solvers.cluster.test_time_shares import drawn
 from tests.support.golden import check
 from tests.support.small_clusters import workload

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from optim.models.cluster.check import least_makespan, least_slowdown
+from optim.models.cluster.check import min_makespan, min_slowdown
 from optim.models.cluster.proof import IntervalProof, LoadProof
 from optim.models.cluster.workload import US
-from optim.solvers.cluster.earliest_deadline import overloaded_interval
-from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
+from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown, overloaded_interval
 from tests.support.small_clusters import small_worlds, workload
 
 
@@ -19,9 +18,9 @@ from tests.support.small_clusters import small_worlds, workload
 def test_the_load_found_gives_the_latest_end_of_all(world):
     rows, cluster = world
     jobs = workload(rows)
-    proven = least_makespan(jobs, cluster, bound_makespan(jobs, cluster))
+    proven = min_makespan(jobs, cluster, bound_makespan(jobs, cluster))
     proofs = (LoadProof(from_us=int(submit)) for submit in jobs.submit_us)
-    assert proven == max(least_makespan(jobs, cluster, proof) for proof in proofs)
+    assert proven == max(min_makespan(jobs, cluster, proof) for proof in proofs)
 
 
 @pytest.mark.prove
@@ -29,14 +28,14 @@ def test_the_load_found_gives_the_latest_end_of_all(world):
 def test_the_interval_found_proves_what_the_best_of_all_intervals_does(world):
     rows, cluster = world
     jobs = workload(rows)
-    proven = least_slowdown(jobs, cluster, bound_slowdown(jobs, cluster))
+    proven = min_slowdown(jobs, cluster, bound_slowdown(jobs, cluster))
     best = 1.0
     for begin in {submit for submit, *_ in rows}:
         for slowdown in np.arange(1.05, 14, 0.05):
             for submit, _, duration in rows:
                 to_us = submit * US + math.ceil(Fraction(float(slowdown)) * duration * US)
                 proof = IntervalProof(slowdown=float(slowdown), from_us=begin * US, to_us=to_us)
-                best = max(best, least_slowdown(jobs, cluster, proof))
+                best = max(best, min_slowdown(jobs, cluster, proof))
     assert proven >= best - 1e-6
     assert proven <= max(1.0, best + 0.06)
 

@@ -9,15 +9,20 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from optim.core.errors import InvalidOptionError
-from optim.models.cluster.check import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check import min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.solvers.cluster.cheapest_time import best_ends, purchases, use_of_slots
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
-from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
+from optim.solvers.cluster.price_bound import (
+    PriceBoundOptions,
+    best_ends,
+    bound_mean_completion,
+    purchases,
+    use_of_slots,
+)
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
@@ -30,16 +35,16 @@ def test_no_policy_beats_a_bound(world, name):
 
     rows, cluster = world
     jobs = workload(rows)
-    run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0))
     completion = (run.end_us - jobs.submit_us) / US
     found = bound_mean_completion(jobs, cluster, PriceBoundOptions(slots=20, steps=8))
-    proven = least_mean_completion(jobs, cluster, found.proof)
+    proven = min_mean_completion(jobs, cluster, found.proof)
     assert proven == pytest.approx(found.least_s, rel=1e-6)
     assert proven <= completion.mean() + 1e-9
     assert proven <= found.dual_most_s
-    assert least_makespan(jobs, cluster, bound_makespan(jobs, cluster)) <= run.end_us.max() / US
+    assert min_makespan(jobs, cluster, bound_makespan(jobs, cluster)) <= run.end_us.max() / US
     slowdown = (completion * US / jobs.duration_us).max()
-    assert least_slowdown(jobs, cluster, bound_slowdown(jobs, cluster)) <= slowdown + 1e-9
+    assert min_slowdown(jobs, cluster, bound_slowdown(jobs, cluster)) <= slowdown + 1e-9
 
 
 def test_without_steps_the_bound_is_the_mean_run_time():
@@ -56,7 +61,7 @@ def test_without_steps_the_bound_is_the_mean_run_time():
 def test_of_equal_jobs_the_best_schedule_is_proven(rows, gpus, best):
     jobs, cluster = workload(rows), Cluster.grid(gpus)
     found = bound_mean_completion(jobs, cluster)
-    proven = least_mean_completion(jobs, cluster, found.proof)
+    proven = min_mean_completion(jobs, cluster, found.proof)
     assert 0.999 * best <= proven <= best
     assert 1 - 1e-9 <= found.dual_most_s / proven <= 1.01
 
@@ -110,7 +115,7 @@ def test_jobs_that_are_far_apart_are_bounded_to_the_microsecond():
     found = bound_mean_completion(jobs, Cluster.grid("1x1"))
     assert found.least_s == pytest.approx(10e-6, rel=1e-6)
     assert found.dual_most_s == pytest.approx(10e-6, rel=1e-6)
-    assert least_mean_completion(jobs, Cluster.grid("1x1"), found.proof) <= 10e-6
+    assert min_mean_completion(jobs, Cluster.grid("1x1"), found.proof) <= 10e-6
 
 
 @given(st.lists(st.sampled_from([0.0, 0.3, 1.0, 2.0]), min_size=1, max_size=6), st.integers(0, 3), st.integers(1, 6))
@@ -143,7 +148,7 @@ def test_of_a_public_list_the_bound_is_close_to_the_best_schedule_known():
     """5,000 jobs on 480 GPUs: SRSF takes 9.997 h without restarts; better prices could prove 1 % more at most."""
     first = cluster_jobs(read_jobs(trace_file(PUBLIC), "pollux", ReadOptions()), Selection(first=5000))
     found = bound_mean_completion(first, Cluster.grid("60x8"))
-    proven = least_mean_completion(first, Cluster.grid("60x8"), found.proof)
+    proven = min_mean_completion(first, Cluster.grid("60x8"), found.proof)
     assert proven >= 0.97 * 9.997 * 3600
     assert found.dual_most_s <= 1.01 * proven
 
@@ -155,7 +160,7 @@ def test_of_a_whole_public_list_a_bound_is_found():
     jobs = cluster_jobs(read_jobs(trace_file(PUBLIC), "pollux", ReadOptions()), Selection())
     found = bound_mean_completion(jobs, Cluster.grid("60x8"))
     assert len(jobs) == 82_247
-    assert least_mean_completion(jobs, Cluster.grid("60x8"), found.proof) >= 4.49 * 3600
+    assert min_mean_completion(jobs, Cluster.grid("60x8"), found.proof) >= 4.49 * 3600
 
 
 @pytest.mark.parametrize("wrong", [{"slots": 0}, {"steps": -1}, {"slots": float("nan")}])

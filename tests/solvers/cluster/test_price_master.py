@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.cluster.price_master import Master
+from optim.solvers.cluster.price_bound import Master
 
 
 def test_two_equal_jobs_share_two_slots_by_halves():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.cluster.price_polygon import KINDS, dearest_prices
+from optim.solvers.cluster.time_shares import KINDS, dearest_prices
 
 FACTS = (
     np.tile([[1.0, 0.5, 0.2], [1.0, 0.3, 0.6], [0.7, 1.0, 0.4]], (2, 1)),

@@ -10,8 +10,12 @@ from scipy.optimize import linprog
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.time_shares import ShareProblem, finish_time_model, max_min_model, worst_ratio
-from optim.solvers.cluster.price_search import price_shares
-from optim.solvers.cluster.time_shares import finish_time_shares, finish_time_shares_by_programmes, max_min_shares
+from optim.solvers.cluster.time_shares import (
+    finish_time_shares,
+    finish_time_shares_by_programmes,
+    max_min_shares,
+    price_shares,
+)
 
 AGREEMENT = 1e-5
 

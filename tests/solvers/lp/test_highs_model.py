@@ -6,9 +6,9 @@ import itertools
 import pyomo.environ as pyo
 import pytest
 
-from optim.core.status import Termination
-from optim.models.admission.compact import compact_model
-from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
+from optim.core.solution import Termination
+from optim.models.admission.compact_programme import compact_model
+from optim.solvers.lp.highs import CompiledModel, HighsState, solve_with_highs
 from tests.support.admission.small_clusters import crowd
 
 

@@ -15,10 +15,17 @@ import pytest
 
 import optim
 from optim.core.errors import SolverError
-from optim.core.status import Termination
-from optim.models.admission.compact import compact_model
-from optim.solvers.lp.highs_model import CompiledModel
-from optim.solvers.lp.highs_run import HighsState, _Run, run_highs, run_in_place, run_to_optimum, silent_highs
+from optim.core.solution import Termination
+from optim.models.admission.compact_programme import compact_model
+from optim.solvers.lp.highs import (
+    CompiledModel,
+    HighsState,
+    _Run,
+    run_highs,
+    run_in_place,
+    run_to_optimum,
+    silent_highs,
+)
 from tests.support.admission.small_clusters import crowd
 from tests.support.public_traces import TRACE_DIR
 
@@ -269,14 +276,14 @@ def test_numbers_beyond_highs_are_tried_twice_and_then_told():
 
 
 def test_an_exception_in_a_run_arrives(monkeypatch):
-    monkeypatch.setattr("optim.solvers.lp.highs_run._ran", lambda _: 1 / 0)
+    monkeypatch.setattr("optim.solvers.lp.highs._ran", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         run_highs(silent_highs(pair()))
 
 
 FIRST = """
 import os, sys
-from optim.solvers.lp.highs_run import run_highs, silent_highs
+from optim.solvers.lp.highs import run_highs, silent_highs
 if "closed" in sys.argv:
     os.close(1)
 silent_highs().run()
@@ -292,10 +299,10 @@ def test_nothing_is_printed_by_the_first_solver_of_a_process(words, told):
 
 
 def test_no_module_makes_or_runs_a_solver_by_itself():
-    """All go through `highs_run`: one thread, nothing printed, errors told."""
+    """All go through `run_highs`: one thread, nothing printed, errors told."""
     by_itself = []
     for path in Path(optim.__file__).parent.rglob("*.py"):
-        if path.name == "highs_run.py":
+        if path.name == "highs.py":
             continue
         text = path.read_text()
         if not re.search(r"\bHighs\b|\.run\(|\.milp\(|SolverFactory", text):

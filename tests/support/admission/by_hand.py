@@ -1,6 +1,6 @@
 """The compact programme (A.1)-(A.13) with the curve (A.2s), written out row by row for SciPy's HiGHS from an instance's raw columns.
 
-It shares nothing with `optim.models.admission.compact`: neither its rows nor what it takes an instance's work, windows and
+It shares nothing with `optim.models.admission.compact_programme`: neither its rows nor what it takes an instance's work, windows and
 tables from.
 """
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance, IntArray
-from optim.models.admission.proof import CountCut, Side
+from optim.core.arrays import IntArray
+from optim.models.admission.decision import CountCut, Side
+from optim.models.admission.instance import AdmissionInstance
 
 
 def make_count_cut(**fields: Any) -> CountCut:

@@ -5,8 +5,9 @@ from functools import cache
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance, FloatArray
-from optim.solvers.admission.learned.forecast import PriceForecast
+from optim.core.arrays import FloatArray
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.posted_prices.forecast import PriceForecast
 from optim.workloads.admission.generator import GeneratorOptions, generate
 
 SIZE = GeneratorOptions(num_jobs=14, num_slots=9, num_worker_servers=4, num_ps_servers=4)

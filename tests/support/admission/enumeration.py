@@ -7,8 +7,9 @@ from itertools import product
 
 import numpy as np
 
-from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
-from optim.models.admission.proof import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side
+from optim.core.arrays import FloatArray
+from optim.models.admission.decision import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side
+from optim.models.admission.instance import MICRO, AdmissionInstance
 from tests.support.admission.plans import exceeds_share, progress_of, segment_of
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]

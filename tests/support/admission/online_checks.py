@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from optim.models.admission.instance import FloatArray
+from optim.core.arrays import FloatArray
 from tests.support.admission.online_observation import Observation
 
 REL_TOL = 1e-9

@@ -5,12 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance, FloatArray, ServerClasses
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
-from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide, Use
+from optim.core.arrays import FloatArray
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.solvers.admission.posted_prices.price_functions import (
+    ExponentialPrice,
+    PriceFunction,
+    PriceRanges,
+    SideRanges,
+    ZeroStartPrice,
+)
 from optim.solvers.admission.pricing.best_schedule import JobArrays
-from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.pricing.servers import ClusterState, FoundSchedule, ResidualSearch, ServerSide, Use
 from tests.support.admission.online_observation import Parts
 
 WRONG_BY = 10.0

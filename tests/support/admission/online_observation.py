@@ -11,19 +11,19 @@ from itertools import product
 
 import numpy as np
 
-from optim.core.driver import Monitor, drive
-from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
+from optim.core.arrays import FloatArray
+from optim.core.driver import Monitor, run_iteration
+from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.solvers.admission.online import OnlineOptions, PriceKind, make_bounds, make_function
-from optim.solvers.admission.posted_prices.online_run import (
-    AcceptanceRule,
-    JobDecision,
-    OnlineAlgorithm,
-    OnlineRun,
+from optim.solvers.admission.posted_prices.online_run import AcceptanceRule, JobDecision, OnlineAlgorithm, OnlineRun
+from optim.solvers.admission.posted_prices.price_functions import (
+    JobValueStats,
+    PriceFunction,
+    PriceRanges,
+    SideRanges,
+    job_worth,
 )
-from optim.solvers.admission.posted_prices.price_functions import PriceFunction
-from optim.solvers.admission.posted_prices.price_ranges import JobWorth, PriceRanges, SideRanges, job_worth
-from optim.solvers.admission.posted_prices.server_state import ClusterState
-from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch, ScheduleFinder
+from optim.solvers.admission.pricing.servers import ClusterState, FoundSchedule, ResidualSearch, ScheduleFinder
 from tests.support.admission.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
 
 STRICT_OPTIONS = tuple(
@@ -74,7 +74,7 @@ class Ground:
         return Layout(instance=self.instance)
 
     @cached_property
-    def worth(self) -> JobWorth:
+    def worth(self) -> JobValueStats:
         """What the bounds of the prices are made of."""
         return job_worth(self.instance)
 
@@ -290,7 +290,7 @@ def observe(ground: Ground, options: OnlineOptions, parts: Parts = TRUE_PARTS) -
         keeps_prices=True,
     )
     algorithm.state = parts.state(instance, bounds, function)
-    run = drive(algorithm, Monitor())
+    run = run_iteration(algorithm, Monitor())
     decisions = run.decisions
     sides = [(bounds.worker, instance.worker_servers)]
     if not instance.has_shared_servers:

@@ -12,10 +12,11 @@ import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, vstack
 
-from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses
 from tests.support.admission.enumeration import Enumerator
 
-MOST_SCHEDULES = 600
+MAX_SCHEDULES = 600
 """Instances with more schedules than this are no business of an enumeration."""
 
 
@@ -121,17 +122,17 @@ def enumerate_job(layout: Layout, job: int) -> list[Schedule]:
     Raises
     ------
     OverflowError
-        If there are more than `MOST_SCHEDULES`.
+        If there are more than `MAX_SCHEDULES`.
     """
     listed = Enumerator(layout.instance, is_by_class=layout.is_by_class).schedules(job)
     found = [
         Schedule(
             value=float(layout.instance.value[job, one.completion]), completion=one.completion, usage=one.load / MICRO
         )
-        for one in islice(listed, MOST_SCHEDULES + 1)
+        for one in islice(listed, MAX_SCHEDULES + 1)
     ]
-    if len(found) > MOST_SCHEDULES:
-        raise OverflowError(f"job {job} has more than {MOST_SCHEDULES} schedules")
+    if len(found) > MAX_SCHEDULES:
+        raise OverflowError(f"job {job} has more than {MAX_SCHEDULES} schedules")
     return found
 
 

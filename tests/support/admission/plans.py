@@ -6,12 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.certificate import Certificate
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
+from optim.models.admission.decision import AdmissionPlan, PriceProof, TreeProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof, TreeProof
 
 Rows = list[tuple[int, int, int, int]]
 

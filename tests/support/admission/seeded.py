@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from optim.models.admission.decision import CountCut, PriceProof, ServerCut, Side, TreeNode, TreeProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import CountCut, PriceProof, ServerCut, Side, TreeNode, TreeProof
 from tests.support.admission.enumeration import random_branch
 from tests.support.admission.tiny import SLOT_S, job_document, read
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from optim.core.driver import Monitor
 from optim.core.stopping import StoppingCriterion
-from optim.models.admission.document import ConstantDocument, SigmoidDocument, StepDocument
+from optim.models.admission.codec import ConstantDocument, SigmoidDocument, StepDocument
+from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.slots.schedule import SlotPolicy, SlotRun, SlotState, run_slots
-from optim.solvers.admission.slots.view import Allocation
+from optim.solvers.admission.slots import Allocation, SlotPolicy, SlotRun, SlotState, run_slots
 from tests.support.admission.plans import progress_of
 from tests.support.admission.strategies import JobSketch, ServerSketch, Utility, make_instance, tiny_instances
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.plans import violated_rows
 from tests.support.admission.tiny import job_document, tiny_instance

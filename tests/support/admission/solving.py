@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from optim.core.status import Termination
-from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+from optim.core.solution import Termination
+from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 
 
 def optimum(model: Any) -> float:

@@ -12,7 +12,7 @@ from functools import cache
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from optim.models.admission.document import (
+from optim.models.admission.codec import (
     AdmissionDocument,
     ConstantDocument,
     JobDocument,
@@ -21,9 +21,9 @@ from optim.models.admission.document import (
     SigmoidDocument,
     StepDocument,
     TableDocument,
+    instance_from_document,
 )
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.reading import instance_from_document
 
 Utility = ConstantDocument | SigmoidDocument | StepDocument | TableDocument
 Numbers = Sequence[float | str]

@@ -7,8 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
-from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
+from optim.core.arrays import FloatArray
+from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.solvers.admission.posted_prices.price_functions import PriceRanges, SideRanges
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.oracle import Layout
 

@@ -5,16 +5,17 @@ from decimal import Decimal
 
 from msgspec import UNSET
 
-from optim.models.admission.document import (
+from optim.models.admission.codec import (
     AdmissionDocument,
     ConstantDocument,
     ServerClassDocument,
     SigmoidDocument,
     StepDocument,
     TableDocument,
+    document_from_instance,
+    instance_from_document,
 )
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.reading import document_from_instance, instance_from_document
 
 Row = list[Decimal]
 

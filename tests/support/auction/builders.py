@@ -1,8 +1,13 @@
 """Small auctions written out: clusters by their free GPUs, bids as (GPUs, locality, value)."""
 
-from optim.models.auction.document import AppDocument, AuctionDocument, BidsDocument, MachineDocument
+from optim.models.auction.codec import (
+    AppDocument,
+    AuctionDocument,
+    BidsDocument,
+    MachineDocument,
+    instance_from_document,
+)
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.reading import instance_from_document
 
 EMPTY_RHO = 1.0
 """rho of every app's empty row; a bid of value v has rho 1 / v."""

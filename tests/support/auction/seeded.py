@@ -4,11 +4,20 @@ from typing import Any
 
 import numpy as np
 
-from optim.models.auction.document import AuctionDocument
+from optim.models.auction.codec import AuctionDocument
+from optim.models.auction.decision import (
+    AuctionPlan,
+    AuctionProof,
+    CountProof,
+    PaymentRule,
+    PriceProof,
+    TreeNode,
+    TreeProof,
+    Witness,
+    sorted_entries,
+)
 from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
 from optim.models.auction.payment import settle
-from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
-from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
 
 LOCALITIES = ("slot", "machine", "rack", "cluster")
 SLOWDOWNS = ("compute-bound", "network-bound", {"slot": 1.0, "machine": 1.2, "rack": 1.5, "cluster": 2.5})

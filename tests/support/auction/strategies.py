@@ -18,10 +18,10 @@ def _renumbered(places):
     return [(first[rack], slots) for rack, slots in places]
 
 
-def bids(most_rows: int = 4, largest: int = 5) -> st.SearchStrategy:
+def bids(max_rows: int = 4, largest: int = 5) -> st.SearchStrategy:
     """Bids of values above the empty row's 1, in eighths."""
     row = st.tuples(st.integers(1, largest), st.sampled_from(LOCALITIES), st.integers(9, 64).map(lambda v: v / 8))
-    return st.lists(row, min_size=0, max_size=most_rows)
+    return st.lists(row, min_size=0, max_size=max_rows)
 
 
 def auctions(most_apps: int = 3, **fields) -> st.SearchStrategy:

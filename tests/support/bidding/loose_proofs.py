@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from optim.models.bidding.check.leaf import CheckedBox
-from optim.models.bidding.proof import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
+from optim.models.bidding.check.tree import CheckedBox
+from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
 
 
 def loose_multipliers(facts, rng, num_covers=0):

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from optim.models.bidding.price_history import PriceHistory
-from optim.workloads.bidding.price_files import read_on_demand, read_prices
+from optim.models.bidding.market.prices import PriceHistory
+from optim.workloads.prices.price_files import read_on_demand, read_prices
 from tests.support.public_traces import spot_file
 
 

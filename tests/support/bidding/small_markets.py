@@ -6,11 +6,19 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.cost_per_work import evaluate_many
-from optim.models.bidding.instance import BiddingInstance, Bids, Caps, EvictionTerm, HourOutlook, ScenarioOutlook
-from optim.models.bidding.lasting import LastingCapacity
-from optim.models.bidding.scalability import CurveKind, Scalability
+from optim.models.bidding.instance import (
+    BiddingInstance,
+    Bids,
+    Caps,
+    CurveKind,
+    EvictionTerm,
+    HourOutlook,
+    LastingCapacity,
+    Scalability,
+    ScenarioOutlook,
+)
+from optim.models.bidding.market.lifetimes import CommonShocks
 
 CURVES = (
     Scalability(),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from optim.models.containers import ContainerSeries
 from optim.models.containers.series import CPU, MEMORY
-from optim.simulation.containers import PhaseLabels, make_world
+from optim.rightsizing import PhaseLabels, make_world
 
 INTERVAL_S = 15.0
 

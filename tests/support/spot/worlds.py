@@ -6,11 +6,10 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from optim.models.bidding.eviction import EvictionTable, fit_evictions
-from optim.models.bidding.price_history import Market, PriceHistory, PricePath, history_of
-from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.world import World
-from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+from optim.models.bidding.market.evictions import EvictionTable, fit_evictions
+from optim.models.bidding.market.prices import Market, PriceHistory, PricePath, history_of
+from optim.simulation.spot.policy import SpotOptions, World
+from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 
 DAY_S = 86_400
 SEEDS = st.integers(0, max(5, settings().max_examples // 6))

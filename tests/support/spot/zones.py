@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from optim.models.bidding.zones.market import HOUR_S, ZoneJob, ZoneMarket
+from optim.models.bidding.market.zones import HOUR_S, ZoneJob, ZoneMarket
 
 
 def zone_market(*zones, spot=None, on_demand=None, tick_s=3600, regions=None) -> ZoneMarket:

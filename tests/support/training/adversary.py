@@ -8,7 +8,7 @@ from tests.training.test_state_machine import ElasticTraining
 
 STEPS = 60
 ARRIVALS, DEPARTURES, MISCHIEF = 0.12, 0.12, 0.3
-MOST_MACHINES = 9
+MAX_MACHINES = 9
 
 
 def storm(seed):
@@ -44,7 +44,7 @@ def _step(machine, rng):
 
 
 def _arrive(machine, rng):
-    if len(machine.world.transport.machines) < MOST_MACHINES:
+    if len(machine.world.transport.machines) < MAX_MACHINES:
         machine.add(str(rng.choice(["reliable", "transient"])), int(rng.integers(1, 4)))
     else:
         machine.migrate(_stage(rng))

@@ -13,10 +13,9 @@ import numpy as np
 
 from optim.core.errors import OptimError
 from optim.training.applications import LogisticRegression
-from optim.training.forms import NonFinite
-from optim.training.options import ClusterOptions
+from optim.training.messages import NonFinite
 from optim.training.processes import Processes
-from optim.training.stages import Fixed, Stage
+from optim.training.stages import ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord, resumable
 
 CLOCKS, PARTITIONS = 12, 4

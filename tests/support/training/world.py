@@ -5,13 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.kernels.parameter_server import Sgd
-from optim.training.controller import Controller
-from optim.training.messages import Compute, Kept, Pushed, Sync
-from optim.training.options import ClusterOptions
-from optim.training.phase import Phase
-from optim.training.roles import STORAGE
-from optim.training.stages import Stage
-from optim.training.transport import InProcess, Lost
+from optim.training.controller import Controller, Phase
+from optim.training.machine import InProcess, Lost
+from optim.training.messages import BackupAck, Compute, Pushed, Sync
+from optim.training.stages import STORAGE, ClusterOptions, Stage
 from tests.support.training.oracle import CountingApplication, Log
 
 PATIENCE = 3000
@@ -275,7 +272,7 @@ class World:
             self.check()
             return
         members = (*self.controller.machines.staying, *self.controller.machines.leaving, STORAGE)
-        is_news = isinstance(message, Kept) and message.generation == self.controller.generation
+        is_news = isinstance(message, BackupAck) and message.generation == self.controller.generation
         if is_news and message.holder in members:
             self.confirmed.setdefault((message.holder, message.shard), set()).add(message.clock)
         self.controller.receive(message)

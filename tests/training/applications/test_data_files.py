@@ -7,7 +7,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.applications.data_files import read_bags, read_examples, read_ratings
+from optim.training.applications.generated import read_bags, read_examples, read_ratings
 
 RATINGS = "userId,movieId,rating,timestamp\n7,30,4.5,1\n3,30,2,2\n7,10,1,3\n3,20,5,4\n"
 BAGS = "3\n4\n4\n1 1 2\n1 4 1\n3 2 5\n2 2 1\n"

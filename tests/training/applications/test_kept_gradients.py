@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.applications.data_files import read_bags, read_examples, read_ratings
+from optim.training.applications.generated import read_bags, read_examples, read_ratings
 from tests.support import kept
 from tests.support.kept import assert_kept, outcome
 

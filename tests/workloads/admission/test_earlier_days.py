@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.workloads.admission.earlier_days import drawn_days
-from optim.workloads.admission.generator import GeneratorOptions, generate
+from optim.workloads.admission.generator import GeneratorOptions, drawn_days, generate
 from tests.support.admission.days import days
 
 

@@ -6,17 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, FloatArray
-from optim.models.admission.instance_figures import describe
+from optim.models.admission.earliest_completion import earliest_completion
+from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, SigmoidUtility
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.reach import earliest_completion
-from optim.models.admission.utility import SigmoidUtility
+from optim.models.admission.summary import describe
 from optim.models.reference import reference_instance
-from optim.workloads.admission.arrivals import draw_arrivals
-from optim.workloads.admission.durations import draw_durations
-from optim.workloads.admission.generator import GeneratorOptions, generate
-from optim.workloads.admission.utility_mix import UtilityMix
+from optim.workloads.admission.generator import GeneratorOptions, UtilityMix, draw_arrivals, draw_durations, generate
 
 SMALL: Mapping[str, Any] = {"num_jobs": 20, "num_slots": 24, "num_worker_servers": 6, "num_ps_servers": 6}
 QUARTILES = (0.25, 0.5, 0.75, 0.9)

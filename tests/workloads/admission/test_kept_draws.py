@@ -5,14 +5,21 @@ from pathlib import Path
 import numpy as np
 
 from optim.workloads.admission import stress
-from optim.workloads.admission.arrivals import draw_arrivals
-from optim.workloads.admission.durations import draw_durations
-from optim.workloads.admission.earlier_days import drawn_days
-from optim.workloads.admission.generator import GeneratorOptions, generate
-from optim.workloads.admission.server_types import GPU_TYPES, check_types, draw_servers, is_day, merged
-from optim.workloads.admission.trace_cluster import num_ps
-from optim.workloads.admission.traces import TraceOptions, read_trace
-from optim.workloads.admission.utility_mix import UtilityMix, check_range
+from optim.workloads.admission.generator import (
+    GPU_TYPES,
+    GeneratorOptions,
+    UtilityMix,
+    check_range,
+    check_types,
+    draw_arrivals,
+    draw_durations,
+    draw_servers,
+    drawn_days,
+    generate,
+    is_day,
+    merged,
+)
+from optim.workloads.admission.traces import TraceOptions, num_ps, read_trace
 from tests.support.kept import assert_kept, outcome, parts, short
 from tests.support.trace_files import alibaba_file, gavel_file, philly_file, pod
 from tests.support.variants import option_variants

@@ -3,10 +3,10 @@
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.models.admission.codec import instance_from_document
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.reading import instance_from_document
 from optim.workloads.admission import stress
-from optim.workloads.admission.sketch import document, job, servers
+from optim.workloads.admission.stress import document, job, servers
 from tests.support.admission.oracle import ilp_optimum, lp_optimum, packing
 
 NAMES = tuple(stress.STRESS_INSTANCES)

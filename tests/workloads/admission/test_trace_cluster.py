@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from optim.workloads.admission.trace_cluster import cluster_of_nodes
-from optim.workloads.admission.trace_options import TraceOptions
+from optim.workloads.admission.traces import TraceOptions, cluster_of_nodes
 from optim.workloads.traces.job_table import NodeTable
 
 DEMAND = np.array([[1.0, 4.0, 16.0]])

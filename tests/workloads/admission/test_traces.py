@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.admission.instance import MICRO
+from optim.models.admission.instance import MICRO, SigmoidUtility
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.utility import SigmoidUtility
 from optim.models.cluster.workload import ELSEWHERE
+from optim.workloads.admission.generator import UtilityMix
 from optim.workloads.admission.traces import TRACE_FORMATS, TraceOptions, read_trace
-from optim.workloads.admission.utility_mix import UtilityMix
 from optim.workloads.traces.job_table import NO_WORK
 from tests.support.public_traces import trace_file
 from tests.support.trace_files import ROOMY, philly_file, read_philly_instance

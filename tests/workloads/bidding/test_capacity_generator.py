@@ -6,8 +6,7 @@ import pytest
 from optim import verify
 from optim.core.errors import InvalidOptionError
 from optim.solvers.solve import solve
-from optim.workloads.bidding.capacity_generator import CapacityOptions, draw_capacity
-from optim.workloads.bidding.generator import GeneratorOptions, generate
+from optim.workloads.bidding.generator import CapacityOptions, GeneratorOptions, draw_capacity, generate
 
 OPTIONS = CapacityOptions(zone_types=9, num_zones=4, num_regions=2, windows=4000, zone_share=0.5, region_share=0.3)
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.bidding.instance import HourOutlook, ScenarioOutlook
+from optim.models.bidding.instance import HourOutlook, Scalability, ScenarioOutlook
 from optim.models.bidding.problem import PROBLEM
-from optim.models.bidding.scalability import Scalability
 from optim.workloads.bidding.generator import GeneratorOptions, generate
 
 SMALL = {"num_types": 1, "num_zones": 1, "days": 2.0}

@@ -3,15 +3,29 @@
 import json
 from pathlib import Path
 
-from optim.workloads.bidding.availability_files import read_availability, zone_named
-from optim.workloads.bidding.capacity_generator import CapacityOptions, draw_capacity
-from optim.workloads.bidding.generator import GeneratorOptions, generate
-from optim.workloads.bidding.instance_types import kind_of_work, work_rate
-from optim.workloads.bidding.preemption_files import read_spells
-from optim.workloads.bidding.price_files import parse_times, read_on_demand, read_prices, read_rates
-from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
-from optim.workloads.bidding.price_lists import describe_list, is_price_list, provider_in, read_price_list
-from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of, read_egress, region_of
+from optim.workloads.bidding.generator import CapacityOptions, GeneratorOptions, draw_capacity, generate
+from optim.workloads.bidding.instances import kind_of_work, work_rate
+from optim.workloads.prices.availability_files import (
+    ZoneOptions,
+    job_of,
+    market_of,
+    read_availability,
+    read_egress,
+    read_spells,
+    region_of,
+    zone_named,
+)
+from optim.workloads.prices.price_files import (
+    describe_list,
+    is_price_list,
+    parse_times,
+    provider_in,
+    read_on_demand,
+    read_price_list,
+    read_prices,
+    read_rates,
+)
+from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 from tests.support.kept import assert_kept, outcome, short
 from tests.support.variants import option_variants
 from tests.support.varied_tables import with_cells

@@ -3,7 +3,7 @@
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.workloads.bidding.preemption_files import read_spells
+from optim.workloads.prices.availability_files import read_spells
 
 HEADER = "kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.workloads.bidding.availability_files import read_availability, zone_named
-from optim.workloads.bidding.instance_types import Work
-from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
+from optim.workloads.bidding.instances import Work
+from optim.workloads.prices.availability_files import read_availability, zone_named
+from optim.workloads.prices.price_files import read_on_demand, read_prices, read_rates
 from tests.support.bidding.public_prices import prices_of_2015
 from tests.support.public_traces import spot_file
 

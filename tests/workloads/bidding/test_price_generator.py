@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.eviction import fit_evictions
-from optim.workloads.bidding.price_generator import CAP, PriceOptions, generate_prices
+from optim.models.bidding.market.evictions import fit_evictions
+from optim.workloads.prices.price_generator import CAP, PriceOptions, generate_prices
 
 
 def test_same_seed_same_history():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.workloads.bidding.price_files import read_prices
-from optim.workloads.bidding.price_lists import ListedPrice, describe_list, is_price_list, read_price_list
+from optim.workloads.prices.price_files import ListedPrice, describe_list, is_price_list, read_price_list, read_prices
 
 
 def write(tmp_path, content, name="list.json"):
@@ -137,7 +136,7 @@ def test_a_description_has_a_line_for_every_kind_and_every_reason(tmp_path):
     assert is_price_list(path)
     read, left_out = describe_list(path)
     assert (read.machine, read.place, read.kind, read.entries) == ("Standard_NC6s_v3", "eastus", "spot", 2)
-    assert (read.least_usd, read.most_usd) == (0.61, 0.7)
+    assert (read.min_usd, read.max_usd) == (0.61, 0.7)
     assert (left_out.kind, left_out.entries) == ("left out: in EUR, not in dollars", 1)
     assert not is_price_list(tmp_path / "nowhere.json")
     assert not is_price_list(write(tmp_path, {"schema": "optim/bidding/1"}, "other.json"))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import optim
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.eviction import EvictionOptions, fit_evictions
 from optim.models.bidding.instance import EvictionTerm
-from optim.models.bidding.price_history import Market, PricePath, history_of
+from optim.models.bidding.market.evictions import EvictionOptions, fit_evictions
+from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.workloads.bidding.instances import BiddingOptions, instance_at, instance_of_windows
 
 HOUR = 3600

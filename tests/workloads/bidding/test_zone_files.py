@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.bidding.availability import AvailabilityTrace
-from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of, read_egress, region_of
+from optim.models.bidding.market.lifetimes import AvailabilityTrace
+from optim.workloads.prices.availability_files import ZoneOptions, job_of, market_of, read_egress, region_of
 
 
 def trace(zone, begin, ticks, step=600, jitter=0):

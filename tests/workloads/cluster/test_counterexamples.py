@@ -3,14 +3,20 @@
 import numpy as np
 import pytest
 
-from optim.models.auction.document import AppDocument, AuctionDocument, MachineDocument, ProfileDocument, TrialDocument
-from optim.models.auction.figures import rho_paid
-from optim.models.auction.reading import instance_from_document
-from optim.models.cluster.app_fairness import app_fairness, placement_envy
+from optim.models.auction.codec import (
+    AppDocument,
+    AuctionDocument,
+    MachineDocument,
+    ProfileDocument,
+    TrialDocument,
+    instance_from_document,
+)
+from optim.models.auction.summary import rho_paid
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.metrics import app_fairness, placement_envy
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.solve import solve
 from optim.workloads.cluster.counterexamples import COUNTEREXAMPLES
@@ -21,7 +27,7 @@ SPREAD = EngineOptions(overhead_s=0, spread=True)
 
 @pytest.mark.parametrize("world", COUNTEREXAMPLES, ids=lambda world: world.policy)
 def test_the_scheduler_gives_neither_sharing_incentive_nor_freedom_from_envy(world):
-    run = play(world.jobs, world.cluster, make_policy(world.policy, world.jobs), SPREAD)
+    run = simulate(world.jobs, world.cluster, make_policy(world.policy, world.jobs), SPREAD)
     fair = app_fairness(world.jobs, world.cluster, run)
     assert fair.rho.max() == pytest.approx(world.rho_max, abs=1e-4)
     assert world.rho_max > 1
@@ -35,8 +41,10 @@ def test_envy_is_that_of_jobs_that_run_together():
     slow = np.array([[1_000_000, 1_300_000, 1_800_000]] * 2)
     jobs = Workload(submit_us=plain.submit_us, gpus=plain.gpus, duration_us=plain.duration_us, slowdown_ppm=slow)
     cluster = Cluster(gpus=np.array([2, 1, 1]), rack=np.array([0, 0, 0]))
-    assert placement_envy(jobs, cluster, play(jobs, cluster, make_policy("fifo", jobs), SPREAD)) == pytest.approx(1.3)
-    strict = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    assert placement_envy(jobs, cluster, simulate(jobs, cluster, make_policy("fifo", jobs), SPREAD)) == pytest.approx(
+        1.3
+    )
+    strict = simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     assert placement_envy(jobs, cluster, strict) == 1.0  # one after the other
 
 

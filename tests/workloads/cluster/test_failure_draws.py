@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.philly_tables import STATUS_SHARES, STATUSES
-from optim.workloads.cluster.failure_draws import REASON_NAMES, REASONS, UNSUCCESSFUL, draw_outcomes, status_chances
+from optim.models.cluster.philly import STATUS_SHARES, STATUSES
+from optim.workloads.cluster.generator import REASON_NAMES, REASONS, UNSUCCESSFUL, draw_outcomes, status_chances
 
 
 @pytest.fixture(scope="module")

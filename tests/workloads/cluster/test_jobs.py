@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.cluster.philly_tables import STATUSES
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.philly import STATUSES
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import JobTable, ReadOptions

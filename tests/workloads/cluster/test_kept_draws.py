@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
 from optim.workloads.cluster import counterexamples
-from optim.workloads.cluster.failure_draws import draw_outcomes, status_chances
+from optim.workloads.cluster.generator import PhillyOptions, draw_jobs, draw_outcomes, status_chances
 from optim.workloads.cluster.jobs import Failures, Oversized, Selection, cluster_jobs
-from optim.workloads.cluster.philly_jobs import PhillyOptions, draw_jobs
 from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
 from optim.workloads.cluster.topology import read_cluster
 from optim.workloads.traces.job_table import JobTable

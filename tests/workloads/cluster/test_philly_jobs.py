@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.workloads.cluster.philly_jobs import PhillyOptions, draw_jobs
+from optim.workloads.cluster.generator import PhillyOptions, draw_jobs
 from tests.support.trace_files import write_table
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.world import MOST_GPUS, UNSTATED
+from optim.models.cluster.cluster import MAX_GPUS, UNSTATED
 from optim.workloads.cluster.topology import SCHEMA, read_cluster
 from tests.support.public_traces import trace_file
 
@@ -43,10 +43,10 @@ def test_a_grid_and_tiresias_specification(tmp_path):
 def test_a_specification_has_at_most_so_many_gpus_a_machine(tmp_path):
     path = tmp_path / "spec.csv"
     head = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node"
-    path.write_text(f"{head}\n1,2,{MOST_GPUS},128,254\n")
-    assert read_cluster(str(path)).gpus.tolist() == [MOST_GPUS] * 2
-    path.write_text(f"{head}\n1,2,{MOST_GPUS + 1},128,254\n")
-    with pytest.raises(InvalidProblemError, match=f"at most {MOST_GPUS} GPUs, got {MOST_GPUS + 1}"):
+    path.write_text(f"{head}\n1,2,{MAX_GPUS},128,254\n")
+    assert read_cluster(str(path)).gpus.tolist() == [MAX_GPUS] * 2
+    path.write_text(f"{head}\n1,2,{MAX_GPUS + 1},128,254\n")
+    with pytest.raises(InvalidProblemError, match=f"at most {MAX_GPUS} GPUs, got {MAX_GPUS + 1}"):
         read_cluster(str(path))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.cluster.topology import read_cluster
 from optim.workloads.traces.formats import read_jobs

@@ -6,7 +6,7 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import ContainerSeries
 from optim.workloads.containers import ContainerOptions, generate_containers
-from optim.workloads.containers.faults import LEAST_SAMPLES, FaultKind, inject
+from optim.workloads.containers.faults import MIN_SAMPLES, FaultKind, inject
 
 
 @pytest.fixture(scope="module")
@@ -20,14 +20,14 @@ def test_samples_outside_of_faults_stay_and_a_share_of_the_long_enough_container
     found = inject(usual, kind, 0.5, seed=1)
     has = found.onset >= 0
     assert 8 <= has.sum() <= 30
-    assert (usual.lengths[has] >= LEAST_SAMPLES).all()
+    assert (usual.lengths[has] >= MIN_SAMPLES).all()
     place, segment = usual.place, usual.segment
     inside = has[segment] & (place >= found.onset[segment]) & (place < found.end[segment])
     assert np.array_equal(found.series.values[~inside], usual.values[~inside])
     for column in range(2):
         assert (found.series.values[:, column] <= usual.limit[segment, column]).all()
     every = inject(usual, kind, 1.0, seed=1)
-    assert ((every.onset >= 0) == (usual.lengths >= LEAST_SAMPLES)).all()
+    assert ((every.onset >= 0) == (usual.lengths >= MIN_SAMPLES)).all()
     assert (inject(usual, kind, 0.0, seed=1).onset == -1).all()
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import CPU, ContainerSeries
-from optim.phases.windows import split_containers
+from optim.phases.preprocessing import split_containers
 from optim.workloads.containers import read_containers, read_prometheus
-from optim.workloads.containers.rows import series_of_rows
+from optim.workloads.containers.series_rows import series_of_rows
 from tests.support.public_traces import TRACE_DIR
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_containers
-from optim.workloads.containers.phase_shapes import Sizes, draw_phase, two_state_chain
+from optim.workloads.containers.generator import Sizes, draw_phase, two_state_chain
 
 SHARES = (0.019, 0.087, 0.144, 0.623, 0.127)
 """Share of samples by phase that the distributions imply."""

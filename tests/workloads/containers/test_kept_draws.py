@@ -7,8 +7,8 @@ import numpy as np
 
 from optim.workloads.containers import ContainerOptions, generate_containers, likeness, read_containers
 from optim.workloads.containers.faults import FaultKind, inject
-from optim.workloads.containers.likeness import autocorrelation, distance, traits
-from optim.workloads.containers.phase_shapes import two_state_chain
+from optim.workloads.containers.generator import two_state_chain
+from optim.workloads.containers.likeness import autocorrelation, distance, summary_statistics
 from optim.workloads.containers.prometheus import read_prometheus
 from tests.support.kept import assert_kept, outcome, short
 from tests.support.variants import answers, option_variants
@@ -41,7 +41,11 @@ def test_draws_with_every_option_changed():
     found["chains"] = [
         two_state_chain(high, draws, rise=rise, fall=0.3) for high in (False, True) for rise in (0.0, 0.2, 1.0)
     ]
-    found["traits"] = [traits(series), traits(series.select([0, 2])), distance(traits(series), 2 * traits(series))]
+    found["traits"] = [
+        summary_statistics(series),
+        summary_statistics(series.select([0, 2])),
+        distance(summary_statistics(series), 2 * summary_statistics(series)),
+    ]
     found["autocorrelation"] = [autocorrelation(series.values[:50], lag) for lag in (1, 4)]
     assert_kept(KEPT / "draws.json", found)
 
@@ -88,13 +92,13 @@ def test_rounds_of_a_fit(monkeypatch):
     tried = []
 
     def traits_of(options, seed):
-        knobs = [list(values).index(getattr(options, name)) for name, values in likeness.KNOBS.items()]
+        knobs = [list(values).index(getattr(options, name)) for name, values in likeness.PARAMETERS.items()]
         tried.append([*knobs, seed])
         return np.array(
             [[knobs[0] - knobs[1], knobs[1] + knobs[2] - 3.0], [knobs[2] - 2 * knobs[0], knobs[3] - knobs[0]]], float
         )
 
     monkeypatch.setattr(likeness, "drawn_traits", traits_of)
-    monkeypatch.setattr(likeness, "traits", lambda series: np.array([[0.0, 0.0], [-1.0, 0.0]]))
+    monkeypatch.setattr(likeness, "summary_statistics", lambda series: np.array([[0.0, 0.0], [-1.0, 0.0]]))
     made = likeness.fit_generator(generate_containers(ContainerOptions(num_containers=1), 0), 4, 7)
     assert_kept(KEPT / "fit.json", {"made": made, "tried": tried, "number": len(tried)})

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import ContainerSeries
 from optim.workloads.containers import ContainerOptions, generate_containers
-from optim.workloads.containers.likeness import autocorrelation, distance, drawn_traits, fit_generator, traits
+from optim.workloads.containers.likeness import (
+    autocorrelation,
+    distance,
+    drawn_traits,
+    fit_generator,
+    summary_statistics,
+)
 
 
 def series_of(*arrays):
@@ -19,7 +25,7 @@ def series_of(*arrays):
 def test_traits_are_counted_sample_by_sample(seed, length):
     rng = np.random.default_rng(seed)
     own = rng.lognormal(sigma=2.0, size=(length, 2))
-    found = traits(series_of(own))
+    found = summary_statistics(series_of(own))
     for column, values in enumerate(own.T.tolist()):
         peak, mean = max(values), sum(values) / length
         power = sum((x - mean) ** 2 for x in values)
@@ -34,12 +40,12 @@ def test_traits_are_counted_sample_by_sample(seed, length):
 def test_traits_are_medians_of_the_long_series_and_constants_are_like_themselves():
     rng = np.random.default_rng(0)
     three = [rng.random((50, 2)) * factor for factor in (1, 2, 3)]
-    single = [traits(series_of(own)) for own in three]
-    assert traits(series_of(*three, rng.random((30, 2)))) == pytest.approx(np.median(single, axis=0))
+    single = [summary_statistics(series_of(own)) for own in three]
+    assert summary_statistics(series_of(*three, rng.random((30, 2)))) == pytest.approx(np.median(single, axis=0))
     assert autocorrelation(np.full((50, 1), 0.1), 20).tolist() == [1.0]
-    assert traits(series_of(5 * three[0])) == pytest.approx(single[0])
+    assert summary_statistics(series_of(5 * three[0])) == pytest.approx(single[0])
     with pytest.raises(InvalidProblemError, match="no series has more than 40 samples"):
-        traits(series_of(rng.random((30, 2))))
+        summary_statistics(series_of(rng.random((30, 2))))
 
 
 def test_idle_tails_last_as_long_as_they_should_and_have_no_phase():

@@ -10,9 +10,8 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.workloads.admission.traces import TraceOptions, read_trace
 from optim.workloads.traces.formats import read_jobs
-from optim.workloads.traces.gavel import NO_WORK, UNKNOWN_TYPE
+from optim.workloads.traces.gavel import NO_WORK, UNKNOWN_TYPE, read_throughputs
 from optim.workloads.traces.job_table import ReadOptions
-from optim.workloads.traces.throughputs import read_throughputs
 from tests.support.trace_files import ROOMY, gavel_file
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.traces.formats import TRACE_FORMATS, read_jobs
-from optim.workloads.traces.job_table import ReadOptions, file_beside, is_elsewhere, leave_out
+from optim.workloads.traces.job_table import ReadOptions, is_elsewhere, leave_out, sibling_file
 
 
 def test_the_first_reason_that_holds_for_a_row_counts():
@@ -25,11 +25,11 @@ def test_without_a_virtual_cluster_asked_for_nobody_is_elsewhere():
 def test_the_first_file_of_the_names_is_taken(tmp_path):
     names = ("x.gz", "x")
     with pytest.raises(InvalidProblemError, match=r"no table 'x.gz' beside the jobs; .* as where"):
-        file_beside(tmp_path / "jobs", names, what="table", option="where")
+        sibling_file(tmp_path / "jobs", names, what="table", option="where")
     (tmp_path / "x").touch()
-    assert file_beside(tmp_path / "jobs", names, what="table", option="where") == tmp_path / "x"
+    assert sibling_file(tmp_path / "jobs", names, what="table", option="where") == tmp_path / "x"
     (tmp_path / "x.gz").touch()
-    assert file_beside(str(tmp_path / "jobs"), names, what="table", option="where") == tmp_path / "x.gz"
+    assert sibling_file(str(tmp_path / "jobs"), names, what="table", option="where") == tmp_path / "x.gz"
 
 
 def test_virtual_clusters_are_kept_with_the_jobs(tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from optim.workloads.traces.formats import read_jobs
-from optim.workloads.traces.job_table import ReadOptions
+from optim.workloads.traces.gavel import read_throughputs
+from optim.workloads.traces.job_table import ReadOptions, read_times, seconds_of
 from optim.workloads.traces.pollux_workload import read_curve, read_step_times
 from optim.workloads.traces.summaries import (
     read_daily_gpus,
@@ -17,8 +18,6 @@ from optim.workloads.traces.summaries import (
     read_samples,
     read_summaries,
 )
-from optim.workloads.traces.throughputs import read_throughputs
-from optim.workloads.traces.time_stamps import read_times, seconds_of
 from tests.support.kept import assert_kept, outcome, short
 from tests.support.trace_files import GAVEL, MERGED, NODES, PODS, POLLUX, alibaba_file, gavel_file, pod
 from tests.support.variants import answers

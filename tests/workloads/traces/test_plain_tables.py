@@ -3,7 +3,7 @@
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.cluster import Cluster
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions

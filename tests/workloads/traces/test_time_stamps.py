@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.workloads.traces.time_stamps import read_times, seconds_of
+from optim.workloads.traces.job_table import read_times, seconds_of
 
 BEGIN = datetime(2017, 10, 3, 1)
 

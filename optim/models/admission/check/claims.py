@@ -1,30 +1,82 @@
 """What a solution of an admission problem claims against what can be shown: the checker's entry."""
 
+import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from optim.core.certificate import Certificate
-from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
-from optim.core.counters import CountRange
-from optim.core.recomputed import Recomputed
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, Sense, Termination
-from optim.core.verification import Verification, Violation, violation
-from optim.models.admission.check import rows
-from optim.models.admission.check.counters import check_jobs_counted, ranges_of
-from optim.models.admission.check.facts import Facts, read_facts
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, CountRange, Findings, Recomputed
+from optim.core.solution import (
+    Certificate,
+    CertificateKind,
+    Sense,
+    Solution,
+    Termination,
+    Verification,
+    Violation,
+    violation,
+)
+from optim.models.admission.check import placement
+from optim.models.admission.check.exact_instance import ExactInstance, read_facts, round_up
 from optim.models.admission.check.placement import check_plan
 from optim.models.admission.check.prices import CutChecks, check_prices
-from optim.models.admission.check.rounding import round_up
-from optim.models.admission.check.shares import largest_share
+from optim.models.admission.check.schedules import max_share
 from optim.models.admission.check.tree import check_tree
+from optim.models.admission.decision import AdmissionPlan, PriceProof, TreeProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof, TreeProof
+
+OF_THE_WORK = (
+    *("columns", "moves", "rounds", "schedules", "cuts", "unsplittable", "chosen", "newton_steps", "saddle_steps"),
+    *("variables", "simplex_iterations", "programmes", "confined", "fallbacks", "out_of_time", "workers_not_placed"),
+    *("days", "resolves", "lost_worker_slots", "nodes"),
+)
+
+"""Counts of a solver's own work."""
+
+LP_TOL = 1e-6
+
+"""By how much an LP solved to a tolerance may fall short of its range, as a share."""
+
+
+def ranges_of(facts: ExactInstance, admitted: int, proof: Any) -> dict[str, CountRange]:
+    """Return the range of each counter, given how many jobs the plan admits, and the proof.
+
+    A master's value is that of plans, mixed: no job earns more in it than at its best.
+    """
+    jobs = len(facts.jobs)
+    worth = math.fsum(max(0.0, max(job.worth, default=0.0)) for job in facts.jobs)
+    earned = CountRange(low=-LP_TOL, high=worth * (1 + LP_TOL) + LP_TOL)
+    leaves = sum(node.branch is None for node in proof.nodes) if isinstance(proof, TreeProof) else math.inf
+    return {
+        **CountRange.each_whole(OF_THE_WORK),
+        **CountRange.each_whole(("refused", "unfinished", "late", "never_started"), jobs - admitted),
+        **CountRange.each_whole(("promised",), jobs),
+        **CountRange.each_whole(("completed_on_standby",), admitted),
+        **CountRange.each_whole(("open",), leaves),
+        **dict.fromkeys(("master", "guard_earned"), earned),
+        **dict.fromkeys(("tight_rows", "refused_jobs"), CountRange(low=-LP_TOL, high=1.0 + LP_TOL)),
+        **dict.fromkeys(("running_dual", "largest_step_ratio", "resolve_ms", "resolve_max_ms"), CountRange()),
+        "lp_gap": CountRange(low=-LP_TOL),
+    }
+
+
+def check_jobs_counted(facts: ExactInstance, admitted: int, stated: Mapping[str, float]) -> list[Violation]:
+    """Check that jobs that ran for nothing and those that never ran are all but the admitted ones, and who is late ran."""
+    unfinished, others = stated.get("unfinished"), len(facts.jobs) - admitted
+    if unfinished is None:
+        return []
+    found = []
+    if unfinished + stated.get("never_started", others - unfinished) != others:
+        text = f"unfinished and never_started must add up to the {others} jobs that aren't admitted"
+        found.append(violation("counts", text, where="unfinished"))
+    if stated.get("late", 0.0) > unfinished:
+        found.append(violation("counts", f"late must be at most unfinished, {unfinished:g}", where="late"))
+    return found
+
 
 DUAL_BOUND = "no plan is worth more than {bound}: a feasible point of the packing LP's dual"
+
 OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.BOUND: ("no plan is worth more than {bound}: the leaves of a tree of {nodes} nodes",),
     CertificateKind.OPTIMALITY: (
@@ -32,6 +84,7 @@ OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
         "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
     ),
 }
+
 """What a tree's certificate may state, in place of a dual point's."""
 
 RATIO_CLAIMS = (
@@ -40,6 +93,7 @@ RATIO_CLAIMS = (
     "({theorem} price on the guard's servers, C1 to C6 hold)",
     "; no competitive ratio is claimed: {failing} of the {theorem} price's conditions fail",
 )
+
 """What an online rule adds: its competitive ratio, or which of its theorem's conditions fail."""
 
 CONDITIONS = {
@@ -52,12 +106,15 @@ CONDITIONS = {
     ),
     "C6": re.compile(r"C6 (holds): caps and deadlines belong to the instance"),
 }
+
 """The conditions of the competitive ratio's theorems, with the figures that decide them."""
 
 C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
+
 """By theorem, how its C5 is put."""
 
 PRINTED_TOL = 1e-5
+
 """Largest relative error of a figure printed with six digits."""
 
 
@@ -113,7 +170,7 @@ class AdmissionClaims(AbstractClaims):
     nothing_beats = "no plan earns more than {}"
     attains = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
 
-    def __init__(self, facts: Facts, solution: Solution, never_run: int) -> None:
+    def __init__(self, facts: ExactInstance, solution: Solution, never_run: int) -> None:
         super().__init__(facts.name, solution)
         self.facts, self.never_run = facts, never_run
 
@@ -136,7 +193,7 @@ class AdmissionClaims(AbstractClaims):
         found = list(findings.violations)
         if findings.bound is None:
             if not found:
-                found.append(violation(rows.BOUND, "the proof's leaves are all empty, which proves no bound"))
+                found.append(violation(placement.BOUND, "the proof's leaves are all empty, which proves no bound"))
             return found, None
         bound = round_up(findings.bound)
         return found, Recomputed(value=bound, terms=bound)  # no plan earns less than nothing
@@ -221,7 +278,7 @@ class AdmissionClaims(AbstractClaims):
             name = text[:2]
             match = CONDITIONS[name].fullmatch(text) if name in CONDITIONS else None
             if match is None or not self._is_decided(name, match):
-                found.append(violation(rows.CERTIFICATE, f"the condition {text!r} doesn't hold as it is stated"))
+                found.append(violation(placement.CERTIFICATE, f"the condition {text!r} doesn't hold as it is stated"))
         return found
 
     def _is_decided(self, name: str, match: re.Match[str]) -> bool:
@@ -234,12 +291,12 @@ class AdmissionClaims(AbstractClaims):
         slack = 1 + PRINTED_TOL
         match name:
             case "C1":
-                eps = largest_share(self.facts)
+                eps = max_share(self.facts)
                 return Fraction(texts[0]) == eps and (says == "holds") == (eps < 1)
             case "C2":
                 holds = figures[0] * slack >= 1
             case "C3":
-                holds = figures[0] <= (1 - float(largest_share(self.facts))) * (1 + 1e-11)
+                holds = figures[0] <= (1 - float(max_share(self.facts))) * (1 + 1e-11)
             case "C5":
                 holds = figures[0] <= slack if len(figures) == 1 else 2 * figures[0] <= figures[1] * slack
             case _:

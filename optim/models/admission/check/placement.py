@@ -1,4 +1,7 @@
-"""A plan against the formal model, row by row, in exact integer arithmetic."""
+"""A plan against the formal model, row by row, in exact integer arithmetic.
+
+Row (2) is (A.2) of docs/mathematics/admission.md, and so on.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -7,17 +10,79 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.verification import Violation, violation
-from optim.models.admission.check import rows
-from optim.models.admission.check.facts import Facts, JobFacts
-from optim.models.admission.check.rows import decimal_text, in_job, on_server
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import Side
+from optim.core.solution import Violation, violation
+from optim.models.admission.check.exact_instance import ExactInstance, JobFacts
+from optim.models.admission.decision import AdmissionPlan, Side
+from optim.models.admission.instance import MICRO
+
+WORK = "(2) work"
+
+WORKERS_AT_ONCE = "(3) workers at once"
+
+WORKER_CAPACITY = "(4) worker capacity"
+
+PS_CAPACITY = "(5) PS capacity"
+
+SHARED_CAPACITY = "(4)+(5) shared capacity"
+
+BANDWIDTH = "(6) bandwidth"
+
+PS_PER_WORKER = "(7) PS at most workers"
+
+COMPLETION = "(8) completion"
+
+ARRIVAL = "(9)-(13) arrival"
+
+INDEX = "(9)-(13) index"
+
+COUNT = "(9)-(13) count"
+
+ROWS = "(9)-(13) rows"
+
+SHARE = "max_share_per_server"
+
+PAYOFF = "(21) payoff"
+
+PRICE = "price"
+
+CUT = "cut"
+
+TREE = "tree"
+
+BOUND = "bound"
+
+CERTIFICATE = "certificate"
+
+
+def in_job(facts: ExactInstance, job: int, slot: int | None = None) -> str:
+    """Return "job j3, slot 7"."""
+    return f"job {facts.jobs[job].name}" + ("" if slot is None else f", slot {slot}")
+
+
+def on_server(facts: ExactInstance, side: Side, server: int, slot: int) -> str:
+    """Return "server 3 (p2.xlarge), slot 7"."""
+    servers = facts.servers(side)
+    return f"server {server} ({servers.types[servers.class_of(server)]}), slot {slot}"
+
+
+def in_class(facts: ExactInstance, side: Side, server_class: int, slot: int) -> str:
+    """Return "worker servers p2.xlarge, slot 7"."""
+    kind = "shared" if facts.is_shared else "PS" if side is Side.PS else "worker"
+    return f"{kind} servers {facts.servers(side).types[server_class]}, slot {slot}"
+
+
+def decimal_text(micro: int) -> str:
+    """Return an amount of 1e-6 units as an exact decimal."""
+    sign, (whole, part) = "-" if micro < 0 else "", divmod(abs(micro), MICRO)
+    return f"{sign}{whole}.{part:06d}".rstrip("0").rstrip(".")
+
 
 COLUMNS = 4
+
 """A plan's rows hold job, slot, server, count."""
 
 Placed = dict[tuple[int, int, int], int]
+
 """Units by (job, slot, server)."""
 
 
@@ -37,7 +102,7 @@ class PlanFindings:
     completion: dict[int, int] | None
 
 
-def check_plan(facts: Facts, plan: AdmissionPlan) -> PlanFindings:
+def check_plan(facts: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
     """Check a plan against rows (2)-(13) and the caps of the instance."""
     found: list[Violation] = []
     placed: dict[Side, Placed] = {}
@@ -67,10 +132,10 @@ def _malformed(side: Side, given: Any) -> Violation | None:
     if array.ndim == 2 and array.shape[1] == COLUMNS and (array.dtype.kind in "iu" or array.size == 0):
         return None
     text = f"rows must be whole numbers (job, slot, server, count), got shape {array.shape} of {array.dtype}"
-    return violation(rows.ROWS, text, where=f"{side.value}s")
+    return violation(ROWS, text, where=f"{side.value}s")
 
 
-def _read_rows(facts: Facts, side: Side, given: list[list[int]], found: list[Violation]) -> Placed:
+def _read_rows(facts: ExactInstance, side: Side, given: list[list[int]], found: list[Violation]) -> Placed:
     """Collect the rows that make sense; report the others, and those before a job's arrival."""
     num_servers = facts.servers(side).num_servers
     what = "workers" if side is Side.WORKER else "PSs"
@@ -79,19 +144,19 @@ def _read_rows(facts: Facts, side: Side, given: list[list[int]], found: list[Vio
         where = f"{what}: job {job}, slot {slot}, server {server}"
         if not (0 <= job < len(facts.jobs) and 0 <= slot < facts.horizon and 0 <= server < num_servers):
             limits = f"{len(facts.jobs)} jobs, {facts.horizon} slots, {num_servers} servers"
-            found.append(violation(rows.INDEX, f"an index is outside the instance's {limits}", where=where))
+            found.append(violation(INDEX, f"an index is outside the instance's {limits}", where=where))
             continue
         where = f"{what}: {in_job(facts, job)}, {on_server(facts, side, server, slot)}"
         if count < 1:
             text = f"counts must be positive, got {count}"
-            found.append(violation(rows.COUNT, text, amount=str(1 - count), where=where))
+            found.append(violation(COUNT, text, amount=str(1 - count), where=where))
             continue
         if (job, slot, server) in placed:
-            found.append(violation(rows.ROWS, "the same job, slot and server are listed twice", where=where))
+            found.append(violation(ROWS, "the same job, slot and server are listed twice", where=where))
         early = facts.jobs[job].arrival - slot
         if early > 0:
             text = f"the job arrives in slot {facts.jobs[job].arrival} and can't have {what} before"
-            found.append(violation(rows.ARRIVAL, text, amount=str(early), where=where))
+            found.append(violation(ARRIVAL, text, amount=str(early), where=where))
         placed[job, slot, server] = placed.get((job, slot, server), 0) + count
     return placed
 
@@ -104,7 +169,7 @@ def _by_slot(placed: Placed) -> dict[int, dict[int, int]]:
     return result
 
 
-def _check_counts(facts: Facts, job: int, workers: dict[int, int], ps: dict[int, int]) -> Iterator[Violation]:
+def _check_counts(facts: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int]) -> Iterator[Violation]:
     """Check rows (3), (6) and (7) of one job in every slot that it uses."""
     data = facts.jobs[job]
     for slot in sorted(workers.keys() | ps.keys()):
@@ -112,20 +177,20 @@ def _check_counts(facts: Facts, job: int, workers: dict[int, int], ps: dict[int,
         where = in_job(facts, job, slot)
         if y > data.chunks:
             text = f"{y} workers run at once, but the job has {data.chunks} chunks"
-            yield violation(rows.WORKERS_AT_ONCE, text, amount=str(y - data.chunks), where=where)
+            yield violation(WORKERS_AT_ONCE, text, amount=str(y - data.chunks), where=where)
         lack = y * data.worker_rate - z * data.ps_rate
         if lack > 0:
             text = (
                 f"{y} workers send {decimal_text(y * data.worker_rate)} Mbps, "
                 f"{z} PSs take {decimal_text(z * data.ps_rate)} Mbps"
             )
-            yield violation(rows.BANDWIDTH, text, amount=decimal_text(lack), where=where)
+            yield violation(BANDWIDTH, text, amount=decimal_text(lack), where=where)
         if z > y:
-            yield violation(rows.PS_PER_WORKER, f"{z} PSs serve {y} workers", amount=str(z - y), where=where)
+            yield violation(PS_PER_WORKER, f"{z} PSs serve {y} workers", amount=str(z - y), where=where)
 
 
 def _check_work(
-    facts: Facts, job: int, workers: dict[int, int], ps: dict[int, int], segment: dict[tuple[int, int], int]
+    facts: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int], segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
     """Check rows (2) and (8) of one job, and note the demand segment of each slot that it uses."""
     data = facts.jobs[job]
@@ -139,24 +204,24 @@ def _check_work(
         unit = "twentieths of a worker-slot" if data.speedup else "worker-slots"
         unit = "chunks" if data.is_chunk_integral else unit
         text = f"the plan does {done} of the {data.target} {unit} that the job needs"
-        yield violation(rows.WORK, text, amount=str(data.target - done), where=in_job(facts, job))
+        yield violation(WORK, text, amount=str(data.target - done), where=in_job(facts, job))
     last = max(workers)
     if not data.worth[last] > 0:
         text = f"completion in slot {last} earns nothing; the last slot that does is {data.deadline}"
-        yield violation(rows.COMPLETION, text, amount=str(last - data.deadline), where=in_job(facts, job, last))
+        yield violation(COMPLETION, text, amount=str(last - data.deadline), where=in_job(facts, job, last))
 
 
 def _check_capacity(
-    facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
+    facts: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
     """Check rows (4) and (5) on every single server; on shared servers their sum."""
     both = ((Side.WORKER, workers), (Side.PS, ps))
     parts: tuple[tuple[str, Side, tuple[tuple[Side, Placed], ...]], ...] = (
-        (rows.WORKER_CAPACITY, Side.WORKER, both[:1]),
-        (rows.PS_CAPACITY, Side.PS, both[1:]),
+        (WORKER_CAPACITY, Side.WORKER, both[:1]),
+        (PS_CAPACITY, Side.PS, both[1:]),
     )
     if facts.is_shared:
-        parts = ((rows.SHARED_CAPACITY, Side.WORKER, both),)
+        parts = ((SHARED_CAPACITY, Side.WORKER, both),)
     for row, host, hosted in parts:
         used = _loads(facts, hosted, segment)
         servers = facts.servers(host)
@@ -170,7 +235,7 @@ def _check_capacity(
 
 
 def _loads(
-    facts: Facts, hosted: Iterable[tuple[Side, Placed]], segment: dict[tuple[int, int], int]
+    facts: ExactInstance, hosted: Iterable[tuple[Side, Placed]], segment: dict[tuple[int, int], int]
 ) -> dict[tuple[int, int], list[int]]:
     """Return what is used of each resource by (server, slot)."""
     used: dict[tuple[int, int], list[int]] = {}
@@ -182,7 +247,9 @@ def _loads(
     return used
 
 
-def _check_share(facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]) -> Iterator[Violation]:
+def _check_share(
+    facts: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
+) -> Iterator[Violation]:
     """Check the cap on one job's share of one server in one slot."""
     together = [workers.keys() | ps.keys()] if facts.is_shared else [workers.keys(), ps.keys()]
     for side, keys in zip((Side.WORKER, Side.PS), together, strict=False):
@@ -193,7 +260,7 @@ def _check_share(facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[
 
 
 def _excess_share(
-    facts: Facts, side: Side, place: tuple[int, int, int], counts: tuple[int, int], segment: int
+    facts: ExactInstance, side: Side, place: tuple[int, int, int], counts: tuple[int, int], segment: int
 ) -> Iterator[Violation]:
     """Compare one job's use of one server with the share, which a single worker or PS may exceed."""
     job, slot, server = place
@@ -210,7 +277,7 @@ def _excess_share(
                 f"{y} workers and {z} PSs use {decimal_text(y * worker + z * ps)} {facts.resources[r]}, "
                 f"more than the share {facts.share} of {decimal_text(limit)}"
             )
-            yield violation(rows.SHARE, text, amount=str(excess / 1_000_000), where=where)
+            yield violation(SHARE, text, amount=str(excess / 1_000_000), where=where)
             return
 
 

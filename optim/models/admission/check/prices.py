@@ -8,18 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.verification import Violation, violation
-from optim.models.admission.check import rows
-from optim.models.admission.check.counts import CountCheck
-from optim.models.admission.check.cuts import CutCheck
-from optim.models.admission.check.facts import Facts, ServerFacts
-from optim.models.admission.check.restrictions import FREE, Restriction
-from optim.models.admission.check.rounding import ExactSum
-from optim.models.admission.check.rows import in_class, in_job
-from optim.models.admission.check.schedules import least_payoff
-from optim.models.admission.check.slots import CountCharge, CutCharge, Prices
-from optim.models.admission.instance import MICRO, FloatArray
-from optim.models.admission.proof import PriceProof, ServerCut, Side
+from optim.core.arrays import FloatArray
+from optim.core.solution import Violation, violation
+from optim.models.admission.check import placement
+from optim.models.admission.check.cuts import CountCheck, CutCheck
+from optim.models.admission.check.exact_instance import ExactInstance, ExactSum, ServerFacts
+from optim.models.admission.check.placement import in_class, in_job
+from optim.models.admission.check.schedules import FREE, CountCharge, CutCharge, Prices, Restriction, min_payoff
+from optim.models.admission.decision import PriceProof, ServerCut, Side
+from optim.models.admission.instance import MICRO
 
 PAYOFF_TOL = 1e-9
 """A payoff may lack this share of the job's value (at least of 1) or of its own size by rounding; then it is raised."""
@@ -40,13 +37,13 @@ class CutChecks(NamedTuple):
     counts: CountCheck
 
     @classmethod
-    def of(cls, facts: Facts) -> "CutChecks":
+    def of(cls, facts: ExactInstance) -> "CutChecks":
         """Return checks that have seen no cut yet."""
         return cls(CutCheck(facts), CountCheck(facts))
 
 
 def check_prices(
-    facts: Facts,
+    facts: ExactInstance,
     proof: PriceProof,
     cuts: CutChecks,
     restrictions: Mapping[int, Restriction] | None = None,
@@ -86,16 +83,16 @@ def check_prices(
         restriction = (restrictions or {}).get(job.index, FREE)
         # An admitted job's row is an equation, so that its payoff may have either sign.
         floor = -math.inf if restriction.is_admitted else 0.0
-        needed = max(floor, least_payoff(facts, job, prices, restriction, enough=stated))
+        needed = max(floor, min_payoff(facts, job, prices, restriction, enough=stated))
         if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.worth):
             where = in_job(facts, job.index) + leaf
             text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
-            found.append(violation(rows.PAYOFF, text, amount=repr(needed - stated), where=where))
+            found.append(violation(placement.PAYOFF, text, amount=repr(needed - stated), where=where))
         total.add(max(stated, needed))
     return BoundFindings(violations=tuple(found), bound=total.total + _rents(facts, proof))
 
 
-def _malformed(facts: Facts, proof: PriceProof, leaf: str) -> list[Violation]:
+def _malformed(facts: ExactInstance, proof: PriceProof, leaf: str) -> list[Violation]:
     """Return what keeps a dual point from being one: shapes, NaN, negative prices."""
     size = (facts.horizon, len(facts.resources))
     num_ps_classes = 0 if facts.is_shared else len(facts.ps_servers.count)
@@ -108,20 +105,22 @@ def _malformed(facts: Facts, proof: PriceProof, leaf: str) -> list[Violation]:
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
             given = getattr(array, "shape", type(array).__name__)
             text = f"{name} must hold doubles in shape {shape}, got {given}"
-            return [violation(rows.PRICE, text, where=name + leaf)]
+            return [violation(placement.PRICE, text, where=name + leaf)]
     found = []
     for side, array in ((Side.WORKER, proof.worker_price), (Side.PS, proof.ps_price)):
         for c, t, r in np.argwhere(~(np.isfinite(array) & (array >= 0))).tolist():
             where = f"{facts.resources[r]}, {in_class(facts, side, c, t)}{leaf}"
             text = f"prices must be finite and at least 0, got {array[c, t, r]}"
-            found.append(violation(rows.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
+            found.append(violation(placement.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
     for i in np.flatnonzero(~np.isfinite(proof.payoff)).tolist():
         text = f"payoffs must be finite, got {proof.payoff[i]}"
-        found.append(violation(rows.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(facts, i) + leaf))
+        found.append(
+            violation(placement.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(facts, i) + leaf)
+        )
     return found
 
 
-def _prices(facts: Facts, proof: PriceProof) -> Prices:
+def _prices(facts: ExactInstance, proof: PriceProof) -> Prices:
     charges: dict[int, list[CutCharge]] = {}
     for cut in proof.cuts:
         columns = ((Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient))
@@ -156,7 +155,7 @@ def _count_charges(proof: PriceProof) -> dict[int, tuple[CountCharge, ...]]:
     return {job: tuple(items) for job, items in charges.items()}
 
 
-def _rents(facts: Facts, proof: PriceProof) -> Fraction:
+def _rents(facts: ExactInstance, proof: PriceProof) -> Fraction:
     """Return the exact sum of price x capacity and of multiplier x right-hand side over all servers."""
     capacity = ExactSum()
     sides: tuple[tuple[ServerFacts, FloatArray], ...] = (
@@ -174,5 +173,5 @@ def _rents(facts: Facts, proof: PriceProof) -> Fraction:
     return capacity.total / MICRO + cuts.total
 
 
-def _num_servers(facts: Facts, cut: ServerCut) -> int:
+def _num_servers(facts: ExactInstance, cut: ServerCut) -> int:
     return facts.servers(cut.side).count[cut.server_class]

@@ -1,4 +1,8 @@
-"""The best payoff of one job at given prices, rounded up: what row (21) asks of the job's payoff.
+"""The best payoff of one job at given prices, rounded up, and what branches leave of its schedules.
+
+Identical servers are one class of full capacity. All numbers are sums of non-negative products, so
+that their rounding errors are relative and small; `Pricing.num_operations` bounds how many there are
+on top of each other.
 
 Only schedules without superfluous workers and PSs are looked at. Every plan can be stripped of them
 (PSs beyond row (6), workers of the last slot beyond row (2), slots after the work is done) without
@@ -6,25 +10,392 @@ violating a row or losing value, and a bound on stripped plans bounds them all.
 """
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from optim.models.admission.check.facts import Facts, JobFacts
-from optim.models.admission.check.restrictions import Restriction
-from optim.models.admission.check.rounding import UNIT_ROUNDOFF, shrink_factor
-from optim.models.admission.check.slots import Prices, Pricing, no_prices, slot_costs
-from optim.models.admission.instance import FloatArray, IntArray
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.check.exact_instance import (
+    UNIT_ROUNDOFF,
+    Demand,
+    ExactInstance,
+    JobFacts,
+    max_in_class,
+    max_ps_beside,
+    ps_beside_on_one,
+    shrink_factor,
+    units_on_server,
+)
+from optim.models.admission.decision import Branch, BranchKind, Side
+from optim.models.admission.instance import MICRO
+
+Place = tuple[Side, int, int]
+
+"""Side, server class and slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restriction:
+    """Conditions on one job's schedule.
+
+    Parameters
+    ----------
+    is_refused, is_admitted
+        The job has no schedule, or certainly has one.
+    after, until
+        A schedule completes after slot `after` and by slot `until` (None: no limit).
+    at_least, at_most
+        Limits on the number of workers or PSs in a class and slot.
+    """
+
+    is_refused: bool = False
+    is_admitted: bool = False
+    after: int = -1
+    until: int | None = None
+    at_least: Mapping[Place, int] = field(default_factory=dict)
+    at_most: Mapping[Place, int] = field(default_factory=dict)
+
+    @property
+    def forced_slots(self) -> tuple[int, ...]:
+        """Slots in which the job must have workers or PSs."""
+        return tuple(slot for _, _, slot in self.at_least)
+
+    @property
+    def is_contradictory(self) -> bool:
+        """Whether the conditions exclude each other at sight: no plan at all meets them."""
+        return (self.is_refused and self.is_admitted) or any(limit < 0 for limit in self.at_most.values())
+
+    def narrowed(self, branch: Branch, *, is_high: bool) -> "Restriction":
+        """Return the restriction of a child of `branch`."""
+        limit = branch.value
+        match branch.kind:
+            case BranchKind.ADMITTED:
+                return replace(self, is_admitted=True) if is_high else replace(self, is_refused=True)
+            case BranchKind.COMPLETION if is_high:
+                return replace(self, after=max(self.after, limit))
+            case BranchKind.COMPLETION:
+                return replace(self, until=limit if self.until is None else min(self.until, limit))
+        side = Side.WORKER if branch.kind is BranchKind.WORKERS else Side.PS
+        place = (side, branch.server_class, branch.slot)
+        if not is_high:
+            return replace(self, at_most={**self.at_most, place: min(self.at_most.get(place, limit), limit)})
+        if limit < 0:
+            return self  # at least v + 1 <= 0 units: no condition
+        at_least = {**self.at_least, place: max(self.at_least.get(place, 0), limit + 1)}
+        return replace(self, is_admitted=True, at_least=at_least)
+
+
+FREE = Restriction()
+
+"""No condition."""
+
+HUGE = 1e290
+
+"""Costs of one worker or PS are cut down to this, so that no sum of them overflows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutCharge:
+    """What a cut adds to the cost of each worker or PS of a job in a class and slot."""
+
+    side: Side
+    server_class: int
+    slot: int
+    charge: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountCharge:
+    """What a count cut adds for 1, 2, ... units of a job in a class and slot; for more units as for the last."""
+
+    side: Side
+    server_class: int
+    slot: int
+    charge: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prices:
+    """The prices of a dual point, checked to be finite and non-negative.
+
+    Parameters
+    ----------
+    worker, ps
+        Shape (classes, slots, resources), utils a unit; the same array on shared servers.
+    charges, count_charges
+        What cuts add, by job.
+    """
+
+    worker: FloatArray
+    ps: FloatArray
+    charges: dict[int, tuple[CutCharge, ...]]
+    count_charges: dict[int, tuple[CountCharge, ...]] = field(default_factory=dict)
+
+
+def no_prices(facts: ExactInstance) -> Prices:
+    """Return the prices at which everything is free."""
+    size = (facts.horizon, len(facts.resources))
+    return Prices(
+        worker=np.zeros((len(facts.worker_servers.count), *size)),
+        ps=np.zeros((len(facts.ps_servers.count), *size)),
+        charges={},
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """The question what one job's schedules within a range of slots cost.
+
+    Parameters
+    ----------
+    facts, job
+        The instance and the job.
+    slots
+        Slots in which the job may run.
+    prices
+        What resources cost.
+    restriction
+        What branches leave of the schedules.
+    """
+
+    facts: ExactInstance
+    job: JobFacts
+    slots: range
+    prices: Prices
+    restriction: Restriction
+
+    @property
+    def num_operations(self) -> int:
+        """Most rounded operations on top of each other in the cost of a schedule."""
+        num_classes = len(self.prices.worker) + len(self.prices.ps)
+        a_class = 70 if self.facts.is_shared else 2
+        num_charges = sum(
+            len(each.get(self.job.index, ())) for each in (self.prices.charges, self.prices.count_charges)
+        )
+        return len(self.slots) + a_class * num_classes + len(self.facts.resources) + 2 * num_charges + 8
+
+    def unit_costs(self, demand: Demand, side: Side) -> FloatArray:
+        """Return what one worker or one PS costs in each class and slot, shape (classes, slots)."""
+        price = self.prices.worker if side is Side.WORKER else self.prices.ps
+        quantity = np.array(demand.of(side), dtype=np.float64)
+        first = self.slots.start
+        with np.errstate(over="ignore"):
+            cost: FloatArray = (price[:, first : self.slots.stop] * quantity).sum(axis=2) / MICRO
+            for item in self.prices.charges.get(self.job.index, ()):
+                if item.side is side and item.slot in self.slots:
+                    cost[item.server_class, item.slot - first] += item.charge
+        return np.minimum(cost, HUGE)
+
+    def count_charges(self, side: Side) -> dict[int, dict[int, list[FloatArray]]]:
+        """Return what count cuts add on a side, by slot since the first and by class."""
+        found: dict[int, dict[int, list[FloatArray]]] = {}
+        for item in self.prices.count_charges.get(self.job.index, ()):
+            if item.side is side and item.slot in self.slots:
+                found.setdefault(item.slot - self.slots.start, {}).setdefault(item.server_class, []).append(item.charge)
+        return found
+
+    def limits(self, demand: Demand, side: Side) -> tuple[IntArray, IntArray]:
+        """Return the fewest and the most units in each class and slot, shape (classes, slots) each."""
+        at_most = max_in_class(self.facts, self.job, demand, side, self.slots)
+        at_least = np.zeros_like(at_most)
+        for (on, c, slot), limit in self.restriction.at_least.items():
+            if on is side and slot in self.slots:
+                at_least[c, slot - self.slots.start] = limit
+        for (on, c, slot), limit in self.restriction.at_most.items():
+            if on is side and slot in self.slots:
+                place = (c, slot - self.slots.start)
+                at_most[place] = min(int(at_most[place]), limit)
+        return at_least, at_most
+
+
+def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
+    """Return the least cost of Y workers with their PSs in each slot.
+
+    Returns
+    -------
+    FloatArray
+        Shape (slots, Y = 0, ..., most that fit in any of the slots); infinite where Y don't fit.
+    """
+    job = pricing.job
+    limits = pricing.limits(demand, Side.WORKER)
+    ps_limits = pricing.limits(demand, Side.PS)
+    most = min(job.most_workers, int(limits[1].sum(axis=0).max(initial=0)))
+    needed = np.array([job.ps_needed(y) for y in range(most + 1)], dtype=np.int64)
+    if pricing.facts.is_shared:
+        pairs = _shared_costs(pricing, demand, (limits, ps_limits), (most, int(needed[-1])))
+        return pairs[:, np.arange(most + 1), needed]
+    workers = _cheapest_charged(pricing, demand, Side.WORKER, limits, most)
+    return workers + _cheapest_charged(pricing, demand, Side.PS, ps_limits, int(needed[-1]))[:, needed]
+
+
+def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Limits", most: int) -> FloatArray:
+    """Return what `_cheapest` does, with what count cuts add; shape (slots, most + 1)."""
+    unit = pricing.unit_costs(demand, side)
+    cost = _cheapest(unit, *limits, most)
+    for k, by_class in pricing.count_charges(side).items():
+        cost[k] = np.inf
+        cost[k, 0] = 0.0
+        for c in range(len(unit)):
+            low, high = int(limits[0][c, k]), min(int(limits[1][c, k]), most)
+            following = np.full(most + 1, np.inf)
+            own = _charged_units(unit[c, k], by_class.get(c, []), high)
+            for n, pays in zip(range(low, high + 1), own[low:].tolist(), strict=True):
+                following[n:] = np.minimum(following[n:], cost[k, : most + 1 - n] + pays)
+            cost[k] = following
+    return cost
+
+
+def _charged_units(unit: float, charges: Sequence[FloatArray], most: int) -> FloatArray:
+    """Return what 0, ..., most units of one class cost with what count cuts add, shape (most + 1,)."""
+    numbers = np.arange(most + 1)
+    own: FloatArray = unit * numbers.astype(np.float64)
+    for charge in charges:
+        own += np.concatenate([[0.0], charge])[np.minimum(numbers, len(charge))]
+    return np.minimum(own, HUGE).astype(np.float64, copy=False)
+
+
+def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int) -> FloatArray:
+    """Return the cost of the 0, ..., most cheapest units in each slot; shape (slots, most + 1)."""
+    order = np.argsort(unit, axis=0, kind="stable")
+    spare = np.take_along_axis(at_most - at_least, order, axis=0)
+    before = np.cumsum(spare, axis=0) - spare
+    free = np.arange(most + 1)[None, :] - at_least.sum(axis=0)[:, None]
+    is_consistent = np.all(spare >= 0, axis=0).reshape(-1, 1)
+    is_possible = (free >= 0) & (free <= spare.sum(axis=0)[:, None]) & is_consistent
+    taken = np.clip(free[None, :, :] - before[:, :, None], 0, np.maximum(spare, 0)[:, :, None])
+    cost = (np.take_along_axis(unit, order, axis=0)[:, :, None] * taken).sum(axis=0)
+    cost += (unit * at_least).sum(axis=0)[:, None]
+    return np.where(is_possible, cost, np.inf)
+
+
+Limits = tuple[IntArray, IntArray]
+
+"""Fewest and most units in each class and slot."""
+
+
+def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits], most: tuple[int, int]) -> FloatArray:
+    """Return the least cost of Y workers and Z PSs on shared servers, shape (slots, Y, Z).
+
+    A dynamic programme over the classes; in each class the pairs that its servers hold together.
+    """
+    facts, slots = pricing.facts, pricing.slots
+    servers = facts.worker_servers
+    unit, ps_unit = (pricing.unit_costs(demand, side) for side in (Side.WORKER, Side.PS))
+    charges = [pricing.count_charges(side) for side in (Side.WORKER, Side.PS)]
+    cost = np.full((len(slots), most[0] + 1, most[1] + 1), np.inf)
+    cost[:, 0, 0] = 0.0
+    for c, count in enumerate(servers.count):
+        following = np.full_like(cost, np.inf)
+        for group in _equal_slots(servers.capacity[c, slots.start : slots.stop], c, limits):
+            k = group[0]
+            room = servers.room(c, slots.start + k)
+            pairs = _Pairs(
+                beside=max_ps_beside(demand, room, facts.share, count, most),
+                workers=(int(limits[0][0][c, k]), int(limits[0][1][c, k])),
+                ps=(int(limits[1][0][c, k]), int(limits[1][1][c, k])),
+            )
+            plain = [k for k in group if not any(c in charged.get(k, {}) for charged in charges)]
+            following[plain] = _add_class(cost[plain], pairs, unit[c, plain], ps_unit[c, plain])
+            for k in sorted(set(group) - set(plain)):
+                own = [
+                    _charged_units(float(units[c, k]), charged.get(k, {}).get(c, []), limit)
+                    for units, charged, limit in zip((unit, ps_unit), charges, most, strict=True)
+                ]
+                following[k] = _add_charged_class(cost[k], pairs, own[0], own[1])
+        cost = following
+    return cost
+
+
+def _add_charged_class(cost: FloatArray, pairs: "_Pairs", worker: FloatArray, ps: FloatArray) -> FloatArray:
+    """Return one slot's costs with one more class, in which so many workers and PSs cost as listed."""
+    result = np.full_like(cost, np.inf)
+    for y in range(pairs.workers[0], min(pairs.workers[1], len(pairs.beside) - 1, len(worker) - 1) + 1):
+        for z in range(pairs.ps[0], min(pairs.ps[1], int(pairs.beside[y]), len(ps) - 1) + 1):
+            reached = result[y:, z:]
+            pays = min(float(worker[y]) + float(ps[z]), HUGE)
+            np.minimum(reached, cost[: cost.shape[0] - y, : cost.shape[1] - z] + pays, out=reached)
+    return result
+
+
+def _equal_slots(capacity: IntArray, c: int, limits: tuple[Limits, Limits]) -> Iterator[list[int]]:
+    """Group the slots in which a class has equal capacity and equal limits."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for k, row in enumerate(capacity.tolist()):
+        bounds = (int(bound[c, k]) for side in limits for bound in side)
+        groups.setdefault((*row, *bounds), []).append(k)
+    yield from groups.values()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Pairs:
+    """Counts that a class may take in a slot: y and z within their limits, z <= beside[y]."""
+
+    beside: IntArray
+    workers: tuple[int, int]
+    ps: tuple[int, int]
+
+
+def _add_class(cost: FloatArray, pairs: _Pairs, unit: FloatArray, ps_unit: FloatArray) -> FloatArray:
+    """Return the costs with one more class, whose unit costs are given by slot."""
+    result = np.full_like(cost, np.inf)
+    windows = _Windows(_shifted(cost, pairs.ps[0], ps_unit), ps_unit)
+    for y in range(pairs.workers[0], min(pairs.workers[1], len(pairs.beside) - 1) + 1):
+        length = min(pairs.ps[1], int(pairs.beside[y])) - pairs.ps[0] + 1
+        if length >= 1:
+            reached = result[:, y:]
+            pays = windows.least(length)[:, : cost.shape[1] - y] + (unit * y)[:, None, None]
+            np.minimum(reached, pays, out=reached)
+    return result
+
+
+class _Windows:
+    """Least cost with 0, ..., length - 1 further PSs in one class, by doubling the window.
+
+    Costs are only added, never subtracted, so that rounding errors stay relative.
+    """
+
+    def __init__(self, cost: FloatArray, unit: FloatArray) -> None:
+        self._unit = unit
+        self._doubled = [cost]
+        self._known: dict[int, FloatArray] = {1: cost}
+
+    def least(self, length: int) -> FloatArray:
+        """Return the table for a window of `length` counts."""
+        length = min(length, self._doubled[0].shape[2])
+        if length not in self._known:
+            exponent = length.bit_length() - 1
+            while len(self._doubled) <= exponent:
+                last = self._doubled[-1]
+                self._doubled.append(np.minimum(last, _shifted(last, 1 << (len(self._doubled) - 1), self._unit)))
+            part = self._doubled[exponent]
+            self._known[length] = np.minimum(part, _shifted(part, length - (1 << exponent), self._unit))
+        return self._known[length]
+
+
+def _shifted(cost: FloatArray, number: int, unit: FloatArray) -> FloatArray:
+    """Return the costs after `number` further PSs, infinite where there would be too few."""
+    if number == 0:
+        return cost
+    result = np.full_like(cost, np.inf)
+    if number < cost.shape[2]:
+        result[:, :, number:] = cost[:, :, :-number] + (unit * number)[:, None, None]
+    return result
+
 
 BLOCK = 2**17
+
 """Elements of one block of the dynamic programme's sums, small enough for a cache."""
 
 UNDERFLOW = 1e-290
+
 """More than all that products of tiny prices can lose below the smallest double."""
 
 
-def least_payoff(
-    facts: Facts, job: JobFacts, prices: Prices, restriction: Restriction, *, enough: float = -math.inf
+def min_payoff(
+    facts: ExactInstance, job: JobFacts, prices: Prices, restriction: Restriction, *, enough: float = -math.inf
 ) -> float:
     """Return the largest value less cost of the job's schedules, rounded up.
 
@@ -62,9 +433,9 @@ def least_payoff(
     return float((value - cost * shrink_factor(pricing.num_operations) + rounding).max())
 
 
-def has_schedule(facts: Facts, job: JobFacts, restriction: Restriction) -> bool:
+def has_schedule(facts: ExactInstance, job: JobFacts, restriction: Restriction) -> bool:
     """Tell whether any schedule of the job meets the restriction."""
-    return least_payoff(facts, job, no_prices(facts), restriction) > -math.inf
+    return min_payoff(facts, job, no_prices(facts), restriction) > -math.inf
 
 
 def completion_costs(pricing: Pricing) -> FloatArray:
@@ -158,3 +529,39 @@ class _Advance:
             sums += step_cost[part, None]
             np.minimum(result, sums.min(axis=0), out=result)
         return result
+
+
+def max_share(facts: ExactInstance) -> Fraction:
+    """Return eps over all jobs that can complete alone, from their arrival to their deadline."""
+    found = Fraction(0)
+    for job in facts.jobs:
+        if job.deadline >= job.arrival and has_schedule(facts, job, FREE):
+            found = max(found, _share_of(facts, job))
+    return found
+
+
+def _share_of(facts: ExactInstance, job: JobFacts) -> Fraction:
+    """Return the largest share that one job takes."""
+    found = Fraction(0)
+    most = (job.most_workers, job.ps_needed(job.most_workers))
+    for side in (Side.WORKER,) if facts.is_shared else (Side.WORKER, Side.PS):
+        servers = facts.servers(side)
+        for c in range(len(servers.count)):
+            rooms = {servers.room(c, slot) for slot in range(job.arrival, job.deadline + 1)}
+            for room in rooms:
+                for demand in job.demands:
+                    if facts.is_shared:
+                        beside = (
+                            (y, ps_beside_on_one(demand, room, facts.share, y, most[1])) for y in range(most[0] + 1)
+                        )
+                        pairs = [(y, z) for y, z in beside if z >= 0]
+                    elif side is Side.WORKER:
+                        pairs = [(units_on_server(demand.worker, room, facts.share, most[0]), 0)]
+                    else:
+                        pairs = [(0, units_on_server(demand.ps, room, facts.share, most[1]))]
+                    for y, z in pairs:
+                        for worker, ps, limit in zip(demand.worker, demand.ps, room, strict=True):
+                            used = y * worker + z * ps
+                            if used:
+                                found = max(found, Fraction(used, limit))
+    return found

@@ -1,20 +1,161 @@
-"""Bundles against the cluster: every awarded bid is placed as it asks, and no GPU is given twice."""
+"""Bundles against the cluster: each placed as it asks, no GPU twice, and whether bundles fit at all."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
-from optim.core.verification import Violation, violation
-from optim.models.auction.check.facts import Facts
-from optim.models.auction.instance import IntArray, Locality
+from optim.core.arrays import IntArray
+from optim.core.solution import Violation, violation
+from optim.models.auction.check.exact_instance import ExactInstance
+from optim.models.auction.instance import Locality
+
+
+def fits(facts: ExactInstance, row: IntArray) -> bool:
+    """Tell whether best fit finds room for the rows; if not, there may still be some.
+
+    Room is counted on slots, machines, racks and in all; a bundle takes room on its own level and above.
+    Bundles that may spread within a rack come first, into the fullest rack that holds them, then those of one
+    slot or one machine, largest first, into the fullest that holds them, then those that may spread anywhere.
+    """
+    if (facts.instance.bids.locality[row[row >= 0]] == Locality.NAMED).any():
+        return _named_fits(facts, row)
+    bids = facts.instance.bids
+    rows = row[row >= 0]
+    items = list(zip(bids.locality[rows].tolist(), bids.gpus[rows].tolist(), strict=True))
+    slot = facts.slot_free.copy()
+    machine = np.bincount(facts.slot_machine, slot).astype(np.int64)
+    machine_rack = facts.instance.cluster.machine_rack
+    rack = np.bincount(machine_rack, machine).astype(np.int64)
+    if sum(size for _, size in items) > facts.num_free:
+        return False
+    for _, size in sorted((item for item in items if item[0] == Locality.RACK), key=lambda item: -item[1]):
+        r = _fullest(np.where(rack >= size, rack, -1))
+        if r < 0:
+            return False
+        rack[r] -= size
+    inner = [item for item in items if item[0] in (Locality.SLOT, Locality.MACHINE)]
+    slot_room = np.empty_like(slot)
+    for level, size in sorted(inner, key=lambda item: (-item[1], item[0])):
+        machine_room = np.minimum(machine, rack[machine_rack])
+        if level == Locality.SLOT:
+            np.minimum(slot, machine_room[facts.slot_machine], out=slot_room)
+            s = _fullest(np.where(slot_room >= size, machine[facts.slot_machine] * 1000 + slot, -1))
+            if s < 0:
+                return False
+            slot[s] -= size
+            m = int(facts.slot_machine[s])
+        else:
+            m = _fullest(np.where(machine_room >= size, machine, -1))
+            if m < 0:
+                return False
+        machine[m] -= size
+        rack[machine_rack[m]] -= size
+    return True
+
+
+def _fullest(room: IntArray) -> int:
+    """Return the first place with the least room that isn't marked by -1, -1 if all are."""
+    possible = np.flatnonzero(room >= 0)
+    return int(possible[np.argmin(room[possible])]) if len(possible) else -1
+
+
+def _named_fits(facts: ExactInstance, row: IntArray) -> bool:
+    """Rows that all name their machines fit where no machine is asked for too much; others aren't tried."""
+    bids = facts.instance.bids
+    rows = row[row >= 0]
+    if (bids.locality[rows] != Locality.NAMED).any():
+        return False
+    entries = np.isin(bids.named_row, rows)
+    free = np.bincount(facts.slot_machine, facts.slot_free).astype(np.int64)
+    used = np.bincount(bids.named_machine[entries], bids.named_gpus[entries], len(free))
+    return bool((used <= free).all())
+
+
+MAX_STATES = 100_000
+
+"""States kept at once; a claim that needs more is not accepted."""
+
+Machine = tuple[int, int, tuple[int, ...]]
+
+"""Number if rows name it (-1 otherwise), GPUs left, GPUs left on each slot."""
+
+Rack = tuple[int, tuple[Machine, ...]]
+
+"""GPUs left, and its machines."""
+
+State = tuple[Rack, ...]
+
+
+def has_no_room(facts: ExactInstance, items: Sequence[tuple[int, int, int]]) -> bool:
+    """Tell whether it is certain that items (locality, size, machine or -1) don't fit together.
+
+    Items are placed one after the other, the largest first, in all ways that differ; equal places, and states
+    that differ by an order only, count once. If at some point no state is left, there is no room. Items that may
+    spread anywhere are left out: they need GPUs alone, which prices count.
+    """
+    named = {machine for level, _, machine in items if level == Locality.NAMED}
+    states = {_start(facts, named)}
+    inner = [item for item in items if item[0] != Locality.CLUSTER]
+    for level, size, machine in sorted(inner, key=lambda item: (-item[1], item)):
+        states = {after for state in states for after in _placed(state, level, size, machine)}
+        if len(states) > MAX_STATES:
+            return False
+        if not states:
+            return True
+    return False
+
+
+def _start(facts: ExactInstance, named: set[int]) -> State:
+    slots: dict[int, list[int]] = {}
+    for machine, free in zip(facts.slot_machine.tolist(), facts.slot_free.tolist(), strict=True):
+        slots.setdefault(machine, []).append(free)
+    racks: dict[int, list[Machine]] = {}
+    for machine, free_slots in slots.items():
+        entry = (machine if machine in named else -1, sum(free_slots), tuple(sorted(free_slots)))
+        racks.setdefault(int(facts.instance.cluster.machine_rack[machine]), []).append(entry)
+    return tuple(sorted((sum(m[1] for m in machines), tuple(sorted(machines))) for machines in racks.values()))
+
+
+def _placed(state: State, level: int, size: int, machine: int) -> set[State]:
+    """Return the states after one more item, placed in each way that differs."""
+    found = set()
+    for r in range(len(state)):
+        if r and state[r] == state[r - 1]:
+            continue
+        left, machines = state[r]
+        if left < size:
+            continue
+        rest = state[:r] + state[r + 1 :]
+        if level == Locality.RACK:
+            found.add(tuple(sorted((*rest, (left - size, machines)))))
+            continue
+        for m, (name, free, slots) in enumerate(machines):
+            if (m and machines[m] == machines[m - 1]) or free < size or (level == Locality.NAMED and name != machine):
+                continue
+            others = machines[:m] + machines[m + 1 :]
+            for smaller in _slots_after(slots, size) if level == Locality.SLOT else [slots]:
+                held = tuple(sorted((*others, (name, free - size, smaller))))
+                found.add(tuple(sorted((*rest, (left - size, held)))))
+    return found
+
+
+def _slots_after(slots: tuple[int, ...], size: int) -> set[tuple[int, ...]]:
+    return {
+        tuple(sorted((*slots[:s], slots[s] - size, *slots[s + 1 :]))) for s in range(len(slots)) if slots[s] >= size
+    }
+
 
 BID = "one bid"
+
 BUNDLE = "bundle"
+
 CAPACITY = "capacity"
+
 ENTRIES = "entries"
 
 
-def check_rows(facts: Facts, row: IntArray) -> list[Violation]:
+def check_rows(facts: ExactInstance, row: IntArray) -> list[Violation]:
     """Check that every app is awarded one of its own bids, or none."""
     if row.shape != (facts.num_apps,):
         return [violation(BID, f"there must be one row an app, got shape {row.shape}")]
@@ -25,7 +166,7 @@ def check_rows(facts: Facts, row: IntArray) -> list[Violation]:
     return found
 
 
-def check_entries(facts: Facts, entries: IntArray, name: str) -> list[Violation]:
+def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Violation]:
     """Check that (app, slot, count) entries make sense, and that no slot gives more than it offers."""
     if entries.ndim != 2 or entries.shape[1] != 3:
         return [violation(ENTRIES, f"{name} must be (app, slot, count) entries, got shape {entries.shape}")]
@@ -55,7 +196,7 @@ def check_entries(facts: Facts, entries: IntArray, name: str) -> list[Violation]
     ]
 
 
-def check_bundles(facts: Facts, row: IntArray, placement: IntArray) -> list[Violation]:
+def check_bundles(facts: ExactInstance, row: IntArray, placement: IntArray) -> list[Violation]:
     """Check that each app's placement is what its awarded row asks for."""
     held: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for app, slot, count in placement.tolist():
@@ -68,7 +209,7 @@ def check_bundles(facts: Facts, row: IntArray, placement: IntArray) -> list[Viol
     return found
 
 
-def _mismatch(facts: Facts, row: int, entries: list[tuple[int, int]]) -> str:
+def _mismatch(facts: ExactInstance, row: int, entries: list[tuple[int, int]]) -> str:
     """Say how a placement differs from what the row asks for; empty if it doesn't."""
     if row < 0:
         return "it holds the empty row, but GPUs are placed" if entries else ""

@@ -6,20 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
-from optim.core.counters import CountRange
-from optim.core.recomputed import Recomputed
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, Sense
-from optim.core.verification import Verification, Violation, violation
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, CountRange, Findings, Recomputed
+from optim.core.solution import CertificateKind, Sense, Solution, Verification, Violation, violation
 from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
-from optim.models.auction.check.count_bound import CountBound
-from optim.models.auction.check.facts import Facts, read_facts
+from optim.models.auction.check.bounds import CountBound, Prepared, PriceBound, check_form, evaluate_tree
+from optim.models.auction.check.exact_instance import ExactInstance, read_facts
 from optim.models.auction.check.payments import check_grants, check_shares, decided_grants
-from optim.models.auction.check.price_bound import Prepared, PriceBound, check_form, evaluate_tree
+from optim.models.auction.decision import AuctionPlan, AuctionProof, CountProof, PriceProof, TreeProof
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.plan import AuctionPlan
-from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeProof
 
 NO_BOUNDS: dict[tuple[int, int], tuple[int, float]] = {}
 
@@ -71,7 +65,7 @@ class AuctionClaims(AbstractClaims):
     nothing_beats = "no allocation has a log welfare above {}"
     attains = f"the allocation is optimal to {OPTIMALITY_TOL:g} log units"
 
-    def __init__(self, facts: Facts, solution: Solution) -> None:
+    def __init__(self, facts: ExactInstance, solution: Solution) -> None:
         super().__init__(facts.instance.name, solution)
         self.facts = facts
         self._count: CountBound | None = None
@@ -99,7 +93,7 @@ class AuctionClaims(AbstractClaims):
         value, terms, wrong = self._evaluate(proof.welfare, None)
         return wrong, Recomputed(value=value, terms=terms) if math.isfinite(value) else None
 
-    def most_terms(self) -> float:
+    def max_terms(self) -> float:
         """Return what all apps' rows of the largest weight have together."""
         largest = np.zeros(self.facts.num_apps)
         np.maximum.at(largest, self.facts.instance.bids.app, self.facts.weight)

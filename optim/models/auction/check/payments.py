@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.verification import Violation, violation
-from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
-from optim.models.auction.check.facts import Facts
-from optim.models.auction.check.packing import fits
-from optim.models.auction.instance import FloatArray
-from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness
+from optim.core.arrays import FloatArray
+from optim.core.solution import Violation, violation
+from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows, fits
+from optim.models.auction.check.exact_instance import ExactInstance
+from optim.models.auction.decision import AuctionPlan, PaymentRule, Witness
 
 SHARE = "share"
 WITNESS = "witness"
@@ -32,7 +31,7 @@ class Shares(NamedTuple):
 
 
 def check_shares(
-    facts: Facts, plan: AuctionPlan, bound_without: Callable[[int], float | None]
+    facts: ExactInstance, plan: AuctionPlan, bound_without: Callable[[int], float | None]
 ) -> tuple[list[Violation], Shares]:
     """Check that each share's interval is proven: from below by a bound, from above by a witness.
 
@@ -74,7 +73,7 @@ def check_shares(
     return found, shares
 
 
-def _check_witness(facts: Facts, app: int, witness: Witness) -> list[Violation]:
+def _check_witness(facts: ExactInstance, app: int, witness: Witness) -> list[Violation]:
     """Check that a witness is an allocation of the others."""
     where = f"without app {facts.app_name(app)}"
     found = check_rows(facts, witness.row)
@@ -92,7 +91,7 @@ def _check_witness(facts: Facts, app: int, witness: Witness) -> list[Violation]:
     return found
 
 
-def check_grants(facts: Facts, plan: AuctionPlan, shares: Shares) -> list[Violation]:
+def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> list[Violation]:
     """Check that grants lie within the bundles and have the sizes that the rule gives for the upper ends proven."""
     found = check_entries(facts, plan.grants, "grants")
     if found:
@@ -113,7 +112,7 @@ def check_grants(facts: Facts, plan: AuctionPlan, shares: Shares) -> list[Violat
     return found
 
 
-def decided_grants(facts: Facts, plan: AuctionPlan, shares: Shares) -> tuple[int, int, float]:
+def decided_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> tuple[int, int, float]:
     """Return how many grants are the same at both ends of their intervals, of how many, and the widest interval.
 
     A lottery's odds are the share itself: its grant is certain to follow from the share only if the ends meet.

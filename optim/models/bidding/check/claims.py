@@ -6,19 +6,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
-from optim.core.counters import CountRange
-from optim.core.recomputed import Recomputed
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, Sense
-from optim.core.verification import Verification, Violation, violation
-from optim.models.bidding.check.curve import check_curve
-from optim.models.bidding.check.facts import Facts, footprint_value, held_limits, held_work
-from optim.models.bidding.check.lasting import keeps_enough, kept
-from optim.models.bidding.check.tree import proven_bound
-from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import RatioProof
+from optim.core.arrays import IntArray
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, CountRange, Findings, Recomputed
+from optim.core.solution import CertificateKind, Sense, Solution, Verification, Violation, violation
+from optim.models.bidding.check.exact_instance import (
+    VerifierContext,
+    check_curve,
+    footprint_value,
+    held_limits,
+    held_work,
+)
+from optim.models.bidding.check.tree import keeps_enough, kept, proven_bound
+from optim.models.bidding.decision import FootprintPlan, RatioProof
+from optim.models.bidding.instance import BiddingInstance
 
 
 def check(instance: BiddingInstance, solution: Solution) -> Verification:
@@ -37,7 +37,7 @@ def check(instance: BiddingInstance, solution: Solution) -> Verification:
         Every claim that doesn't hold, none if all do; the recomputed cost per work, and the recomputed bound with
         what rounding may have added to it taken off.
     """
-    return BiddingClaims(Facts(instance=instance), solution).check()
+    return BiddingClaims(VerifierContext(instance=instance), solution).check()
 
 
 class BiddingClaims(AbstractClaims):
@@ -56,7 +56,7 @@ class BiddingClaims(AbstractClaims):
     nothing_beats = "no footprint has a cost per work below {}"
     attains = f"the footprint is optimal to {OPTIMALITY_TOL:g}"
 
-    def __init__(self, facts: Facts, solution: Solution) -> None:
+    def __init__(self, facts: VerifierContext, solution: Solution) -> None:
         super().__init__(facts.instance.name, solution)
         self.facts = facts
 
@@ -81,7 +81,7 @@ class BiddingClaims(AbstractClaims):
 
     def why_feasible(self) -> str | None:
         """Try what is there anyway, all bids together, and as many instances of each bid alone as fit."""
-        most, alone = self.facts.instance.bids.max_count, _most_alone(self.facts.instance)
+        most, alone = self.facts.instance.bids.max_count, _max_alone(self.facts.instance)
         one_bid = (np.where(np.arange(len(most)) == j, alone, 0) for j in range(len(most)))
         for what, counts in (
             ("what is there anyway does", (np.zeros_like(most),)),
@@ -126,7 +126,7 @@ class BiddingClaims(AbstractClaims):
         return check_curve(self.facts, stated, self.solution.bound, decided)
 
 
-def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
+def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
     """Check bounds, caps and the rule of one bid a market."""
     instance, counts = facts.instance, plan.counts
     if counts.shape != (instance.num_bids,) or not np.issubdtype(counts.dtype, np.integer):
@@ -159,7 +159,7 @@ def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
     return found
 
 
-def _most_alone(instance: BiddingInstance) -> IntArray:
+def _max_alone(instance: BiddingInstance) -> IntArray:
     """Return how many instances of each bid fit where no other is taken, shape (bids,)."""
     caps, most = instance.caps, instance.bids.max_count.astype(np.float64)
     for weight, limit in zip(caps.weight, held_limits(instance).tolist(), strict=True):

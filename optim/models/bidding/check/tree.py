@@ -1,26 +1,479 @@
-"""What a tree proves about the cost per work: its leaves cover all footprints, and each bounds its part."""
+"""What a tree and its multipliers prove about the cost per work over boxes of footprints."""
 
 import math
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from optim.core.counters import MOST
-from optim.core.descent import Descent
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.claims import MOST, Descent, is_finite
 from optim.core.limits import Effort
-from optim.core.recomputed import is_finite
-from optim.core.verification import Violation, violation
-from optim.models.bidding.check.facts import Facts, held_work, least_rate_for
-from optim.models.bidding.check.lasting import CheckedCovers, checked_covers
-from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
-from optim.models.bidding.proof import CHANGE, RATE, THETA, RatioProof, TreeNode
+from optim.core.solution import Violation, violation
+from optim.models.bidding.check.exact_instance import (
+    VerifierContext,
+    footprint_value,
+    held_limits,
+    held_work,
+    min_rate_for,
+    tangent_slope,
+    useful_rate,
+)
+from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
+from optim.models.bidding.instance import LASTING_TOL, BiddingInstance, EvictionTerm, HourOutlook, LastingCapacity
+
+MAX_SHORT = 10**4
+
+"""Largest amount in a cover: probabilities are sums over every amount up to it."""
+
+OUTWARD = 1e-12
+
+"""Sums of a few thousand products of probabilities are off by less."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckedCovers:
+    """Rows ``gain @ counts >= need``, shapes (covers, bids) and (covers,); every footprint that keeps enough fulfils them."""
+
+    gain: FloatArray
+    need: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Causes:
+    """Probabilities that no shock comes, of markets, zones and regions; and where these are."""
+
+    zone: IntArray
+    region: IntArray
+    own: FloatArray
+    by_zone: FloatArray
+    by_region: FloatArray
+
+    @classmethod
+    def of(cls, lasting: LastingCapacity) -> "_Causes":
+        """Read an instance's."""
+        shocks = lasting.shocks
+        own, by_zone, by_region = (np.exp(-hours) for hours in (shocks.own, shocks.by_zone, shocks.by_region))
+        return cls(zone=shocks.zone, region=shocks.region, own=own, by_zone=by_zone, by_region=by_region)
+
+    def spared(self, zone: int, market: int | None = None) -> "_Causes":
+        """Return the probabilities given that a zone's causes don't strike, nor a market's own."""
+        own, by_zone, by_region = self.own.copy(), self.by_zone.copy(), self.by_region.copy()
+        by_zone[zone] = by_region[self.region[zone]] = 1.0
+        if market is not None:
+            own[market] = 1.0
+        return replace(self, own=own, by_zone=by_zone, by_region=by_region)
+
+    def falls_short(self, held: IntArray, least: int) -> float:
+        """Return the probability that less than `least` lasts of a holding by market."""
+        if least <= 0:
+            return 0.0
+        total = np.ones(1)
+        for region, stays in enumerate(self.by_region.tolist()):
+            inside = np.ones(1)
+            for zone in np.flatnonzero(self.region == region).tolist():
+                here = np.ones(1)
+                for market in np.flatnonzero((self.zone == zone) & (held > 0)).tolist():
+                    amount = np.zeros(min(int(held[market]), least) + 1)
+                    amount[-1] = 1.0
+                    here = _sum(here, _unless_struck(amount, float(self.own[market])), least)
+                inside = _sum(inside, _unless_struck(here, float(self.by_zone[zone])), least)
+            total = _sum(total, _unless_struck(inside, stays), least)
+        return float(total[:least].sum())
+
+
+def kept(instance: BiddingInstance, lasting: LastingCapacity, counts: IntArray) -> float:
+    """Return the probability that a footprint keeps enough."""
+    held = np.zeros(len(instance.markets), dtype=np.int64)
+    np.add.at(held, instance.bids.market, lasting.capacity * np.maximum(counts, 0))
+    return 1.0 - _Causes.of(lasting).falls_short(held, lasting.least)
+
+
+def keeps_enough(instance: BiddingInstance, counts: IntArray) -> bool:
+    """Tell whether a footprint keeps enough; no smaller one does where it doesn't."""
+    lasting = instance.lasting
+    return lasting is None or kept(instance, lasting, counts) >= lasting.probability - LASTING_TOL
+
+
+def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> CheckedCovers | Violation:
+    """Return the rows that covers stand for, recomputed, or what is wrong with their form."""
+    lasting, size = instance.lasting, instance.num_bids
+    gain, need = np.zeros((len(covers), size)), np.zeros(len(covers))
+    for i, cover in enumerate(covers):
+        if lasting is None:
+            return violation("certificate", "covers are for instances that ask for capacity that lasts")
+        is_whole = np.issubdtype(cover.weight.dtype, np.integer) and cover.weight.shape == (len(instance.markets),)
+        if not is_whole or (cover.weight < 0).any() or not 0 <= cover.short_of <= MAX_SHORT:
+            text = f"a cover has {len(instance.markets)} whole weights and falls short of at most {MAX_SHORT}"
+            return violation("certificate", text)
+        gain[i], need[i] = _row(instance, lasting, cover)
+    return CheckedCovers(gain=gain, need=need)
+
+
+def _row(instance: BiddingInstance, lasting: LastingCapacity, cover: Cover) -> tuple[FloatArray, float]:
+    """Return a cover's row, rounded outward."""
+    weight, causes = cover.weight, _Causes.of(lasting)
+    survival = causes.own * causes.by_zone[causes.zone] * causes.by_region[causes.region[causes.zone]]
+    by_zone = {z: causes.spared(z).falls_short(weight, cover.short_of) for z in np.unique(causes.zone).tolist()}
+    hard = np.zeros(len(weight))
+    for m, zone in enumerate(causes.zone.tolist()):
+        # Its own cause decides on a market's hours only if the holding has something of it.
+        share = causes.spared(zone, m).falls_short(weight, cover.short_of) if weight[m] else by_zone[zone]
+        hard[m] = survival[m] * share + OUTWARD
+    need = causes.falls_short(weight, cover.short_of) - (1.0 - lasting.probability) - LASTING_TOL - OUTWARD
+    return lasting.capacity * hard[instance.bids.market], lasting.least * need
+
+
+def _unless_struck(chances: FloatArray, stays: float) -> FloatArray:
+    """Return a distribution of amounts, or nothing where the shock comes."""
+    found = chances * stays
+    found[0] += 1.0 - stays
+    return found
+
+
+def _sum(one: FloatArray, other: FloatArray, most: int) -> FloatArray:
+    """Return the chances that two independent amounts add up to each sum below `most`."""
+    return np.convolve(one, other)[:most]
+
+
+EMPTY_TOL = 1e-9
+
+"""A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
+
+LARGEST = 1e100
+
+"""Largest number in a proof: squares and products of a few stay finite."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckedBox:
+    """Bounds on the counts; whether new instances are taken: True, False, or None where it is open; ranges of sums."""
+
+    low: IntArray
+    high: IntArray
+    has_change: bool | None
+    theta: tuple[float, float] = (0.0, math.inf)
+    rate: tuple[float, float] = (0.0, math.inf)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Cells:
+    """The relaxation of a box: hours and rates by cell, evictions that are settled or open, and the rate lost by theta."""
+
+    hours: FloatArray
+    base: FloatArray
+    rate: FloatArray
+    is_settled: BoolArray
+    marks: FloatArray
+    by_theta: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """Ranges of theta and of the sum of all rates in a box; theta is `sure` and a step for each bid taken."""
+
+    theta: tuple[float, float]
+    rate: tuple[float, float]
+    sure: float
+    step: FloatArray
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a range is, beyond rounding."""
+        return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
+
+
+def check_form(facts: VerifierContext, x: Multipliers, num_covers: int = 0) -> Violation | None:
+    """Return what is wrong with the form of multipliers: sizes, signs, shares."""
+    cells, caps = len(facts.cell_weight), len(facts.instance.caps.limit)
+    if x.point.shape != (cells,) or x.eviction.shape != (cells,) or x.cap.shape != (caps,):
+        return violation("certificate", f"multipliers must be over {cells} cells and {caps} caps")
+    if x.cover.ndim != 1 or len(x.cover) > num_covers:
+        return violation("certificate", f"prices of covers must be at most {num_covers}")
+    sizes = {x.blame.shape, x.blame_cell.shape, x.blame_bid.shape}
+    if len(sizes) > 1 or x.blame.ndim != 1:
+        return violation("certificate", "the rows of blame must have a cell, a bid and a share each")
+    planes = [x.lost_by_rate, x.lost_by_theta, abs(x.theta), abs(x.rate)]
+    numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame, x.cover, [x.work, *planes]])
+    if not ((numbers >= 0) & (numbers <= LARGEST)).all() or (x.eviction > 1).any():
+        return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
+    if any(planes) and not facts.has_common_loss:
+        return violation("certificate", "prices of theta and of rates are for evictions that are everybody's loss")
+    bids = facts.instance.num_bids
+    if len(x.blame) and (
+        x.blame_cell.min() < 0 or x.blame_cell.max() >= cells or x.blame_bid.min() < 0
+        or x.blame_bid.max() >= bids
+    ):  # fmt: skip
+        return violation("certificate", "blame names a cell or a bid that isn't there")
+    return None
+
+
+def leaf_bound(
+    facts: VerifierContext,
+    box: CheckedBox,
+    x: Multipliers,
+    ratio: float,
+    min_rate: float,
+    covers: CheckedCovers | None = None,
+) -> float:
+    """Return a lower bound of ``cost - ratio * work`` over the footprints of a box that fit the caps.
+
+    Footprints whose rates add up to less than `min_rate` may be valued too low.
+    """
+    if (box.low > box.high).any() or _exceeds_a_cap(facts, box):
+        return math.inf  # no footprint is in the box
+    if not keeps_enough(facts.instance, box.high):
+        return math.inf  # nor does any smaller one keep enough
+    sums = _sums(facts, box, min_rate) if facts.has_common_loss else None
+    if sums is not None and sums.is_empty:
+        return math.inf
+    if (box.low == box.high).all():
+        return _single(facts, box, ratio)
+    instance, curve = facts.instance, facts.instance.scalability
+    price = ratio + x.work
+    cells = _cells(facts, box, sums, x)
+    slope = np.array([tangent_slope(curve, v) for v in x.point.tolist()])
+    height = np.array([useful_rate(curve, v) for v in x.point.tolist()])
+    # Useful rates are at most Y, so that (h - lambda s) y + lambda s Y (1 - e) bounds the work for every share s.
+    share = np.where(cells.is_settled, 0.0, x.eviction)
+    worth = price * facts.cell_weight * (cells.hours - instance.eviction_loss_h * share)
+    if (worth < 0).any():
+        return -math.inf
+    most = _max_useful(facts, box, cells) if share.any() else np.zeros(len(slope))
+    at_stake = price * facts.cell_weight * instance.eviction_loss_h * share * most
+    caps = instance.caps
+    reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (worth * slope)
+    total = [
+        instance.fixed_usd,
+        x.work * held_work(instance),
+        *(-x.cap * held_limits(instance)).tolist(),
+        *(-at_stake).tolist(),
+    ]
+    total += (-worth * (height + slope * (cells.base - x.point))).tolist()
+    if covers is not None:
+        used = len(x.cover)
+        reduced = reduced - x.cover @ covers.gain[:used]
+        total += (x.cover * covers.need[:used]).tolist()
+    charge = (cells.marks * _blame(facts, x).T) @ at_stake
+    if sums is not None:
+        charge = charge + (float((worth * slope).sum()) * cells.by_theta + x.theta) * sums.step
+        reduced = reduced + x.rate * instance.bids.rate
+        total += [
+            x.theta * (sums.sure - sums.theta[x.theta > 0]),
+            x.rate * (instance.fixed_rate - sums.rate[x.rate > 0]),
+        ]
+    for members in facts.bids_of_market:
+        mine = members[box.high[members] > 0]
+        if len(mine):
+            total.append(_market(facts, box, mine, reduced[mine], charge[mine]))
+    if not all(term > -math.inf for term in total):
+        return -math.inf
+    if math.inf in total:  # a market without a choice: no footprint is in the box
+        return math.inf
+    return math.fsum(total) - _rounding(total, facts.instance.num_bids)
+
+
+def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
+    """Return the value of a box's only footprint, infinity if it isn't in it, breaks a rule or does too little work."""
+    instance, counts = facts.instance, box.low
+    taken = counts > 0
+    number = np.bincount(instance.bids.market[taken], minlength=1)
+    cost, work = footprint_value(facts, counts.tolist())
+    is_short = work <= 0 or work < held_work(instance)
+    is_elsewhere = box.has_change is True and not (taken & instance.bids.is_new).any()
+    if is_short or is_elsewhere or (instance.one_bid_a_market and (number > 1).any()):
+        return math.inf
+    return cost - ratio * work - _rounding([cost, ratio * work], instance.num_bids)
+
+
+def _exceeds_a_cap(facts: VerifierContext, box: CheckedBox) -> bool:
+    """Tell whether the least counts alone are more than a cap allows, by the rule that footprints are held to."""
+    caps = facts.instance.caps
+    return any(
+        math.fsum((weight * box.low).tolist()) > limit
+        for weight, limit in zip(caps.weight, held_limits(facts.instance).tolist(), strict=True)
+    )
+
+
+def _rounding(terms: list[float], size: int) -> float:
+    """Return what rounding may have added: every term went through some hundred operations."""
+    return (size + 100) * 2.0**-52 * math.fsum(map(abs, terms))
+
+
+def _blame(facts: VerifierContext, x: Multipliers) -> FloatArray:
+    """Return the shares by cell and bid, made to add up to at most 1."""
+    shares = np.zeros((len(facts.cell_weight), facts.instance.num_bids))
+    np.add.at(shares, (x.blame_cell, x.blame_bid), x.blame)
+    return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0))
+
+
+def _market(facts: VerifierContext, box: CheckedBox, mine: IntArray, reduced: FloatArray, charge: FloatArray) -> float:
+    """Return the least that a market adds.
+
+    A charge is due for each bid taken; where the evictions of a market are nested and theirs is the loss, for the
+    lowest bid taken and all higher ones: every choice of the lowest is tried, the others choose for themselves.
+    """
+    instance = facts.instance
+    choices = list(zip(mine.tolist(), reduced.tolist(), strict=True))
+    must = [j for j, _ in choices if box.low[j] > 0]
+    if facts.term is not EvictionTerm.MARKET:
+        return _independent(facts, box, choices, charge.tolist(), must)
+    values = [] if must else [0.0]
+    first_must = min(must, default=instance.num_bids)
+    due = later = 0.0
+    for (j, r), own_charge in zip(reversed(choices), reversed(charge.tolist()), strict=True):
+        taken = _count_value(box, j, r, least=1)
+        due += own_charge
+        if j <= first_must and not (instance.one_bid_a_market and any(other != j for other in must)):
+            values.append(due + taken + (0.0 if instance.one_bid_a_market else later))
+        later += taken if box.low[j] > 0 else min(0.0, taken)
+    return min(values, default=math.inf)
+
+
+def _independent(
+    facts: VerifierContext, box: CheckedBox, choices: list[tuple[int, float]], extra: list[float], must: list[int]
+) -> float:
+    each = {j: e + _count_value(box, j, r, least=1) for (j, r), e in zip(choices, extra, strict=True)}
+    if facts.instance.one_bid_a_market:
+        if len(must) > 1:
+            return math.inf
+        return each[must[0]] if must else min(0.0, *each.values())
+    return math.fsum(value if j in must else min(0.0, value) for j, value in each.items())
+
+
+def _count_value(box: CheckedBox, j: int, reduced: float, *, least: int) -> float:
+    """Return the least of ``reduced * count`` over the counts of a bid that are at least `least`."""
+    low = max(int(box.low[j]), least)
+    return reduced * (int(box.high[j]) if reduced < 0 else low)
+
+
+def _cells(facts: VerifierContext, box: CheckedBox, sums: _Sums | None, x: Multipliers) -> _Cells:
+    """Return hours, rates and open evictions of the cells in a box."""
+    instance = facts.instance
+    change = instance.change_loss_h if box.has_change is True else 0.0
+    if isinstance(instance.outlook, HourOutlook):
+        return _hour_cells(facts, instance.outlook, box, change, sums, x)
+    hours = np.full(len(facts.cell_weight), facts.cell_hours) - change * facts.is_first
+    marks = facts.marks & (box.high > 0)[:, None]
+    is_sure: BoolArray = np.asarray((facts.marks & (box.low > 0)[:, None]).any(axis=0))
+    return _Cells(
+        hours=hours - instance.eviction_loss_h * is_sure,
+        base=np.full(len(hours), instance.fixed_rate),
+        rate=facts.alive * instance.bids.rate[:, None],
+        is_settled=is_sure,
+        marks=(marks & ~is_sure).astype(np.float64) if instance.eviction_loss_h > 0 else np.zeros(marks.shape),
+    )
+
+
+def _hour_cells(
+    facts: VerifierContext, outlook: HourOutlook, box: CheckedBox, change: float, sums: _Sums | None, x: Multipliers
+) -> _Cells:
+    instance, lost = facts.instance, facts.instance.eviction_loss_h
+    own, common, by_theta, offset = np.zeros(instance.num_bids), 0.0, 0.0, 0.0
+    if sums is None:
+        own = lost * outlook.evicted
+    else:
+        shortest = min([1.0, *outlook.usable_h[box.high > 0].tolist()]) - change
+        common = min(x.lost_by_rate, lost)
+        if shortest >= lost:
+            by_theta = x.lost_by_theta
+            above = [
+                (-lost * math.expm1(-theta) - common) * rate - by_theta * theta
+                for theta in sums.theta
+                for rate in sums.rate
+            ]
+            offset = -min(above) - by_theta * sums.sure
+        else:  # the useful time of a bid may be clamped at 0: what everybody loses for certain is taken off each
+            common = min(common, -lost * math.expm1(-sums.theta[0]))
+    useful = np.maximum(0.0, outlook.usable_h - own - common - change)
+    return _Cells(
+        hours=np.ones(1),
+        base=np.array([instance.fixed_rate * max(0.0, 1.0 - common - change) + offset]),
+        rate=(instance.bids.rate * useful)[:, None],
+        is_settled=np.ones(1, dtype=bool),
+        marks=np.zeros((instance.num_bids, 1)),
+        by_theta=by_theta,
+    )
+
+
+def _sums(facts: VerifierContext, box: CheckedBox, min_rate: float) -> _Sums:
+    """Return what a box allows theta and the sum of rates to be; footprints of interest have at least `min_rate`."""
+    instance = facts.instance
+    sure, most, step = _theta(facts, box)
+    held = instance.fixed_rate + math.fsum((box.low * instance.bids.rate).tolist())
+    fastest = float(_max_rate(facts, box, np.array([instance.fixed_rate]), instance.bids.rate[:, None])[0])
+    return _Sums(
+        theta=(max(sure, box.theta[0]), min(most, box.theta[1])),
+        rate=(max(held, min_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
+        sure=sure,
+        step=step,
+    )
+
+
+def _theta(facts: VerifierContext, box: CheckedBox) -> tuple[float, float, FloatArray]:
+    """Return the sure and the largest value of theta = -log survival in a box, and by which step each bid raises it."""
+    theta = facts.theta
+    allowed = np.flatnonzero(box.high > 0).tolist()
+    step = np.zeros(len(theta))
+    if facts.term is EvictionTerm.ANY:
+        sure = math.fsum(theta[j] for j in allowed if box.low[j] > 0)
+        for j in allowed:
+            step[j] = 0.0 if box.low[j] > 0 else theta[j]
+        return sure, math.fsum(theta[j] for j in allowed), step
+    floors: list[float] = []
+    peaks: list[float] = []
+    held = box.low > 0
+    for members in facts.bids_of_market:
+        mine = members[box.high[members] > 0].tolist()
+        floor = max((theta[j] for j in mine if held[j]), default=0.0)
+        floors.append(floor)
+        peaks.append(max((theta[j] for j in mine), default=0.0))
+        reached = floor
+        for j in reversed(mine):
+            step[j] = max(0.0, theta[j] - max(reached, floor))
+            reached = max(reached, theta[j])
+    return math.fsum(floors), math.fsum(peaks), step
+
+
+def _max_useful(facts: VerifierContext, box: CheckedBox, cells: _Cells) -> FloatArray:
+    """Return an upper bound of the useful rate of each cell."""
+    best = _max_rate(facts, box, cells.base, cells.rate)
+    return np.array([useful_rate(facts.instance.scalability, v) for v in best.tolist()]) * (1.0 + 1e-12)
+
+
+def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: FloatArray) -> FloatArray:
+    """Return an upper bound of the rate of each cell: a fractional knapsack for each cap, beside the least counts."""
+    instance = facts.instance
+    allowed = np.flatnonzero(box.high > 0)
+    rate = rates[allowed]
+    low, spare = box.low[allowed].astype(np.float64), (box.high - box.low)[allowed].astype(np.float64)
+    sure = base + low @ rate
+    best = sure + spare @ rate
+    for weight, limit in zip(instance.caps.weight[:, allowed], held_limits(instance).tolist(), strict=True):
+        room = max(0.0, limit - float(weight @ low))
+        filled = sure.copy()
+        for c in range(len(filled)):
+            left = room
+            worth = np.where(weight > 0, rate[:, c] / np.where(weight > 0, weight, 1.0), np.inf)
+            for j in np.argsort(-worth).tolist():
+                if left <= 0 and weight[j] > 0:
+                    break
+                size = float(weight[j] * spare[j])
+                part = 1.0 if size <= left else left / size
+                filled[c] += part * spare[j] * rate[j, c]
+                left -= part * size
+        best = np.minimum(best, filled)
+    return np.asarray(best)
+
 
 ANY, UNCHANGED, CHANGED = (0.0, math.inf), (0, 0), (1, math.inf)
+
 VECTOR = 16
+
 """Bids that are gone over in a step."""
 
 
-def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Violation]]:
+def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | None, list[Violation]]:
     """Return the bound that a proof gives, None with what is wrong with it."""
     instance = facts.instance
     if not (is_finite(proof.ratio) and 0 <= proof.ratio <= LARGEST):
@@ -28,8 +481,8 @@ def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Vi
         return None, [violation("certificate", text)]
     if proof.ratio == 0:
         return 0.0, []  # costs are never negative
-    least_work = max(held_work(instance), _least_cost(facts) / proof.ratio * (1.0 - 1e-12))
-    least, wrong = _tree_bound(facts, proof, least_rate_for(instance.scalability, least_work))
+    least_work = max(held_work(instance), _min_cost(facts) / proof.ratio * (1.0 - 1e-12))
+    least, wrong = _tree_bound(facts, proof, min_rate_for(instance.scalability, least_work))
     if wrong:
         return None, wrong
     if least >= 0:
@@ -39,7 +492,7 @@ def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Vi
     return max(0.0, proof.ratio + least / least_work), []
 
 
-def _least_cost(facts: Facts) -> float:
+def _min_cost(facts: VerifierContext) -> float:
     """Return what every footprint that does any work costs: without machines of its own it takes an instance."""
     instance = facts.instance
     bids = instance.bids
@@ -48,7 +501,7 @@ def _least_cost(facts: Facts) -> float:
     return instance.fixed_usd + (float(taken.min()) if is_idle else 0.0)
 
 
-def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[float, list[Violation]]:
+def _tree_bound(facts: VerifierContext, proof: RatioProof, min_rate: float) -> tuple[float, list[Violation]]:
     """Return the least bound of the tree's leaves; its splits must cover all footprints."""
     if not proof.nodes:
         return -math.inf, [violation("certificate", "the tree has no node")]
@@ -68,7 +521,7 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
             if not 0 <= node.multipliers < len(proof.multipliers):
                 return -math.inf, [violation("certificate", f"there are no multipliers {node.multipliers}")]
             x = proof.multipliers[node.multipliers]
-            least = min(least, leaf_bound(facts, path.box(), x, proof.ratio, least_rate, covers))
+            least = min(least, leaf_bound(facts, path.box(), x, proof.ratio, min_rate, covers))
         elif not path.split(node):
             text = f"nodes[{number}]: the tree splits by bid {node.bid} at {node.value}, which can't be"
             return -math.inf, [violation("certificate", text)]
@@ -78,7 +531,7 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
 class _Path:
     """The box of the node that a walk is at; a condition is a range (least, most), of a split by change (0, 0) or (1, inf)."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: VerifierContext) -> None:
         self._facts, bids = facts, facts.instance.bids
         self._low, self._high = np.zeros(len(bids), dtype=np.int64), bids.max_count.copy()
         self.walk = Descent[int, tuple[float, float]](Effort("the tree"), self._hear)

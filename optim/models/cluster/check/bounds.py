@@ -1,21 +1,173 @@
-"""What prices, loads and intervals prove about any schedule of rigid jobs, and what no prices prove more than."""
+"""What prices, loads and intervals prove about any schedule of rigid jobs.
 
+The checker's own. Times are whole microseconds after the job's submission, subtracted before they become seconds.
+"""
+
+import heapq
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from optim.compiled import compiled, inner
+from optim.core.arrays import IntArray
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit, current_limits
-from optim.models.cluster.check.event_rules import PPM
+from optim.models.cluster.check.replay import PPM
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, IntArray
+
+SECOND = 1e6
+
+
+@inner
+def _keep_cheapest(prices, seconds, count, price, amount, most):
+    """Add time at a price to a table that is sorted by price, and cut it after so many seconds, which are all that one needs."""
+    at = count
+    while at > 0 and prices[at - 1] > price:
+        prices[at], seconds[at] = prices[at - 1], seconds[at - 1]
+        at -= 1
+    prices[at], seconds[at] = price, amount
+    total, kept = 0.0, 0
+    while kept < count + 1 and total < most:
+        seconds[kept] = min(seconds[kept], most - total)
+        total += seconds[kept]
+        kept += 1
+    return kept
+
+
+@inner
+def _min_within(prices, seconds, count, need, w, begin, room, rate):
+    """Return the least end plus bill if the job ends within a slot of some price, infinity if it can't.
+
+    What the table doesn't give must come from the slot; then bought time that is dearer than the slot's by more than a second
+    of waiting is worth is replaced, dearest first.
+    """
+    cost, taken = 0.0, 0.0
+    for entry in range(count):
+        cost += seconds[entry] * prices[entry]
+        taken += seconds[entry]
+    x = max(0.0, need - taken)
+    if x > room:
+        return np.inf
+    bill = cost + x * rate
+    least = begin + x + w * bill
+    entry = count - 1
+    while entry >= 0 and x < room and w * (prices[entry] - rate) > 1.0:
+        y = min(seconds[entry], room - x)
+        bill -= y * (prices[entry] - rate)
+        x += y
+        least = min(least, begin + x + w * bill)
+        entry -= 1
+    return least
+
+
+@compiled
+def min_cost(release, duration, width, end, price, most):
+    """Return ``min_C (C - r + w x cost of the cheapest d seconds in [r, C])`` of each job, in seconds, and how many steps that took.
+
+    Of more than `most` steps the rest is left out. `release`, `duration` and the slots' ends are in microseconds; the price is 0 after the last slot.
+    """
+    last = len(price)
+    result = np.empty(len(release))
+    prices, seconds = np.empty(last + 1), np.empty(last + 1)
+    steps = 0
+    for job in range(len(release)):
+        r, need, w = release[job], duration[job] / SECOND, width[job]
+        at, count, begin, least = np.searchsorted(end, r, side="right"), 0, 0.0, np.inf
+        while at < last and begin < least:
+            steps += 2 * count + 1
+            if steps > most:
+                return result, steps
+            stop = (end[at] - r) / SECOND
+            least = min(least, _min_within(prices, seconds, count, need, w, begin, stop - begin, price[at]))
+            count = _keep_cheapest(prices, seconds, count, price[at], stop - begin, need)
+            begin = stop
+            at += 1
+        if begin < least:
+            least = min(least, _min_within(prices, seconds, count, need, w, begin, need, 0.0))
+        result[job] = least
+    return result, steps
+
+
+COSTLY = 50
+
+"""Steps of a loop like this one for each job that it looks at."""
+
+
+@compiled
+def flow_times(release, duration, width, gpus, start, most):
+    """Return how long after its release each job ends, in whole microseconds rounded up, and how many steps that took.
+
+    At every release and end the GPUs go to the jobs in their order, each as many as it can use, the last one what is left; a job
+    advances in proportion. Of more than `most` steps the rest is left out.
+
+    Parameters
+    ----------
+    release, duration, width
+        Jobs by their release in microseconds; widths may be fractions.
+    start
+        The smaller, the earlier a job's turn; with none at all those with the least work left come first.
+    """
+    count, is_by_work = len(release), len(start) == 0
+    left, flow = duration.astype(np.float64), np.zeros(count)
+    key, rate = np.empty(count), np.empty(count)
+    run, chosen = np.empty(count, np.int64), np.empty(count, np.int64)
+    waiting = [(0.0, 0)]
+    waiting.pop()
+    now, upcoming, running, steps = 0, 0, 0, 0
+    while (upcoming < count or running > 0 or len(waiting) > 0) and steps <= most:
+        if running == 0 and len(waiting) == 0:
+            now = max(now, release[upcoming])
+        for place in range(1, running):  # work left has changed for those that ran alone
+            job, at = run[place], place
+            while at > 0 and key[run[at - 1]] > key[job] and steps <= most:
+                run[at] = run[at - 1]
+                at -= 1
+                steps += COSTLY
+            run[at] = job
+        while upcoming < count and release[upcoming] <= now:
+            key[upcoming] = width[upcoming] * left[upcoming] if is_by_work else float(start[upcoming])
+            heapq.heappush(waiting, (key[upcoming], upcoming))
+            upcoming += 1
+        free, place, taken = gpus, 0, 0
+        step = release[upcoming] - now if upcoming < count else 2**62
+        while free > 0.0 and (place < running or len(waiting) > 0):
+            if place < running and (len(waiting) == 0 or key[run[place]] <= waiting[0][0]):
+                job = run[place]
+                place += 1
+            else:
+                job = heapq.heappop(waiting)[1]
+            rate[job] = min(width[job], free)
+            free -= rate[job]
+            until_done = np.ceil(left[job] * (width[job] / rate[job]))
+            step = max(1, int(until_done)) if until_done < step else step
+            chosen[taken] = job
+            taken += 1
+        for rest in range(place, running):
+            heapq.heappush(waiting, (key[run[rest]], run[rest]))
+        now += step
+        steps += COSTLY * (running + taken + 1)
+        running = 0
+        for at in range(taken):
+            job = chosen[at]
+            left[job] -= step * (rate[job] / width[job])
+            key[job] = width[job] * left[job] if is_by_work else key[job]
+            if left[job] <= 0.0:
+                flow[job] = now - release[job]
+            else:
+                run[running] = job
+                running += 1
+    return flow, steps
+
 
 COMPILED = 100
+
 """Steps of a compiled loop that take the time of one other."""
 
 ROUNDING = 1e-9
+
 """Relative to the sum of absolute terms: far above the rounding of any sum here."""
 
 
@@ -40,7 +192,7 @@ class _Types:
         gpus = [sum(count for count, is_in in zip(self.gpus, mask.tolist(), strict=True) if is_in) for mask in masks]
         return [(np.flatnonzero(each[self.of_job]), count) for each, count in zip(inside, gpus, strict=True)]
 
-    def least_us(self, jobs: Workload) -> IntArray:
+    def min_us(self, jobs: Workload) -> IntArray:
         """Return each job's run time on the type on which it is fastest, rounded down."""
         fastest = np.where(self.rows > 0, self.rows, self.rows.max()).min(axis=1)[self.of_job]
         return np.asarray(jobs.duration_us // PPM * fastest + jobs.duration_us % PPM * fastest // PPM)
@@ -58,7 +210,7 @@ def _types(jobs: Workload, cluster: Cluster) -> _Types:
     return _Types(gpus=gpus.tolist(), rows=rows, of_job=of_job.ravel())
 
 
-def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> float:
+def min_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> float:
     """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1), (D.1b) of docs/mathematics/cluster.md).
 
     Raises
@@ -66,14 +218,12 @@ def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -
     InvalidProblemError
         If the prices take more steps than the limits allow, or are those of another number of types of GPU.
     """
-    from optim.models.cluster.check.dearest_time import least_bills
-
     types, prices, most = _types(jobs, cluster), np.atleast_2d(proof.price), COMPILED * current_limits().steps
     if len(prices) not in (1, len(types.gpus)):
         raise InvalidProblemError(
             f"prices are of {len(prices)} types of GPU; give those of {len(types.gpus)}, or of all"
         )
-    least_us, steps, bills = types.least_us(jobs), len(types.rows) * prices.size, np.zeros(len(jobs))
+    min_us, steps, bills = types.min_us(jobs), len(types.rows) * prices.size, np.zeros(len(jobs))
     check_limit(
         "steps", steps // COMPILED, f"steps to check {prices.size} prices for {len(types.rows)} classes of jobs"
     )
@@ -83,8 +233,8 @@ def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -
             [prices[kind] * (ppm / fastest) for kind, ppm in enumerate(row) if ppm] if len(prices) > 1 else prices
         )
         price = np.ascontiguousarray(np.min(of_types, axis=0))
-        width, facts = jobs.gpus[who].astype(float), (jobs.submit_us[who], least_us[who])
-        bills[who], taken = least_bills(*facts, width, proof.end_us, price, most - steps)
+        width, facts = jobs.gpus[who].astype(float), (jobs.submit_us[who], min_us[who])
+        bills[who], taken = min_cost(*facts, width, proof.end_us, price, most - steps)
         steps += taken
         check_limit("steps", steps // COMPILED, f"steps to check {prices.size} prices for {len(jobs)} jobs")
     lengths = np.diff(proof.end_us, prepend=0).tolist()
@@ -99,7 +249,7 @@ def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -
     return float(total) / len(jobs)
 
 
-def most_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule) -> float:
+def max_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule) -> float:
     """Return the mean completion time in seconds that no prices prove more than: that of a schedule of divisible gangs.
 
     Raises
@@ -107,8 +257,6 @@ def most_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule
     InvalidProblemError
         If the schedule lacks a job, names one or a type of GPU that isn't there or can't be used, or takes too many steps.
     """
-    from optim.models.cluster.check.divisible_schedule import flow_times
-
     types, job, kind = _types(jobs, cluster), schedule.job, schedule.gpu_type
     if not len(job) or job.min() < 0 or job.max() >= len(jobs) or kind.min() < 0 or kind.max() >= len(types.gpus):
         raise InvalidProblemError("a part of the divisible schedule is of no job, or on no type of GPU")
@@ -137,29 +285,29 @@ def most_by_prices(jobs: Workload, cluster: Cluster, schedule: DivisibleSchedule
     return math.fsum((share * flow).tolist()) / US / len(jobs) * (1 + ROUNDING)
 
 
-def least_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
+def min_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
     """Return the seconds from the first submission that no schedule of all jobs beats, rounded down ((D.2))."""
     types = _types(jobs, cluster)
-    least_us = types.least_us(jobs)
-    makespan_us = max(r + d for r, d in zip(jobs.submit_us.tolist(), least_us.tolist(), strict=True))
+    min_us = types.min_us(jobs)
+    makespan_us = max(r + d for r, d in zip(jobs.submit_us.tolist(), min_us.tolist(), strict=True))
     for who, gpus in types.sets():
         later = who[jobs.submit_us[who] >= proof.from_us]
-        work = sum(w * d for w, d in zip(jobs.gpus[later].tolist(), least_us[later].tolist(), strict=True))
+        work = sum(w * d for w, d in zip(jobs.gpus[later].tolist(), min_us[later].tolist(), strict=True))
         makespan_us = max(makespan_us, proof.from_us + work // gpus if work else 0)
     return int(makespan_us) / US * (1 - ROUNDING)
 
 
-def least_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> float:
+def min_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> float:
     """Return the largest slowdown that every schedule has at least, rounded down: 1 if the interval isn't overloaded ((D.3))."""
     types = _types(jobs, cluster)
-    least_us = types.least_us(jobs)
+    min_us = types.min_us(jobs)
     inside = jobs.submit_us >= proof.from_us
     times, parts = float(proof.slowdown).as_integer_ratio()
     room = (proof.to_us - jobs.submit_us).tolist()
     inside &= [times * d <= parts * left for d, left in zip(jobs.duration_us.tolist(), room, strict=True)]
     for who, gpus in types.sets():
         due = who[inside[who]]
-        work = sum(w * d for w, d in zip(jobs.gpus[due].tolist(), least_us[due].tolist(), strict=True))
+        work = sum(w * d for w, d in zip(jobs.gpus[due].tolist(), min_us[due].tolist(), strict=True))
         if proof.to_us > proof.from_us and work > gpus * (proof.to_us - proof.from_us):
             return proof.slowdown * (1 - ROUNDING)
     return 1.0

@@ -6,29 +6,63 @@ from hashlib import sha256
 
 import numpy as np
 
+from optim.core.arrays import IntArray
 from optim.core.errors import InvalidProblemError
-from optim.core.verification import Verification, Violation, violation
-from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown, most_by_prices
-from optim.models.cluster.check.earnings import check_worth
-from optim.models.cluster.check.event_rules import PPM
-from optim.models.cluster.check.figures import figures_of
-from optim.models.cluster.check.plan_replay import replay_plan
-from optim.models.cluster.check.replay import Replayed, replay
-from optim.models.cluster.check.same_world import OF_FAILURES, not_the_same_world
-from optim.models.cluster.log import Run
+from optim.core.solution import Verification, Violation, violation
+from optim.models.cluster.check.bounds import max_by_prices, min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.check.metrics import figures_of
+from optim.models.cluster.check.replay import MACHINE_DOWN, PPM, REPAIR, Replayed, replay, replay_plan
+from optim.models.cluster.check.utility import check_worth
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import EventLog, Run
 from optim.models.cluster.metrics import NOT_TOLD
 from optim.models.cluster.policy_names import agrees, name_in
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
+
+OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us", "preempt_checkpoint_us")
+
+"""Rules that say what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
+
+
+def environment_mismatches(run: LoggedRun, runs: Sequence[LoggedRun]) -> list[Violation]:
+    """Return where a run's failures aren't those of the longest run, as far as both go on."""
+    longest = max(runs, key=lambda each: _end_us(each.log))
+    problems = []
+    for name in OF_FAILURES:
+        own, other = getattr(run.rules, name), getattr(longest.rules, name)
+        if own != other:
+            said = f"{name} is {own} here, and {other} for {longest.policy[:40]}"
+            problems.append(violation("rules", said, where=run.policy))
+    until = min(_end_us(run.log), _end_us(longest.log))
+    if run is not longest and not np.array_equal(_outages(run.log, until), _outages(longest.log, until)):
+        said = f"other failures and repairs of machines than {longest.policy[:40]} met"
+        problems.append(violation("log", said, where=run.policy))
+    return problems
+
+
+def _end_us(log: EventLog) -> int:
+    return int(log.time_us[-1]) if len(log) else 0
+
+
+def _outages(log: EventLog, until_us: int) -> IntArray:
+    """Return time, kind and machine of failures and repairs before a time: at that very instant a run may end first."""
+    is_outage = np.isin(log.kind, (MACHINE_DOWN, REPAIR)) & (np.diff(log.first) == 1) & (log.time_us < until_us)
+    at = np.flatnonzero(is_outage)
+    return np.stack([log.time_us[at], log.kind[at].astype(np.int64), log.machine[log.first[at]]])
+
 
 AGREEMENT_TOL = 1e-9
+
 HOUR_S = 3600.0
+
 WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_share")
+
 """Figures that earlier versions defined otherwise: not compared where a log doesn't tell the last."""
 
 OF_PLACES = ("may_spread", "knows_quotas", "quotas")
+
 """Rules that say what jobs may wait for, and nothing of what events are allowed."""
 
 
@@ -43,7 +77,7 @@ def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
 
 def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> Verification:
     replayed, problems = _replay(record, run)
-    problems = [*_misnamed(record, run), *not_the_same_world(run, record.runs), *problems]
+    problems = [*_misnamed(record, run), *environment_mismatches(run, record.runs), *problems]
     if replayed is None:
         return Verification(violations=tuple(problems))
     if not any(replayed.is_done):
@@ -132,11 +166,11 @@ def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
     """Return the bounds that the proofs give, and which claims they don't reach."""
     jobs, cluster, proven = record.jobs, record.cluster, {}
     if record.prices is not None:
-        proven["jct_mean_h"] = least_mean_completion(jobs, cluster, record.prices) / HOUR_S
+        proven["jct_mean_h"] = min_mean_completion(jobs, cluster, record.prices) / HOUR_S
     if record.load is not None:
-        proven["makespan_h"] = least_makespan(jobs, cluster, record.load) / HOUR_S
+        proven["makespan_h"] = min_makespan(jobs, cluster, record.load) / HOUR_S
     if record.interval is not None:
-        proven["slowdown_max"] = least_slowdown(jobs, cluster, record.interval)
+        proven["slowdown_max"] = min_slowdown(jobs, cluster, record.interval)
     problems = []
     for name, stated in record.bounds.items():
         true = proven.get(name)
@@ -155,7 +189,7 @@ def _limit_of_prices(record: RunRecord) -> tuple[list[str], list[Violation]]:
     if record.divisible is None:
         return [], [violation("bounds", "has no proof", where=where)]
     try:
-        true = most_by_prices(record.jobs, record.cluster, record.divisible) / HOUR_S
+        true = max_by_prices(record.jobs, record.cluster, record.divisible) / HOUR_S
     except InvalidProblemError as error:
         return [], [violation("bounds", str(error), where=where)]
     if not stated >= true * (1 - AGREEMENT_TOL):

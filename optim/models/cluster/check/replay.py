@@ -1,27 +1,98 @@
-"""Replay a log: no GPU twice, gangs whole, work equal to the exclusive time, overhead and what failures undo as the options say."""
+"""Replay a log, of an index or a planning policy, and derive what each event shows.
+
+The slowdown of a job is the product of what its places, its GPUs' type, others beside it and its width make of it, rounded
+up to parts per million ((D.4) of docs/mathematics/cluster.md); it changes once all events of an instant have happened, and
+work is rounded down to a microsecond then.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
-from optim.core.verification import Violation, violation
-from optim.models.cluster.check.event_rules import (
-    CRASH,
-    END,
-    FAIL,
-    FAULT,
-    GIVE_UP,
-    NOBODY,
-    PPM,
-    PREEMPT,
-    REPAIR,
-    START,
-    BrokenEventError,
-)
-from optim.models.cluster.check.tries import Fate, fates
+from optim.core.solution import Violation, violation
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import EventLog
+from optim.models.cluster.philly import FAILURES
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
+
+START, PREEMPT, END, REJECT, KILLED_BY_OUTAGE, MACHINE_DOWN, REPAIR, ATTEMPT_FAILED, JOB_FAILED = range(9)
+
+NOBODY = -1
+
+PPM = 1_000_000
+
+
+class BrokenEventError(Exception):
+    """An event breaks a rule."""
+
+
+AS_RUN, BLIND, BY_CLASS = range(3)
+
+
+@dataclass(slots=True)
+class AttemptTracker:
+    """One job's tries while a log is read; `left` of them fail still, of which `allowed` may follow on the first."""
+
+    left: int = 0
+    allowed: int = 0
+    fails: int = 0
+    good: int = 0
+    is_doomed: bool = False
+    wait: int = 0
+    made: int = 0
+    spent: int = 0
+    ready: int = 0
+
+    @property
+    def base(self) -> int:
+        """Where in the job's run time its present try begins."""
+        return min(self.made * self.fails, self.good) if self.left else self.good if self.made else 0
+
+    def start(self, time: int) -> None:
+        """Check that the job isn't held back."""
+        if time < self.ready:
+            raise BrokenEventError(f"starts a job that is held back until {self.ready} us")
+
+    def check(self, run: int, kind: int) -> None:
+        """Check what stops a try after some more run time."""
+        spent = self.spent + run
+        if kind in (ATTEMPT_FAILED, JOB_FAILED):
+            if not self.left or spent != self.fails:
+                when = f"after {self.fails} us" if self.left else "at no time"
+                raise BrokenEventError(f"lets a try fail after {spent} us, which fails {when}")
+            is_last = not self.allowed or (self.left == 1 and self.is_doomed)
+            if is_last != (kind == JOB_FAILED):
+                raise BrokenEventError(
+                    "repeats a try that was the last" if is_last else "gives a job up that has a try left"
+                )
+        elif self.left and (kind == END or spent >= self.fails):
+            raise BrokenEventError("goes on from a try that fails")
+
+    def fail(self, time: int) -> None:
+        """Go on to the next try."""
+        self.left, self.allowed, self.made = self.left - 1, self.allowed - 1, self.made + 1
+        self.spent, self.ready = 0, time + self.wait
+
+
+def fates(jobs: Workload, rules: Rules) -> list[AttemptTracker]:
+    """Return each job's tries before the first."""
+    found = []
+    columns = (jobs.fails_us, jobs.tries, jobs.good_us, jobs.duration_us, jobs.reason)
+    for fails, tries, good, duration, reason in zip(*(column.tolist() for column in columns), strict=True):
+        if fails < 0 or rules.retries == AS_RUN:
+            found.append(AttemptTracker())
+            continue
+        known = FAILURES.get(jobs.reasons[reason])
+        is_useless = rules.retries == BY_CLASS and known is not None and not known.is_transient
+        allowed = 0 if is_useless else rules.most_retries if rules.retries == BY_CLASS else tries
+        step = max(fails, 1)
+        rest = good if good >= 0 else max(duration - tries * step, 0)
+        fate = AttemptTracker(left=tries, allowed=allowed, fails=step, good=duration - rest, is_doomed=not rest)
+        fate.wait = rules.retry_wait_us
+        found.append(fate)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +119,9 @@ class Machines:
 
     def heed(self, kind: int, job: int, time: int) -> None:
         """Check that jobs on a machine that failed crash at once, and no others."""
-        if self.doomed and (kind != CRASH or time != self.when):
+        if self.doomed and (kind != KILLED_BY_OUTAGE or time != self.when):
             raise BrokenEventError(f"comes before job {min(self.doomed)} crashes, whose machine has failed")
-        if kind == CRASH and job not in self.doomed:
+        if kind == KILLED_BY_OUTAGE and job not in self.doomed:
             raise BrokenEventError("crashes a job of which no machine has just failed")
         self.doomed.discard(job)
 
@@ -61,15 +132,15 @@ class Machines:
         if len(places) != 1 or places[0][1] != 0 or not 0 <= places[0][0] < len(self.down):
             raise BrokenEventError("names no machine")
         machine = places[0][0]
-        if self.down[machine] == (kind == FAIL):
-            raise BrokenEventError(f"lets machine {machine} {'fail' if kind == FAIL else 'be repaired'} twice")
-        self.down[machine], self.when = kind == FAIL, time
+        if self.down[machine] == (kind == MACHINE_DOWN):
+            raise BrokenEventError(f"lets machine {machine} {'fail' if kind == MACHINE_DOWN else 'be repaired'} twice")
+        self.down[machine], self.when = kind == MACHINE_DOWN, time
         self.doomed = set(holders)
         return machine
 
     def kept(self, kind: int, before: int, work: int, rules: Rules) -> int:
         """Return the work that a job keeps at a stop which had done so much at its last stop, and so much now."""
-        step = {CRASH: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
+        step = {KILLED_BY_OUTAGE: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
         return max(before, work - work % step) if step else work
 
     def end(self) -> None:
@@ -86,7 +157,7 @@ class _Job:
     gpus: int
     duration: int
     slowdown: list[int]
-    fate: Fate
+    fate: AttemptTracker
     first: int = -1
     started: int = -1
     ended: int = -1
@@ -136,14 +207,14 @@ class _Job:
             raise BrokenEventError("ends a job later than its work was done")
         if not is_end and not self.fate.left and work >= self.duration:
             raise BrokenEventError("preempts a job whose work is done")
-        if kind in (FAULT, GIVE_UP):
+        if kind in (ATTEMPT_FAILED, JOB_FAILED):
             self.lost += work - self.fate.base
             self.fate.fail(time)
             work = self.fate.base
         self.executed, self.work = self.executed + run, work
         self.overhead += time - self.started - run
         self.started = -1
-        self.ended, self.is_done = time if kind in (END, GIVE_UP) else -1, is_end
+        self.ended, self.is_done = time if kind in (END, JOB_FAILED) else -1, is_end
 
 
 def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tuple[Replayed | None, list[Violation]]:
@@ -192,7 +263,7 @@ class _World:
             raise BrokenEventError("comes before the event ahead of it")
         machines, self.now = self.machines, time
         machines.heed(kind, name, time)
-        if kind in (FAIL, REPAIR):
+        if kind in (MACHINE_DOWN, REPAIR):
             if name != NOBODY:
                 raise BrokenEventError("is a machine's, but names a job")
             holders = [number for number, job in enumerate(self.state) if job.has_place_on(places)]
@@ -205,11 +276,11 @@ class _World:
         if kind == START:
             job.start(time, places, self.free)
             return
-        if kind not in (PREEMPT, END, CRASH, FAULT, GIVE_UP) or places:
+        if kind not in (PREEMPT, END, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED) or places:
             raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
         before = job.work
         job.stop(time, self.rack, self.rules.restart_us, kind)
-        if kind in (CRASH, PREEMPT):
+        if kind in (KILLED_BY_OUTAGE, PREEMPT):
             kept = machines.kept(kind, before, job.work, self.rules)
             job.lost, job.work = job.lost + job.work - kept, kept
         for machine, count in job.places:
@@ -221,3 +292,238 @@ class _World:
         for number, job in enumerate(self.state):
             if job.started >= 0:
                 raise BrokenEventError(f"job {number} runs on when the log ends")
+
+
+WHOLE = 1_000
+
+
+@dataclass(slots=True)
+class _PlanJob:
+    """One job while the log is read; `places` are pairs (machine, GPU of it)."""
+
+    submit: int
+    gang: int
+    duration: int
+    range: tuple[int, int]
+    fate: AttemptTracker
+    first: int = -1
+    started: int = -1
+    over: int = -1
+    is_done: bool = False
+    places: frozenset[tuple[int, int]] = frozenset()
+    last: frozenset[tuple[int, int]] = frozenset()
+    pause: int = 0
+    slowdown: int = 0
+    work: int = 0
+    saved: int = 0
+    lost: int = 0
+    since: int = 0
+    executed: int = 0
+    overhead: int = 0
+
+    def did(self, time: int) -> tuple[int, int]:
+        """Return run time and work since the slowdown last changed."""
+        run = max(0, time - max(self.since, self.started + self.pause))
+        return run, (run * PPM // self.slowdown if run else 0)
+
+    def book(self, time: int) -> None:
+        """Count what it did, rounded down."""
+        run, work = self.did(time)
+        self.executed, self.work, self.since = self.executed + run, self.work + work, time
+        self.fate.spent += run
+
+
+class _ReplayState:
+    """Who is on the GPUs, each a pair (machine, GPU of it)."""
+
+    def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
+        self.jobs, self.cluster, self.rules = jobs, cluster, rules
+        ranges = zip(jobs.least_gpus.tolist(), jobs.most_gpus.tolist(), strict=True)
+        columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
+        self.state = [
+            _PlanJob(submit, gang, duration, limits if rules.is_elastic else (gang, gang), fate)
+            for submit, gang, duration, limits, fate in zip(*columns, ranges, fates(jobs, rules), strict=True)
+        ]
+        self.on: list[list[list[int]]] = [[[] for _ in range(gpus)] for gpus in cluster.gpus.tolist()]
+        self.share = jobs.share_milli.tolist() if rules.is_shared else [WHOLE] * len(jobs)
+        self.busy = jobs.busy_milli.tolist()
+        self.dirty: set[int] = set()
+        self.machines = Machines(len(self.on), rules.checkpoint_us)
+        self.load = self.gpu_time = self.paused_gpu_time = 0
+
+    def change(self, job: int, places: frozenset[tuple[int, int]], enters: bool) -> None:
+        """Let a job onto places, or off them."""
+        for machine, gpu in places:
+            tenants = self.on[machine][gpu]
+            before = min(WHOLE, sum(self.share[j] for j in tenants))
+            tenants.append(job) if enters else tenants.remove(job)
+            self.load += min(WHOLE, sum(self.share[j] for j in tenants)) - before
+            self.dirty.add(machine)
+
+    def check(self, job: int, places: frozenset[tuple[int, int]]) -> None:
+        """Check that a job that was let on may be there."""
+        rules, jobs, cluster = self.rules, self.jobs, self.cluster
+        for machine, gpu in places:
+            tenants = self.on[machine][gpu]
+            if rules.is_shared and sum(self.share[j] for j in tenants) > WHOLE:
+                raise BrokenEventError(f"takes more of GPU {gpu} of machine {machine} than is left")
+            if not rules.is_shared and len(tenants) > rules.jobs_a_gpu:
+                raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't free")
+            if jobs.kind_ppm.shape[1] and jobs.kind_ppm[job, cluster.kind[machine]] == 0:
+                raise BrokenEventError("takes a GPU of a type on which it can't run")
+        for machine in {machine for machine, _ in places}:
+            here = [j for tenants in self.on[machine] for j in tenants]
+            cpu, memory = (sum(asks[here].tolist()) for asks in (jobs.cpu_milli, jobs.memory_mib))
+            if cpu > round(cluster.cpus[machine] * 1000) or memory > round(cluster.memory_gb[machine] * 1024):
+                raise BrokenEventError(f"asks for more vCPU or memory than machine {machine} has left")
+
+    def slowdown(self, job: int) -> int:
+        """Return a running job's slowdown, from who is beside it now."""
+        places, jobs, rules = self.state[job].places, self.jobs, self.rules
+        machines = {machine for machine, _ in places}
+        racks = {int(self.cluster.rack[machine]) for machine in machines}
+        level = 0 if len(machines) == 1 else 1 if len(racks) == 1 else 2
+        factor = Fraction(int(jobs.slowdown_ppm[job, level]) * self.state[job].gang, len(places))
+        if jobs.kind_ppm.shape[1]:
+            factor *= Fraction(max(int(jobs.kind_ppm[job, self.cluster.kind[m]]) for m in machines), PPM)
+        if rules.jobs_a_gpu > 1:
+            factor *= max(Fraction(1), *(Fraction(sum(self.busy[j] for j in self.on[m][g]), WHOLE) for m, g in places))
+        if rules.neighbour_ppm > PPM and len(places) > 1:
+            others = {j for m in machines for tenants in self.on[m] for j in tenants} - {job}
+            if any(len(self.state[j].places) > 1 for j in others):
+                factor *= Fraction(rules.neighbour_ppm, PPM)
+        return ceil(factor)
+
+    def settle(self, now: int) -> None:
+        """Let slowdowns change once all of an instant has happened."""
+        for job in {j for machine in self.dirty for tenants in self.on[machine] for j in tenants}:
+            one, slowdown = self.state[job], self.slowdown(job)
+            if slowdown != one.slowdown:
+                one.book(now)
+                one.slowdown = slowdown
+        self.dirty.clear()
+
+    def start(self, job: int, time: int, places: frozenset[tuple[int, int]]) -> None:
+        """Let a job take its GPUs."""
+        one = self.state[job]
+        if time < one.submit:
+            raise BrokenEventError("starts a job before its submission")
+        if one.started >= 0 or one.over >= 0:
+            raise BrokenEventError("starts a job that runs or is over")
+        one.fate.start(time)
+        for machine, gpu in places:
+            if not (0 <= machine < len(self.on) and 0 <= gpu < len(self.on[machine])):
+                raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't there")
+        if not one.range[0] <= len(places) <= one.range[1]:
+            raise BrokenEventError(f"gives {len(places)} GPUs to a gang of {one.gang}")
+        if any(self.machines.down[machine] for machine, _ in places):
+            raise BrokenEventError("takes a GPU of a machine that is down")
+        self.change(job, places, enters=True)
+        self.check(job, places)
+        again = self.rules.restart_us if places == one.last else self.rules.move_us
+        one.places, one.started, one.since, one.slowdown = places, time, time, 0
+        one.pause = again if one.first >= 0 else 0
+        one.first = time if one.first < 0 else one.first
+
+    def stop(self, job: int, time: int, kind: int) -> None:
+        """Let a job leave its GPUs."""
+        one = self.state[job]
+        if kind == REJECT and not self.rules.may_refuse:
+            raise BrokenEventError("sends a job away, which the policy may not")
+        if one.over >= 0 or time < one.submit:
+            raise BrokenEventError("stops a job that isn't there")
+        if kind != REJECT and one.started < 0:
+            raise BrokenEventError("stops a job that doesn't run")
+        if one.started >= 0:
+            run, work = one.did(time)
+            if kind == END and one.work + work < one.duration:
+                raise BrokenEventError(f"ends a job after {one.work + work} of its {one.duration} microseconds of work")
+            if kind == END and run and one.work + (run - 1) * PPM // one.slowdown >= one.duration:
+                raise BrokenEventError("ends a job later than its work was done")
+            if kind != END and not one.fate.left and one.work + work >= one.duration:
+                raise BrokenEventError("stops a job whose work is done")
+            one.fate.check(run, kind)
+            one.book(time)
+            paused = min(time - one.started, one.pause)
+            one.overhead += paused
+            self.paused_gpu_time += paused * len(one.places) * self.share[job]
+            self.change(job, one.places, enters=False)
+            one.last, one.places, one.started = one.places, frozenset(), -1
+        if kind in (ATTEMPT_FAILED, JOB_FAILED):
+            one.lost += one.work - one.fate.base
+            one.fate.fail(time)
+            one.work = one.fate.base
+        if kind in (KILLED_BY_OUTAGE, PREEMPT):
+            kept = self.machines.kept(kind, one.saved, one.work, self.rules)
+            one.lost, one.work = one.lost + one.work - kept, kept
+        one.saved = one.work
+        one.over = -1 if kind in (PREEMPT, KILLED_BY_OUTAGE, ATTEMPT_FAILED) else time
+        one.is_done = kind == END
+
+    def play(self, kind: int, job: int, time: int, taken: list[tuple[int, int]]) -> None:
+        """Apply an event."""
+        if kind in (MACHINE_DOWN, REPAIR):
+            tenants = self.on[taken[0][0]] if 0 <= taken[0][0] < len(self.on) else []
+            self.machines.change(kind, time, taken, {j for on in tenants for j in on})
+        elif kind == START:
+            self.start(job, time, frozenset(taken))
+        else:
+            self.stop(job, time, kind)
+
+
+def replay_plan(
+    jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules
+) -> tuple[Replayed | None, list[Violation]]:
+    """Go through a log and return what it says, or the first event that breaks a rule."""
+    tenants, now = _ReplayState(jobs, cluster, rules), 0
+    places = list(zip(log.machine.tolist(), log.slot.tolist(), strict=True))
+    first, ones = log.first.tolist(), log.gpus.tolist()
+    rows = zip(log.time_us.tolist(), log.kind.tolist(), log.job.tolist(), strict=True)
+    for number, (time, kind, job) in enumerate(rows):
+        taken = places[first[number] : first[number + 1]]
+        try:
+            _check_form(taken, ones[first[number] : first[number + 1]], (kind, job, len(jobs)), time < now)
+            if time > now:
+                tenants.settle(now)
+                tenants.gpu_time += tenants.load * (time - now)
+                now = time
+            tenants.machines.heed(kind, job, time)
+            tenants.play(kind, job, time, taken)
+        except BrokenEventError as broken:
+            return None, [violation("log", str(broken), where=f"event {number}, job {job}, {time} us")]
+    still = [job for job, one in enumerate(tenants.state) if one.started >= 0]
+    if still or tenants.machines.doomed:
+        return None, [violation("log", "runs on when the log ends", where=f"job {min(still)}")]
+    return _summary(tenants, now), []
+
+
+def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, int, int], is_early: bool) -> None:
+    kind, job, num_jobs = what
+    is_machine = kind in (MACHINE_DOWN, REPAIR)
+    if not (job == NOBODY if is_machine else 0 <= job < num_jobs):
+        raise BrokenEventError("names a job that isn't there")
+    if is_early:
+        raise BrokenEventError("comes before the event ahead of it")
+    if is_machine and len(taken) == 1 and taken[0][1] == 0 and ones == [0]:
+        return
+    if kind not in (START, PREEMPT, END, REJECT, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED) or bool(taken) != (
+        kind == START
+    ):
+        raise BrokenEventError(f"is no event: kind {kind}, {len(taken)} places")
+    if len(set(taken)) < len(taken) or any(one != 1 for one in ones):
+        raise BrokenEventError("names a GPU twice, or several as one")
+
+
+def _summary(tenants: _ReplayState, now: int) -> Replayed:
+    for one in tenants.state:  # whoever is not over waits till the end of the log
+        one.over = one.over if one.over >= 0 else max(now, one.submit)
+    return Replayed(
+        first_start_us=tuple(one.first if one.first >= 0 else one.over for one in tenants.state),
+        end_us=tuple(one.over for one in tenants.state),
+        executed_us=tuple(one.executed for one in tenants.state),
+        overhead_us=tuple(one.overhead for one in tenants.state),
+        lost_us=tuple(one.lost for one in tenants.state),
+        is_done=tuple(one.is_done for one in tenants.state),
+        held_gpu_us=tenants.gpu_time / WHOLE,
+        overhead_gpu_us=tenants.paused_gpu_time / WHOLE,
+    )

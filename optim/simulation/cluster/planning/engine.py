@@ -1,4 +1,4 @@
-"""The engine of planning policies. At one instant: ends, failures (tries, then machines) and repairs, submissions, then one plan.
+"""The engine of planning policies, and the rules that a plan must keep.
 
 Slowdowns change when all is placed.
 """
@@ -8,23 +8,99 @@ from heapq import heappop
 
 import numpy as np
 
+from optim.core.arrays import IntArray
 from optim.core.errors import OptimError
-from optim.core.own_code import where_own_code_failed
+from optim.core.user_code import where_own_code_failed
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
 from optim.models.cluster.workload import WHOLE_MILLI, Workload
-from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.outages import OutageFeed
-from optim.simulation.cluster.planning.books import NEVER, Books
-from optim.simulation.cluster.planning.policy import BrokenRuleError, Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import Site
-from optim.simulation.cluster.planning.rule_check import check_leaving, check_plan, check_start
-from optim.simulation.cluster.planning.view import COLUMNS, View
+from optim.simulation.cluster.options import EngineOptions, OutageFeed
+from optim.simulation.cluster.planning.free_gpus import Gpus, SimulationContext
+from optim.simulation.cluster.planning.policy import COLUMNS, BrokenRuleError, Plan, PlanningPolicy, View
+from optim.simulation.cluster.planning.state import NEVER, ClusterState
+
+
+def check_plan(plan: object, now: int) -> None:
+    """Check the form of a plan.
+
+    Raises
+    ------
+    BrokenRuleError
+        If it isn't one, or asks to be called again in the past.
+    """
+    if not isinstance(plan, Plan) or not isinstance(plan.gpus, Mapping):
+        raise BrokenRuleError(f"it returns {type(plan).__name__}; return a Plan(gpus={{job: GPUs}})")
+    if plan.again_us is not None and plan.again_us <= now:
+        raise BrokenRuleError(f"it asks to be called again at {plan.again_us} us; ask for a time after now")
+
+
+def check_leaving(books: ClusterState, job: int, wanted: Mapping[int, Gpus]) -> None:
+    """Check that a job may be sent away.
+
+    Raises
+    ------
+    BrokenRuleError
+        If it may not.
+    """
+    if not books.rules.may_refuse:
+        _broken(books, job, "is sent away, which the policy's rules don't allow (may_refuse)")
+    if not 0 <= job < len(books.is_active) or not books.is_active[job]:
+        _broken(books, job, "is sent away, but isn't there")
+    if job in wanted:
+        _broken(books, job, "is sent away and planned to run")
+
+
+def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> None:
+    """Check that a job may take GPUs, those of the plan's earlier starts being taken.
+
+    Raises
+    ------
+    BrokenRuleError
+        If it may not; the text names job and rule.
+    """
+    site, rules, room = books.site, books.rules, books.free_room
+    if not 0 <= job < submitted or not books.is_active[job]:
+        _broken(books, job, "is planned to run, but isn't there (not submitted yet, or over)")
+    least, most = int(books.jobs.gpus[job]), int(books.jobs.gpus[job])
+    if rules.is_elastic:
+        least, most = int(books.jobs.least_gpus[job]), int(books.jobs.most_gpus[job])
+    if not least <= len(gpus) <= most:
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        _broken(books, job, f"gets {len(gpus)} GPUs, but runs on {wanted}")
+    if len(set(gpus)) < len(gpus):
+        _broken(books, job, "gets a GPU twice")
+    if gpus[0] < 0 or gpus[-1] >= len(books.holders):
+        _broken(books, job, f"gets GPU {gpus[0] if gpus[0] < 0 else gpus[-1]}, which isn't there")
+    for gpu in gpus:
+        holders = books.holders[gpu]
+        if rules.is_shared:
+            if room.left_milli[gpu] < site.shares[job]:
+                _broken(books, job, f"gets GPU {gpu}, of which only {room.left_milli[gpu] / WHOLE_MILLI:g} is left")
+        elif len(holders) >= rules.jobs_a_gpu:
+            _broken(books, job, f"gets GPU {gpu}, which job {books.jobs.ids[holders[0]][:40]} holds")
+    machines = [site.machine_of[gpu] for gpu in gpus]
+    if not books.is_up[machines].all():
+        _broken(books, job, "gets a GPU of a machine that is down (view.is_up)")
+    usable = site.usable(job)
+    if usable is not None and not usable[machines].all():
+        _broken(books, job, "gets a GPU of a type on which it can't run")
+    if site.has_host:
+        for machine in set(machines):
+            if (room.host[:, machine] < site.asks[:, job] * machines.count(machine)).any():
+                _broken(books, job, f"asks for more vCPU or memory than is left on machine {machine}")
+
+
+def _broken(books: ClusterState, job: int, rule: str) -> None:
+    name = books.jobs.ids[job][:40] if 0 <= job < len(books.jobs) else job
+    raise BrokenRuleError(f"job {name} {rule}")
+
 
 WATCH_EVERY = 200
+
 """Instants between two looks at progress and interruption."""
 
-MOST_IDLE_CALLS, MOST_CALLS = 1_000, 1_000_000
+MAX_IDLE_CALLS, MAX_CALLS = 1_000, 1_000_000
+
 """Calls in a row without a running job (those when all machines are up count), and without an end or a submission, after which a run ends with its jobs
 unfinished."""
 
@@ -97,9 +173,9 @@ class _Run:
     ) -> None:
         rules = options.on_failures(policy.rules(options))
         self.outages = OutageFeed(cluster, options, seed)
-        site = Site(jobs, cluster, options.placement, options.spread, rules.is_shared, rules.jobs_a_gpu)
+        site = SimulationContext(jobs, cluster, options.placement, options.spread, rules.is_shared, rules.jobs_a_gpu)
         self.policy, self.jobs, self.cluster = policy, jobs, cluster
-        self.books = Books(site, rules)
+        self.books = ClusterState(site, rules)
         self.submit: list[int] = jobs.submit_us.tolist()
         self.columns = {name: getattr(jobs, name).copy() for name in COLUMNS}
         for column in self.columns.values():
@@ -120,7 +196,7 @@ class _Run:
         outage = self.outages.next[0] if self.outages.next is not None else NEVER
         back = books.held_back[0][0] if books.held_back else NEVER
         when = min(books.next_of(books.ends), books.next_of(books.fails), back, outage, arrival, again)
-        if when == NEVER or self.idle_calls > MOST_IDLE_CALLS or self.calls > MOST_CALLS:
+        if when == NEVER or self.idle_calls > MAX_IDLE_CALLS or self.calls > MAX_CALLS:
             return False
         self.now = when
         happened = self._end_jobs()

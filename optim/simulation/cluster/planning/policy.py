@@ -1,4 +1,4 @@
-"""What a planning policy is: the contract between it and the engine.
+"""The contract of a planning policy: what it sees at an instant, and what it answers.
 
 The engine calls `plan` after each instant at which something happened (a submission, an end), or at the times that the
 policy asked for. It hands over a `View`, which shows what the policy's real counterpart would see, and takes a `Plan`:
@@ -8,28 +8,31 @@ change is stopped and started; one whose GPUs stay goes on undisturbed. A plan t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from optim.core.errors import InvalidProblemError
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidProblemError, NotAllowedError
 from optim.core.registry import SUPPORTED, Support
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
+from optim.models.cluster.proof import Worth
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster, FloatArray
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
 
 if TYPE_CHECKING:
-    from optim.simulation.cluster.planning.view import View
-
-Gpus = tuple[int, ...]
-"""GPUs by number: those of machine 0 first. The order says nothing."""
+    from optim.simulation.cluster.planning.state import ClusterState
 
 
-class Sight(StrEnum):
+class Oracle(StrEnum):
     """What of a job a policy may see that a real scheduler wouldn't; declared, printed, and shown only then."""
 
     RUN_TIMES = "the run times"
@@ -89,7 +92,7 @@ class PlanningPolicy(ABC):
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""
     completed: ClassVar[str] = ""
-    sees: ClassVar[tuple[Sight, ...]] = ()
+    sees: ClassVar[tuple[Oracle, ...]] = ()
     reads_losses: ClassVar[bool] = False
     places_itself: ClassVar[bool] = False
     may_spread: ClassVar[bool] = False
@@ -138,3 +141,203 @@ class PlanningPolicy(ABC):
     def figures(self) -> Mapping[str, float]:
         """Return what it has to say of the run that ended: conflicts, refusals, rounds; numbers by name."""
         return {}
+
+
+COLUMNS = (
+    *("submit_us", "gpus", "slowdown_ppm", "app", "group", "least_gpus", "most_gpus", "share_milli", "busy_milli"),
+    *("kind_ppm", "cpu_milli", "memory_mib", "priority", "user"),
+)
+
+"""Columns of the workload that any scheduler sees of the jobs submitted so far."""
+
+
+class View:
+    """The cluster and the jobs submitted so far, at an instant. Arrays are read-only, one entry a job by its number.
+
+    Parameters
+    ----------
+    now_us
+        The instant, in microseconds after the first submission.
+    cluster
+        Machines and GPUs.
+    jobs
+        Numbers of the jobs that wait or run, by submission.
+    running
+        GPUs of each job that runs, by its number, in the order of their last starts.
+    is_up
+        Whether each machine is up; the GPUs of the others are no room; shape (machines,).
+    prepare
+        What wrappers do to all room before the policy inside sees it.
+    num_groups, num_users
+        Number of virtual clusters, and of users.
+    is_shared
+        Whether jobs take only their share of a GPU.
+    submit_us, gpus, slowdown_ppm, app, group, least_gpus, most_gpus, share_milli, busy_milli, kind_ppm, cpu_milli, memory_mib, priority, user
+        As in `Workload`, of the jobs submitted so far.
+    """
+
+    submit_us: IntArray
+    gpus: IntArray
+    slowdown_ppm: IntArray
+    app: IntArray
+    group: IntArray
+    least_gpus: IntArray
+    most_gpus: IntArray
+    share_milli: IntArray
+    busy_milli: IntArray
+    kind_ppm: IntArray
+    cpu_milli: IntArray
+    memory_mib: IntArray
+    priority: IntArray
+    user: IntArray
+
+    def __init__(
+        self,
+        now_us: int,
+        num_submitted: int,
+        books: "ClusterState",
+        columns: Mapping[str, IntArray],
+        sees: tuple[Oracle, ...],
+    ) -> None:
+        self.now_us = now_us
+        self.cluster: Cluster = books.cluster
+        self._books, self._sees = books, sees
+        self._count = num_submitted
+        self.running: Mapping[int, Gpus] = MappingProxyType(books.shown)
+        self.jobs: IntArray = np.flatnonzero(books.is_active[:num_submitted])
+        self.is_up: BoolArray = books.is_up.copy()
+        self.is_up.flags.writeable = False
+        self.prepare: list[Callable[[FreeGpus], None]] = []
+        self._is_whole = True
+        self.num_groups, self.num_users = len(books.jobs.groups), len(books.jobs.users)
+        self.is_shared = books.site.is_shared
+        for name in COLUMNS:
+            setattr(self, name, columns[name][:num_submitted])
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what there is where a policy asks for something else."""
+        there = sorted({each for each in (*vars(self), *dir(type(self))) if not each.startswith("_")})
+        near = get_close_matches(name, there, n=1)
+        meant = f" (is {near[0]} meant?)" if near else ""
+        raise AttributeError(f"a view has no {name!r}{meant}; it has: {', '.join(there)}")
+
+    @property
+    def waiting(self) -> IntArray:
+        """Numbers of the jobs that wait, by submission."""
+        if self._is_whole:
+            return self.jobs[~self._books.is_running[self.jobs]]
+        return self.jobs[~np.isin(self.jobs, list(self.running))]
+
+    @property
+    def held_back(self) -> tuple[int, ...]:
+        """Numbers of the jobs that neither wait nor run, a try of theirs having failed a while ago."""
+        return tuple(job for _, job in self._books.held_back)
+
+    @property
+    def is_done(self) -> BoolArray:
+        """Whether each job has done all of its work."""
+        done: BoolArray = self._books.is_done[: self._count].copy()
+        return done
+
+    @property
+    def executed_us(self) -> IntArray:
+        """Time with GPUs in progress so far."""
+        return self._books.executed_at(self.now_us, self._count)
+
+    @property
+    def served_us(self) -> IntArray:
+        """Work done so far, in time on the whole gang in one machine: what a job's own step counter shows."""
+        return self._books.served_at(self.now_us, self._count)
+
+    @property
+    def first_start_us(self) -> IntArray:
+        """When each job first had GPUs, -1 if it never had."""
+        return _read_only(self._books.first_start[: self._count])
+
+    @property
+    def started_us(self) -> IntArray:
+        """When each job was last started, -1 if it never was."""
+        return _read_only(self._books.started[: self._count])
+
+    def progress_since(self, job: int) -> int:
+        """Return since or from when a running job gets on: after the pause of its start."""
+        return int(self._books.pause_end[job])
+
+    @property
+    def stopped_us(self) -> IntArray:
+        """When each job was last stopped, -1 if it never was."""
+        return _read_only(self._books.stopped[: self._count])
+
+    @property
+    def has_failed(self) -> BoolArray:
+        """Whether a try of the job has failed by now that it goes on from, its run time being played in one piece."""
+        if self._books.rules.retries:
+            return np.zeros(self._count, np.bool_)
+        fails = self._books.jobs.fails_us[: self._count]
+        return np.asarray((fails >= 0) & (self.executed_us >= fails))
+
+    @property
+    def remaining_us(self) -> IntArray:
+        """Work left, in time on the whole gang in one machine; only for policies that declare it.
+
+        Raises
+        ------
+        NotAllowedError
+            If the policy doesn't declare `Sight.RUN_TIMES`.
+        """
+        if Oracle.RUN_TIMES not in self._sees:
+            raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Sight.RUN_TIMES,)")
+        left = self._books.jobs.duration_us[: self._count] - self.served_us
+        return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
+
+    def undone_by_stop(self, job: int) -> int:
+        """Return the work in microseconds that a running job would lose if it were stopped now."""
+        books, step = self._books, self._books.rules.preempt_checkpoint_us
+        if not step:
+            return 0
+        done = int(books.served_at(self.now_us, self._count)[job])
+        return done - max(int(books.saved[job]), done // step * step)
+
+    @property
+    def num_losses(self) -> int:
+        """How many losses a job reports up to the end of all its planned work, 0 where losses aren't known."""
+        return int(self._books.jobs.loss.shape[1])
+
+    def losses(self, job: int) -> FloatArray:
+        """Return the losses that a job has reported so far: one at each equal step of its work, the first before any."""
+        points: FloatArray = self._books.jobs.loss[job]
+        if not len(points):
+            return points
+        done = int(self.served_us[job]) * (len(points) - 1) // int(self._books.jobs.duration_us[job])
+        return np.asarray(points[: min(done, len(points) - 1) + 1])
+
+    def room(self, without: Iterable[int] = ()) -> FreeGpus:
+        """Return the room that the running jobs leave, `without` some of them: to take GPUs from by the placement rule."""
+        room = self._books.room(without)
+        for prepare in self.prepare:
+            prepare(room)
+        return room
+
+    def hide(self, hidden: Collection[int], stopped: Collection[int] = ()) -> None:
+        """Hide jobs from the policy inside a wrapper, which looks after them itself, and show others as waiting."""
+        gone = {*hidden, *stopped}
+        self._is_whole = False
+        self.running = MappingProxyType({job: gpus for job, gpus in self.running.items() if job not in gone})
+        self.jobs = self.jobs[~np.isin(self.jobs, list(hidden))]
+
+    def machine_of(self, gpu: int) -> int:
+        """Return the machine of a GPU."""
+        return self._books.site.machine_of[gpu]
+
+    def level(self, gpus: Gpus) -> int:
+        """Return the locality of GPUs: 0 within a machine, 1 within a rack, 2 across racks."""
+        machines = {self._books.site.machine_of[gpu] for gpu in gpus}
+        if len(machines) == 1:
+            return 0
+        return 1 if len({int(self.cluster.rack[machine]) for machine in machines}) == 1 else 2
+
+
+def _read_only(values: IntArray) -> IntArray:
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.ranges import check_in
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import check_in
 from optim.core.registry import Support
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, Workload
-from optim.models.cluster.world import Cluster, FloatArray, IntArray
-from optim.simulation.cluster.planning.filling import on_one_type
-from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, Sight
-from optim.simulation.cluster.planning.room import BoolArray
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.placing import on_one_type
+from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class Allox(PlanningPolicy):
         "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them, and free "
         "once it has done what its running jobs have left; the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"
     )
-    sees = (Sight.RUN_TIMES,)
+    sees = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: AlloxOptions, jobs: Workload) -> None:
         del jobs

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.planning.filling import make_room, users_of
-from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import Gpus
+from optim.simulation.cluster.planning.placing import make_room, users_of
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 BANDS = ("free", "batch", "production")
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.models.cluster.workload import Workload
-from optim.simulation.cluster.planning.filling import capacity, demands, users_of
-from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.placing import capacity, demands, users_of
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from optim.core.ranges import check_in
+from optim.core.errors import check_in
 from optim.core.registry import Support
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
-from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import Gpus
+from optim.simulation.cluster.planning.placing import WITHOUT_HOSTS
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 WITHOUT_TYPES = "it gives GPUs without regard to their type, and some of these jobs can't run on all that there are"
 

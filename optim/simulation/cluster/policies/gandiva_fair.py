@@ -6,14 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from optim.core.ranges import check_choices
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import check_choices
 from optim.models.cluster.time_shares import ShareProblem
-from optim.models.cluster.world import FloatArray, IntArray
-from optim.simulation.cluster.planning.filling import users_of
-from optim.simulation.cluster.planning.rounds import RoundOptions, ShareRounds
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.placing import users_of
+from optim.simulation.cluster.planning.policy import View
+from optim.simulation.cluster.policies.time_shares import RoundOptions, ShareRounds
 
-MOST_TRADES = 200
+MAX_TRADES = 200
 
 
 def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
@@ -34,7 +34,7 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
     held = entitled.astype(float).copy()
     order = np.argsort(speedup, kind="stable")
     low, high = 0, len(order) - 1
-    for _ in range(MOST_TRADES):
+    for _ in range(MAX_TRADES):
         seller, buyer = order[low], order[high]
         if low >= high or speedup[buyer] <= speedup[seller] * (1 + 1e-9):
             break

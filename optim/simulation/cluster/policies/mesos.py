@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optim.core.ranges import check_in
+from optim.core.arrays import IntArray
+from optim.core.errors import check_in
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.planning.filling import capacity, demands, users_of
-from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import Room
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.placing import capacity, demands, users_of
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class Mesos(PlanningPolicy):
             return Plan(gpus=gpus, again_us=self.offer.until_us)
         return Plan(gpus=gpus, again_us=self._next_change(view, gpus))
 
-    def _answer(self, view: View, room: Room, offer: _Offer, gpus: dict[int, Gpus]) -> None:
+    def _answer(self, view: View, room: FreeGpus, offer: _Offer, gpus: dict[int, Gpus]) -> None:
         """Let the framework take what it wants of the offer."""
         one = self.frameworks[offer.framework]
         before = len(gpus)
@@ -130,7 +130,7 @@ class Mesos(PlanningPolicy):
         waiting = view.waiting
         return [job for job in waiting[users_of(view)[waiting] == framework].tolist() if job not in gpus]
 
-    def _next_offer(self, view: View, room: Room, gpus: Mapping[int, Gpus]) -> _Offer | None:
+    def _next_offer(self, view: View, room: FreeGpus, gpus: Mapping[int, Gpus]) -> _Offer | None:
         """Offer all free GPUs to the framework with the least dominant share that waits and hasn't just turned them down."""
         waiting = view.waiting
         waiting = waiting[~np.isin(waiting, [job for job in gpus if job not in view.running])]
@@ -149,7 +149,7 @@ class Mesos(PlanningPolicy):
                 return _Offer(name, view.now_us + round(self.options.decide_s * US), free)
         return None
 
-    def _wants(self, view: View, room: Room, one: _Framework, queue: IntArray, free: IntArray) -> bool:
+    def _wants(self, view: View, room: FreeGpus, one: _Framework, queue: IntArray, free: IntArray) -> bool:
         """Tell whether a framework would take something of an offer; of jobs that ask alike the first is asked."""
         if room.site.is_plain:
             queue = queue[view.gpus[queue] <= free.sum()]

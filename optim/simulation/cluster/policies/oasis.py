@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.ranges import check_in
-from optim.models.admission.utility import SigmoidUtility
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import check_in
+from optim.models.admission.instance import SigmoidUtility
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.proof import Worth
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.elastic import realise
-from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, Sight
-from optim.simulation.cluster.planning.view import View
-from optim.workloads.admission.utility_mix import UtilityMix
+from optim.simulation.cluster.planning.placing import assign_gpus
+from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
+from optim.workloads.admission.generator import UtilityMix
 
 SCALES = (1.0, 0.1, 0.0)
 """What the last prices are multiplied by for the bound; the best is told."""
@@ -61,7 +61,7 @@ class Oasis(PlanningPolicy):
         "prices rise from U / L = the extreme utilities a GPU-slot; ends are looked at up to a day and three run times ahead, at 48 "
         "times; slots lose a restart each; a job that isn't done by its schedule's end takes what is idle"
     )
-    sees = (Sight.RUN_TIMES,)
+    sees = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: OasisOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs
@@ -112,7 +112,7 @@ class Oasis(PlanningPolicy):
             if now >= max(self.schedule[job]) + 1 and left > 0:
                 widths[job] = min(int(view.gpus[job]), left)
                 left -= widths[job]
-        return Plan(gpus=realise(view, widths), again_us=again if active else None, leave=leave)
+        return Plan(gpus=assign_gpus(view, widths), again_us=again if active else None, leave=leave)
 
     def _is_idle(self, view: View, active: list[int], now: int) -> bool:
         """Tell whether a job whose schedule is over waits while GPUs are idle."""

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from optim.core.ranges import check_in
+from optim.core.errors import check_in
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.planning.filling import users_of
-from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import Room
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.placing import users_of
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +103,7 @@ class Omega(PlanningPolicy):
                 queues[int(user[job]) % count].append(job)
         return queues
 
-    def _decide(self, view: View, room: Room, queue: list[int]) -> _Decision | None:
+    def _decide(self, view: View, room: FreeGpus, queue: list[int]) -> _Decision | None:
         """Return the decision about the first job that finds a place in what is free now."""
         left = room.num_free
         for job in queue:
@@ -119,7 +118,7 @@ class Omega(PlanningPolicy):
         return None
 
     @staticmethod
-    def _is_free(room: Room, decision: _Decision) -> bool:
+    def _is_free(room: FreeGpus, decision: _Decision) -> bool:
         share = room.site.shares[decision.job]
         if any(room.left_milli[gpu] < share for gpu in decision.gpus):
             return False

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from optim.models.cluster.workload import US
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.policy import View
 from optim.simulation.cluster.policies.slaq import Slaq
 
 FIRST = 1e18

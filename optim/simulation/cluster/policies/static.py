@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.arrays import IntArray
 from optim.core.registry import SUPPORTED, Support
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.options import Placement
-from optim.simulation.cluster.planning.filling import fill, quotas
-from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import Site
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import SimulationContext
+from optim.simulation.cluster.planning.placing import fill, quotas
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,14 @@ class Static(PlanningPolicy):
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Tell whether every virtual cluster's widest gang fits into its own machines."""
         owner = divide(jobs, cluster)
-        site = Site(jobs, cluster, Placement.BEST_FIT, spread=False)
+        site = SimulationContext(jobs, cluster, Placement.BEST_FIT, spread=False)
         asked = np.column_stack([jobs.group, -jobs.gpus, site.alike])
         for row in np.unique(asked, axis=0, return_index=True)[1].tolist():
             mine = owner == jobs.group[row]
             if not site.could_hold(row, mine):
                 name, gang = jobs.groups[jobs.group[row]], int(jobs.gpus[row])
                 room = np.where(mine, jobs.room_on(cluster, row), 0)
-                most = room.max() if gang <= site.largest_of[row] else room.sum()
+                most = room.max() if gang <= site.max_of[row] else room.sum()
                 said = f"virtual cluster {name[:20]!r} has a gang of {gang}, and machines of its own for {most}"
                 return Support(False, f"{said}; take a larger cluster, or a policy that shares")
         return SUPPORTED

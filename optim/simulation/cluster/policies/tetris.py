@@ -4,13 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.ranges import check_in
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import check_in
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import FloatArray, IntArray
-from optim.simulation.cluster.planning.filling import capacity, demands, users_of
-from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
-from optim.simulation.cluster.planning.room import BoolArray, Room
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.placing import capacity, demands, users_of
+from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ class Tetris(PlanningPolicy):
         "resources are GPUs, vCPUs and memory; a job is one stage, so that no barrier is looked at; gangs wider than a "
         "machine align with the mean of wholly free machines and take those"
     )
-    sees = (Sight.RUN_TIMES,)
+    sees = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: TetrisOptions, jobs: Workload) -> None:
         self.options = options
@@ -59,12 +58,12 @@ class Tetris(PlanningPolicy):
         """Start the best pair of job and machine, until none is left; then let in the users nearer to their share."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         while len(waiting) and not (room.site.is_plain and not room.num_free):
-            chosen = self._furthest_below(view, waiting, gpus)
+            chosen = self._max_below(view, waiting, gpus)
             self._pack(view, room, chosen, gpus)
             waiting = np.setdiff1d(waiting, chosen)
         return Plan(gpus=gpus)
 
-    def _pack(self, view: View, room: Room, chosen: IntArray, gpus: dict[int, Gpus]) -> None:
+    def _pack(self, view: View, room: FreeGpus, chosen: IntArray, gpus: dict[int, Gpus]) -> None:
         asks = demands(view)
         penalty = (asks / capacity(view.cluster)).sum(axis=1) * view.remaining_us
         order = chosen[np.lexsort((chosen, penalty[chosen]))][::-1]
@@ -81,7 +80,7 @@ class Tetris(PlanningPolicy):
             gpus[job] = taken
 
     def _best(
-        self, room: Room, queues: list[list[int]], asks: FloatArray, penalty: FloatArray, machine: FloatArray
+        self, room: FreeGpus, queues: list[list[int]], asks: FloatArray, penalty: FloatArray, machine: FloatArray
     ) -> tuple[Gpus | None, int]:
         """Return place and job of the best score; of jobs that ask alike the one with least to do is looked at."""
         best, where, whose = -np.inf, None, -1
@@ -109,7 +108,7 @@ class Tetris(PlanningPolicy):
             next(queue for queue in queues if queue and queue[-1] == whose).pop()
         return where, whose
 
-    def _furthest_below(self, view: View, waiting: IntArray, gpus: dict[int, Gpus]) -> IntArray:
+    def _max_below(self, view: View, waiting: IntArray, gpus: dict[int, Gpus]) -> IntArray:
         """Return the waiting jobs of the users furthest below their fair share."""
         user = users_of(view)
         names = np.unique(user[waiting])
@@ -126,13 +125,13 @@ class Tetris(PlanningPolicy):
         return np.stack([cluster.gpus, cluster.cpus * 1000, cluster.memory_gb * 1024]).astype(float)
 
     @staticmethod
-    def _free(room: Room) -> FloatArray:
+    def _free(room: FreeGpus) -> FloatArray:
         gpus = np.add.reduceat(room.left_milli, room.site.first[:-1]) / 1000 if room.site.is_shared else room.free
         host = room.host if room.site.has_host else room.site.host * (room.free / room.site.cluster.gpus)
         return np.concatenate([gpus[None, :], host]).astype(float)
 
     @staticmethod
-    def _fits(room: Room, job: int) -> BoolArray:
+    def _fits(room: FreeGpus, job: int) -> BoolArray:
         width = room.site.widths[job]
         fits = room.free >= width
         limit = room.limit(job)

@@ -1,28 +1,34 @@
-"""Tiresias: queues by attained service, first start first within a queue.
+"""Tiresias: queues by attained service, and its form with the Gittins index.
 
 Completed here: a job is looked at again whenever it reaches a queue's limit, a submission or an end; limits that aren't given
 are quantiles of the jobs' total service, as an operator takes them from the past; a starved job is promoted only where asked.
+
+``G(a) = sup_D P(S - a <= D | S > a) / E[min(S - a, D) | S > a]``, the supremum over all D; the released simulator adds up S
+instead of S - a.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
-from optim.simulation.cluster.planning.by_key import ByKey
-from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 BY_QUANTILES, OF_AUTHORS = "quantiles", "authors"
+
 AUTHORS = "3250:7200:18000"
+
 """Limits in the authors' simulator, for the trace of their paper."""
 
 QUANTILES = tuple(1 - 4.0**-power for power in range(1, 6))
+
 """Of the jobs' total service: a quarter of a queue's jobs go on to the next, three quarters of them end in it."""
 
 
@@ -77,7 +83,7 @@ class TiresiasOptions:
         return tuple(np.unique(service[at]).tolist())
 
 
-class Promoting(ByKey):
+class Promoting(IndexPolicyAdapter):
     """Queues by the service since the last promotion; a job that starves goes back to the first."""
 
     def __init__(self, policy: IndexPolicy, jobs: Workload, promote: float) -> None:
@@ -135,3 +141,83 @@ def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy | Planning
         else "",
     )
     return Promoting(policy, jobs, options.promote) if options.promote else policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GittinsOptions:
+    """Options.
+
+    Parameters
+    ----------
+    levels
+        At how many values of attained service, at most, the index changes.
+    service
+        A file with a sample of jobs' total service, such as Tiresias' (`duration` in GPU-seconds) or Gavel's (`duration_s` and
+        `num_gpus`): what a scheduler may know from the past. The workload's own jobs without one.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is outside its range, or there is no such file.
+    """
+
+    levels: int = 32
+    service: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        if not 1 <= self.levels <= 4096:
+            raise InvalidOptionError(f"levels must lie in 1..4096, got {self.levels}")
+        if self.service is not None and not self.service.is_file():
+            raise InvalidOptionError(f"service {self.service} is no file; give the path of one")
+
+    def sample(self, jobs: Workload) -> IntArray:
+        """Return the total service of jobs, in GPU-microseconds; shape (sample,)."""
+        if self.service is None:
+            return np.asarray(jobs.gpus * jobs.duration_us, np.int64)
+        from optim.workloads.traces.summaries import read_samples
+
+        seconds, gpus = read_samples(self.service)
+        return np.asarray(np.maximum(1, np.rint(seconds * gpus * US)), np.int64)
+
+
+def gittins_index(service: IntArray, attained: IntArray) -> FloatArray:
+    """Return the index of each attained service, under the empirical distribution of total service.
+
+    Parameters
+    ----------
+    service
+        Total service of jobs, shape (jobs,).
+    attained
+        Where the index is wanted, shape (levels,); 0 where no job has more.
+    """
+    ordered = np.sort(service).astype(float)
+    index = np.zeros(len(attained))
+    for at, done in enumerate(attained.tolist()):
+        left = ordered[np.searchsorted(ordered, done, side="right") :] - done
+        if len(left):
+            many = np.arange(1, len(left) + 1)
+            spent = np.cumsum(left) + (len(left) - many) * left
+            index[at] = (many / spent).max()
+    return index
+
+
+def gittins(options: GittinsOptions, jobs: Workload) -> IndexPolicy:
+    """Return the policy; the distribution is that of a sample, or of the workload's own jobs."""
+    sample = options.sample(jobs)
+    service = np.unique(sample)
+    picks = np.unique(np.linspace(0, len(service) - 1, min(options.levels, len(service))).round().astype(int))
+    thresholds = service[picks]
+    index = gittins_index(sample, np.concatenate([[0], thresholds]))
+    _, rank = np.unique(-index, return_inverse=True)
+    return IndexPolicy(
+        name="tiresias-gittins",
+        source="Gu et al., Tiresias, NSDI 2019; Gittins 1979",
+        key=Key.TABLE,
+        tie=Tie.FIRST_START,
+        preempts=Preempts.AT_EVENTS,
+        thresholds=tuple(thresholds.tolist()),
+        ranks=tuple(rank.tolist()),
+        crossings=tuple(thresholds.tolist()),
+        needs="" if options.service else "the distribution of the jobs' total service (not which job has which)",
+    )

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
-from optim.core.ranges import check_in
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, check_in
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, FloatArray, IntArray
-from optim.simulation.cluster.planning.filling import make_room, quotas
-from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import BoolArray, Room, largest_machines
-from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus, max_machines
+from optim.simulation.cluster.planning.placing import make_room, quotas
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 NEVER = np.int64(-1)
 
@@ -106,7 +105,7 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
 class YarnCs(PlanningPolicy):
     """Virtual clusters by used over quota, first come first served in each; idle quota is lent.
 
-    Jobs of whole GPUs of one type are played by the compiled loop of `optim.simulation.cluster.capacity`, which decides the same.
+    Jobs of whole GPUs of one type are played by the compiled loop of `optim.simulation.cluster.compiled_yarn`, which decides the same.
     """
 
     name = "yarn-cs"
@@ -132,7 +131,7 @@ class YarnCs(PlanningPolicy):
             given = machine_quotas(self.options.quota_file, self.jobs, cluster)
         self.quota = given if len(given) else quotas(self.jobs, cluster)
         self.limit = np.maximum(self.quota, 1e-9)  # what use is divided by
-        self.fewest = -(-self.jobs.gpus // np.maximum(1, largest_machines(self.jobs, cluster)))
+        self.fewest = -(-self.jobs.gpus // np.maximum(1, max_machines(self.jobs, cluster)))
         self.since = np.full(len(self.jobs), NEVER)
         self.delays = {"fair_share": 0, "fragmentation": 0}
         self.seen: tuple[int, Mapping[str, int]] = (0, {})
@@ -151,7 +150,9 @@ class YarnCs(PlanningPolicy):
         self.seen = (view.now_us, self._causes(view, left, room, used))
         return Plan(gpus=gpus, again_us=self._next_try(left, view, room))
 
-    def _fill(self, view: View, room: Room, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> list[int]:
+    def _fill(
+        self, view: View, room: FreeGpus, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]
+    ) -> list[int]:
         """Place waiting jobs, always one of the virtual cluster that uses least of its quota; return those without room."""
         queues: dict[int, list[int]] = {}
         for job, each in zip(waiting[::-1].tolist(), view.group[waiting[::-1]].tolist(), strict=True):
@@ -180,7 +181,7 @@ class YarnCs(PlanningPolicy):
                 del queues[each]
         return stuck
 
-    def _preempt(self, view: View, room: Room, stuck: list[int], used: FloatArray, gpus: dict[int, Gpus]) -> None:
+    def _preempt(self, view: View, room: FreeGpus, stuck: list[int], used: FloatArray, gpus: dict[int, Gpus]) -> None:
         """Let jobs of virtual clusters under quota take from those above, where most GPUs are in use."""
         group, widths = view.group, room.site.widths
         is_plain = room.site.is_plain and room.allowed is None
@@ -215,17 +216,17 @@ class YarnCs(PlanningPolicy):
         """Return how far the jobs' locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""
         return np.asarray(np.minimum(2, (now - self.since[jobs]) // self.step_us))
 
-    def _next_try(self, stuck: IntArray, view: View, room: Room) -> int | None:
+    def _next_try(self, stuck: IntArray, view: View, room: FreeGpus) -> int | None:
         """Return when the locality of a waiting job that room would suffice for is relaxed next."""
         step = self.step_us
         fits = stuck[(view.gpus[stuck] <= room.num_free) & (self._levels(stuck, view.now_us) < 2)]
         times = self.since[fits] + ((view.now_us - self.since[fits]) // step + 1) * step
         return int(times.min()) if len(times) else None
 
-    def _find(self, room: Room, job: int, level: int) -> Gpus | None:
+    def _find(self, room: FreeGpus, job: int, level: int) -> Gpus | None:
         """Return GPUs of racks, and in them machines, with most free ones first."""
         width = room.site.widths[job]
-        if room.num_free < width or (room.site.largest_of[job] >= width > room.free.max() and level == 0):
+        if room.num_free < width or (room.site.max_of[job] >= width > room.free.max() and level == 0):
             return None
         free = self._usable(room, job)
         rack = room.site.cluster.rack
@@ -243,7 +244,7 @@ class YarnCs(PlanningPolicy):
         return None
 
     @staticmethod
-    def _usable(room: Room, job: int) -> IntArray:
+    def _usable(room: FreeGpus, job: int) -> IntArray:
         free, limit = room.free, room.limit(job)
         if room.site.has_host:
             free = np.minimum(free, (room.host // np.maximum(1, room.site.asks[:, job])[:, None]).min(axis=0))
@@ -255,7 +256,7 @@ class YarnCs(PlanningPolicy):
         return machines[np.lexsort((machines, -free[machines]))].tolist()  # type: ignore[no-any-return]
 
     @staticmethod
-    def _take(room: Room, machines: list[int], free: IntArray, width: int) -> Iterator[int]:
+    def _take(room: FreeGpus, machines: list[int], free: IntArray, width: int) -> Iterator[int]:
         for machine in machines:
             count = min(width, int(free[machine]))
             yield from room.whole_gpus(machine)[:count]
@@ -269,7 +270,7 @@ class YarnCs(PlanningPolicy):
                 used[group[job]] -= len(gpus[job])
                 yield job
 
-    def _causes(self, view: View, jobs: IntArray, room: Room, used: FloatArray) -> dict[str, int]:
+    def _causes(self, view: View, jobs: IntArray, room: FreeGpus, used: FloatArray) -> dict[str, int]:
         """Return how many jobs wait at quota, and how many though enough GPUs are free, but not where they may take them."""
         group, width = view.group[jobs], view.gpus[jobs]
         fragmented = (used[group] + width <= self.limit[group]) & (room.num_free >= width)

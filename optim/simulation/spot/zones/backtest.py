@@ -6,22 +6,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import Engine
-from optim.core.own_code import is_own, load_own
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.price_history import HOUR_S
-from optim.models.bidding.zones.billing import bill_stay
-from optim.models.bidding.zones.check import check_optimum
-from optim.models.bidding.zones.market import Optimum, ZoneJob, ZoneMarket
-from optim.simulation.spot.backtest import AbstractStarts, StartRows
+from optim.core.user_code import is_file_reference, load_class_from_file
+from optim.execution import Engine
+from optim.models.bidding.check.zones import check_optimum
+from optim.models.bidding.market.billing import Billing, bill_stay
+from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
+from optim.simulation.spot.backtest import AbstractStarts, Row, StartRows, ratio, time_text
 from optim.simulation.spot.policies import check_policies
-from optim.simulation.spot.rows import Row, over, time_text
 from optim.simulation.spot.zones.engine import ZoneRun, facts_of, run_zones
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
 from optim.simulation.spot.zones.policy import ZonePolicy
-from optim.solvers.bidding.zones.optimum import least_cost
+from optim.solvers.bidding.zones import least_cost
 
 OPTIMUM = "optimum"
 """The reference: the least cost with all traces known."""
@@ -35,17 +33,17 @@ def zone_policy(name: str) -> type[ZonePolicy]:
     InvalidOptionError
         If there is none.
     """
-    if is_own(name):
-        return load_own(name, ZonePolicy, "a policy over zones")
+    if is_file_reference(name):
+        return load_class_from_file(name, ZonePolicy, "a policy over zones")
     check_policies([name], ZONE_POLICIES, " over zones")
     return ZONE_POLICIES[name]
 
 
 def check_zone_policies(names: Sequence[str]) -> None:
     """Raise `InvalidOptionError` if a policy over zones, or the reference, is unknown."""
-    check_policies([name for name in names if not is_own(name)], (*ZONE_POLICIES, OPTIMUM), " over zones")
+    check_policies([name for name in names if not is_file_reference(name)], (*ZONE_POLICIES, OPTIMUM), " over zones")
     for name in names:
-        if is_own(name):
+        if is_file_reference(name):
             zone_policy(name)
 
 
@@ -149,8 +147,8 @@ class ZoneBacktest(AbstractStarts):
                 replace(
                     row,
                     billing=world.billing.value,
-                    ratio_to_on_demand=over(units, runs["on-demand"].units),
-                    ratio_to_optimum=None if best is None else over(units, best.units),
+                    ratio_to_on_demand=ratio(units, runs["on-demand"].units),
+                    ratio_to_optimum=None if best is None else ratio(units, best.units),
                 )
             )
         return StartRows(index=index, rows=tuple(rows))
@@ -196,7 +194,7 @@ def _row_of_run(world: ZoneStarts, run: ZoneRun, name: str) -> Row:
         hours=run.end_s / HOUR_S,
         work_done=done,
         is_done=run.deadline_met,
-        cost_per_work=over(run.cost_usd, done),
+        cost_per_work=ratio(run.cost_usd, done),
         on_demand_hours=run.held_s(is_spot=False) / HOUR_S * machines,
         paid_hours=(spot_s - run.free_s) / HOUR_S * machines,
         free_hours=run.free_s / HOUR_S * machines,

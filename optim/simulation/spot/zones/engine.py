@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim.core.errors import NotAllowedError
-from optim.core.own_code import who_answers
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.zones.billing import StayBill, bill_stay, invoice
-from optim.models.bidding.zones.market import HOUR_S, UNITS_USD, Stay, ZoneJob, ZoneMarket
-from optim.simulation.spot.zones.policy import Place, ZoneFacts, ZonePolicy, ZoneView, checked_places
+from optim.core.user_code import who_answers
+from optim.models.bidding.market.billing import Billing, StayBill, bill_stay, invoice
+from optim.models.bidding.market.zones import HOUR_S, UNITS_USD, Allocation, ZoneJob, ZoneMarket
+from optim.simulation.spot.zones.policy import Offer, ZoneFacts, ZonePolicy, ZoneView, checked_places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,7 @@ class ZoneRun:
     evictions: int
     probes: int
     free_s: int
-    stays: tuple[Stay, ...]
+    stays: tuple[Allocation, ...]
 
     @property
     def cost_usd(self) -> float:
@@ -65,9 +64,9 @@ class _Run:
         self._market, self._job, self._policy, self._first = market, job, policy, first
         self._billing, self._probe_s = billing, probe_s
         self._tick = self._now_s = self._state = self._work_s = self._probe_units = 0
-        self._held: Place | None = None
+        self._held: Offer | None = None
         self._begun_s = self._setup_left_s = 0
-        self._stays: list[Stay] = []
+        self._stays: list[Allocation] = []
         self._moves = 0
         self._evictions = self._probes = 0
         self._seen: list[tuple[int, bool] | None] = [None] * market.num_zones
@@ -117,7 +116,7 @@ class _Run:
             self._probe_units += self._probe_s * price * self._job.machines
         return is_there
 
-    def _move(self, wanted: Sequence[Place]) -> None:
+    def _move(self, wanted: Sequence[Offer]) -> None:
         for place in checked_places(self._policy, wanted):
             if not 0 <= place.zone < self._market.num_zones:
                 who = who_answers(self._policy, "choose", "decide")
@@ -151,7 +150,7 @@ class _Run:
 
     def _leave(self, *, is_lost: bool = False) -> None:
         if self._held is not None:
-            self._stays.append(Stay(self._held.zone, self._held.is_spot, self._begun_s, self._now_s, is_lost))
+            self._stays.append(Allocation(self._held.zone, self._held.is_spot, self._begun_s, self._now_s, is_lost))
             self._held, self._setup_left_s = None, 0
 
     def _finish(self) -> ZoneRun:

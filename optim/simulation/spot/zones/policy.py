@@ -7,13 +7,13 @@ from numbers import Integral
 from typing import ClassVar
 
 from optim.core.errors import NotAllowedError
-from optim.core.own_code import who_answers
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.zones.market import HOUR_S, ZoneJob
+from optim.core.user_code import who_answers
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.zones import HOUR_S, ZoneJob
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Offer:
     """A kind of machines in a zone."""
 
     zone: int
@@ -70,7 +70,7 @@ class ZoneView:
     elapsed_s: int
     left_s: int
     work_left_s: int
-    held: Place | None
+    held: Offer | None
     setup_left_s: int
     state: int
     spot_micro: Sequence[int]
@@ -98,11 +98,11 @@ class ZonePolicy(ABC):
         self.facts = facts
 
     @abstractmethod
-    def decide(self, view: ZoneView) -> Sequence[Place]:
+    def decide(self, view: ZoneView) -> Sequence[Offer]:
         """Return places in order of preference: the first that can be had is taken, or kept. Without any, nothing is held."""
 
 
-def checked_places(policy: ZonePolicy, answer: Sequence[Place]) -> Sequence[Place]:
+def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offer]:
     """Return a policy's answer.
 
     Raises
@@ -111,14 +111,14 @@ def checked_places(policy: ZonePolicy, answer: Sequence[Place]) -> Sequence[Plac
         If it isn't places.
     """
     if isinstance(answer, Sequence) and all(
-        isinstance(place, Place) and isinstance(place.zone, Integral) for place in answer
+        isinstance(place, Offer) and isinstance(place.zone, Integral) for place in answer
     ):
         return answer
     who = who_answers(policy, "choose", "decide")
     raise NotAllowedError(f"policy {who} must return a tuple of Place(zone, is_spot), () for none, got {answer!r}")
 
 
-class GuardedPolicy(ZonePolicy):
+class DeadlineGuard(ZonePolicy):
     """A policy that never misses a deadline: whatever it chooses, machines on demand are taken before it is too late.
 
     Machines at work may stay: every second of work takes one from the time and one from the work left. What is left of a
@@ -144,7 +144,7 @@ class GuardedPolicy(ZonePolicy):
         # The longest of the shortest set-ups: a launch in another zone moves the state there.
         self._launch_s = max(int(row.min()) for row in facts.job.setup_s)
 
-    def decide(self, view: ZoneView) -> Sequence[Place]:
+    def decide(self, view: ZoneView) -> Sequence[Offer]:
         """Return what the policy chooses, if there is time, else machines on demand."""
         wanted = () if self._is_locked else checked_places(self, self.choose(view))
         is_kept = view.held is not None and bool(wanted) and wanted[0] == view.held
@@ -158,27 +158,27 @@ class GuardedPolicy(ZonePolicy):
         return wanted
 
     @abstractmethod
-    def choose(self, view: ZoneView) -> Sequence[Place]:
+    def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return places in order of preference while there is time."""
 
-    def on_demand(self, view: ZoneView) -> Place:
+    def on_demand(self, view: ZoneView) -> Offer:
         """Return the machines on demand that cost the rest of the job least, set-up and move included."""
         job = self.facts.job
 
         def cost(zone: int) -> tuple[int, int]:
-            if view.held == Place(zone, False):
+            if view.held == Offer(zone, False):
                 setup_s, move = view.setup_left_s, 0
             else:
                 setup_s, move = int(job.setup_s[view.state, zone]), int(job.move_micro[view.state, zone])
             held = (view.work_left_s + setup_s) * job.machines * self.facts.on_demand_micro[zone]
             return held + HOUR_S * move, zone
 
-        return Place(min(range(len(self.facts.zones)), key=cost), False)
+        return Offer(min(range(len(self.facts.zones)), key=cost), False)
 
-    def _surest(self, view: ZoneView) -> Place:
+    def _surest(self, view: ZoneView) -> Offer:
         """Return the machines on demand that work soonest; what is held of them already, if nothing is sooner."""
         setups = [int(seconds) for seconds in self.facts.job.setup_s[view.state]]
         if view.held is not None and not view.held.is_spot and view.setup_left_s <= min(setups):
             return view.held
         prices = self.facts.on_demand_micro
-        return Place(min(range(len(setups)), key=lambda zone: (setups[zone], prices[zone], zone)), False)
+        return Offer(min(range(len(setups)), key=lambda zone: (setups[zone], prices[zone], zone)), False)

@@ -1,4 +1,8 @@
-"""The packing LP over server classes, solved by column generation with central prices.
+"""The packing LP over server classes by column generation with central prices, tightened by cuts.
+
+Rows enter Newton's systems only when its primal point violates them: on contended instances half of the rows
+never do, and the systems are dense in the rows. Until they have, columns give way where a row overflows. First-order
+steps see all rows; columns give way likewise, as such steps keep to rows in the limit only.
 
 A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from
 its last point; looks for the least bound between the best prices known and the master's; and walks a few
@@ -10,51 +14,217 @@ What is reported is always attained (`restricted_master`). Where rows are many t
 steps, which cost less than pricing does: then fewer points are priced, and more masters solved.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
-from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.relaxation import Relaxation
-from optim.core.status import Termination
-from optim.models.admission.instance import FloatArray
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import Cut
-from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.packing.named_relaxation import named_relaxation
-from optim.solvers.admission.packing.price_search import PriceSearch, Walk
-from optim.solvers.admission.packing.restricted_master import RestrictedMaster, fitting
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL, PricePoint, bounded
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, run_iteration
+from optim.core.solution import Relaxation, Termination
+from optim.models.admission.decision import AdmissionPlan, Cut
+from optim.solvers.admission.cuts.count_cuts import CountSeparator
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, PricePoint, bounded, named_relaxation
+from optim.solvers.admission.packing.subgradient import PriceSearch, SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
+from optim.solvers.lp.interior_point import MAX_DENSE, WarmStart, solve_packing
+from optim.solvers.lp.pdhg import solve_saddle
+
+ROW_TOL = 1e-9
+
+"""Relative violation by the master's primal point at which a left-out row enters."""
+
+LOOSE_TOL = 1e-4
+
+"""Large masters are solved by first-order steps up to this tolerance; Newton's method reaches tighter ones sooner."""
+
+MAX_STEPS = 400
+
+"""First-order steps of a master at first; twice as many after each that doesn't reach its tolerance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Master:
+    """A solved master: its value in all rows, prices of whole units, what it took, and whether solving anew changes nothing."""
+
+    value: float
+    prices: FloatArray
+    newton_steps: int = 0
+    saddle_steps: int = 0
+    is_settled: bool = False
+
+
+class RestrictedMaster:
+    """The master over the columns of a pool; keeps its point between solves.
+
+    Parameters
+    ----------
+    pool
+        The columns; receives their weights.
+    search
+        Right-hand sides, and the best prices so far.
+    most_steps
+        First-order steps of a loose master at first; None: Newton's method solves it, unless rows are many.
+    """
+
+    def __init__(self, pool: ColumnPool, search: PriceSearch, most_steps: int | None = None) -> None:
+        self._pool, self._search = pool, search
+        self._is_active = np.zeros(len(search.limit), dtype=np.bool_)
+        self._row_price = np.zeros(len(search.limit))
+        self._job_price: FloatArray | None = None
+        self._is_hasty = most_steps is not None
+        self._max_steps, self._overflows = most_steps or MAX_STEPS, False
+        self.loss: FloatArray = np.zeros(0)
+        """What each column lost at the last solve's prices, shape (columns,)."""
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether loose masters take first-order steps."""
+        return self._is_hasty or is_large(self._search.limit)
+
+    def add_rows(self, count: int) -> None:
+        """Append rows, of cuts, which are active."""
+        self._is_active = np.concatenate([self._is_active, np.ones(count, dtype=np.bool_)])
+        self._row_price = np.concatenate([self._row_price, np.zeros(count)])
+
+    def keep_rows(self, kept: IntArray) -> None:
+        """Forget all rows but the given ones."""
+        self._is_active, self._row_price = self._is_active[kept], self._row_price[kept]
+
+    def activate(self, which: NDArray[np.bool_]) -> None:
+        """Take rows into Newton's systems, those of them that have capacity."""
+        self._is_active |= which
+        self._is_active &= self._search.limit > 0
+
+    def solve(self, tol: float) -> Master:
+        """Solve the master to a relative tolerance."""
+        if self.takes_steps and tol >= LOOSE_TOL:
+            return self._step(tol)
+        return self._solve_exactly(tol)
+
+    def _step(self, tol: float) -> Master:
+        """Take first-order steps over all rows, on from where the last ones ended."""
+        pool, search = self._pool, self._search
+        price = self._row_price if self._row_price.any() else search.best.prices * search.limit
+        solved = solve_saddle(
+            pool.share, pool.job, pool.value, pool.tables.num_jobs, tol=tol, most_steps=self._max_steps,
+            x=pool.weight, row_price=price,
+        )  # fmt: skip
+        if not solved.is_converged:
+            self._max_steps *= 2
+        self.activate(solved.row_price > 0)
+        self._row_price, self._job_price = solved.last_price, solved.job_price
+        self.loss = solved.reduced_loss
+        self._overflows = True
+        pool.set_weight(solved.last_x)
+        return Master(value=solved.value, prices=solved.row_price * search.scale, saddle_steps=solved.steps)
+
+    def _solve_exactly(self, tol: float) -> Master:
+        """Solve the master over the active rows by Newton's method, and activate those that its point violates."""
+        pool, search = self._pool, self._search
+        active = self._active_rows()
+        by_row = pool.share.tocsr()
+        start = None
+        if self._job_price is not None:
+            weight = scale_to_feasible(pool.share, pool.weight) if self._overflows else pool.weight
+            start = WarmStart(
+                x=weight,
+                row_price=(search.best.prices * search.limit)[active],
+                job_price=search.best.payoff,
+                complementarity=tol * float(pool.value @ np.nan_to_num(weight)),
+            )
+        solved = solve_packing(
+            csc_array(by_row[active]), pool.job, pool.value, pool.tables.num_jobs, tol=tol, start=start
+        )
+        use = by_row @ solved.x
+        violated = np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)
+        x = solved.x * shares_that_fit(pool.share, use)
+        self._is_active[violated] = True
+        self._row_price[:] = 0.0
+        self._row_price[active] = solved.row_price
+        self._job_price, self.loss = solved.job_price, solved.reduced_loss
+        self._overflows = False
+        pool.set_weight(x)
+        return Master(
+            value=float(pool.value @ x),
+            prices=self._row_price * search.scale,
+            newton_steps=solved.iterations,
+            is_settled=len(violated) == 0 and (not solved.is_converged or solved.iterations == 0),
+        )
+
+    def _active_rows(self) -> IntArray:
+        """Return the rows of the master; where they are many, slot by slot, so that Newton's matrix has a skyline."""
+        active = np.flatnonzero(self._is_active)
+        if len(active) <= MAX_DENSE:
+            return active
+        rows = self._pool.rows
+        num_cuts = len(self._search.limit) - rows.num_rows
+        slot = np.append(rows.slot_of_row, np.full(num_cuts, self._pool.tables.instance.horizon))
+        return active[np.argsort(slot[active], kind="stable")]
+
+
+def is_large(capacity: FloatArray) -> bool:
+    """Tell whether more rows have capacity than a dense factor pays for: then masters cost less than pricing."""
+    return int(np.count_nonzero(capacity)) > MAX_DENSE
+
+
+def scale_to_feasible(share: csc_array, x: FloatArray) -> FloatArray:
+    """Return a point, NaN where it is not known, taken back so that it fits into every row, shape (columns,)."""
+    fits: FloatArray = x * shares_that_fit(share, share @ np.nan_to_num(x))
+    return fits
+
+
+def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
+    """Return by how much each column is taken back so that no row is used beyond its capacity, shape (columns,).
+
+    A column that uses a row gives way by that row's excess: what is left of the row's use is at most its capacity.
+    """
+    excess = np.maximum(use, 1.0)[share.indices]
+    most = np.ones(share.shape[1])
+    filled = np.flatnonzero(np.diff(share.indptr))
+    most[filled] = np.maximum.reduceat(excess, share.indptr[filled])
+    return 1.0 / most
+
 
 LOOSEST_TOL = 1e-2
+
 TOL_SHARE, LARGE_TOL_SHARE = 0.3, 0.15
+
 """The master is solved to this share of the present gap, never looser than the first; the latter where first-order steps solve it."""
 
 CROWDED = 0.97
+
 """Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
 
 LINE_POINTS, FEW_LINE_POINTS = 6, 2
+
 """Points between the best prices and the master's in a round; the latter where masters cost less than pricing."""
 
-IDLE_FACTOR, MOST_IDLE = 10.0, 8
+IDLE_FACTOR, MAX_IDLE = 10.0, 8
+
 """Columns whose reduced loss exceeds this many times the absolute gap in so many rounds on end are dropped. Sooner,
 and prices jump back and forth between the same columns."""
 
 TIGHT = 0.999
+
 """Share of its capacity from which a row counts as tight in the figures of a solve."""
 
-LEAST_WEIGHT = 1e-9
+MIN_WEIGHT = 1e-9
+
 """Columns of less weight are left out of the fractional solution that is returned."""
 
 BATCH = 500
+
 """Columns whose dense counts are held at once."""
 
 IDLE_CUT_TOL = 1e-7
+
 """Cuts whose price times right-hand side is below this share of the bound are idle."""
 
 
@@ -113,7 +283,7 @@ class PackingResult:
 
     def relaxation(self) -> Relaxation:
         """Return the fractional solution and the prices, with jobs, servers and resources by name."""
-        used = np.flatnonzero(self.x > LEAST_WEIGHT)
+        used = np.flatnonzero(self.x > MIN_WEIGHT)
         use = (self.pool.share @ self.x)[: self.pool.rows.num_rows] * self.pool.rows.capacity
         return named_relaxation(
             self.pool.tables.instance,
@@ -208,8 +378,8 @@ class PackingLP:
         monitor: Monitor,
         *,
         tol: float,
-        first: Walk,
-        between: Walk,
+        first: SubgradientOptions,
+        between: SubgradientOptions,
         start: FloatArray | None = None,
         line_points: int | None = None,
     ) -> PackingResult:
@@ -235,9 +405,9 @@ class PackingLP:
 
         with threadpool_limits(limits=1):
             rounds = _Rounds(self, monitor, tol, first, between, start, line_points)
-            return drive(rounds, monitor, task="column generation")
+            return run_iteration(rounds, monitor, task="column generation")
 
-    def start(self, prices: FloatArray | None, walk: Walk) -> None:
+    def start(self, prices: FloatArray | None, walk: SubgradientOptions) -> None:
         """Walk from prices, or from none unless there is a best point; choose the rows of the first master."""
         search = self.search
         if prices is not None or not search.is_started:
@@ -248,7 +418,7 @@ class PackingLP:
         """Drop columns that have been of no use for a while."""
         pool = self.pool
         pool.count_idle(self.master.loss > IDLE_FACTOR * max(gap, least))
-        pool.keep(np.flatnonzero(pool.idle < MOST_IDLE))
+        pool.keep(np.flatnonzero(pool.idle < MAX_IDLE))
 
 
 class _Rounds(AbstractIteration[PackingResult]):
@@ -259,8 +429,8 @@ class _Rounds(AbstractIteration[PackingResult]):
         programme: PackingLP,
         monitor: Monitor,
         tol: float,
-        first: Walk,
-        between: Walk,
+        first: SubgradientOptions,
+        between: SubgradientOptions,
         start: FloatArray | None,
         line_points: int | None,
     ) -> None:
@@ -313,9 +483,9 @@ class _Rounds(AbstractIteration[PackingResult]):
         elif num_new == 0 and master.is_settled:
             self._end = Termination.NUMERICAL_ERROR
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Tell the master's value as the objective; a plan's it is not."""
-        return Standing(
+        return SolverState(
             iterations=self._rounds,
             objective=self._value,
             bound=self._search.best.bound,
@@ -328,7 +498,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         return PackingResult(
             point=self._search.best.proven,
             master=self._value,
-            x=fitting(pool.share, np.nan_to_num(pool.weight)),
+            x=scale_to_feasible(pool.share, np.nan_to_num(pool.weight)),
             pool=pool,
             termination=self._end or reason or Termination.COMPLETED,
             rounds=self._rounds,
@@ -340,3 +510,93 @@ class _Rounds(AbstractIteration[PackingResult]):
 
 def _gap(bound: float, master: float) -> float:
     return (bound - master) / max(abs(master), 1e-9)
+
+
+CUT_TOL = 1e-3
+
+"""Relative gap to which the programme is solved again after cuts: more isn't worth it before the next round."""
+
+MIN_GAIN = 2e-4
+
+"""Relative fall of the bound in a round below which further rounds are left."""
+
+BETWEEN = SubgradientOptions(num_steps=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CutLoopResult:
+    """The packing LP with cuts, and what it said without.
+
+    Parameters
+    ----------
+    plain, plain_weight
+        Best point of the LP without cuts, and how much of each job it then admitted, shape (jobs,).
+    guide, guide_weight
+        The same of the LP with server cuts alone: count cuts' charges are no unit costs, by which insertions are guided.
+    result
+        The last result; its point is the best that was proven, whatever the cuts then were.
+    """
+
+    plain: PricePoint
+    plain_weight: FloatArray
+    guide: PricePoint
+    guide_weight: FloatArray
+    result: PackingResult
+
+
+def solve_with_cuts(
+    tables: JobTables, rows: CapacityRows, monitor: Monitor, *, tol: float, cut_rounds: int, count_rounds: int = 0
+) -> CutLoopResult:
+    """Solve the packing LP, then add violated cuts and solve again, a few times.
+
+    Parameters
+    ----------
+    tol
+        Relative gap of the LP without cuts.
+    cut_rounds, count_rounds
+        Most rounds of server cuts, and after them of count cuts.
+    """
+    programme = PackingLP(tables, rows)
+    result = programme.run(
+        monitor.part(), tol=tol, first=SubgradientOptions(num_steps=150, add_every=4), between=BETWEEN
+    )
+    # A result's pool changes with the next round: what it says is asked now.
+    plain, plain_weight = result.point, result.weight()
+    rounds = _CutRounds(programme, monitor, max(tol, CUT_TOL))
+    if cut_rounds:
+        separator = CutSeparator(tables.instance)
+        result = rounds.run(result, cut_rounds, lambda known: separator.separate(*known.pool.loads(known.x)))
+    guide, guide_weight = result.point, result.weight()
+    if count_rounds:
+        by_count = CountSeparator(tables.instance)
+        result = rounds.run(result, count_rounds, lambda known: by_count.separate(*known.pool.counts(known.x)))
+    return CutLoopResult(plain=plain, plain_weight=plain_weight, guide=guide, guide_weight=guide_weight, result=result)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _CutRounds:
+    """Rounds of cuts on one programme."""
+
+    programme: PackingLP
+    monitor: Monitor
+    tol: float
+
+    def run(
+        self, result: PackingResult, max_rounds: int, separate: Callable[[PackingResult], Sequence[Cut]]
+    ) -> PackingResult:
+        """Add what cuts a point off and solve again until there is nothing, or it gains little; return the last result."""
+        monitor = self.monitor
+        for _ in range(max_rounds):
+            if result.rounds == 0 or monitor.is_over(SolverState(bound=result.point.bound)):
+                break
+            before = result.point.bound
+            with monitor.clock.phase("cuts"):
+                cuts = separate(result)
+                self.programme.drop_idle_cuts()
+                self.programme.add_cuts(cuts)
+            if not cuts:
+                break
+            result = self.programme.run(monitor.part(), tol=self.tol, first=BETWEEN, between=BETWEEN)
+            if before - result.point.bound < MIN_GAIN * before:
+                break
+        return result

@@ -9,22 +9,20 @@ import highspy
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from optim.core.driver import AbstractIteration, Monitor, Standing, drive
-from optim.core.status import Termination
-from optim.models.admission.instance import FloatArray
-from optim.solvers.admission.packing.highs_programme import add_columns, empty_programme
+from optim.core.arrays import FloatArray
+from optim.core.driver import AbstractIteration, Monitor, SolverState, run_iteration
+from optim.core.solution import Termination
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.dual_points import PricePoint
 from optim.solvers.admission.packing.packing_lp import PackingResult
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import price
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.dual_points import PricePoint
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.lp.highs_run import no_answer, run_in_place
+from optim.solvers.admission.pricing.classes import JobTables, price
+from optim.solvers.lp.highs import add_columns, empty_programme, no_answer, run_in_place
 
 
 def solve_plain(tables: JobTables, rows: CapacityRows, monitor: Monitor, *, tol: float) -> PackingResult:
     """Solve the packing LP to a relative gap `tol`, or until told to stop; the best bound is kept."""
-    return drive(_PlainRounds(tables, rows, monitor, tol), monitor, task="column generation")
+    return run_iteration(_PlainRounds(tables, rows, monitor, tol), monitor, task="column generation")
 
 
 class _PlainRounds(AbstractIteration[PackingResult]):
@@ -74,9 +72,9 @@ class _PlainRounds(AbstractIteration[PackingResult]):
                 self._best = PricePoint(row_prices=prices, payoff=priced.payoff, bound=bound)
             self._num_new = self._pool.add(priced)
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Tell the master's value as the objective; a plan's it is not."""
-        return Standing(iterations=self._rounds, objective=self._master, bound=self._bound)
+        return SolverState(iterations=self._rounds, objective=self._master, bound=self._bound)
 
     def finish(self, reason: Termination | None) -> PackingResult:
         """Return what is known."""

@@ -1,18 +1,375 @@
-"""Price functions: what a unit of a resource costs when so much of it is taken.
+"""Price functions, and the range of each row's price: U, and L or lambda.
+
+- U, the most that a job pays for a unit: ``max_i fmax_i / w_i``, with ``fmax_i`` the job's value when it
+  completes as early as it can alone.
+- L, where the exponential price begins: small enough that the empty cluster's dual is at most half the
+  optimum.
+- lambda, the scale of the zero-start price: small enough that ``sum_j lambda_j a_j <= value`` for every
+  schedule with use a.
+
+Only jobs that can complete alone in the empty cluster count. With demand segments U takes a job's smallest
+positive demand, L and lambda the largest.
 
 A function runs from nearly nothing (or nothing) while a row is empty to U, the most that any job pays
 for a unit, when it is full: then no job finds a schedule there that is worth its cost.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 from typing import ClassVar, Protocol
 
 import numpy as np
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import FloatArray
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale
+from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses, curve_of
+
+MIN_RATIO = 1e-9
+
+"""U is at least (1 + this) times the lower scale: tiny jobs can turn the two around."""
+
+
+class PriceFloorRule(StrEnum):
+    """Which lower scale goes with U."""
+
+    PAPER_L = "paper-l"
+    """L of the paper, with eta: sums over resources, hence dependent on their units."""
+    SIMPLE_L = "simple-l"
+    """L = f_min / (4 sum of all capacities of the side): at least the paper's, same guarantee."""
+    UNIT_FREE_L = "unit-free-l"
+    """L of row j = f_min / (2 J c_j), J rows: independent of units."""
+    SUMMED_LAMBDA = "summed-lambda"
+    """lambda = min_i fmin_i / (2 W_i sum_r w_i^r): dependent on units."""
+    UNIT_FREE_LAMBDA = "unit-free-lambda"
+    """lambda of resource r = min_i fmin_i / (2 R W_i w_i^r): independent of units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SideRanges:
+    """Logarithms of lower scale and U of one side's rows, shape (classes, slots, resources).
+
+    Rows that no job uses have a lower scale of 0 (minus infinity).
+    """
+
+    log_lower: FloatArray
+    log_upper: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PriceRanges:
+    """Bounds of both sides; on shared servers `ps` is `worker`."""
+
+    worker: SideRanges
+    ps: SideRanges
+
+    def scaled(self, *, upper: float = 1.0, lower: float = 1.0) -> "PriceRanges":
+        """Return bounds that are wrong by these factors: how mis-estimation is studied."""
+        worker = _scale(self.worker, upper, lower)
+        return PriceRanges(worker=worker, ps=worker if self.ps is self.worker else _scale(self.ps, upper, lower))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobValueStats:
+    """What the bounds need of each job, schedulable ones only.
+
+    Parameters
+    ----------
+    jobs
+        Shape (schedulable,): which.
+    most, least
+        Value at the earliest completion alone, and at the last that still earns.
+    worker_slots
+        Most worker-slots of a minimal schedule.
+    smallest_worker, max_worker, smallest_ps, max_ps
+        Shape (schedulable, resources): over the segments, in whole units; the smallest ignores zeros
+        and is infinite where all are zero.
+    """
+
+    jobs: IntArray
+    most: FloatArray
+    least: FloatArray
+    worker_slots: FloatArray
+    smallest_worker: FloatArray
+    max_worker: FloatArray
+    smallest_ps: FloatArray
+    max_ps: FloatArray
+
+    def of(self, keep: IntArray) -> "JobValueStats":
+        """Return the part of those schedulable jobs that are in `keep`."""
+        return self.take(np.flatnonzero(np.isin(self.jobs, keep)))
+
+    def take(self, places: IntArray) -> "JobValueStats":
+        """Return the part at some places of the arrays."""
+        return JobValueStats(**{name: getattr(self, name)[places] for name in self.__slots__})
+
+
+def job_worth(instance: AdmissionInstance) -> JobValueStats:
+    """Collect values and demands of the jobs that can complete alone."""
+    earliest = instance.earliest_completion
+    jobs = np.flatnonzero(earliest >= 0)
+    offset = instance.jobs.segment_offset[:-1]
+    worker, ps = instance.jobs.worker_demand / MICRO, instance.jobs.ps_demand / MICRO
+
+    def smallest(demand: FloatArray) -> FloatArray:
+        positive = np.where(demand > 0, demand, np.inf)
+        return np.minimum.reduceat(positive, offset)[jobs] if len(offset) else positive
+
+    def largest(demand: FloatArray) -> FloatArray:
+        return np.maximum.reduceat(demand, offset)[jobs] if len(offset) else demand
+
+    return JobValueStats(
+        jobs=jobs,
+        most=instance.value[jobs, earliest[jobs]],
+        least=instance.value[jobs, instance.deadline[jobs]],
+        worker_slots=max_worker_slots(instance)[jobs].astype(np.float64),
+        smallest_worker=smallest(worker),
+        max_worker=largest(worker),
+        smallest_ps=smallest(ps),
+        max_ps=largest(ps),
+    )
+
+
+def max_worker_slots(instance: AdmissionInstance) -> IntArray:
+    """Return the most worker-slots of a minimal schedule, shape (jobs,).
+
+    That is W_i; where chunks are integral each slot may round up, by less than a worker a slot. With a speed-up it is
+    what the least productive number of workers would need.
+    """
+    if not instance.has_steps:
+        return instance.work.copy()
+    if not instance.chunk_integral:
+        return _max_of_curves(instance)
+    result = np.ones(instance.num_jobs, dtype=np.int64)
+    window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
+    for i, chunk in enumerate(instance.chunk_slots):
+        chunks = int(instance.target[i])
+        slots = min(chunks, int(window[i]))
+        result[i] = max(
+            1,
+            min(chunks * -(-chunk // 1), (chunks * chunk + slots) // 1, slots * int(instance.max_workers[i])),
+        )
+    return result
+
+
+def _max_of_curves(instance: AdmissionInstance) -> IntArray:
+    """Return W_i of jobs with linear speed, an upper bound for the others."""
+    result = instance.work.copy()
+    window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
+    for i, table in enumerate(instance.jobs.speedup):
+        if not table:
+            continue
+        progress = instance.progress[i]
+        gains = np.diff(progress)
+        useful = np.flatnonzero(gains > 0) + 1  # a minimal schedule runs no worker that adds nothing
+        worst = max(Fraction(int(y), int(progress[y])) for y in useful.tolist())
+        # All but the last worker's gain are short of the target.
+        most = int(worst * (int(instance.target[i]) - 1 + int(gains.max())))
+        result[i] = max(1, min(most, int(window[i]) * int(useful[-1])))
+    return result
+
+
+def price_ranges(
+    instance: AdmissionInstance,
+    lower: PriceFloorRule,
+    *,
+    worth: JobValueStats | None = None,
+    has_paper_values: bool = False,
+) -> PriceRanges:
+    """Derive U and the lower scale of every row from an instance's jobs.
+
+    Parameters
+    ----------
+    instance
+        Its cluster is known in advance; its jobs are, unless `worth` says otherwise.
+    lower
+        Which lower scale.
+    worth
+        The jobs to derive from: all schedulable ones by default, which is clairvoyant; jobs of the past
+        for an estimate.
+    has_paper_values
+        U from f at the fastest completion with N workers in every slot, and L from f(T - a), as the paper has them,
+        whatever the cluster holds and whichever values are too small to count; see `paper_worth`.
+    """
+    worth = job_worth(instance) if worth is None else worth
+    if has_paper_values:
+        worth = paper_worth(instance, worth)
+    value = worth.most
+    if instance.has_shared_servers:
+        smallest = np.minimum(worth.smallest_worker, worth.smallest_ps)
+        both = worth.max_worker + worth.max_ps
+        side = _side(instance, instance.worker_servers, lower, worth, value, smallest, both)
+        return PriceRanges(worker=side, ps=side)
+    return PriceRanges(
+        worker=_side(
+            instance,
+            instance.worker_servers,
+            lower,
+            worth,
+            value,
+            worth.smallest_worker,
+            worth.max_worker,
+        ),
+        ps=_side(instance, instance.ps_servers, lower, worth, value, worth.smallest_ps, worth.max_ps),
+    )
+
+
+def paper_worth(instance: AdmissionInstance, worth: JobValueStats) -> JobValueStats:
+    """Return the schedulable jobs with the values of the paper's U and L.
+
+    The most is f(D - 1) for D = ceil(W / N) slots: a job that starts in its arrival slot is done after D - 1 more. The
+    least is f(T - a), completion in the last slot; where that is 0, which the paper's sigmoids never are but for
+    underflow, the value in the last slot that earns, since L = 0 leaves no price.
+    """
+    most, least = worth.most.copy(), worth.least.copy()
+    for k, i in enumerate(worth.jobs.tolist()):
+        fastest = int(-(-instance.work[i] // instance.jobs.chunks[i]))
+        if curve_of(instance.jobs, i) and not instance.chunk_integral:
+            fastest = int(-(-instance.target[i] // instance.progress[i][-1]))
+        values = instance.jobs.utilities[i].values(max(fastest, instance.horizon - int(instance.jobs.arrival[i])))
+        most[k] = values[fastest - 1]
+        last = values[instance.horizon - int(instance.jobs.arrival[i]) - 1]
+        least[k] = last if last > 0 else least[k]
+    return replace(worth, most=most, least=least)
+
+
+def sample_jobs(instance: AdmissionInstance, share: float, rng: np.random.Generator) -> IntArray:
+    """Return a random sample of the jobs, one at least: a history that resembles the future."""
+    size = max(1, round(share * instance.num_jobs)) if instance.num_jobs else 0
+    return np.sort(rng.choice(instance.num_jobs, size=size, replace=False))
+
+
+def first_jobs(instance: AdmissionInstance, share: float) -> IntArray:
+    """Return the first jobs to arrive, one at least: a history that may differ from the future."""
+    size = max(1, round(share * instance.num_jobs)) if instance.num_jobs else 0
+    return np.sort(np.argsort(instance.jobs.arrival, kind="stable")[:size])
+
+
+class SeenRanges:
+    """U and the lower scale of the jobs that have arrived so far: what a rule without a history knows.
+
+    Parameters
+    ----------
+    instance
+        Cluster and jobs; of the jobs only those named to `see` count.
+    lower
+        Which lower scale; not the paper's, whose terms come from different jobs.
+    worth
+        What the bounds need of each job.
+    factors
+        By which U and the lower scale are wrong, as in `PriceRanges.scaled`.
+    """
+
+    def __init__(
+        self,
+        instance: AdmissionInstance,
+        lower: PriceFloorRule,
+        worth: JobValueStats,
+        factors: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
+        self._instance, self._lower, self._worth, self._factors = instance, lower, worth, factors
+        self._place = {job: k for k, job in enumerate(worth.jobs.tolist())}
+        self.ranges = price_ranges(instance, lower, worth=worth.take(np.zeros(0, dtype=np.int64)))
+
+    def see(self, job: int) -> bool:
+        """Let a job in that has just arrived; tell whether the bounds have changed."""
+        if job not in self._place:
+            return False
+        own = price_ranges(self._instance, self._lower, worth=self._worth.take(np.array([self._place[job]])))
+        before, self.ranges = (
+            self.ranges,
+            _joined(self.ranges, own.scaled(upper=self._factors[0], lower=self._factors[1])),
+        )
+        return not all(
+            np.array_equal(getattr(old, name), getattr(new, name))
+            for old, new in ((before.worker, self.ranges.worker), (before.ps, self.ranges.ps))
+            for name in ("log_lower", "log_upper")
+        )
+
+
+def _joined(one: PriceRanges, two: PriceRanges) -> PriceRanges:
+    """Return the bounds of the jobs of both."""
+    worker = _joined_side(one.worker, two.worker)
+    return PriceRanges(worker=worker, ps=worker if two.ps is two.worker else _joined_side(one.ps, two.ps))
+
+
+def _joined_side(one: SideRanges, two: SideRanges) -> SideRanges:
+    """Return the larger U and the smaller lower scale of each row; a row that one side's jobs don't use is the other's."""
+    lower = np.minimum(
+        np.where(np.isfinite(one.log_lower), one.log_lower, two.log_lower),
+        np.where(np.isfinite(two.log_lower), two.log_lower, one.log_lower),
+    )
+    return SideRanges(log_lower=lower, log_upper=np.maximum(one.log_upper, two.log_upper))
+
+
+def _scale(side: SideRanges, upper: float, lower: float) -> SideRanges:
+    log_lower = side.log_lower + np.log(lower)
+    return SideRanges(log_lower=log_lower, log_upper=np.maximum(side.log_upper + np.log(upper), log_lower + MIN_RATIO))
+
+
+def _side(
+    instance: AdmissionInstance,
+    servers: ServerClasses,
+    lower: PriceFloorRule,
+    worth: JobValueStats,
+    value: FloatArray,
+    smallest: FloatArray,
+    largest: FloatArray,
+) -> SideRanges:
+    """Return the bounds of one side's rows."""
+    shape = servers.capacity.shape
+    if not len(worth.jobs):
+        nothing = np.full(shape, -np.inf)
+        return SideRanges(log_lower=nothing, log_upper=nothing)
+    with np.errstate(divide="ignore"):
+        log_upper = np.log((value[:, None] / smallest).max(axis=0))
+        log_lower = _log_lower(instance, servers, lower, worth, largest)
+    is_used = (largest > 0).any(axis=0) & (servers.capacity > 0)
+    log_lower = np.where(is_used, log_lower, -np.inf)
+    log_upper = np.where(is_used, np.maximum(log_upper, np.where(is_used, log_lower, 0.0) + MIN_RATIO), -np.inf)
+    return SideRanges(log_lower=log_lower, log_upper=log_upper)
+
+
+def _log_lower(
+    instance: AdmissionInstance,
+    servers: ServerClasses,
+    lower: PriceFloorRule,
+    worth: JobValueStats,
+    largest: FloatArray,
+) -> FloatArray:
+    """Return the lower scale's logarithm, broadcastable to (classes, slots, resources)."""
+    capacity = servers.capacity / MICRO
+    total = float(np.einsum("ctr,c->", capacity, servers.count))
+    num_resources = instance.num_resources
+    # On shared servers one lambda serves workers and PSs together, and `largest` is the sum of both demands.
+    halves = 1.0 if instance.has_shared_servers else 2.0
+    with np.errstate(divide="ignore"):
+        match lower:
+            case PriceFloorRule.PAPER_L:
+                need = worth.worker_slots * largest.sum(axis=1)
+                if not need.any():
+                    return np.array(-np.inf)
+                # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say. Logarithms first: f(T - a)
+                # may be next to nothing.
+                return np.asarray(
+                    (np.log(worth.least) - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total))
+                )
+            case PriceFloorRule.SIMPLE_L:
+                return np.asarray(np.log(worth.least.min() / (4.0 * total)))
+            case PriceFloorRule.UNIT_FREE_L:
+                return np.asarray(np.log(worth.least.min() / (2.0 * num_rows(instance) * capacity)))
+            case PriceFloorRule.SUMMED_LAMBDA:
+                each = worth.least / (halves * worth.worker_slots * largest.sum(axis=1))
+                return np.asarray(np.log(each.min()))
+            case PriceFloorRule.UNIT_FREE_LAMBDA:
+                each = worth.least[:, None] / (halves * num_resources * worth.worker_slots[:, None] * largest)
+                return np.asarray(np.log(each.min(axis=0)))
+
+
+def num_rows(instance: AdmissionInstance) -> int:
+    """Return the number of capacity rows of single servers that have any capacity."""
+    sides = [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
+    return int(sum(np.einsum("ctr,c->", side.capacity > 0, side.count) for side in sides))
 
 
 class RatioTheorem(StrEnum):
@@ -59,9 +416,9 @@ class ExponentialPrice:
     """
 
     theorem: ClassVar[RatioTheorem] = RatioTheorem.EXPONENTIAL
-    unit_free_scale: ClassVar[LowerScale] = LowerScale.UNIT_FREE_L
-    simple_scale: ClassVar[LowerScale] = LowerScale.SIMPLE_L
-    paper_scale: ClassVar[LowerScale] = LowerScale.PAPER_L
+    unit_free_scale: ClassVar[PriceFloorRule] = PriceFloorRule.UNIT_FREE_L
+    simple_scale: ClassVar[PriceFloorRule] = PriceFloorRule.SIMPLE_L
+    paper_scale: ClassVar[PriceFloorRule] = PriceFloorRule.PAPER_L
 
     full_at: float = 1.0
 
@@ -94,9 +451,9 @@ class ZeroStartPrice:
     """
 
     theorem: ClassVar[RatioTheorem] = RatioTheorem.ZERO_START
-    unit_free_scale: ClassVar[LowerScale] = LowerScale.UNIT_FREE_LAMBDA
-    simple_scale: ClassVar[LowerScale] = LowerScale.SUMMED_LAMBDA
-    paper_scale: ClassVar[LowerScale] = LowerScale.SUMMED_LAMBDA
+    unit_free_scale: ClassVar[PriceFloorRule] = PriceFloorRule.UNIT_FREE_LAMBDA
+    simple_scale: ClassVar[PriceFloorRule] = PriceFloorRule.SUMMED_LAMBDA
+    paper_scale: ClassVar[PriceFloorRule] = PriceFloorRule.SUMMED_LAMBDA
 
     full_at: float = 1.0
 

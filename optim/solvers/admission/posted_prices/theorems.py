@@ -33,24 +33,23 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
+from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
+    JobValueStats,
+    PriceFloorRule,
     PriceFunction,
-    RatioTheorem,
-    ZeroStartPrice,
-    theorem_of,
-)
-from optim.solvers.admission.posted_prices.price_ranges import (
-    JobWorth,
-    LowerScale,
     PriceRanges,
+    RatioTheorem,
     SideRanges,
+    ZeroStartPrice,
     job_worth,
     price_ranges,
+    theorem_of,
 )
-from optim.solvers.admission.pricing.shared_room import share_limit
+from optim.solvers.admission.pricing.shared import share_limit
 
 ROUNDING = 1e-12
 """Relative rounding error allowed in the comparison of logarithms and shares."""
@@ -114,7 +113,7 @@ def ratio_claim(
     bounds: PriceRanges,
     function: PriceFunction,
     *,
-    worth: JobWorth | None = None,
+    worth: JobValueStats | None = None,
 ) -> RatioClaim:
     """Work out the competitive ratio of a run with these prices and whether its conditions hold.
 
@@ -132,7 +131,7 @@ def ratio_claim(
         )
     worth = job_worth(instance) if worth is None else worth
     is_zero_start = theorem is RatioTheorem.ZERO_START
-    eps = largest_share(instance, worth)
+    eps = max_share(instance, worth)
     sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
     factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
     initial = 0.0 if is_zero_start else _initial_dual(instance, bounds)
@@ -179,7 +178,7 @@ def amplification(side: SideRanges, eps: float, function: ExponentialPrice | Zer
         return float(np.expm1(eps * widest) / eps)
 
 
-def largest_share(instance: AdmissionInstance, worth: JobWorth | None = None) -> Fraction:
+def max_share(instance: AdmissionInstance, worth: JobValueStats | None = None) -> Fraction:
     """Return eps: the largest share of a row that one job can take in one slot, exactly.
 
     Only jobs that can complete alone count, and the slots from their arrival to their deadline.
@@ -189,7 +188,7 @@ def largest_share(instance: AdmissionInstance, worth: JobWorth | None = None) ->
     slots = np.arange(instance.horizon)
     in_window = is_live[:, None] & (slots >= jobs.arrival[job][:, None]) & (slots <= instance.deadline[job][:, None])
     if instance.has_shared_servers:
-        return _largest_shared(instance, in_window)
+        return _max_shared(instance, in_window)
     best = Fraction(0)
     for units, demand, servers in (
         (instance.workers_per_server, jobs.worker_demand, instance.worker_servers),
@@ -199,11 +198,11 @@ def largest_share(instance: AdmissionInstance, worth: JobWorth | None = None) ->
         for r in range(instance.num_resources):
             used = allowed * demand[:, r][:, None, None]
             capacity = np.broadcast_to(servers.capacity[None, :, :, r], used.shape)
-            best = max(best, _largest_ratio(used[used > 0], capacity[used > 0]))
+            best = max(best, _max_ratio(used[used > 0], capacity[used > 0]))
     return best
 
 
-def full_share(instance: AdmissionInstance, eps: float | None = None, worth: JobWorth | None = None) -> float:
+def full_share(instance: AdmissionInstance, eps: float | None = None, worth: JobValueStats | None = None) -> float:
     """Return 1 - eps, the share of the capacity at which strict prices reach U.
 
     Raises
@@ -211,7 +210,7 @@ def full_share(instance: AdmissionInstance, eps: float | None = None, worth: Job
     InvalidOptionError
         If a job can take a whole server.
     """
-    share = float(largest_share(instance, worth)) if eps is None else eps
+    share = float(max_share(instance, worth)) if eps is None else eps
     if share >= 1:
         raise InvalidOptionError(
             f"strict prices need eps < 1, but in instance {instance.name!r} one job can take a whole server; "
@@ -220,7 +219,7 @@ def full_share(instance: AdmissionInstance, eps: float | None = None, worth: Job
     return 1.0 - share
 
 
-def _largest_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
+def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
     """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
     servers = instance.worker_servers
     limit = share_limit(instance, servers.capacity)
@@ -232,7 +231,7 @@ def _largest_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -
             for t in slots[first].tolist():
                 used = _uses(instance, s, c, t, limit[c, t])
                 capacity = np.broadcast_to(servers.capacity[c, t], used.shape)
-                best = max(best, _largest_ratio(used[used > 0], capacity[used > 0]))
+                best = max(best, _max_ratio(used[used > 0], capacity[used > 0]))
     return best
 
 
@@ -247,7 +246,7 @@ def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: in
     return result
 
 
-def _largest_ratio(used: IntArray, capacity: IntArray) -> Fraction:
+def _max_ratio(used: IntArray, capacity: IntArray) -> Fraction:
     """Return the largest quotient of two arrays of whole numbers, exactly."""
     if not len(used):
         return Fraction(0)
@@ -262,23 +261,23 @@ def _rounded_down(share: float) -> Fraction:
     return Fraction(share) * (1 - Fraction(ROUNDING))
 
 
-def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobWorth) -> Condition:
+def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobValueStats) -> Condition:
     """C2: compare U with the largest value for the smallest use."""
-    needed = price_ranges(instance, LowerScale.SIMPLE_L, worth=worth)
+    needed = price_ranges(instance, PriceFloorRule.SIMPLE_L, worth=worth)
     gaps = [
         given.log_upper[is_used] - least.log_upper[is_used]
         for given, least in ((bounds.worker, needed.worker), (bounds.ps, needed.ps))
         for is_used in (np.isfinite(least.log_lower),)
     ]
-    least_gap = min((float(gap.min()) for gap in gaps if gap.size), default=0.0)
+    min_gap = min((float(gap.min()) for gap in gaps if gap.size), default=0.0)
     return Condition(
         name="C2",
-        holds=least_gap >= -1e3 * ROUNDING,
-        figures=f"U is at least {np.exp(least_gap):.6g} times the largest density",
+        holds=min_gap >= -1e3 * ROUNDING,
+        figures=f"U is at least {np.exp(min_gap):.6g} times the largest density",
     )
 
 
-def _start_condition(initial: float, worth: JobWorth) -> Condition:
+def _start_condition(initial: float, worth: JobValueStats) -> Condition:
     """C5 of the exponential price: any schedulable job alone is a plan."""
     most = float(worth.most.max(initial=0.0))
     return Condition(
@@ -288,10 +287,10 @@ def _start_condition(initial: float, worth: JobWorth) -> Condition:
     )
 
 
-def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobWorth) -> Condition:
+def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobValueStats) -> Condition:
     """C5 of the zero-start price: ``sum_j lambda_j a_j <= v``, for W_i workers and as many PSs at most."""
-    worker = worth.largest_worker @ _largest_scale(bounds.worker)
-    ps = worth.largest_ps @ _largest_scale(bounds.ps)
+    worker = worth.max_worker @ _max_scale(bounds.worker)
+    ps = worth.max_ps @ _max_scale(bounds.ps)
     share = float((worth.worker_slots * (worker + ps) / worth.least).max(initial=0.0))
     return Condition(
         name="C5",
@@ -300,7 +299,7 @@ def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: Jo
     )
 
 
-def _largest_scale(side: SideRanges) -> FloatArray:
+def _max_scale(side: SideRanges) -> FloatArray:
     """Return the largest lambda of each resource."""
     return np.asarray(np.exp(side.log_lower.max(axis=(0, 1), initial=-np.inf)))
 

@@ -5,10 +5,10 @@ The CPU loop of `pricing` is faster on a CPU; on an accelerator this one is the 
 
 import numpy as np
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
-from optim.solvers.admission.pricing.class_pricing import Prices, unit_costs
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.pricing.classes import JobTables, Prices, unit_costs
 
 
 def check_supported(instance: AdmissionInstance) -> None:

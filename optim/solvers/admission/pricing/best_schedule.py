@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.by_reference import by_reference
-from optim.core.compile_cache import compiled, inner
-from optim.models.admission.instance import FloatArray, IntArray
+from optim.compiled import by_reference, compiled, inner
+from optim.core.arrays import FloatArray, IntArray
 
 INFINITE = np.inf
 ZERO, NONE = np.int64(0), np.int64(-1)

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from optim.core.execution.crews import AbstractPost, Crew
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules, price
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.schedule_keys import schedule_keys
+from optim.core.arrays import FloatArray, IntArray
+from optim.execution.tasks import ShardWorker, WorkerPool
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use
+from optim.solvers.admission.packing.column_pool import schedule_keys
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, price
 
-JOBS_A_SHARD, MOST_SHARDS = 50, 16
+JOBS_A_SHARD, MAX_SHARDS = 50, 16
 
 
 class ShardPrices(NamedTuple):
@@ -36,7 +36,7 @@ class ShardColumns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class JobShards(AbstractPost):
+class JobShards(ShardWorker):
     """An instance whose jobs are priced in shards: job i is in shard i mod the number of shards."""
 
     instance: AdmissionInstance
@@ -45,7 +45,7 @@ class JobShards(AbstractPost):
     @classmethod
     def of(cls, instance: AdmissionInstance) -> "JobShards":
         """Split an instance's jobs by their number alone."""
-        return cls(instance, max(1, min(MOST_SHARDS, instance.num_jobs // JOBS_A_SHARD)))
+        return cls(instance, max(1, min(MAX_SHARDS, instance.num_jobs // JOBS_A_SHARD)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no tables: they are laid out where they are used."""
@@ -100,7 +100,7 @@ class JobShards(AbstractPost):
 class CrewPricer:
     """The driver's side: prices all jobs by asking a crew."""
 
-    def __init__(self, crew: Crew, tables: JobTables, num_shards: int) -> None:
+    def __init__(self, crew: WorkerPool, tables: JobTables, num_shards: int) -> None:
         self._crew, self._tables, self._num_shards = crew, tables, num_shards
         self._jobs = [np.arange(shard, tables.num_jobs, num_shards) for shard in range(num_shards)]
 

@@ -1,14 +1,16 @@
-"""A box of footprints: bounds on the counts and on two sums, and what is known of a change of the footprint."""
+"""A box of footprints, and its relaxation in numbers."""
 
 import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.models.bidding.proof import CHANGE, THETA
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.decision import CHANGE, THETA
+from optim.models.bidding.instance import HOUR_S, BiddingInstance, EvictionTerm, HourOutlook, ScenarioOutlook
 
 CAP_TOL = 1e-12
+
 """Caps may be exceeded by this, relative to their limit, and least work missed: sums are rounded. What a solver is given
 has the tolerance already that footprints are held to (`held_instance`)."""
 
@@ -67,3 +69,268 @@ class Box:
         most[by] = min(most[by], at)
         least[by] = max(least[by], at + 1)
         return replace(self, high=most), replace(self, low=least)
+
+
+EMPTY_TOL = 1e-9
+
+"""A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Envelope:
+    """Planes below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``, K the sum of all rates.
+
+    The share lost is concave in theta, and so above its chord over theta's range; the chord's product with K lies
+    above the two lower planes of its envelope over the ranges.
+
+    Parameters
+    ----------
+    theta, rate, loss
+        Ranges of theta, K and the share lost.
+    sure, step
+        Theta is `sure` and a step, shape (active,), for each indicator.
+    unit, fixed
+        K is `fixed` and a rate, shape (active,), for each instance.
+
+    References
+    ----------
+    McCormick, "Computability of Global Solutions to Factorable Nonconvex Programs: Part I", Mathematical Programming 10
+    (1976), DOI 10.1007/BF01580665.
+    """
+
+    theta: tuple[float, float]
+    rate: tuple[float, float]
+    loss: tuple[float, float]
+    sure: float
+    step: FloatArray
+    unit: FloatArray
+    fixed: float
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a range is, beyond rounding."""
+        return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether the loss depends on what is taken."""
+        return self.loss[1] > self.loss[0]
+
+    def plane(self, mix: float) -> tuple[float, float]:
+        """Return the slopes in K and theta of the planes' mean, of which `mix` is the share of the upper."""
+        rise = self.loss[1] - self.loss[0]
+        if rise <= 0:
+            return self.loss[0], 0.0
+        by_theta = ((1 - mix) * self.rate[0] + mix * self.rate[1]) * rise / (self.theta[1] - self.theta[0])
+        return self.loss[0] + mix * rise, by_theta
+
+    def height(self, by_rate: float, by_theta: float) -> float:
+        """Return the constant with which a plane of these slopes lies just below the loss: at a corner."""
+        ends = zip(self.theta, self.loss, strict=True)
+        return min((loss - by_rate) * rate - by_theta * theta for theta, loss in ends for rate in self.rate)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relaxation:
+    """What is left of an instance in a box, as sums over cells: equal cells of scenarios are one.
+
+    The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)`` with ``y_c <= G(V_c)``, ``V_c = base_c + rate_c k``
+    less the envelope and, in open cells, ``p_c >= y_c - max_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are
+    outbid in the cell. Z says whether a bid is taken.
+
+    Parameters
+    ----------
+    active
+        Shape (active,): the bids that the box lets be taken.
+    market
+        Shape (active,): their markets.
+    weight, hours, base
+        Shape (cells,).
+    rate
+        Shape (cells, active).
+    is_open
+        Shape (cells,): whether the loss by an eviction is undecided.
+    hit
+        Shape (cells, active): whether a bid is outbid in an open cell.
+    most
+        Shape (cells,): upper bound of y.
+    envelope
+        Where everybody loses by an eviction: what is lost, not taken off `base` and `rate` if it is curved.
+    is_nested
+        Whether Z says instead that a bid or a lower one of its market is taken.
+    cell_of
+        Shape (original cells,): number of the cell that stands for each.
+    loss_h
+        Hours lost in open cells by an eviction.
+    """
+
+    active: IntArray
+    market: IntArray
+    low: IntArray
+    high: IntArray
+    cost: FloatArray
+    weight: FloatArray
+    hours: FloatArray
+    base: FloatArray
+    rate: FloatArray
+    is_open: BoolArray
+    hit: BoolArray
+    most: FloatArray
+    envelope: Envelope | None
+    is_nested: bool
+    cell_of: IntArray
+    loss_h: float
+
+    @property
+    def has_indicators(self) -> bool:
+        """Whether Z is needed at all."""
+        return bool(self.is_open.any() or self.envelope is not None)
+
+
+def relax(instance: BiddingInstance, box: Box, min_rate: float) -> Relaxation:
+    """Return the relaxation of a box.
+
+    Parameters
+    ----------
+    instance, box
+        What is relaxed.
+    min_rate
+        Footprints whose rates add up to less are of no interest: they may be valued too low.
+    """
+    outlook = instance.outlook
+    if isinstance(outlook, HourOutlook):
+        return _hour(instance, outlook, box, min_rate)
+    return _scenarios(instance, outlook, box)
+
+
+def _scenarios(instance: BiddingInstance, outlook: ScenarioOutlook, box: Box) -> Relaxation:
+    size, loss = instance.num_bids, instance.eviction_loss_h
+    active = np.flatnonzero(box.high > 0)
+    alive = outlook.alive.reshape(size, -1)[active]
+    marks = outlook.marks.reshape(size, -1)[active] if loss > 0 else np.zeros(alive.shape, dtype=bool)
+    slot = np.tile(np.arange(outlook.num_slots), outlook.num_scenarios)
+    is_first: BoolArray = np.asarray((slot == 0) & (box.has_change is True))
+    forced: BoolArray = np.asarray(marks[box.low[active] > 0].any(axis=0))
+    marks = marks & ~forced
+    keys = np.concatenate([alive, marks, is_first[None], forced[None]]).T
+    _, first, cell_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    cell_of = cell_of.ravel()
+    weight = np.bincount(cell_of, np.repeat(outlook.weight, outlook.num_slots), len(first)).astype(np.float64)
+    slot_h = outlook.slot_s / HOUR_S
+    hours = slot_h - instance.change_loss_h * is_first[first] - loss * forced[first]
+    rate = (alive[:, first] * instance.bids.rate[active, None]).T
+    marks = marks[:, first].T
+    market = instance.bids.market[active]
+    base = np.full(len(first), instance.fixed_rate)
+    return Relaxation(
+        active=active,
+        market=market,
+        low=box.low[active],
+        high=box.high[active],
+        cost=instance.unit_cost[active],
+        weight=weight,
+        hours=hours,
+        base=base,
+        rate=rate,
+        is_open=np.asarray(marks.any(axis=1)),
+        hit=marks,
+        most=instance.scalability.value(_max_rate(instance, box, active, base, rate)),
+        envelope=None,
+        is_nested=False,
+        cell_of=cell_of,
+        loss_h=loss,
+    )
+
+
+def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, min_rate: float) -> Relaxation:
+    active = np.flatnonzero(box.high > 0)
+    loss = instance.eviction_loss_h
+    change = instance.change_loss_h if box.has_change else 0.0
+    own, common, envelope = np.zeros(len(active)), 0.0, None
+    if outlook.term is EvictionTerm.OWN:
+        own = loss * outlook.evicted[active]
+    else:
+        envelope = _envelope(instance, outlook, box, active, change, min_rate)
+        common = 0.0 if envelope.is_curved else envelope.loss[0]
+    useful = np.maximum(0.0, outlook.usable_h[active] - own - common - change)
+    rate = (instance.bids.rate[active] * useful)[None, :]
+    base = np.array([instance.fixed_rate * max(0.0, 1.0 - common - change)])
+    return Relaxation(
+        active=active,
+        market=instance.bids.market[active],
+        low=box.low[active],
+        high=box.high[active],
+        cost=instance.unit_cost[active],
+        weight=np.ones(1),
+        hours=np.ones(1),
+        base=base,
+        rate=rate,
+        is_open=np.zeros(1, dtype=bool),
+        hit=np.zeros((1, len(active)), dtype=bool),
+        most=instance.scalability.value(_max_rate(instance, box, active, base, rate)),
+        envelope=envelope,
+        is_nested=outlook.term is EvictionTerm.MARKET,
+        cell_of=np.zeros(1, dtype=np.int64),
+        loss_h=0.0,
+    )
+
+
+def _envelope(
+    instance: BiddingInstance, outlook: HourOutlook, box: Box, active: IntArray, change: float, min_rate: float
+) -> Envelope:
+    """Return the ranges of theta and of the sum of rates in a box, and what is lost at their ends.
+
+    The loss counts as settled at its least where a bid's useful time could be clamped at 0.
+    """
+    theta = -np.log1p(-np.minimum(outlook.evicted[active], 1.0 - 1e-12))
+    market, taken = instance.bids.market[active], box.low[active] > 0
+    if outlook.term is EvictionTerm.MARKET:
+        sure, most = np.zeros(len(instance.markets)), np.zeros(len(instance.markets))
+        np.maximum.at(sure, market[taken], theta[taken])
+        np.maximum.at(most, market, theta)
+        above = np.maximum(0.0, theta - sure[market])
+        # Z of a bid stands for "this or a lower bid": it carries the step of theta down to the next higher bid.
+        last = np.append(np.diff(market) != 0, True)
+        step = np.maximum(0.0, above - np.where(last, 0.0, np.append(above[1:], 0.0)))
+        least, largest = float(sure.sum()), float(most.sum())
+    else:
+        least, largest, step = float(theta[taken].sum()), float(theta.sum()), np.where(taken, 0.0, theta)
+    unit, fixed = instance.bids.rate[active], instance.fixed_rate
+    held = fixed + float((box.low * instance.bids.rate).sum())
+    fastest = float(_max_rate(instance, box, active, np.array([fixed]), unit[None, :])[0])
+    low, high = max(least, box.theta[0]), min(largest, box.theta[1])
+    shortest = min(float(outlook.usable_h[active].min(initial=1.0)), 1.0) - change
+    is_curved = high - low > 1e-12 and shortest >= instance.eviction_loss_h
+    first, last_loss = (-instance.eviction_loss_h * float(np.expm1(-end)) for end in (low, high))
+    return Envelope(
+        theta=(low, high),
+        rate=(max(held, min_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
+        loss=(first, last_loss if is_curved else first),
+        sure=least,
+        step=step,
+        unit=unit,
+        fixed=fixed,
+    )
+
+
+def _max_rate(instance: BiddingInstance, box: Box, active: IntArray, base: FloatArray, rate: FloatArray) -> FloatArray:
+    """Return the largest rate of each cell that the box and any one of the caps allow."""
+    low, high = box.low[active], box.high[active]
+    best = base + rate @ high
+    for weight, limit in zip(instance.caps.weight[:, active], instance.caps.limit, strict=True):
+        best = np.minimum(best, base + _knapsack(rate, low, high, weight, float(limit)))
+    return best
+
+
+def _knapsack(rate: FloatArray, low: IntArray, high: IntArray, weight: FloatArray, limit: float) -> FloatArray:
+    """Return the value of the fractional knapsack of each cell."""
+    if not rate.shape[1]:
+        return np.zeros(len(rate))
+    room = max(0.0, limit - float(weight @ low))
+    density = np.where(weight > 0, rate / np.maximum(weight, 1e-300), np.inf)
+    order = np.argsort(-density, axis=1, kind="stable")
+    size = (weight * (high - low))[order]
+    before = np.cumsum(size, axis=1) - size
+    share = np.clip(np.divide(room - before, size, out=np.ones_like(size), where=size > 0), 0.0, 1.0)
+    gain = np.take_along_axis(rate * (high - low), order, axis=1)
+    return np.asarray(rate @ low + (gain * share).sum(axis=1))

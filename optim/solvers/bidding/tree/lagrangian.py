@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from optim.models.bidding.instance import BiddingInstance, BoolArray, FloatArray, IntArray
-from optim.models.bidding.proof import Multipliers
-from optim.models.bidding.scalability import CurveKind, Scalability
-from optim.solvers.bidding.lasting.covers import Rows
-from optim.solvers.bidding.tree.relaxation import Relaxation
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.decision import Multipliers
+from optim.models.bidding.instance import BiddingInstance, CurveKind, Scalability
+from optim.solvers.bidding.survival import Rows
+from optim.solvers.bidding.tree.box import Relaxation
 
 BISECTIONS = 60
 """Halvings that find a tangent's point: the width falls below a double's resolution."""

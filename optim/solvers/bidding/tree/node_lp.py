@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
-from optim.solvers.bidding.lasting.covers import Rows
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.bidding.instance import BiddingInstance
+from optim.solvers.bidding.survival import Rows
+from optim.solvers.bidding.tree.box import Envelope, Relaxation
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, point_of_slope
-from optim.solvers.bidding.tree.relaxation import Envelope, Relaxation
-from optim.solvers.lp.highs_run import run_in_place, silent_highs
+from optim.solvers.lp.highs import run_in_place, silent_highs
 
-MOST_ROUNDS = 12
+MAX_ROUNDS = 12
 """Rounds of tangents; each squares the distance to the curve."""
 
 CURVE_TOL = 1e-9
@@ -34,7 +35,7 @@ class LpPoint:
 SHORTAGE = 1e3
 """Price of work that is missing, in units of the ratio: the programme stays feasible, and its bound shows the lack."""
 
-LARGEST_RATE = 1e9
+MAX_RATE = 1e9
 """Tangents are laid at most here."""
 
 
@@ -148,7 +149,7 @@ class _NodeLp:
         for point in tangents:
             self._add_tangents(rows, np.arange(len(point)), point)
         rows.pass_to(highs)
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if run_in_place(highs) != highspy.HighsModelStatus.kOptimal:
                 return None
             x = np.array(highs.getSolution().col_value)
@@ -281,7 +282,7 @@ class _NodeLp:
         mixed = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)] * slope, cells)
         own = self.instance.scalability.slope(np.maximum(rate, 0.0))
         slopes = np.where(weight > 0, mixed / np.where(weight > 0, weight, 1.0), own)
-        point = point_of_slope(self.instance.scalability, slopes, min(self.instance.scalability.peak, LARGEST_RATE))
+        point = point_of_slope(self.instance.scalability, slopes, min(self.instance.scalability.peak, MAX_RATE))
         work = 0.0 if self.work_row is None else float(duals[self.work_row])
         full = (self.ratio + work) * r.weight * r.loss_h
         eviction, blame = np.zeros(cells), np.zeros(r.hit.shape)

@@ -1,42 +1,155 @@
-"""Branch and bound for ``min cost - q work``: linear relaxations, reduced-cost fixing, and a tree that proves the bound."""
+"""Branch and bound for ``min cost - q work``: linear relaxations, reduced-cost fixing, splits."""
 
 import heapq
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
 
-from optim.core.driver import AbstractIteration, Standing
-from optim.core.status import Termination
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import AbstractIteration, SolverState
+from optim.core.solution import Termination
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
-from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
-from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
-from optim.solvers.bidding.lasting.covers import CoverPool
-from optim.solvers.bidding.local_search.steps import is_feasible
-from optim.solvers.bidding.tree.box import CAP_TOL, Box
-from optim.solvers.bidding.tree.branching import OpenBox, choose_bid, choose_sum, rounded
+from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
+from optim.models.bidding.instance import BiddingInstance, HourOutlook
+from optim.solvers.bidding.steps import is_feasible
+from optim.solvers.bidding.survival import CoverPool
+from optim.solvers.bidding.tree.box import CAP_TOL, Box, Relaxation, relax
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand
 from optim.solvers.bidding.tree.node_lp import CURVE_TOL, LpPoint, solve_node
-from optim.solvers.bidding.tree.relaxation import Relaxation, relax
-from optim.solvers.bidding.tree.result import TreeResult
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeResult:
+    """What the search found.
+
+    Parameters
+    ----------
+    counts, value
+        The best footprint with its ``cost - q work``; None and the cutoff where none is better than the cutoff.
+    bound
+        Lower bound of ``cost - q work`` over all footprints of interest.
+    nodes, multipliers, covers
+        The tree that proves it.
+    """
+
+    counts: IntArray | None
+    value: float
+    bound: float
+    nodes: tuple[TreeNode, ...]
+    multipliers: tuple[Multipliers, ...]
+    covers: tuple[Cover, ...] = ()
+
+    def proof(self, ratio: float) -> RatioProof:
+        """Return the tree as the proof of a ratio."""
+        return RatioProof(ratio=ratio, nodes=self.nodes, multipliers=self.multipliers, covers=self.covers)
+
+
+INTEGRAL_TOL = 1e-6
+
+STAKE = 0.02
+
+"""A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenBox:
+    """A box that may hold something better, its relaxation's answer, and its place in the tree."""
+
+    box: Box
+    node: int
+    multipliers: int
+    bound: float
+    relaxation: Relaxation
+    point: LpPoint
+    charge: FloatArray
+
+
+def choose_sum(instance: BiddingInstance, ratio: float, missing: float, entry: OpenBox) -> tuple[int, float] | None:
+    """Return theta or the sum of rates and where to split it, if their envelope overlooks much of the gap."""
+    e = entry.relaxation.envelope
+    if e is None or not e.is_curved:
+        return None
+    theta, total, lost = entry.point.sums
+    (low, high), (first, last) = e.theta, e.loss
+    share = -instance.eviction_loss_h * float(np.expm1(-theta))
+    overlooked = share * total - lost
+    slope = float(instance.scalability.slope(np.maximum(entry.point.rates, 0.0))[0])
+    if ratio * slope * overlooked <= STAKE * missing:
+        return None
+    by_chord = (share - first - (theta - low) * (last - first) / (high - low)) * total
+    by = THETA if by_chord > 0.5 * overlooked else RATE
+    at, (low, high) = (theta, e.theta) if by == THETA else (total, e.rate)
+    return by, float(np.clip(at, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high))
+
+
+def choose_bid(missing: float, entry: OpenBox) -> tuple[int | None, int]:
+    """Return the bid to split by and where: a broken count first, then an undecided bid, then any."""
+    relaxation, counts = entry.relaxation, entry.point.counts
+    low, high = entry.box.low[relaxation.active], entry.box.high[relaxation.active]
+    counts = np.clip(counts, low, high)
+    share = counts / np.maximum(high, 1)
+    undecided = (low == 0) & (counts > INTEGRAL_TOL) & (share < 1.0 - INTEGRAL_TOL)
+    stake = np.where(undecided, entry.charge * (1.0 - share), 0.0)
+    if relaxation.has_indicators and stake.max(initial=0.0) > STAKE * missing:
+        return int(relaxation.active[int(stake.argmax())]), 0
+    broken = np.abs(counts - np.rint(counts))
+    if broken.max(initial=0.0) > INTEGRAL_TOL:
+        j = int((broken * (1.0 + np.abs(relaxation.cost))).argmax())
+        return int(relaxation.active[j]), int(np.floor(counts[j]))
+    if undecided.any():
+        j = int(np.where(undecided, 1.0 - share, 0.0).argmax())
+        return int(relaxation.active[j]), 0
+    free = np.flatnonzero(low < high)
+    if not len(free):
+        return None, 0
+    j = int(free[int((high - low)[free].argmax())])
+    whole = int(np.rint(counts[j]))
+    return int(relaxation.active[j]), whole if whole < high[j] else whole - 1
+
+
+def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> IntArray:
+    """Return the relaxation's counts rounded in three ways, cut down to the caps, shape (3, bids)."""
+    caps, active = instance.caps, relaxation.active
+    rounded_counts = []
+    for counts in (np.floor(point.counts + INTEGRAL_TOL), np.rint(point.counts), np.ceil(point.counts - 1e-3)):
+        full = np.zeros(instance.num_bids, dtype=np.int64)
+        full[active] = np.clip(counts, relaxation.low, relaxation.high)
+        for j in active[np.argsort(point.counts, kind="stable")]:
+            over = caps.weight @ full - caps.limit
+            too_much = over > CAP_TOL * caps.limit
+            if not too_much.any():
+                break
+            weight = caps.weight[:, j]
+            drop = np.where(too_much & (weight > 0), np.ceil(over / np.where(weight > 0, weight, 1.0)), 0)
+            full[j] -= min(int(full[j]), int(drop.max()))
+        rounded_counts.append(full)
+    return np.array(rounded_counts)
+
 
 FIXING_ROUNDS = 8
+
 """Most solves of one box between which bids are fixed."""
 
 WORTHWHILE = 0.15
+
 """Share of the active bids that fixing must remove for the box to be solved again."""
 
 ROOT_COVERS, COVERS = 20, 2
+
 """Most rows of what must last that are added at the root, and at any other box."""
 
 ROUNDING = 1e-10
+
 """Relative room between what the solver's own arithmetic says and what is stated."""
 
 PATIENCE = 25
+
 """Boxes solved after an improvement before a search that starts again at a better ratio ends."""
 
 LEAP = 0.003
+
 """Relative improvement of the ratio at which it ends at once."""
 
 
@@ -64,7 +177,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         Only footprints with ``cost - q work`` below it are looked for.
     gap
         Absolute distance to the best value at which boxes are closed; 0 to reach the cutoff exactly.
-    least_rate
+    min_rate
         Footprints whose rates add up to less are of no interest.
     start
         A footprint whose rates are where the first tangents are laid.
@@ -85,14 +198,14 @@ class RatioTree(AbstractIteration[TreeResult]):
         *,
         cutoff: float = 0.0,
         gap: float = 0.0,
-        least_rate: float = 0.0,
+        min_rate: float = 0.0,
         start: IntArray | None = None,
         all_of_interest: bool = False,
         is_hasty: bool = False,
         begun: int = 0,
         curve_tol: float = CURVE_TOL,
     ) -> None:
-        self.instance, self.ratio, self.gap, self.least_rate = instance, ratio, gap, least_rate
+        self.instance, self.ratio, self.gap, self.min_rate = instance, ratio, gap, min_rate
         self.value = cutoff
         self.counts: IntArray | None = None
         self._cost, self._start = 0.0, start
@@ -129,9 +242,9 @@ class RatioTree(AbstractIteration[TreeResult]):
             self._improved_at = self.num_solved
         self._branch(heapq.heappop(self._heap)[2])
 
-    def standing(self) -> Standing:
+    def standing(self) -> SolverState:
         """Return the boxes solved, and the ratio."""
-        return Standing(iterations=self._begun + self.num_solved, objective=self.ratio or None)
+        return SolverState(iterations=self._begun + self.num_solved, objective=self.ratio or None)
 
     def finish(self, reason: Termination | None) -> TreeResult:
         """Return the tree; open boxes are leaves with their bounds."""
@@ -152,7 +265,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         used = [] if parent is None else np.flatnonzero(parent.point.multipliers.cover).tolist()
         for _ in range(FIXING_ROUNDS):
             box, node = self._raise(box, node)
-            relaxation = relax(self.instance, box, self.least_rate)
+            relaxation = relax(self.instance, box, self.min_rate)
             value = self._plain_value(box, relaxation)
             if value is not None:
                 self._leaf(node, self._nothing, value)
@@ -183,7 +296,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         heapq.heappush(self._heap, (bound.value, self._order, entry))
 
     def _solve(
-        self, relaxation: Relaxation, tangents: tuple[FloatArray, ...], used: list[int], most_covers: int
+        self, relaxation: Relaxation, tangents: tuple[FloatArray, ...], used: list[int], max_covers: int
     ) -> LpPoint:
         """Solve a box's relaxation, again with each row of what must last that its counts miss; `used` grows by them."""
         first, pool = self._onto(relaxation, tangents), self._pool
@@ -193,18 +306,18 @@ class RatioTree(AbstractIteration[TreeResult]):
             self.num_solved += 1
             if solved is None:
                 return _nowhere(self.instance, relaxation)
-            missed = pool.missed(_full(self.instance, relaxation, solved)) if most_covers > 0 else None
+            missed = pool.missed(_full(self.instance, relaxation, solved)) if max_covers > 0 else None
             if missed is None or missed in used:
                 break
             used.append(missed)
-            most_covers -= 1
+            max_covers -= 1
         prices = np.zeros(len(pool.covers))
         prices[used] = solved.multipliers.cover
         return replace(solved, multipliers=replace(solved.multipliers, cover=prices))
 
     def _raise(self, box: Box, node: int) -> tuple[Box, int]:
         """Cut off counts that are too small for any footprint of a box to keep enough."""
-        for bid, least in self._pool.least_counts(box.low, box.high):
+        for bid, least in self._pool.min_counts(box.low, box.high):
             (leaf, _), (node, box) = self._split(node, box, bid, least - 1)
             self._leaf(leaf, self._nothing, float("inf"))
         return box, node

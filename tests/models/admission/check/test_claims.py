@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 
 import optim
-from optim.core.certificate import Certificate
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.admission.check import check
-from optim.models.admission.check.facts import read_facts
-from optim.models.admission.check.shares import largest_share
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.schedules import max_share
+from optim.models.admission.decision import AdmissionPlan, PriceProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.instance_figures import describe
-from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof
+from optim.models.admission.summary import describe
 from tests.support.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
@@ -406,7 +403,7 @@ def test_conditions_without_a_ratio_are_refused() -> None:
 @pytest.mark.parametrize("trait", BY_HAND)
 def test_the_largest_share_is_what_one_job_alone_takes_of_a_server(trait: str) -> None:
     """As the figures of an instance have it, by arrays instead of server by server."""
-    assert float(largest_share(read_facts(BY_HAND[trait]))) == pytest.approx(
+    assert float(max_share(read_facts(BY_HAND[trait]))) == pytest.approx(
         describe(BY_HAND[trait])["max_share_of_server"]
     )
 

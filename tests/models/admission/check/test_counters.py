@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import optim
-from optim.core.status import CertificateKind, Termination
+from optim.core.solution import CertificateKind, Termination
 
 
 def refused(counts, ended=Termination.TIME_LIMIT):

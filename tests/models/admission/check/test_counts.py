@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.check import check
-from optim.models.admission.check.counts import CountCheck
-from optim.models.admission.check.facts import read_facts
+from optim.models.admission.check.cuts import CountCheck
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.decision import CountCut, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.proof import CountCut, Side
 from tests.support.admission.count_cuts import make_count_cut, most_left_side, random_count_cut
 from tests.support.admission.enumeration import Enumerator, best_gain, random_market
 from tests.support.admission.plans import families, proven_by, solution_of
@@ -183,7 +183,7 @@ def test_counts_nothing_for_a_job_that_can_not_be_there() -> None:
 def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     hard = make_count_cut(gain=np.array([[0, 0, 9, 9], [0, 0, 9, 9]]), right_hand_side=9)
     assert causes(TWO_JOBS, hard) == []
-    monkeypatch.setattr("optim.models.admission.check.counts.STATE_LIMIT", 0)
+    monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 0)
     assert "counts don't suffice" in causes(TWO_JOBS, hard)[0]
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.admission.check import crowding
-from optim.models.admission.check.crowding import is_crowded
-from optim.models.admission.check.facts import read_facts
-from optim.models.admission.check.restrictions import FREE, Restriction
+from optim.models.admission.check import tree
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.schedules import FREE, Restriction
+from optim.models.admission.check.tree import is_crowded
+from optim.models.admission.decision import Branch, BranchKind
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import Branch, BranchKind
 from tests.support.admission.tiny import job_document, tiny_instance
 
 SIZES = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=4)
@@ -108,5 +108,5 @@ def test_a_search_that_is_given_up_shows_nothing(monkeypatch: pytest.MonkeyPatch
     restrictions = {job: at_least(4) for job in (0, 1)}
     assert is_crowded(read_facts(instance), restrictions)
     for limit in range(4):
-        monkeypatch.setattr(crowding, "STEP_LIMIT", limit)
+        monkeypatch.setattr(tree, "STEP_LIMIT", limit)
         assert not is_crowded(read_facts(instance), restrictions)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from optim.models.admission.check import check
 from optim.models.admission.check.cuts import CutCheck
-from optim.models.admission.check.facts import read_facts
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.decision import ServerCut, Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import ServerCut, Side
 from tests.support.admission.enumeration import Enumerator, best_gain, random_market
 from tests.support.admission.plans import exceeds_share, families, proven_by, solution_of
 from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances

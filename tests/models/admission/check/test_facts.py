@@ -6,12 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
-from optim.models.admission.check.facts import Facts, read_facts
-from optim.models.admission.check.room import IMPOSSIBLE, most_in_class, most_ps_beside
-from optim.models.admission.check.worth import worth_by_delay
-from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import Side
-from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
+from optim.models.admission.check.exact_instance import (
+    IMPOSSIBLE,
+    ExactInstance,
+    max_in_class,
+    max_ps_beside,
+    read_facts,
+    worth_by_delay,
+)
+from optim.models.admission.decision import Side
+from optim.models.admission.instance import (
+    AdmissionInstance,
+    ConstantUtility,
+    SigmoidUtility,
+    StepUtility,
+    TableUtility,
+    Utility,
+)
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
@@ -39,7 +50,7 @@ def assert_same_tables(instance: AdmissionInstance) -> None:
         assert_same_room(facts, instance, i)
 
 
-def assert_same_room(facts: Facts, instance: AdmissionInstance, i: int) -> None:
+def assert_same_room(facts: ExactInstance, instance: AdmissionInstance, i: int) -> None:
     """Compare what a class of servers holds of one job in every segment and slot."""
     job = facts.jobs[i]
     slots = range(instance.horizon)
@@ -50,7 +61,7 @@ def assert_same_room(facts: Facts, instance: AdmissionInstance, i: int) -> None:
             (Side.PS, instance.ps_per_server, instance.ps_servers, job.ps_needed(job.most_workers)),
         ):
             expected = np.minimum(one[segment] * servers.count[:, None], most)
-            np.testing.assert_array_equal(most_in_class(facts, job, demand, side, slots), expected)
+            np.testing.assert_array_equal(max_in_class(facts, job, demand, side, slots), expected)
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -77,7 +88,7 @@ def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: Adm
         for c in range(servers.num_classes):
             pairs = enumerator.pairs(number, enumerator.places[0][c], 0, most, "both")
             room = facts.worker_servers.room(c, 0)
-            beside = most_ps_beside(demand, room, facts.share, int(servers.count[c]), (most, most))
+            beside = max_ps_beside(demand, room, facts.share, int(servers.count[c]), (most, most))
             expected = [max((z for y, z in pairs if y == workers), default=IMPOSSIBLE) for workers in range(most + 1)]
             assert beside.tolist() == expected
 

@@ -11,17 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
-from optim.core.certificate import Certificate
-from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Termination
 from optim.models.admission.check import check
-from optim.models.admission.check.facts import read_facts
+from optim.models.admission.check.exact_instance import ExactSum, read_facts, round_up
 from optim.models.admission.check.prices import CutChecks, check_prices
-from optim.models.admission.check.restrictions import FREE
-from optim.models.admission.check.rounding import ExactSum, round_up
-from optim.models.admission.check.schedules import least_payoff
-from optim.models.admission.check.slots import Prices
+from optim.models.admission.check.schedules import FREE, Prices, min_payoff
+from optim.models.admission.decision import Branch, BranchKind, PriceProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import Branch, BranchKind, PriceProof
 from tests.support.admission.enumeration import (
     Enumerator,
     Market,
@@ -44,7 +40,7 @@ def needed(market: Market, job: int, restriction: Any = FREE, **kwargs: Any) -> 
     facts = read_facts(market.instance)
     ps = market.worker_price if facts.is_shared else market.ps_price
     prices = Prices(worker=market.worker_price, ps=ps, charges={})
-    return least_payoff(facts, facts.jobs[job], prices, restriction, **kwargs)
+    return min_payoff(facts, facts.jobs[job], prices, restriction, **kwargs)
 
 
 def proof_and_bound(market: Market) -> tuple[PriceProof, float]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
-from optim.core.status import CertificateKind, Termination
+from optim.core.solution import CertificateKind, Termination
 from optim.models.admission.check import check
+from optim.models.admission.decision import Branch, BranchKind, PriceProof, TreeNode, TreeProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import Branch, BranchKind, PriceProof, TreeNode, TreeProof
 from tests.models.admission.check.test_cuts import random_cut
 from tests.support.admission.enumeration import (
     Enumerator,

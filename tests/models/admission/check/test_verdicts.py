@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim.models.admission.check import check
-from optim.models.admission.check.facts import read_facts
+from optim.models.admission.check.exact_instance import read_facts
 from tests.support.admission.plans import greedy_plan, proven_by, raw_plan, solution_of, tampered_rows
 from tests.support.admission.seeded import loose_prices, loose_tree, seeded_instance
 from tests.support.kept import assert_kept, by_name, verdict

@@ -6,17 +6,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.core.certificate import Certificate
 from optim.core.errors import InvalidProblemError
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.auction.check import check
 from optim.models.auction.check.claims import AuctionClaims
-from optim.models.auction.check.facts import read_facts
+from optim.models.auction.check.exact_instance import read_facts
+from optim.models.auction.decision import (
+    AuctionPlan,
+    AuctionProof,
+    CountProof,
+    PaymentRule,
+    PriceProof,
+    TreeNode,
+    TreeProof,
+    Witness,
+    sorted_entries,
+)
 from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
 from optim.models.auction.payment import gpus_kept
-from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
-from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction
 
@@ -265,7 +272,7 @@ def test_a_lower_end_of_next_to_nothing_needs_a_proof() -> None:
 def test_the_terms_of_a_bound_are_the_largest_weights_of_the_apps() -> None:
     instance = auction([4], [(4, "slot", 4.0), (2, "slot", 2.0)], [(4, "slot", 3.0)])
     claims = AuctionClaims(read_facts(instance), solution_of(instance, plan_of([-1, -1], [])))
-    assert claims.most_terms() == pytest.approx(math.log(4.0) + math.log(3.0))
+    assert claims.max_terms() == pytest.approx(math.log(4.0) + math.log(3.0))
 
 
 def test_apps_without_a_bid_pay_nothing() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.auction.check.payments import _sizes
+from optim.models.auction.decision import PaymentRule
 from optim.models.auction.payment import gpus_kept
-from optim.models.auction.plan import PaymentRule
 
 
 @given(

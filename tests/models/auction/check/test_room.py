@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.check.facts import read_facts
-from optim.models.auction.check.packing import fits
-from optim.models.auction.check.room import has_no_room
+from optim.models.auction.check.allocation import fits, has_no_room
+from optim.models.auction.check.exact_instance import read_facts
 from optim.models.auction.instance import Locality, as_ints
 from tests.support.auction.builders import auction
 from tests.support.auction.enumeration import can_place

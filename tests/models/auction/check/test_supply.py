@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.check.facts import read_facts
-from optim.models.auction.check.supply import Supply
+from optim.models.auction.check.bounds import Supply
+from optim.models.auction.check.exact_instance import read_facts
 from optim.models.auction.instance import Locality
 from tests.support.auction.builders import auction
 from tests.support.auction.enumeration import can_place

@@ -5,19 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.core.certificate import Certificate
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.auction.check import check
-from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
+from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows, fits, has_no_room
+from optim.models.auction.check.bounds import CountBound, PriceBound, Supply, check_form, evaluate_tree
 from optim.models.auction.check.claims import AuctionClaims
-from optim.models.auction.check.count_bound import CountBound
-from optim.models.auction.check.facts import read_facts
-from optim.models.auction.check.packing import fits
+from optim.models.auction.check.exact_instance import read_facts
 from optim.models.auction.check.payments import check_grants, check_shares, decided_grants
-from optim.models.auction.check.price_bound import PriceBound, check_form, evaluate_tree
-from optim.models.auction.check.room import has_no_room
-from optim.models.auction.check.supply import Supply
 from tests.support.auction.seeded import loose_plan, loose_prices, loose_proof, loose_tree, seeded_auction
 from tests.support.kept import assert_kept, by_name, outcome, verdict
 

@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.models.bidding.check.facts import Facts
-from optim.models.bidding.check.leaf import check_form
+from optim.core.solution import CertificateKind, PointStatus, Sense, Solution, Termination
+from optim.models.bidding.check.exact_instance import VerifierContext
+from optim.models.bidding.check.tree import check_form
 from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.decision import FootprintPlan, RatioProof, TreeNode
 from optim.models.bidding.instance import Caps
-from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import RatioProof, TreeNode
 from optim.models.files import read_solution, verify, write_solution
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import hour_instance, published_vector
@@ -150,7 +148,7 @@ def test_least_work_is_asked_of_the_footprint():
 )
 def test_multipliers_of_another_form_are_refused(changes):
     instance, solution = solved()
-    facts, one = Facts(instance=instance), solution.certificate.proof.multipliers[0]
+    facts, one = VerifierContext(instance=instance), solution.certificate.proof.multipliers[0]
     assert check_form(facts, one) is None
     assert check_form(facts, replace(one, **changes)).row == "certificate"
 

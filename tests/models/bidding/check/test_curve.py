@@ -6,8 +6,7 @@ from functools import cache
 import pytest
 
 import optim
-from optim.models.bidding.check.curve import check_curve
-from optim.models.bidding.check.facts import Facts
+from optim.models.bidding.check.exact_instance import VerifierContext, check_curve
 from tests.support.bidding.small_markets import published_vector
 
 
@@ -81,12 +80,12 @@ def test_the_decision_is_a_point_of_its_curve():
 
 
 def test_work_below_what_is_asked_for_is_held_to_no_bound():
-    facts = Facts(instance=replace(published_vector(), min_work=2.0))
+    facts = VerifierContext(instance=replace(published_vector(), min_work=2.0))
     cheap = {"points": 1.0, "cost_0": facts.instance.fixed_usd, "work_0": 1.0}
     assert check_curve(facts, cheap, 100.0, None) == []
     assert [found.row for found in check_curve(facts, {**cheap, "work_0": 2.0}, 100.0, None)] == ["counts [cost_0]"]
 
 
 def test_a_file_without_a_curve_has_nothing_to_check():
-    facts = Facts(instance=published_vector())
+    facts = VerifierContext(instance=published_vector())
     assert check_curve(facts, {}, None, None) == check_curve(facts, {"points": 0.0}, None, (1.0, 1.0)) == []

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.core.verification import Violation
-from optim.models.bidding.check.lasting import MOST_SHORT, checked_covers, keeps_enough, kept
-from optim.models.bidding.lasting import LASTING_TOL
-from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import Cover
+from optim.core.solution import Violation
+from optim.models.bidding.check.tree import MAX_SHORT, checked_covers, keeps_enough, kept
+from optim.models.bidding.decision import Cover, FootprintPlan
+from optim.models.bidding.instance import LASTING_TOL
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import GeneratorOptions, generate
@@ -95,7 +94,7 @@ def test_a_spoilt_cover_is_refused(solved):
         {"covers": (replace(first, weight=first.weight[1:]), *proof.covers[1:])},
         {"covers": (replace(first, weight=-first.weight), *proof.covers[1:])},
         {"covers": (replace(first, weight=first.weight + 0.5), *proof.covers[1:])},
-        {"covers": (replace(first, short_of=MOST_SHORT + 1), *proof.covers[1:])},
+        {"covers": (replace(first, short_of=MAX_SHORT + 1), *proof.covers[1:])},
     ):
         assert not verify(instance, spoilt(solution, **fields)).is_ok, fields.keys()
 
@@ -119,7 +118,7 @@ def test_covers_have_no_place_where_nothing_must_last(solved):
 
 
 def test_what_keeps_exactly_as_much_as_is_asked_for_keeps_enough(monkeypatch):
-    monkeypatch.setattr("optim.models.bidding.check.lasting.LASTING_TOL", 0.0)
+    monkeypatch.setattr("optim.models.bidding.check.tree.LASTING_TOL", 0.0)
     instance = lasting(0)
     counts = instance.bids.max_count
     asked = replace(instance.lasting, probability=kept(instance, instance.lasting, counts))

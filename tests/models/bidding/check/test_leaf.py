@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.bidding.check.facts import Facts, footprint_value
-from optim.models.bidding.check.leaf import CheckedBox, check_form, leaf_bound
-from optim.models.bidding.check.tree import proven_bound
+from optim.models.bidding.check.exact_instance import VerifierContext, footprint_value
+from optim.models.bidding.check.tree import CheckedBox, check_form, leaf_bound, proven_bound
 from optim.models.bidding.cost_per_work import evaluate_many, survival
+from optim.models.bidding.decision import RATE, THETA, Multipliers, RatioProof, TreeNode
 from optim.models.bidding.instance import EvictionTerm
-from optim.models.bidding.proof import RATE, THETA, Multipliers, RatioProof, TreeNode
 from tests.support.bidding.small_markets import all_footprints, hour_instance, varied_instances
 
 seeds = st.integers(0, 10**6)
@@ -76,7 +75,7 @@ def inside_of(facts, box):
 @given(instance=varied_instances, seed=seeds)
 def test_any_multipliers_bound_every_footprint_of_a_box(instance, seed):
     """The heart of every proof: whatever the numbers are, what they prove is true."""
-    facts, rng = Facts(instance=instance), np.random.default_rng(seed)
+    facts, rng = VerifierContext(instance=instance), np.random.default_rng(seed)
     x, box = multipliers_of(facts, rng), box_of(facts, rng)
     assert check_form(facts, x) is None
     _, cost, work = inside_of(facts, box)
@@ -87,7 +86,7 @@ def test_any_multipliers_bound_every_footprint_of_a_box(instance, seed):
 @given(instance=varied_instances, seed=seeds)
 def test_a_smaller_box_never_proves_less(instance, seed):
     """So a leaf may keep the multipliers of the box that it was cut from, also where cuts leave no footprint at all."""
-    facts, rng = Facts(instance=instance), np.random.default_rng(seed)
+    facts, rng = VerifierContext(instance=instance), np.random.default_rng(seed)
     x, outer, ratio = multipliers_of(facts, rng), box_of(facts, rng), float(rng.uniform(0, 0.5))
     x = replace(x, blame=x.blame[:0], blame_cell=x.blame_cell[:0], blame_bid=x.blame_bid[:0])
     low = np.minimum(outer.low + rng.integers(0, 2, instance.num_bids), outer.high)
@@ -113,18 +112,18 @@ def nothing(facts, **fields):
 
 
 def test_a_box_of_one_footprint_is_worth_what_the_footprint_is():
-    facts = Facts(instance=two_bids())
+    facts = VerifierContext(instance=two_bids())
     counts = np.array([2, 1])
     cost, work = footprint_value(facts, [2, 1])
     box = CheckedBox(low=counts, high=counts, has_change=False)
     assert leaf_bound(facts, box, nothing(facts), 0.1, 0.0) == pytest.approx(cost - 0.1 * work, rel=1e-12)
-    asking = Facts(instance=two_bids(min_work=work * 1.01))
+    asking = VerifierContext(instance=two_bids(min_work=work * 1.01))
     assert leaf_bound(asking, box, nothing(asking), 0.1, 0.0) == np.inf
 
 
 def test_a_plane_below_the_loss_is_exact_at_a_corner_of_its_box():
     """K = 5, theta = 0.288 to 0.981: with counts (.., 2) the loss is 0.2 (1 - exp(-theta)) K at both ends."""
-    facts = Facts(instance=two_bids())
+    facts = VerifierContext(instance=two_bids())
     box = CheckedBox(low=np.array([0, 2]), high=np.array([1, 2]), has_change=False)
     least, most = -np.log(0.75), -np.log(0.375)
     slope = 4.0 * 0.2 * (0.75 - 0.375) / (most - least)  # the lower plane: the chord, at the least rate
@@ -142,7 +141,7 @@ def test_where_a_bid_has_less_time_than_the_loss_only_what_is_lost_for_certain_i
         [0, 1], [0.1, 0.2], [1.0, 2.0], evicted=[0.5, 0.25], usable_h=[0.1, 1.0], max_count=3, term=EvictionTerm.ANY,
         fixed_usd=0.3, eviction_loss_h=0.2,
     )  # fmt: skip
-    facts = Facts(instance=instance)
+    facts = VerifierContext(instance=instance)
     box = CheckedBox(low=np.array([0, 1]), high=np.array([1, 1]), has_change=False)
     values = [cost - 0.1 * work for cost, work in (footprint_value(facts, counts) for counts in ([0, 1], [1, 1]))]
     sure = leaf_bound(facts, box, nothing(facts, lost_by_rate=0.05), 0.1, 0.0)
@@ -151,7 +150,7 @@ def test_where_a_bid_has_less_time_than_the_loss_only_what_is_lost_for_certain_i
 
 
 def test_prices_of_sums_are_refused_where_evictions_are_ones_own_loss():
-    facts = Facts(instance=two_bids(EvictionTerm.OWN))
+    facts = VerifierContext(instance=two_bids(EvictionTerm.OWN))
     for field in ("lost_by_rate", "lost_by_theta", "theta", "rate"):
         assert check_form(facts, nothing(facts, **{field: 0.1})) is not None
     assert check_form(facts, nothing(facts, work=0.1)) is None
@@ -162,13 +161,13 @@ def test_prices_of_sums_are_refused_where_evictions_are_ones_own_loss():
 def test_a_tree_may_be_split_by_sums_only_where_losses_are_everybodys(by):
     nodes = (TreeNode(bid=by, value=0.5, low=1, high=2), TreeNode(), TreeNode())
     for term in (EvictionTerm.ANY, EvictionTerm.OWN):
-        facts = Facts(instance=two_bids(term))
+        facts = VerifierContext(instance=two_bids(term))
         proof = RatioProof(ratio=0.01, nodes=nodes, multipliers=(nothing(facts),))
         assert (proven_bound(facts, proof)[0] is None) == (term is EvictionTerm.OWN)
 
 
 def test_an_empty_range_holds_no_footprint():
-    facts = Facts(instance=two_bids())
+    facts = VerifierContext(instance=two_bids())
     box = CheckedBox(low=np.zeros(2, dtype=np.int64), high=np.array([3, 3]), has_change=False)
     assert leaf_bound(facts, replace(box, theta=(2.0, 1.0)), nothing(facts), 0.1, 0.0) == np.inf
     assert leaf_bound(facts, replace(box, rate=(9.5, 99.0)), nothing(facts), 0.1, 0.0) == np.inf

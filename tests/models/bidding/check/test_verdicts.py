@@ -6,16 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.core.certificate import Certificate
-from optim.core.solution import Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.bidding.check import check
 from optim.models.bidding.check.claims import BiddingClaims
-from optim.models.bidding.check.facts import Facts, footprint_value, least_rate_for, tangent_slope, useful_rate
-from optim.models.bidding.check.lasting import checked_covers, keeps_enough, kept
-from optim.models.bidding.check.leaf import check_form, leaf_bound
-from optim.models.bidding.check.tree import _least_cost
-from optim.models.bidding.plan import FootprintPlan
+from optim.models.bidding.check.exact_instance import (
+    VerifierContext,
+    footprint_value,
+    min_rate_for,
+    tangent_slope,
+    useful_rate,
+)
+from optim.models.bidding.check.tree import _min_cost, check_form, checked_covers, keeps_enough, kept, leaf_bound
+from optim.models.bidding.decision import FootprintPlan
 from tests.support.bidding.loose_proofs import loose_box, loose_covers, loose_multipliers, loose_tree
 from tests.support.bidding.small_markets import CURVES, lasting, varied
 from tests.support.kept import assert_kept, by_name, outcome, verdict
@@ -33,7 +35,7 @@ def instances():
 def test_every_part_of_the_checker_by_itself(instances):
     found = []
     for seed, instance in instances:
-        rng, facts = np.random.default_rng(seed), Facts(instance=instance)
+        rng, facts = np.random.default_rng(seed), VerifierContext(instance=instance)
         counts, covers = rng.integers(0, 3, instance.num_bids), loose_covers(instance, rng)
         checked = checked_covers(instance, covers) if covers else None
         multipliers, boxes = (
@@ -55,7 +57,7 @@ def test_every_part_of_the_checker_by_itself(instances):
 def test_verdicts_on_footprints_and_proofs(instances):
     found = {}
     for seed, instance in instances:
-        rng, facts = np.random.default_rng(seed), Facts(instance=instance)
+        rng, facts = np.random.default_rng(seed), VerifierContext(instance=instance)
         counts = rng.integers(0, 3, instance.num_bids)
         cost, work = footprint_value(facts, counts.tolist())
         solution = Solution(
@@ -71,7 +73,7 @@ def test_verdicts_on_footprints_and_proofs(instances):
 def test_curves():
     rates = [0.0, 0.5, 1.0, 2.0, 4.0, 5.0, 8.0, 9.0, 11.0]
     found = {
-        f"{number}": [[useful_rate(curve, v), tangent_slope(curve, v), least_rate_for(curve, v / 2)] for v in rates]
+        f"{number}": [[useful_rate(curve, v), tangent_slope(curve, v), min_rate_for(curve, v / 2)] for v in rates]
         for number, curve in enumerate(CURVES)
     }
     assert_kept(KEPT / "curves.json", found)
@@ -83,6 +85,6 @@ def test_least_costs_of_what_works():
         one = replace(varied(seed), fixed_rate=0.0)
         for idle in range(min(2, one.num_bids)):
             rate = np.where(np.arange(one.num_bids) == idle, 0.0, one.bids.rate)
-            facts = Facts(instance=replace(one, bids=replace(one.bids, rate=rate)))
-            found[f"{seed} {idle}"] = [_least_cost(facts), BiddingClaims(facts, None).why_feasible()]
+            facts = VerifierContext(instance=replace(one, bids=replace(one.bids, rate=rate)))
+            found[f"{seed} {idle}"] = [_min_cost(facts), BiddingClaims(facts, None).why_feasible()]
     assert_kept(KEPT / "costs.json", found)

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.check import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check import min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
-from optim.solvers.cluster.cheapest_time import best_ends
+from optim.solvers.cluster.price_bound import best_ends
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
 UNEVEN = st.lists(st.integers(1, 4), min_size=8, max_size=8)
@@ -28,7 +28,7 @@ def _proof(prices, lengths):
 def test_no_prices_prove_more_than_the_best_schedule_has(world, prices, lengths):
     rows, cluster = world
     proof = _proof(prices, lengths)
-    least = least_mean_completion(workload(rows), cluster, proof)
+    least = min_mean_completion(workload(rows), cluster, proof)
     assert least <= least_total_completion(rows, cluster.num_gpus) / len(rows) + 1e-9
 
 
@@ -48,7 +48,7 @@ def _bill_by_seconds(row, by_second):
 )
 def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, lengths, later):
     """With prices that change at whole seconds the best end is a whole second; 35 years later it is the same to the last digits."""
-    from optim.models.cluster.check.dearest_time import least_bills
+    from optim.models.cluster.check.bounds import min_cost
 
     release, width, duration = row
     proof, count = _proof(prices, lengths), len(prices)
@@ -57,7 +57,7 @@ def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, lengths,
         (proof.end_us, proof.price) if not later else (np.append(later, later + proof.end_us), np.append(9.0, prices))
     )
     one = (np.array([later + release * US]), np.array([duration * US]), np.array([float(width)]))
-    assert least_bills(*one, end, price, 10**9)[0][0] == pytest.approx(expected, rel=1e-14)
+    assert min_cost(*one, end, price, 10**9)[0][0] == pytest.approx(expected, rel=1e-14)
     value, flow = np.empty(1), np.empty(1)
     edge = np.append(0, end)
     best_ends(*one, edge, np.searchsorted(edge, one[0], side="right") - 1, price, value, flow)
@@ -68,9 +68,9 @@ def test_the_mean_of_far_apart_submissions_is_proven_to_the_microsecond():
     """A job of 3 microseconds, and one 35 years later: nothing waits, and nothing more than their run times is proven."""
     jobs = Workload(submit_us=np.array([0, 2**50 - 7]), gpus=np.array([1, 1]), duration_us=np.array([3, 3]))
     price = PriceProof(end_us=np.array([1, 2**50 - 6, 2**50]), price=np.array([0.0, 0.0, 1e-7]))
-    assert least_mean_completion(jobs, Cluster.grid("1x1"), price) <= 3e-6
+    assert min_mean_completion(jobs, Cluster.grid("1x1"), price) <= 3e-6
     free = PriceProof(end_us=np.zeros(0, np.int64), price=np.zeros(0))
-    assert least_mean_completion(jobs, Cluster.grid("1x1"), free) == pytest.approx(3e-6, rel=1e-8)
+    assert min_mean_completion(jobs, Cluster.grid("1x1"), free) == pytest.approx(3e-6, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -82,17 +82,17 @@ def test_falling_prices_prove_what_equal_jobs_need(count, gpus, duration, horizo
     begin = np.arange(0, horizon, duration)
     end = np.minimum(begin + duration, horizon)
     proof = PriceProof(end_us=np.rint(end * US).astype(np.int64), price=(horizon - (begin + end) / 2) / duration)
-    proven = least_mean_completion(jobs, Cluster.grid(f"1x{gpus}"), proof)
+    proven = min_mean_completion(jobs, Cluster.grid(f"1x{gpus}"), proof)
     assert proven == pytest.approx((horizon + duration) / 2, rel=1e-3)
 
 
 def test_an_interval_that_is_not_overloaded_proves_nothing():
     jobs = workload([(0, 1, 2), (0, 1, 2), (0, 1, 2)])
     one = Cluster.grid("1x1")
-    assert least_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=0, to_us=round(5.8 * US))) > 2.8
-    assert least_slowdown(jobs, one, IntervalProof(slowdown=3.0, from_us=0, to_us=6 * US)) == 1
-    assert least_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=1, to_us=round(5.8 * US))) == 1
-    assert least_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=0, to_us=round(5.7 * US))) == 1
+    assert min_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=0, to_us=round(5.8 * US))) > 2.8
+    assert min_slowdown(jobs, one, IntervalProof(slowdown=3.0, from_us=0, to_us=6 * US)) == 1
+    assert min_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=1, to_us=round(5.8 * US))) == 1
+    assert min_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=0, to_us=round(5.7 * US))) == 1
 
 
 @pytest.mark.parametrize("begin", [0, 2**50 - 2])
@@ -101,27 +101,25 @@ def test_an_interval_holds_what_ends_with_it_to_the_microsecond(begin):
     both = np.array([1, 1])
     jobs = Workload(submit_us=np.full(2, begin), gpus=both, duration_us=both)
     proven = {
-        slowdown: least_slowdown(
-            jobs, Cluster(gpus=both[:1]), IntervalProof(slowdown=slowdown, from_us=begin, to_us=end)
-        )
+        slowdown: min_slowdown(jobs, Cluster(gpus=both[:1]), IntervalProof(slowdown=slowdown, from_us=begin, to_us=end))
         for slowdown, end in ((1.0, begin + 1), (1.5, begin + 1), (2.0, begin + 1), (2.25, begin + 1))
     }
     assert proven == {1.0: pytest.approx(1.0), 1.5: 1.0, 2.0: 1.0, 2.25: 1.0}
     ten = Workload(submit_us=np.full(2, begin), gpus=both, duration_us=10 * both)
     exact = IntervalProof(slowdown=1.5, from_us=begin, to_us=begin + 15)
-    assert least_slowdown(ten, Cluster(gpus=both[:1]), exact) == pytest.approx(1.5)
-    assert least_slowdown(ten, Cluster(gpus=both[:1]), replace(exact, to_us=begin + 14)) == 1.0
+    assert min_slowdown(ten, Cluster(gpus=both[:1]), exact) == pytest.approx(1.5)
+    assert min_slowdown(ten, Cluster(gpus=both[:1]), replace(exact, to_us=begin + 14)) == 1.0
 
 
 def test_an_interval_that_ends_before_it_begins_proves_nothing():
     jobs = workload([(0, 1, 1), (2, 1, 1)])
-    assert least_slowdown(jobs, Cluster.grid("1x1"), IntervalProof(slowdown=1.9, from_us=2 * US, to_us=US)) == 1
+    assert min_slowdown(jobs, Cluster.grid("1x1"), IntervalProof(slowdown=1.9, from_us=2 * US, to_us=US)) == 1
 
 
 def test_the_makespan_counts_the_load_from_a_time_on_and_the_longest_job():
     jobs = workload([(0, 1, 1), (5, 2, 4), (5, 1, 4)])
-    assert least_makespan(jobs, Cluster.grid("1x2"), LoadProof(from_us=5 * US)) == pytest.approx(11)
-    assert least_makespan(jobs, Cluster.grid("1x2"), LoadProof(from_us=0)) == pytest.approx(9)
+    assert min_makespan(jobs, Cluster.grid("1x2"), LoadProof(from_us=5 * US)) == pytest.approx(11)
+    assert min_makespan(jobs, Cluster.grid("1x2"), LoadProof(from_us=0)) == pytest.approx(9)
 
 
 @pytest.mark.parametrize("prices", [[-1.0], [float("nan")], [float("inf")]])
@@ -176,4 +174,4 @@ def test_more_gpus_never_raise_a_bound_at_the_same_prices(world, prices):
     rows, cluster = world
     proof = _proof(prices, [1] * 8)
     more = Cluster(gpus=cluster.gpus + 1)
-    assert least_mean_completion(workload(rows), more, proof) <= least_mean_completion(workload(rows), cluster, proof)
+    assert min_mean_completion(workload(rows), more, proof) <= min_mean_completion(workload(rows), cluster, proof)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison, bound
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
 from tests.support.small_clusters import workload
@@ -30,7 +30,7 @@ class FirstOnly(PlanningPolicy):
 def unfinished():
     """A record of a short job that is done and a long one that never runs: bounds for both lie above its figures."""
     jobs, cluster, options = workload([(0, 1, 60), (0, 1, 9000)]), Cluster.grid("1x1"), EngineOptions()
-    run = play(jobs, cluster, FirstOnly(), options)
+    run = simulate(jobs, cluster, FirstOnly(), options)
     logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     lower = bound(jobs, cluster, 20)
     return RunRecord(jobs=jobs, cluster=cluster, overhead_us=options.overhead_us, runs=(logged,), **lower), run
@@ -62,7 +62,7 @@ def test_it_has_no_ratio_to_the_bound(unfinished):
     record, run = unfinished
     task = Comparison(record.jobs, record.cluster, EngineOptions(), 0, record.bounds["jct_mean_h"])
     assert task.measured("", run).row.ratio_to_bound is None
-    done = play(record.jobs, record.cluster, PolicyOfAll(), EngineOptions())
+    done = simulate(record.jobs, record.cluster, PolicyOfAll(), EngineOptions())
     assert np.all(done.is_done)
     assert task.measured("", done).row.ratio_to_bound >= 1
 
@@ -84,7 +84,7 @@ def recorded(*played):
     jobs, cluster = workload([(0, 1, 5000), (10, 2, 900), (10, 1, 20_000)]), Cluster.grid("2x2")
     runs = []
     for name, options, seed in played:
-        run = play(jobs, cluster, make_policy(name, jobs), options, seed)
+        run = simulate(jobs, cluster, make_policy(name, jobs), options, seed)
         runs.append(LoggedRun(policy=name, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules))
     return RunRecord(jobs=jobs, cluster=cluster, overhead_us=FAILING.overhead_us, runs=tuple(runs))
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
-from optim.models.cluster.check.earnings import most_earned
+from optim.models.cluster.check.utility import max_earned
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
+from optim.models.cluster.proof import Worth
 from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
-from optim.models.cluster.utility import Worth
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -61,14 +61,14 @@ def test_no_prices_prove_less_than_the_best_schedule_earns(data):
     thetas = st.tuples(st.floats(0, 10), st.sampled_from([0, 0.5, 4]), st.floats(0, 3))
     theta = [data.draw(thetas) for _ in rows]
     price = data.draw(st.lists(st.sampled_from([0.0, 0.3, 1.0, 5.0]), max_size=5))
-    found = most_earned(workload(rows), Cluster.grid("1x2"), _worth(theta, price))
+    found = max_earned(workload(rows), Cluster.grid("1x2"), _worth(theta, price))
     assert found >= _best_earned(rows, theta, 2, 8) * (1 - 1e-9)
 
 
 def test_the_bound_of_one_job_by_hand():
     """One GPU, 3 s in slots of 2 s, worth 10 until 2 slots are over: two slots at 1 are 1.5 of its time, three GPU-slots are sold."""
     worth = _worth([(10.0, 1000.0, 2.0)], [1.0, 1.0, 1.0])
-    found = most_earned(workload([(0, 1, 3)]), Cluster.grid("1x1"), worth)
+    found = max_earned(workload([(0, 1, 3)]), Cluster.grid("1x1"), worth)
     assert found == pytest.approx(3.0 + 10 - 1.5)
 
 
@@ -76,9 +76,9 @@ def test_the_bound_of_one_job_by_hand():
 def test_a_bound_that_is_reached_is_no_contradiction(off, is_refused):
     """One job alone, for nothing: it earns what is the most."""
     jobs, cluster = workload([(0, 1, 6)]), Cluster.grid("1x1")
-    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     plain = _worth([(10.0, 1.0, 4.0)], [])
-    most = most_earned(jobs, cluster, plain)
+    most = max_earned(jobs, cluster, plain)
     assert most == pytest.approx(10 / (1 + np.exp(-1)))
     worth = replace(plain, utility=most, bound=most * (1 + off))
     logged = LoggedRun(policy="fifo", log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules, worth=worth)
@@ -91,7 +91,7 @@ def record():
     """A run of `oasis` that refuses some."""
     rng = np.random.default_rng(3)
     jobs, cluster = workload([(0, 1, int(1800 * rng.integers(1, 5))) for _ in range(60)]), Cluster.grid("1x1")
-    run = play(jobs, cluster, make_policy("oasis", jobs), EngineOptions(overhead_s=0), seed=1)
+    run = simulate(jobs, cluster, make_policy("oasis", jobs), EngineOptions(overhead_s=0), seed=1)
     metrics = measure(jobs, cluster, run)
     logged = LoggedRun(policy="oasis", log=run.log, metrics=metrics, rules=run.rules, worth=run.worth)
     return RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, runs=(logged,))
@@ -148,4 +148,4 @@ def test_worth_that_no_sum_could_hold_is_refused(change):
 def test_a_run_time_of_more_slots_than_are_read_is_refused():
     jobs = workload([(0, 1, 10**6)])
     with pytest.raises(InvalidProblemError, match="in slots of 1 us takes more than 50000000 steps"):
-        most_earned(jobs, Cluster.grid("1x1"), replace(_worth([(1.0, 1.0, 1.0)], []), slot_us=1))
+        max_earned(jobs, Cluster.grid("1x1"), replace(_worth([(1.0, 1.0, 1.0)], []), slot_us=1))

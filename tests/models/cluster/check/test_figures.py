@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.check import check_runs, replay, replay_plan
-from optim.models.cluster.check.figures import figures_of
+from optim.models.cluster.check.metrics import figures_of
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import bound
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -34,7 +34,7 @@ def test_figures_of_three_jobs_by_hand():
     """
     jobs = workload([(0, 1, 4 * H), (0, 2, 2 * H), (H, 1, H)], group=np.array([0, 1, 1]), groups=("a", "b"))
     cluster = Cluster.grid("1x2")
-    run = play(jobs, cluster, make_policy("fifo", jobs, {"backfill": True}), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy("fifo", jobs, {"backfill": True}), EngineOptions(overhead_s=0))
     found = figures(jobs, cluster, run)
     assert found.keys() == {each.name for each in fields(Metrics)}
     hours = [4, 6, 1]  # from submission to end
@@ -88,7 +88,7 @@ def test_two_codes_come_to_the_same_waiting_where_jobs_differ_in_what_they_can_u
         [(each[0] - rows[0][0], *each[1:]) for each in rows], group=np.arange(20) % 3, groups=("a", "b", "c"), **more
     )
     options = EngineOptions(sharing=world == "shares", overhead_s=0, mtbf_hours=2, repair_hours=0.3)
-    run = play(jobs, cluster, make_policy(name, jobs), options, 1)
+    run = simulate(jobs, cluster, make_policy(name, jobs), options, 1)
     found = figures(jobs, cluster, run)
     assert found == pytest.approx(asdict(measure(jobs, cluster, run)), rel=1e-9, abs=1e-12)
     assert found["wait_fair_share"] > 0
@@ -109,7 +109,7 @@ def test_two_codes_come_to_the_same_figures(name, given):
         group=rng.integers(0, 3, count), groups=("a", "b", "c"), fails_us=fails,
     )  # fmt: skip
     cluster = Cluster.grid("2x4")
-    run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(**given), 1)
+    run = simulate(jobs, cluster, make_policy(name, jobs), EngineOptions(**given), 1)
     assert figures(jobs, cluster, run) == pytest.approx(asdict(measure(jobs, cluster, run)), rel=1e-9, abs=1e-12)
 
 
@@ -118,7 +118,7 @@ def test_submissions_that_are_far_apart_are_verified_to_the_microsecond():
     submit = np.repeat([0, 2**49, 2**50 - 100], 3)
     jobs = Workload(submit_us=submit, gpus=np.ones(9, np.int64), duration_us=np.full(9, 5))
     cluster = Cluster.grid("1x1")
-    run = play(jobs, cluster, make_policy("srtf", jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, cluster, make_policy("srtf", jobs), EngineOptions(overhead_s=0))
     logged = LoggedRun(policy="srtf", log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, runs=(logged,), **bound(jobs, cluster, 50))
     assert [str(one) for _, found in check_runs(record) for one in found.violations] == []

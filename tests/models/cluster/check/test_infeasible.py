@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -59,7 +59,7 @@ def log_of(events, is_named):
 def verdict_of(events, is_named, jobs=None, cluster=None):
     """Return what is said of a record of a log, all figures being those of a run that is possible."""
     plain = workload(ROWS)
-    run = play(plain, Cluster.grid("2x2"), make_policy("fifo", plain), EngineOptions(overhead_s=0))
+    run = simulate(plain, Cluster.grid("2x2"), make_policy("fifo", plain), EngineOptions(overhead_s=0))
     metrics = measure(plain, Cluster.grid("2x2"), run)
     record = RunRecord(
         jobs=workload(ROWS, **{name: np.array(values) for name, values in {**ASKS, **(jobs or {})}.items()}),
@@ -140,7 +140,7 @@ def test_machines_that_are_down_beyond_64_bits_of_gpu_time_are_counted():
         machine=np.array([1, 0]),
         gpus=np.array([0, 1]),
     )
-    run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     rules = Rules(checkpoint_us=US)
     metrics = measure(jobs, cluster, replace(run, log=log, rules=rules))
     assert metrics.down_gpu_hours == pytest.approx(2**65 / 3.6e9)

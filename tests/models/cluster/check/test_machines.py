@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.check import replay, replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from tests.support.small_clusters import workload
 
 START, PREEMPT, END, _, CRASH, FAIL, REPAIR, *_ = Event

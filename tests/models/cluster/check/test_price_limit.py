@@ -10,17 +10,11 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.check import (
-    check_runs,
-    least_makespan,
-    least_mean_completion,
-    least_slowdown,
-    most_by_prices,
-)
+from optim.models.cluster.check import check_runs, max_by_prices, min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import DivisibleSchedule, PriceProof
 from optim.models.cluster.run_file import RunRecord, load_run, save_run
 from optim.models.cluster.workload import PPM, US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.comparison import bound
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
@@ -86,12 +80,12 @@ def test_no_schedule_on_types_beats_a_bound(world):
     rows, factor, jobs, cluster = world
     mean, makespan, slowdown = _all_schedules(rows, factor, cluster.gpus.tolist())
     found = bound_mean_completion(jobs, cluster, PriceBoundOptions(slots=40, steps=20))
-    proven = least_mean_completion(jobs, cluster, found.proof)
+    proven = min_mean_completion(jobs, cluster, found.proof)
     assert proven == pytest.approx(found.least_s, rel=1e-6)
     assert proven <= mean + 1e-9
-    assert proven <= most_by_prices(jobs, cluster, found.schedule)
-    assert least_makespan(jobs, cluster, bound_makespan(jobs, cluster)) <= makespan
-    assert least_slowdown(jobs, cluster, bound_slowdown(jobs, cluster)) <= slowdown + 1e-9
+    assert proven <= max_by_prices(jobs, cluster, found.schedule)
+    assert min_makespan(jobs, cluster, bound_makespan(jobs, cluster)) <= makespan
+    assert min_slowdown(jobs, cluster, bound_slowdown(jobs, cluster)) <= slowdown + 1e-9
 
 
 @settings(max_examples=15, deadline=None)
@@ -103,14 +97,14 @@ def test_no_prices_of_types_prove_more_than_a_schedule_or_a_divisible_one_has(wo
     row = st.lists(st.sampled_from([0.0, 0.2, 0.7, 1.5]), min_size=4, max_size=4)
     price = np.array([data.draw(row) for _ in range(types)])
     proof = PriceProof(end_us=US * np.cumsum([1, 2, 1, 3]), price=price)
-    least = least_mean_completion(jobs, cluster, proof)
+    least = min_mean_completion(jobs, cluster, proof)
     parts = [(job, kind) for job in range(len(rows)) for kind in np.flatnonzero(factor[job]).tolist()]
     job, kind = np.array(parts).T
     weight = np.array([data.draw(st.floats(0.1, 1)) for _ in parts])
     start = np.array([data.draw(st.integers(0, 5)) for _ in parts]) * data.draw(st.sampled_from([0, 1]))
     start = start if start.any() else np.zeros(0, np.int64)
     schedule = DivisibleSchedule(job=job, weight=weight, gpu_type=kind, start_us=start)
-    assert least <= most_by_prices(jobs, cluster, schedule)
+    assert least <= max_by_prices(jobs, cluster, schedule)
     assert least <= _all_schedules(rows, factor, cluster.gpus.tolist())[0] + 1e-9
 
 
@@ -162,9 +156,9 @@ def test_slower_types_make_the_bound_better():
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.arange(2), kinds=("fast", "slow"))
     jobs = workload([(0, 1, 100)] * 2, kind_ppm=np.array([[PPM, 2 * PPM]] * 2))
     found = bound_mean_completion(jobs, cluster)
-    assert 100 < least_mean_completion(jobs, cluster, found.proof) <= 400 / 3
+    assert 100 < min_mean_completion(jobs, cluster, found.proof) <= 400 / 3
     only_slow = workload([(0, 1, 100)] * 2, kind_ppm=np.array([[0, 2 * PPM]] * 2))
-    assert least_mean_completion(only_slow, cluster, bound_mean_completion(only_slow, cluster).proof) == pytest.approx(
+    assert min_mean_completion(only_slow, cluster, bound_mean_completion(only_slow, cluster).proof) == pytest.approx(
         300, rel=2e-3
     )
 
@@ -217,7 +211,7 @@ def _moved(schedule, **numbers):
 def test_prices_of_another_number_of_types_are_refused():
     three = PriceProof(end_us=np.array([US]), price=np.ones((3, 1)))
     with pytest.raises(InvalidProblemError, match="of 3 types"):
-        least_mean_completion(JOBS, TWO, three)
+        min_mean_completion(JOBS, TWO, three)
     with pytest.raises(InvalidProblemError, match="3 rows for 2 types"):
         RunRecord(jobs=JOBS, cluster=TWO, overhead_us=0, prices=three)
     with pytest.raises(InvalidProblemError, match="one type"):
@@ -233,9 +227,9 @@ def test_a_divisible_schedule_is_played_as_by_hand():
         job=np.arange(3), weight=one, gpu_type=np.zeros(3, np.int64), start_us=np.zeros(0, np.int64)
     )
     # 0-1 s: job 1 on one GPU, job 0 on the other (half speed, 3.5 left); 1-2 s: jobs 1 and 2; from 2 s on job 0: until 5.5 s
-    assert most_by_prices(jobs, cluster, by_work) == pytest.approx((5.5 + 2 + 1) / 3)
+    assert max_by_prices(jobs, cluster, by_work) == pytest.approx((5.5 + 2 + 1) / 3)
     first = replace(by_work, start_us=np.array([0, 1, 2]))  # job 0 until 4 s, then 1 and 2 side by side
-    assert most_by_prices(jobs, cluster, first) == pytest.approx((4 + 6 + 4) / 3)
+    assert max_by_prices(jobs, cluster, first) == pytest.approx((4 + 6 + 4) / 3)
     halves = DivisibleSchedule(
         job=np.array([0, 0, 1, 2]),
         weight=np.array([3.0, 1, 1, 1]),
@@ -243,7 +237,7 @@ def test_a_divisible_schedule_is_played_as_by_hand():
         start_us=np.arange(4),
     )
     # parts of 1.5 and 0.5 GPUs until 4 s
-    assert most_by_prices(jobs, cluster, halves) == pytest.approx((4 + 6 + 4) / 3)
+    assert max_by_prices(jobs, cluster, halves) == pytest.approx((4 + 6 + 4) / 3)
 
 
 @pytest.mark.parametrize("wrong", [{"weight": np.array([0.0])}, {"weight": np.array([np.nan])}])

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.cluster.check import check_runs, replay
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import bound
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -31,7 +31,7 @@ def record() -> RunRecord:
     jobs, cluster = workload(ROWS), Cluster(gpus=np.array([2, 2]))
     runs = []
     for name in ("srtf", "las"):
-        run = play(jobs, cluster, make_policy(name, jobs, {"quantum_s": 1} if name == "las" else None), OPTIONS)
+        run = simulate(jobs, cluster, make_policy(name, jobs, {"quantum_s": 1} if name == "las" else None), OPTIONS)
         runs.append(LoggedRun(policy=name, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules))
     return RunRecord(
         jobs=jobs, cluster=cluster, overhead_us=OPTIONS.overhead_us, runs=tuple(runs), **bound(jobs, cluster, 10)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.check import replay, replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.rules import Retries, Rules
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from tests.support.small_clusters import workload
 
 START, PREEMPT, END, FAULT, GIVE_UP = Event.START, Event.PREEMPT, Event.END, Event.FAULT, Event.GIVE_UP

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.check import check_runs, replay, replay_plan
-from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown
-from optim.models.cluster.check.earnings import check_worth, most_earned
-from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
-from optim.models.cluster.utility import Worth
+from optim.models.cluster.check.bounds import min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.check.utility import check_worth, max_earned
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof, Worth
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from tests.support.kept import assert_kept, outcome, verdict
 from tests.support.kept_runs import kept_records
 from tests.support.small_clusters import workload
@@ -86,10 +85,10 @@ def test_bounds_of_any_proof(records):
             for _ in range(2)
         ]  # fmt: skip
         found[f"{seed}"] = [
-            [least_mean_completion(jobs, cluster, one) for one in prices],
-            [outcome(least_makespan, jobs, cluster, LoadProof(from_us=time)) for time in times],
-            [least_slowdown(jobs, cluster, IntervalProof(slowdown=slow, from_us=begin, to_us=end)) for begin, end, slow in intervals],
-            [most_earned(jobs, cluster, one) for one in worth],
+            [min_mean_completion(jobs, cluster, one) for one in prices],
+            [outcome(min_makespan, jobs, cluster, LoadProof(from_us=time)) for time in times],
+            [min_slowdown(jobs, cluster, IntervalProof(slowdown=slow, from_us=begin, to_us=end)) for begin, end, slow in intervals],
+            [max_earned(jobs, cluster, one) for one in worth],
         ]  # fmt: skip
     for name, record in records.items():
         run, count = record.runs[0], len(record.jobs)
@@ -104,7 +103,7 @@ def test_bounds_of_any_proof(records):
         )
         said = [
             check_worth(record.jobs, record.cluster, replayed, worth, "any"),
-            most_earned(record.jobs, record.cluster, worth),
+            max_earned(record.jobs, record.cluster, worth),
         ]
         found[name] = [*said, record.bounds, [[who, verdict(one)] for who, one in check_runs(replace(record, runs=()))]]
     assert_kept(KEPT / "bounds.json", found)

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from optim.core.errors import NotAllowedError, UnsupportedProblemError
 from optim.models.cluster.check import check_runs, replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play as engine_play
+from optim.simulation.cluster.engine import simulate as engine_play
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import play_plans
-from optim.simulation.cluster.planning.policy import BrokenRuleError, Plan, PlanningPolicy, Sight
+from optim.simulation.cluster.planning.policy import BrokenRuleError, Oracle, Plan, PlanningPolicy
 from tests.support.random_plans import RandomPlans
 from tests.support.small_clusters import workload
 
@@ -266,7 +266,7 @@ def test_nothing_of_the_future_is_shown():
         return Plan(gpus={0: (0, 1)})
 
     policy = Scripted(look)
-    type(policy).sees = (Sight.RUN_TIMES,)
+    type(policy).sees = (Oracle.RUN_TIMES,)
     try:
         play(workload([(0, 2, 4), (1, 1, 1)]), CLUSTER, policy, FREE)
     finally:

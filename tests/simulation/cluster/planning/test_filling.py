@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError, UnsupportedProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.filling import on_one_type
+from optim.simulation.cluster.planning.placing import on_one_type
 from tests.support.small_clusters import workload
 
 TWO = Cluster(
@@ -39,7 +39,7 @@ def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, 
     with pytest.raises(
         (UnsupportedProblemError, InvalidProblemError), match=f"policy {name} can't be played|{is_none}"
     ):
-        play(jobs, TWO, make_policy(name, jobs), EngineOptions())
+        simulate(jobs, TWO, make_policy(name, jobs), EngineOptions())
 
 
 @pytest.mark.parametrize("name", OF_ONE_TYPE)
@@ -47,14 +47,14 @@ def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, 
 def test_a_gang_that_one_type_just_holds_is_played_to_its_end(name, gang, speeds):
     jobs = workload([(0, 1, 5), (0, gang, 5)], kind_ppm=np.array([(PPM,) * len(speeds), speeds]))
     checked(name, jobs)
-    assert play(jobs, TWO, make_policy(name, jobs), EngineOptions()).is_done.all()
+    assert simulate(jobs, TWO, make_policy(name, jobs), EngineOptions()).is_done.all()
 
 
 @pytest.mark.parametrize("name", ["fifo", "drf"])
 def test_policies_that_mix_types_serve_it(name):
     jobs = workload([(0, 10, 5)])
     checked(name, jobs)
-    assert (play(jobs, TWO, make_policy(name, jobs), EngineOptions()).end_us / US).tolist() == [5]
+    assert (simulate(jobs, TWO, make_policy(name, jobs), EngineOptions()).end_us / US).tolist() == [5]
 
 
 def test_only_gpus_whose_hosts_have_vcpu_and_memory_for_them_count():
@@ -70,5 +70,5 @@ def test_only_gpus_whose_hosts_have_vcpu_and_memory_for_them_count():
 def test_a_job_without_room_ends_a_strict_order_and_is_passed_over_otherwise(is_passed_over, ends):
     jobs = workload([(0, 3, 5), (0, 4, 5), (0, 1, 5)])
     policy = make_policy("static", jobs, {"backfill": is_passed_over})
-    played = play(jobs, Cluster(gpus=np.array([4])), policy, EngineOptions())
+    played = simulate(jobs, Cluster(gpus=np.array([4])), policy, EngineOptions())
     assert (played.end_us / US).tolist() == ends

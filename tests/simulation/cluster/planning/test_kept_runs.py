@@ -9,8 +9,8 @@ import pytest
 from optim.core.errors import OptimError
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.options import Placement, RetryRule
-from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.planning.engine import play_plans
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from tests.support.kept import assert_kept
 from tests.support.kept_clusters import WORLDS, told, told_of
 
@@ -45,7 +45,7 @@ def _planned(name, world):
     jobs, cluster, options = WORLDS[world]()
     options = replace(options, sharing=world in ("plain", "shared"), spread=world != "narrow")
     try:
-        return told_of(play_plans(jobs, cluster, ByKey(make_policy(name, jobs), jobs), options, 5))
+        return told_of(play_plans(jobs, cluster, IndexPolicyAdapter(make_policy(name, jobs), jobs), options, 5))
     except OptimError as error:
         return str(error)
 

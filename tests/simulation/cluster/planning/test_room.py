@@ -5,20 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.index_policy import IndexPolicy, Key
+from optim.models.cluster.cluster import Cluster
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.index.policy import IndexPolicy, Key
 from optim.simulation.cluster.options import EngineOptions, Placement
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, SimulationContext
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import Room, Site
 from tests.support.small_clusters import workload
 
 SIZES = np.array([4, 2, 4])
 
 
 def _room(rows, sizes=SIZES, spread=False, placement=Placement.BEST_FIT, is_shared=False, **more):
-    return Room(
-        Site(workload(rows, **more), Cluster(gpus=sizes, cpus=8.0 * np.array(sizes)), placement, spread, is_shared)
+    return FreeGpus(
+        SimulationContext(
+            workload(rows, **more), Cluster(gpus=sizes, cpus=8.0 * np.array(sizes)), placement, spread, is_shared
+        )
     )
 
 
@@ -51,8 +53,8 @@ def test_gangs_are_placed_where_the_compiled_loop_places_them(data):
     jobs = workload([(when - rows[0][0], *rest) for when, *rest in rows])
     options = EngineOptions(placement=data.draw(st.sampled_from(list(Placement))), spread=data.draw(st.booleans()))
     cluster = Cluster(gpus=sizes)
-    key = play(jobs, cluster, IndexPolicy(name="fifo", source="", key=Key.SUBMISSION), options)
-    plan = play(jobs, cluster, InOrder(), options)
+    key = simulate(jobs, cluster, IndexPolicy(name="fifo", source="", key=Key.SUBMISSION), options)
+    plan = simulate(jobs, cluster, InOrder(), options)
     by_machine = [
         (time, kind, job, tuple(sorted(counts.items())))
         for time, kind, job, places in plan.log.rows()
@@ -153,7 +155,7 @@ def test_a_copy_is_room_of_its_own():
 def test_a_host_is_short_where_it_lacks_what_all_of_a_jobs_gpus_on_it_ask_for():
     jobs = workload([(0, 3, 5)], cpu_milli=np.array([2_000]))
     cluster = Cluster(gpus=np.array([4, 4]), cpus=np.array([3.0, 8.0]))
-    room = Room(Site(jobs, cluster, Placement.BEST_FIT, True, False))
+    room = FreeGpus(SimulationContext(jobs, cluster, Placement.BEST_FIT, True, False))
     assert room.short_hosts(0, (0, 4, 5)) == set()
     assert room.short_hosts(0, (0, 1, 4)) == {0}
     assert room.short_hosts(0, (4, 5, 6)) == set()

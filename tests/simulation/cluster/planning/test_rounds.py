@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import play_plans

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.check import replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.workload import PPM, US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.elastic import marginal_widths
+from optim.simulation.cluster.planning.placing import marginal_widths
 from optim.simulation.cluster.policies.gandiva_fair import trade, water_fill
 from tests.support.small_clusters import workload
 
@@ -24,7 +24,7 @@ FREE = EngineOptions(overhead_s=0)
 
 
 def _play(jobs, cluster, name, options=None, seed=0):
-    run = play(jobs, cluster, make_policy(name, jobs, options), FREE, seed)
+    run = simulate(jobs, cluster, make_policy(name, jobs, options), FREE, seed)
     assert not replay_plan(jobs, cluster, run.log, run.rules)[1]
     return run
 
@@ -138,14 +138,14 @@ def test_a_job_is_refused_where_its_utility_does_not_pay_and_nothing_exceeds_the
     rows = [(0, 1, int(1800 * rng.integers(1, 5))) for _ in range(80)]
     jobs, one = workload(rows), Cluster.grid("1x1")
     policy = make_policy("oasis", jobs)
-    run = play(jobs, one, policy, FREE, seed=1)
+    run = simulate(jobs, one, policy, FREE, seed=1)
     assert not replay_plan(jobs, one, run.log, run.rules)[1]
     figures, metrics = run.figures, measure(jobs, one, run)
     assert 0 < figures["refused"] == metrics.left < 80
     assert metrics.unfinished == figures["late"] == 0
     assert figures["utility"] <= figures["utility_bound"]
     for name in ("fifo", "srtf", "las"):  # the same utilities under any other schedule
-        other = play(jobs, one, make_policy(name, jobs), FREE)
+        other = simulate(jobs, one, make_policy(name, jobs), FREE)
         delays = (other.end_us - jobs.submit_us) / (900 * US)
         earned = sum(float(policy._value(job, np.array([delay]))[0]) for job, delay in enumerate(delays))
         assert earned <= figures["utility_bound"] * (1 + 1e-9)

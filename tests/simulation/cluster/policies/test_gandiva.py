@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
@@ -16,7 +16,7 @@ PLAIN = {"quantum_s": 10, "switch_s": 0, "move_s": 0, "packs": False, "migrates"
 
 def _run(rows, gpus, options, **more):
     jobs = workload(rows, **more)
-    return play(jobs, Cluster.grid(gpus), make_policy("gandiva", jobs, {**PLAIN, **options}), EngineOptions())
+    return simulate(jobs, Cluster.grid(gpus), make_policy("gandiva", jobs, {**PLAIN, **options}), EngineOptions())
 
 
 def test_jobs_take_turns_on_a_gpu():
@@ -89,4 +89,4 @@ def test_refuses_jobs_that_cannot_run_on_a_type_of_gpu_that_is_there():
 def _play_on_two_types(kinds):
     jobs = workload([(0, 1, 5)], kind_ppm=kinds)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
-    return play(jobs, cluster, make_policy("gandiva", jobs), EngineOptions())
+    return simulate(jobs, cluster, make_policy("gandiva", jobs), EngineOptions())

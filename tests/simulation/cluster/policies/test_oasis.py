@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.models.admission.utility import SigmoidUtility
-from optim.models.cluster.world import Cluster
+from optim.models.admission.instance import SigmoidUtility
+from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.oasis import Oasis, OasisOptions
 from tests.support.small_clusters import workload

@@ -5,17 +5,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
 
 def _run(rows, group, name, options, gpus="1x4", **engine):
     jobs = workload(rows, group=np.array(group), groups=("a", "b"))
-    return play(jobs, Cluster.grid(gpus), make_policy(name, jobs, options), EngineOptions(overhead_s=0, **engine))
+    return simulate(jobs, Cluster.grid(gpus), make_policy(name, jobs, options), EngineOptions(overhead_s=0, **engine))
 
 
 def test_an_offer_locks_what_it_holds_until_it_is_answered():
@@ -38,7 +38,7 @@ def test_the_first_job_waits_for_a_better_place_as_long_as_it_may():
     rows = [(0, 1, 100), (0, 1, 100), (5, 2, 5)]
     jobs = workload(rows)
     policy = make_policy("mesos", jobs, {"decide_s": 1, "delay_s": 10})
-    run = play(jobs, Cluster.grid("2x2"), policy, EngineOptions(overhead_s=0, placement="worst-fit", spread=True))
+    run = simulate(jobs, Cluster.grid("2x2"), policy, EngineOptions(overhead_s=0, placement="worst-fit", spread=True))
     assert (run.first_start_us / US).tolist()[2] == 5 + 10 + 1
 
 

@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.static import divide
-from optim.simulation.cluster.wrappers.wrapper import Wrapper
+from optim.simulation.cluster.wrappers import Wrapper
 from tests.support.small_clusters import workload
 
 FREE = EngineOptions(overhead_s=0)
 
 
 def _starts(jobs, cluster, name, options=None, seed=0, **engine):
-    run = play(jobs, cluster, make_policy(name, jobs, options), EngineOptions(overhead_s=0, **engine), seed)
+    run = simulate(jobs, cluster, make_policy(name, jobs, options), EngineOptions(overhead_s=0, **engine), seed)
     return (run.first_start_us // US).tolist(), run
 
 
@@ -128,7 +128,7 @@ def test_a_job_that_a_wrapper_confines_holds_up_none_of_its_width(is_taken_back)
     rows = [(0, 2, 100), (0, 1, 100), (0, 1, 100 if is_taken_back else 1), (10, 1, 5), (10, 1, 7)]
     jobs = workload(rows, group=np.array([0, 1, 1, 0, 0]), groups=("a", "b"))
     policy = OneJobWaits(make_policy("yarn-cs", jobs, {"quotas": "4:1"}))
-    run = play(jobs, Cluster.grid("1x4"), policy, FREE)
+    run = simulate(jobs, Cluster.grid("1x4"), policy, FREE)
     assert (run.first_start_us // US)[4] == 10
     assert run.first_start_us[3] == run.end_us[[0, 1, 2, 4]].max()
 
@@ -234,7 +234,7 @@ def test_the_share_of_users_who_may_come_next_is_rounded_up_from_what_it_is():
     jobs = workload([(0, 1, 5)] * 10, group=np.arange(10), groups=tuple("abcdefghij"))
     policy = make_policy("tetris", jobs, {"fairness": 0.7})
     view = SimpleNamespace(group=jobs.group, num_users=1, num_groups=10)
-    assert policy._furthest_below(view, np.arange(10), {0: (0,)}).tolist() == [1, 2, 3]
+    assert policy._max_below(view, np.arange(10), {0: (0,)}).tolist() == [1, 2, 3]
 
 
 def test_locality_is_relaxed_after_so_many_tries():

@@ -8,19 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
-from optim.models.auction.bid_table import bid_table
-from optim.models.auction.document import MachineDocument
+from optim.models.auction.bids import bid_table
+from optim.models.auction.codec import MachineDocument, cluster_from_documents
 from optim.models.auction.fairness import AppProfile, Needs, Trial, remaining_minutes, remaining_minutes_each
-from optim.models.auction.reading import cluster_from_documents
 from optim.models.cluster.check import replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import play_plans
-from optim.simulation.cluster.policies.themis_apps import MINUTE_US
+from optim.simulation.cluster.policies.themis.apps import MINUTE_US
 from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
 from tests.support.small_clusters import workload
 
@@ -42,7 +41,7 @@ def minutes(rows, **fields):
 
 def checked(jobs, cluster, name, options=None, seed=0, engine=FREE):
     """Play, and hold the log against the checker."""
-    run = play(jobs, cluster, make_policy(name, jobs, options), engine, seed)
+    run = simulate(jobs, cluster, make_policy(name, jobs, options), engine, seed)
     _, problems = replay_plan(jobs, cluster, run.log, run.rules)
     assert not problems
     return run
@@ -133,7 +132,7 @@ def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule, has
     options = {"lease_min": 10, "aligned": aligned, **({"rule": rule} if name == "themis" else {})}
     run = checked(jobs, cluster, name, options, seed, EngineOptions(overhead_s=30))
     assert run.is_done.all()
-    again = play(jobs, cluster, make_policy(name, jobs, options), EngineOptions(overhead_s=30), seed)
+    again = simulate(jobs, cluster, make_policy(name, jobs, options), EngineOptions(overhead_s=30), seed)
     assert again.log.rows() == run.log.rows()
 
 
@@ -212,7 +211,7 @@ def test_refuses_what_it_can_not_lease():
     jobs = minutes([(0, 1, 5, 0)], cpu_milli=np.array([9000]))
     cluster = Cluster(gpus=np.array([1]), cpus=np.array([8]))
     with pytest.raises((UnsupportedProblemError, InvalidProblemError), match="vCPU"):
-        play(jobs, cluster, make_policy("themis", jobs), FREE)
+        simulate(jobs, cluster, make_policy("themis", jobs), FREE)
     for options, text in (({"fairness": 2}, "fairness"), ({"rule": "half"}, "rule"), ({"lease_min": 0}, "lease_min")):
         with pytest.raises(InvalidOptionError, match=text):
             make_policy("themis", jobs, options)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from optim.models.auction.fairness import IdealTime
-from optim.simulation.cluster.policies.themis_apps import MINUTE_US, Census, Profiles, live_apps
+from optim.simulation.cluster.policies.themis.apps import MINUTE_US, AppTracker, Profiles, live_apps
 
 
 def profiles(app, gpus, minutes=10):
@@ -15,7 +15,7 @@ def profiles(app, gpus, minutes=10):
         now_us=0, submit_us=0 * jobs, app=np.array(app), gpus=np.array(gpus), slowdown_ppm=np.zeros((len(app), 3))
     )
     left = np.full(len(app), minutes * MINUTE_US)
-    live, census = live_apps(view, jobs, left, np.zeros(len(app), bool)), Census()
+    live, census = live_apps(view, jobs, left, np.zeros(len(app), bool)), AppTracker()
     census.update(view, left, len(live.apps))
     known = Profiles(view, live, census, IdealTime.TIME_SHARE, np.ones(len(live.apps)))
     return [known.of(row) for row in range(len(live.apps))]

@@ -7,15 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import play_plans
-from optim.simulation.cluster.policies import themis_leases
-from optim.simulation.cluster.policies.themis_crowd import AppCrowd
-from optim.solvers.auction.agent import Offer
-from optim.solvers.auction.crowd import Crowd
+from optim.simulation.cluster.policies.themis import leases
+from optim.simulation.cluster.policies.themis.apps import AgentBatch
+from optim.solvers.auction.mechanism import Crowd, Offer
 
 CLUSTER = Cluster(gpus=np.array([4, 4, 2, 3]), rack=np.array([0, 0, 1, 1]))
 
@@ -36,7 +35,7 @@ def _jobs(rng, apps=4):
     )
 
 
-class _Compared(AppCrowd):
+class _Compared(AgentBatch):
     """Holds every answer against those of its agents, one by one."""
 
     rows = 0
@@ -63,7 +62,7 @@ class _Compared(AppCrowd):
 
 
 def _played(jobs, options, crowd):
-    with patch.object(themis_leases, "AppCrowd", crowd):
+    with patch.object(leases, "AppCrowd", crowd):
         return play_plans(jobs, CLUSTER, make_policy("themis", jobs, options), EngineOptions(overhead_s=30), 0)
 
 

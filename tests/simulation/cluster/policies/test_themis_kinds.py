@@ -5,9 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.policies.themis_apps import NOTHING, Beside
-from optim.simulation.cluster.policies.themis_kinds import Kinds
+from optim.models.cluster.cluster import Cluster
+from optim.simulation.cluster.policies.themis.apps import NOTHING, GpuTypes, OtherTypeHoldings
 
 CLUSTER = Cluster(gpus=np.array([4, 4, 4]), kind=np.array([0, 1, 2]), kinds=("a", "b", "c"))
 
@@ -17,7 +16,7 @@ def kinds(ppm, work=(10, 30, 60)):
     view = SimpleNamespace(
         cluster=CLUSTER, app=np.array([0, 0, 1]), gpus=np.full(3, 2), kind_ppm=np.array(ppm, np.int64).reshape(3, -1)
     )
-    return Kinds(view, np.arange(3), np.array(work))
+    return GpuTypes(view, np.arange(3), np.array(work))
 
 
 TWICE = [[10**6, 2 * 10**6, 0], [10**6, 4 * 10**6, 0], [3 * 10**6, 10**6, 10**6]]
@@ -35,8 +34,8 @@ def test_other_gpus_count_by_what_they_do_for_the_app():
     """Type b is 3.5 times slower than a: two GPUs of a do as much as seven of b; those on offer and useless ones don't count."""
     found = kinds(TWICE)
     places = ((0, 2), (1, 1), (2, 3))
-    assert found.beside(0, places, 1, demand=4) == Beside(2, pytest.approx(7.0))
-    assert found.beside(0, places, 0, demand=4) == Beside(1, pytest.approx(1 / 3.5))
+    assert found.beside(0, places, 1, demand=4) == OtherTypeHoldings(2, pytest.approx(7.0))
+    assert found.beside(0, places, 0, demand=4) == OtherTypeHoldings(1, pytest.approx(1 / 3.5))
     assert found.beside(0, ((1, 2),), 1, demand=4) == NOTHING
     assert found.own(places, 1) == ((1, 1),)
 
@@ -45,7 +44,7 @@ def test_gpus_of_other_types_are_first_of_all_for_jobs_that_can_not_use_the_one_
     """Of the app's demand of 4 only 2 can be had on the type: the first two GPUs held elsewhere are the other job's."""
     found = kinds(TWICE)
     assert found.beside(0, ((0, 2),), 1, demand=2) == NOTHING
-    assert found.beside(0, ((0, 3),), 1, demand=2) == Beside(1, pytest.approx(3.5))
+    assert found.beside(0, ((0, 3),), 1, demand=2) == OtherTypeHoldings(1, pytest.approx(3.5))
 
 
 def test_types_make_no_difference_where_jobs_name_none():

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.policies.themis_places import chosen_gpus, near_the_old, split
+from optim.models.cluster.cluster import Cluster
+from optim.simulation.cluster.policies.themis.placing import chosen_gpus, minimise_migrations, split
 
 CLUSTER = Cluster(gpus=np.array([2, 2, 2, 2]), rack=np.array([0, 0, 1, 1]))
 MACHINE_OF = np.repeat(np.arange(4), 2).tolist()
@@ -39,7 +39,7 @@ def rounds(draw):
 def test_equal_machines_are_exchanged_for_the_most_gpus_kept(drawn):
     """Against all exchanges of machines within racks, and of the racks."""
     grants, before = drawn
-    found = near_the_old(CLUSTER.rack, CLUSTER.gpus, grants, before, MACHINE_OF)
+    found = minimise_migrations(CLUSTER.rack, CLUSTER.gpus, grants, before, MACHINE_OF)
     best = 0
     for order in permutations(range(4)):
         if {order[0] // 2, order[1] // 2} in ({0}, {1}):

@@ -6,13 +6,13 @@ import pytest
 from optim.core.errors import UnsupportedProblemError
 from optim.models.auction.tuning import expected_trial_work, halving_work, rung_sizes
 from optim.models.cluster.check import replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.policies.themis_tuning import TUNERS, Curves, Halving, Hyperband
+from optim.simulation.cluster.policies.themis.placing import TUNERS, Curves, Halving, Hyperband
 
 POINTS = 28
 FREE = EngineOptions(overhead_s=0)
@@ -91,7 +91,7 @@ def tuned_world():
 def test_simulated_apps_are_driven_by_their_tuners(name, tuner):
     jobs, cluster = tuned_world(), Cluster.grid("2x3")
     options = {"lease_min": 3, "tuner": tuner}
-    run = play(jobs, cluster, make_policy(name, jobs, options), FREE)
+    run = simulate(jobs, cluster, make_policy(name, jobs, options), FREE)
     _, problems = replay_plan(jobs, cluster, run.log, run.rules)
     assert not problems
     left = run.log.job[run.log.kind == Event.LEAVE]
@@ -100,7 +100,7 @@ def test_simulated_apps_are_driven_by_their_tuners(name, tuner):
         mine = np.flatnonzero(jobs.app == app)
         assert run.is_done[mine].any()
         assert run.is_done[mine[0]] or tuner == "curves"  # fits of few losses may mistake the best; rungs don't
-    whole = play(jobs, cluster, make_policy(name, jobs, {"lease_min": 3}), FREE)
+    whole = simulate(jobs, cluster, make_policy(name, jobs, {"lease_min": 3}), FREE)
     assert run.held_gpu_us < whole.held_gpu_us
     assert run.end_us[run.is_done].max() < whole.end_us.max()
     if tuner == "halving":
@@ -110,7 +110,7 @@ def test_simulated_apps_are_driven_by_their_tuners(name, tuner):
 def test_a_tuner_needs_losses():
     jobs = Workload(submit_us=np.array([0]), gpus=np.array([1]), duration_us=np.array([10**6]))
     with pytest.raises(UnsupportedProblemError, match="at least 4 losses"):
-        play(jobs, Cluster.grid("1x1"), make_policy("themis", jobs, {"tuner": "halving"}), FREE)
+        simulate(jobs, Cluster.grid("1x1"), make_policy("themis", jobs, {"tuner": "halving"}), FREE)
 
 
 @pytest.mark.parametrize("name", ["themis", "themis-greedy"])
@@ -125,6 +125,6 @@ def test_a_trial_that_waits_for_a_wider_one_leaves_it_the_gang_to_ask_for(name):
         loss=1 / (np.array([[9.0], [5.0]]) * points + 1),
     )
     options = {"tuner": "halving", "eta": 2, "lease_min": 10}
-    run = play(jobs, Cluster.grid("1x4"), make_policy(name, jobs, options), FREE)
+    run = simulate(jobs, Cluster.grid("1x4"), make_policy(name, jobs, options), FREE)
     assert run.log.is_over.sum() == 2
     assert run.is_done.sum() == 1

@@ -7,21 +7,21 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.models.cluster.check import replay_plan
+from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US
-from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import WRAPPERS, make_policy, wrap
 from optim.simulation.cluster.conformance import check_policy
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.by_key import ByKey
-from optim.simulation.cluster.planning.loss_curve import LossCurve, fit_loss
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
+from optim.simulation.cluster.policies.slaq import LossCurve, fit_loss
 from tests.support.small_clusters import workload
 
 
 def _play(rows, cluster, wrapper, options=None, inner="fifo", overhead_s=0, spread=False, **more):
     jobs = workload(rows, **more)
     policy = wrap(wrapper, make_policy(inner, jobs, {"backfill": True} if inner == "fifo" else None), jobs, options)
-    run = play(jobs, cluster, policy, EngineOptions(overhead_s=overhead_s, spread=spread))
+    run = simulate(jobs, cluster, policy, EngineOptions(overhead_s=overhead_s, spread=spread))
     found, problems = replay_plan(jobs, cluster, run.log, run.rules)
     assert not problems
     assert found.end_us == tuple(run.end_us.tolist())
@@ -30,7 +30,7 @@ def _play(rows, cluster, wrapper, options=None, inner="fifo", overhead_s=0, spre
 
 @pytest.mark.parametrize("name", ["random", "srtf", "las", "tiresias"])
 def test_a_key_that_is_played_by_planning_conforms(name):
-    assert check_policy(lambda jobs: ByKey(make_policy(name, jobs), jobs)) == ()
+    assert check_policy(lambda jobs: IndexPolicyAdapter(make_policy(name, jobs), jobs)) == ()
 
 
 @given(st.data())
@@ -41,7 +41,7 @@ def test_without_preemption_planning_a_key_gives_the_compiled_log(data):
     jobs, cluster = workload([(when - rows[0][0], *rest) for when, *rest in rows]), Cluster(gpus=np.array([2, 3]))
     for name, options in (("fifo", {}), ("fifo", {"backfill": True}), ("random", {})):
         policy = make_policy(name, jobs, options)
-        runs = [play(jobs, cluster, each, seed=5) for each in (policy, ByKey(policy, jobs))]
+        runs = [simulate(jobs, cluster, each, seed=5) for each in (policy, IndexPolicyAdapter(policy, jobs))]
         assert runs[0].end_us.tolist() == runs[1].end_us.tolist()
         assert runs[0].first_start_us.tolist() == runs[1].first_start_us.tolist()
 
@@ -58,7 +58,9 @@ def test_with_preemption_on_one_gpu_planning_a_key_gives_the_compiled_ends(name)
     )
     options = {"quantum_s": 3} if name == "las" else {"limits_gpu_s": "5:20"} if name == "tiresias" else {}
     policy, one = make_policy(name, jobs, options), Cluster.grid("1x1")
-    runs = [play(jobs, one, each, EngineOptions(overhead_s=1)) for each in (policy, ByKey(policy, jobs))]
+    runs = [
+        simulate(jobs, one, each, EngineOptions(overhead_s=1)) for each in (policy, IndexPolicyAdapter(policy, jobs))
+    ]
     assert runs[0].end_us.tolist() == runs[1].end_us.tolist()
 
 
@@ -152,6 +154,6 @@ def test_what_a_wrapper_cannot_do_is_said():
         wrap("nonsense", make_policy("fifo", jobs), jobs)
     for name in ("gandiva", "themis", "themis-greedy"):
         with pytest.raises(UnsupportedProblemError, match="brings its own placement, which isolate can't steer"):
-            play(jobs, Cluster.grid("1x1"), wrap("isolate", make_policy(name, jobs), jobs))
+            simulate(jobs, Cluster.grid("1x1"), wrap("isolate", make_policy(name, jobs), jobs))
     with pytest.raises(UnsupportedProblemError, match="loss curves"):
-        play(jobs, Cluster.grid("1x1"), wrap("stop-at-gain", make_policy("fifo", jobs), jobs))
+        simulate(jobs, Cluster.grid("1x1"), wrap("stop-at-gain", make_policy("fifo", jobs), jobs))

@@ -48,7 +48,7 @@ def test_starts_are_drawn_from_the_ticks_that_leave_the_deadline():
 
 
 OWN = """
-from optim.simulation.spot.zones.policy import Place, ZonePolicy
+from optim.simulation.spot.zones.policy import Offer, ZonePolicy
 from dataclasses import dataclass
 
 class Never(ZonePolicy):

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import NotAllowedError
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.zones.market import UNITS_USD, Stay, ZoneJob
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.zones import UNITS_USD, Allocation, ZoneJob
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policy import Place, ZonePolicy
-from optim.solvers.bidding.zones.optimum import least_cost
+from optim.simulation.spot.zones.policy import Offer, ZonePolicy
+from optim.solvers.bidding.zones import least_cost
 from tests.support.spot.zones import drawn, drawn_in_seconds, ticks_of, zone_job, zone_market
 
-SPOT = [Place(zone, True) for zone in range(3)]
-OD = [Place(zone, False) for zone in range(3)]
+SPOT = [Offer(zone, True) for zone in range(3)]
+OD = [Offer(zone, False) for zone in range(3)]
 
 
 class Scripted(ZonePolicy):
@@ -39,7 +39,7 @@ def test_a_launch_is_paid_for_from_its_first_tick_and_works_after_its_set_up():
     run = run_zones(market, zone_job(market, 3, 6, setup=2, machines=4), Scripted({0: SPOT[:1]}), 0)
     assert run.cost_usd == 4 * 0.5 * 0.5 * 5
     assert (run.end_s, run.work_done_s, run.deadline_met) == (5 * 1800, 3 * 1800, True)
-    assert run.stays == (Stay(0, True, 0, 5 * 1800),)
+    assert run.stays == (Allocation(0, True, 0, 5 * 1800),)
 
 
 def test_an_eviction_ends_a_stay_and_the_first_zone_that_has_machines_is_taken():
@@ -47,7 +47,7 @@ def test_an_eviction_ends_a_stay_and_the_first_zone_that_has_machines_is_taken()
     policy = Scripted({0: SPOT, 3: SPOT[2:]})
     run = run_zones(market, zone_job(market, 3, 6, move=0.5), policy, 0)
     # One hour of work in the first zone, then a launch and two hours in the third: its state moves there once.
-    assert run.stays == (Stay(0, True, 0, 7200, is_lost=True), Stay(2, True, 7200, 18_000))
+    assert run.stays == (Allocation(0, True, 0, 7200, is_lost=True), Allocation(2, True, 7200, 18_000))
     assert (run.evictions, run.cost_usd) == (1, 2 * 1.0 + 0.5 + 3 * 2.0)
     assert [view.state for view in policy.views] == [0, 1, 1, 3, 3]
     assert [view.setup_left_s for view in policy.views] == [0] * 5
@@ -92,7 +92,7 @@ def test_a_job_that_is_late_goes_on_to_twice_its_deadline():
 def test_an_unknown_zone_is_refused():
     market = zone_market("x" * 5)
     with pytest.raises(NotAllowedError, match="'scripted' asks for zone 7, there are 1"):
-        run_zones(market, zone_job(market, 1, 3), Scripted({0: (Place(7, True),)}), 0)
+        run_zones(market, zone_job(market, 1, 3), Scripted({0: (Offer(7, True),)}), 0)
 
 
 def test_facts_tell_everything_but_the_traces():
@@ -105,7 +105,7 @@ def test_facts_tell_everything_but_the_traces():
 def followed(market, job, best, billing):
     """Run what a plan says."""
     script = {-(-stay.end_s // market.tick_s): () for stay in best.plan}
-    script |= {stay.begin_s // market.tick_s: (Place(stay.zone, stay.is_spot),) for stay in best.plan}
+    script |= {stay.begin_s // market.tick_s: (Offer(stay.zone, stay.is_spot),) for stay in best.plan}
     return run_zones(market, job, Scripted(script), 0, billing=billing)
 
 
@@ -126,7 +126,7 @@ def test_a_set_up_may_end_within_a_tick_and_so_may_the_job():
     run = run_zones(market, job, policy, 0)
     # 420 s of work in the first tick, 280 in the second: 880 s at 1.2 dollars an hour.
     assert [(view.work_left_s, view.setup_left_s) for view in policy.views] == [(700, 0), (280, 0)]
-    assert (run.end_s, run.stays) == (880, (Stay(0, True, 0, 880),))
+    assert (run.end_s, run.stays) == (880, (Allocation(0, True, 0, 880),))
     assert run.units == 880 * 1_200_000
     assert run_zones(market, job, policy, 0, billing=Billing.WHOLE_TICKS).units == 1200 * 1_200_000
 
@@ -146,7 +146,7 @@ def test_a_long_set_up_spans_ticks_and_is_lost_with_the_machines():
         (20, 0, 1),
         (20, 120, 1),
     ]
-    assert run.stays == (Stay(0, True, 0, 1200, is_lost=True), Stay(0, True, 1800, 2540))
+    assert run.stays == (Allocation(0, True, 0, 1200, is_lost=True), Allocation(0, True, 1800, 2540))
 
 
 @pytest.mark.parametrize(
@@ -213,6 +213,6 @@ def test_a_run_is_that_of_an_engine_that_counts_every_second(seed, draw, billing
         if rng.random() < 0.4:
             wanted = None if rng.random() < 0.3 else (int(rng.integers(market.num_zones)), bool(rng.integers(2)))
         script.append(wanted)
-    places = {tick: () if one is None else (Place(*one),) for tick, one in enumerate(script)}
+    places = {tick: () if one is None else (Offer(*one),) for tick, one in enumerate(script)}
     run = run_zones(market, job, Scripted(places), 0, billing=billing)
     assert (run.units, run.end_s, run.work_done_s, run.evictions) == plain_run(market, job, script, billing)

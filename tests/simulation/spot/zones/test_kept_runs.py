@@ -8,7 +8,7 @@ import numpy as np
 from optim.simulation.spot.zones.backtest import ZoneStarts, run_over_zones
 from optim.simulation.spot.zones.engine import facts_of, run_zones
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
-from optim.simulation.spot.zones.policy import Place, ZonePolicy
+from optim.simulation.spot.zones.policy import Offer, ZonePolicy
 from tests.support.kept import assert_kept, short
 from tests.support.spot.zones import drawn
 
@@ -26,7 +26,7 @@ class Wanderer(ZonePolicy):
 
     def decide(self, view):
         self.views.append(view)
-        wanted = [Place(int(self.rng.integers(self.zones)), bool(self.rng.integers(2))) for _ in range(3)]
+        wanted = [Offer(int(self.rng.integers(self.zones)), bool(self.rng.integers(2))) for _ in range(3)]
         return wanted[: int(self.rng.integers(4))]
 
 

@@ -5,22 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.zones.check import check_optimum
-from optim.models.bidding.zones.market import UNITS_USD, ZoneJob
+from optim.models.bidding.check.zones import check_optimum
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.zones import UNITS_USD, ZoneJob
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
-from optim.simulation.spot.zones.policies.greedy_spot import GreedySpotZones
-from optim.simulation.spot.zones.policies.uniform_progress_zones import UniformProgress, UniformProgressZones
-from optim.simulation.spot.zones.policy import Place, ZoneView
-from optim.solvers.bidding.zones.optimum import least_cost
-from optim.workloads.bidding.availability_files import read_availability
-from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of
+from optim.simulation.spot.zones.policies import ZONE_POLICIES, GreedySpotZones, UniformProgress, UniformProgressZones
+from optim.simulation.spot.zones.policy import Offer, ZoneView
+from optim.solvers.bidding.zones import least_cost
+from optim.workloads.prices.availability_files import ZoneOptions, job_of, market_of, read_availability
 from tests.support.public_traces import spot_file
 from tests.support.spot.zones import zone_market
 
 HOUR = 3600
-SPOT, ON_DEMAND = Place(0, True), Place(0, False)
+SPOT, ON_DEMAND = Offer(0, True), Offer(0, False)
 HELD = {"idle": None, "spot": SPOT, "on-demand": ON_DEMAND}
 
 

@@ -5,22 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.bidding.billing import Billing
+from optim.models.bidding.market.billing import Billing
 from optim.simulation.spot.zones.engine import facts_of, run_zones
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
-from optim.simulation.spot.zones.policy import GuardedPolicy, Place
-from optim.solvers.bidding.zones.optimum import least_cost
+from optim.simulation.spot.zones.policy import DeadlineGuard, Offer
+from optim.solvers.bidding.zones import least_cost
 from tests.support.spot.zones import drawn, drawn_in_seconds, ticks_of, zone_job, zone_market
 
 
-class Restless(GuardedPolicy):
+class Restless(DeadlineGuard):
     """Want anything at all, at random."""
 
     name = "restless"
 
     def choose(self, view):
         rng = np.random.default_rng([view.tick, view.work_left_s])
-        places = [Place(zone, bool(kind)) for zone in range(len(self.facts.zones)) for kind in (0, 1)]
+        places = [Offer(zone, bool(kind)) for zone in range(len(self.facts.zones)) for kind in (0, 1)]
         return [places[k] for k in rng.permutation(len(places))[: rng.integers(0, len(places) + 1)]]
 
 
@@ -54,11 +54,11 @@ def test_on_demand_is_weighed_by_all_machines_of_the_job():
 
         def choose(view, policy=policy, chosen=chosen):
             chosen.append(policy.on_demand(view))
-            return (Place(0, True),) if view.tick < 2 else (chosen[-1],)
+            return (Offer(0, True),) if view.tick < 2 else (chosen[-1],)
 
         policy.choose = choose
         run_zones(market, job, policy, 0)
-        assert chosen[2] == Place(zone, False)
+        assert chosen[2] == Offer(zone, False)
 
 
 def test_waits_until_the_last_tick_at_which_on_demand_is_in_time():

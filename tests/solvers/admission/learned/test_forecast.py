@@ -7,10 +7,9 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import AdmissionInstance, as_int_array
-from optim.solvers.admission.learned.forecast import PriceForecast, sample_average, smoothed
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import Prices, price
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.posted_prices.forecast import PriceForecast, sample_average, smoothed
+from optim.solvers.admission.pricing.classes import JobTables, Prices, price
 from optim.solvers.solve import solve
 from tests.support.admission.days import days, forecast
 from tests.support.admission.tiny import job_document, tiny_instance

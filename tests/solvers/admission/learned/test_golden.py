@@ -11,8 +11,8 @@ import pytest
 from optim.core.driver import Monitor
 from optim.models.admission.forecast import without_jobs
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.learned.forecast import PriceForecast
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
+from optim.solvers.admission.posted_prices.forecast import PriceForecast
 from tests.support.admission.days import days
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND

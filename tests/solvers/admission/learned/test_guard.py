@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.driver import Monitor
+from optim.models.admission.codec import merge_days
 from optim.models.admission.instance import as_int_array
-from optim.models.admission.union import together
 from optim.models.files import verify
-from optim.solvers.admission.learned.guard import Guard, least_share, on_share, wide_value
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
+from optim.solvers.admission.posted_prices.learned_run import Guard, least_share, on_share, wide_value
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, job_worth, price_ranges
+from optim.solvers.admission.posted_prices.price_functions import (
+    PriceFloorRule,
+    ZeroStartPrice,
+    job_worth,
+    price_ranges,
+)
 from optim.solvers.solve import solve, solver_named
 from tests.support.admission.days import CLUSTERS, days, forecast, wrong
 from tests.support.admission.tiny import job_document, tiny_instance
@@ -33,8 +37,8 @@ def alone(cluster: int, share: float):
         return replace(servers, count=as_int_array([-(-int(n * share * 1000) // 1000) for n in servers.count.tolist()]))
 
     small = replace(today, worker_servers=part(today.worker_servers), ps_servers=part(today.ps_servers))
-    worth = job_worth(together([day.jobs for day in past], today))
-    bounds = price_ranges(small, LowerScale.UNIT_FREE_LAMBDA, worth=worth)
+    worth = job_worth(merge_days([day.jobs for day in past], today))
+    bounds = price_ranges(small, PriceFloorRule.UNIT_FREE_LAMBDA, worth=worth)
     return run_online(small, bounds=bounds, function=ZeroStartPrice())
 
 

@@ -7,19 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.driver import Monitor, drive
+from optim.core.driver import Monitor, run_iteration
 from optim.core.stopping import IterationLimit
-from optim.models.admission.plan import JOB, SLOT
+from optim.models.admission.codec import merge_days, take_jobs
+from optim.models.admission.decision import JOB, SLOT
 from optim.models.admission.problem import PROBLEM
-from optim.models.admission.union import take_jobs, together
 from optim.models.files import verify
-from optim.solvers.admission.learned.guard import Guard
-from optim.solvers.admission.learned.learned_run import DayResult, LearnedDay
-from optim.solvers.admission.learned.resolving import Resolver
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import job_worth
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, LpReoptimizer
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_worth
+from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.solve import solver_named
 from tests.support.admission.days import CLUSTERS, days, forecast, wrong
 from tests.support.admission.tiny import BY_HAND
@@ -41,11 +38,11 @@ def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[L
     """Return a day that is ready to be lived."""
     chosen = {"smoothing": 1, **WAYS[way], **further}
     options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
-    past = together([day.jobs for day in known.days], today)
+    past = merge_days([day.jobs for day in known.days], today)
     guard = Guard(today, 0.5, job_worth(past), ZeroStartPrice()) if way == "guarded" else None
     resolver = None
     if way in ("resolving", "drift"):
-        resolver = Resolver(today, [day.jobs for day in known.days], options.resolve_rounds, known.fill)
+        resolver = LpReoptimizer(today, [day.jobs for day in known.days], options.resolve_rounds, known.fill)
     day = LearnedDay(
         today,
         JobTables.build(today),
@@ -61,7 +58,7 @@ def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[L
 
 
 def lived(today, way: str, known, seed: int = 0, stop=None, **further) -> DayResult:
-    return drive(*live(today, way, known, seed, stop, **further))
+    return run_iteration(*live(today, way, known, seed, stop, **further))
 
 
 @given(
@@ -174,7 +171,7 @@ def test_what_a_day_with_fixed_schedules_tells_of_its_value_is_its_plan_s() -> N
     today, known = days(1)[-1], forecast(1)
     day, monitor = live(today, "static", known)
     assert day.standing().objective == 0.0
-    result = drive(day, monitor)
+    result = run_iteration(day, monitor)
     assert day.standing().objective == pytest.approx(result.plan.objective(today))
     assert result.completed_on_standby
 
@@ -185,4 +182,4 @@ def test_without_a_history_prices_are_found_after_the_first_share_and_again_afte
     today = days(0)[-1]
     options = OnlineLearnedOptions(warm_up=warm_up, replan=0, resolve_rounds=1)
     day = LearnedDay(today, JobTables.build(today), options.conduct, prices=None, warm_up=warm_up)
-    assert len(drive(day, Monitor()).resolve_s) == solves
+    assert len(run_iteration(day, Monitor()).resolve_s) == solves

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from optim.solvers.admission.learned.posted import post, posted_state
-from optim.solvers.admission.posted_prices.server_state import Use
-from optim.solvers.admission.pricing.class_pricing import Prices
+from optim.solvers.admission.posted_prices.learned_run import post, posted_state
+from optim.solvers.admission.pricing.classes import Prices
+from optim.solvers.admission.pricing.servers import Use
 from tests.support.admission.days import days
 
 

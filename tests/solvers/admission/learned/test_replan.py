@@ -4,11 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.solvers.admission.learned.posted import post, posted_state
-from optim.solvers.admission.learned.replan import improve
-from optim.solvers.admission.learned.reservations import Reservations
-from optim.solvers.admission.pricing.class_pricing import Prices
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.posted_prices.learned_run import post, posted_state
+from optim.solvers.admission.posted_prices.reservations import Reservations, improve
+from optim.solvers.admission.pricing.classes import JobTables, Prices
 from tests.support.admission.days import CLUSTERS, days, forecast, wrong
 from tests.support.admission.tiny import job_document, tiny_instance
 

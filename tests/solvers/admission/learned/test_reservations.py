@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from optim.solvers.admission.learned.posted import posted_state
-from optim.solvers.admission.learned.reservations import Reservations, left_by_class
-from optim.solvers.admission.pricing.class_pricing import Prices
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.posted_prices.learned_run import posted_state
+from optim.solvers.admission.posted_prices.reservations import Reservations, left_by_class
+from optim.solvers.admission.pricing.classes import JobTables, Prices
 from tests.support.admission.tiny import job_document, tiny_instance
 
 FREE = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))

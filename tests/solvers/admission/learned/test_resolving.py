@@ -5,12 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.admission.union import take_jobs, together
-from optim.solvers.admission.learned.posted import posted_state
-from optim.solvers.admission.learned.reservations import left_by_class
-from optim.solvers.admission.learned.resolving import FIRST_TOL, TOL, Resolver
-from optim.solvers.admission.pricing.class_pricing import Prices, price
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.models.admission.codec import merge_days, take_jobs
+from optim.solvers.admission.posted_prices.learned_run import FIRST_TOL, TOL, LpReoptimizer, posted_state
+from optim.solvers.admission.posted_prices.reservations import left_by_class
+from optim.solvers.admission.pricing.classes import JobTables, Prices, price
 from tests.support.admission.days import CLUSTERS, days, forecast
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -21,7 +19,7 @@ RUSH = tiny_instance(*(job_document(f"j{k}", arrival=2, epochs=1, utility=STEP) 
 
 def test_only_what_is_left_counts() -> None:
     today, known = days(0)[-1], forecast(0)
-    resolver = Resolver(today, [day.jobs for day in known.days], 3, known.fill)
+    resolver = LpReoptimizer(today, [day.jobs for day in known.days], 3, known.fill)
     full, half = posted_state(today, known.prices), posted_state(today, known.prices)
     for side in half.sides:
         side.residual *= 0.5
@@ -32,7 +30,7 @@ def test_only_what_is_left_counts() -> None:
 
 def test_past_jobs_are_no_longer_expected() -> None:
     none = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
-    resolver = Resolver(RUSH, [RUSH.jobs], 5, 0.5)
+    resolver = LpReoptimizer(RUSH, [RUSH.jobs], 5, 0.5)
     state = posted_state(RUSH, none)
     before = resolver.solve(state, 1, none)
     assert before.worker[0, 2].sum() + before.ps[0, 2].sum() > 0
@@ -41,7 +39,7 @@ def test_past_jobs_are_no_longer_expected() -> None:
 
 def test_drift_is_the_worth_of_what_nobody_expected_to_be_taken() -> None:
     prices = Prices(worker=np.ones((1, 4, 2)), ps=np.zeros((1, 4, 2)))
-    resolver = Resolver(RUSH, [RUSH.jobs], 1, 1.0)
+    resolver = LpReoptimizer(RUSH, [RUSH.jobs], 1, 1.0)
     state = posted_state(RUSH, prices)
     assert resolver.drift(state, 1, prices) == 0
     state.worker.residual[2, 0, :] = 0
@@ -58,7 +56,7 @@ PATIENT = tiny_instance(
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_a_full_slot_is_no_room_and_is_dear(is_prepared) -> None:
     none = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
-    resolver = Resolver(PATIENT, [PATIENT.jobs], 5, 1.0)
+    resolver = LpReoptimizer(PATIENT, [PATIENT.jobs], 5, 1.0)
     if is_prepared:
         resolver.prepare(none)
     state = posted_state(PATIENT, none)
@@ -81,7 +79,7 @@ def test_solves_that_go_on_from_the_last_ones_columns_find_as_good_prices_as_fre
     """
     today, known = days(cluster)[-1], forecast(cluster)
     expected = [day.jobs for day in known.days]
-    warm = Resolver(today, expected, 8, known.fill)
+    warm = LpReoptimizer(today, expected, 8, known.fill)
     warm.prepare(known.prices)
     state, prices = posted_state(today, known.prices), known.prices
     for slot in (1, 3, 5):
@@ -89,7 +87,7 @@ def test_solves_that_go_on_from_the_last_ones_columns_find_as_good_prices_as_fre
             side.residual[slot:] -= side.residual[slot:] // 5
         before = bound_on_the_rest(today, expected, known.fill, state, slot, prices)
         prices = warm.solve(state, slot, prices)
-        fresh = Resolver(today, expected, 8, known.fill).solve(state, slot, known.prices)
+        fresh = LpReoptimizer(today, expected, 8, known.fill).solve(state, slot, known.prices)
         found, least = (bound_on_the_rest(today, expected, known.fill, state, slot, p) for p in (prices, fresh))
         assert found <= (1 + TOL) * least
         assert least <= (1 + FIRST_TOL) * found
@@ -98,7 +96,7 @@ def test_solves_that_go_on_from_the_last_ones_columns_find_as_good_prices_as_fre
 
 def bound_on_the_rest(today, expected, fill, state, slot, prices) -> float:
     """Return what the jobs that are expected from a slot on earn at most with what is left, by (L.3)'s dual."""
-    rest = together(expected, today)
+    rest = merge_days(expected, today)
     rest = replace(rest, jobs=take_jobs(rest.jobs, np.flatnonzero(rest.jobs.arrival >= slot)))
     payoff = price(JobTables.build(rest), prices).payoff.sum()
     left = left_by_class(state)

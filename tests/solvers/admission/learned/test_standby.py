@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from optim.solvers.admission.learned.posted import FREE, discounted, posted_state
-from optim.solvers.admission.learned.reservations import Reservations
-from optim.solvers.admission.learned.standby import Standby
-from optim.solvers.admission.pricing.class_pricing import Prices
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.posted_prices.learned_run import FREE, discounted, posted_state
+from optim.solvers.admission.posted_prices.reservations import BestEffortQueue, Reservations
+from optim.solvers.admission.pricing.classes import JobTables, Prices
 from tests.support.admission.days import days
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -25,7 +23,7 @@ def cluster(*jobs: dict, price: float = 100.0, horizon: int = 4) -> Reservations
     return Reservations(today, posted_state(today, prices), JobTables.build(today))
 
 
-def lived(reservations: Reservations, standby: Standby, slots: range) -> list[float]:
+def lived(reservations: Reservations, standby: BestEffortQueue, slots: range) -> list[float]:
     """Run slots at prices that count nothing of what is ahead; return what each earns."""
     earned = []
     for slot in slots:
@@ -43,7 +41,7 @@ def one(name: str, slots: int, value: float, arrival: int = 0) -> dict:
 def test_a_refused_job_runs_on_what_nobody_holds() -> None:
     reservations = cluster(one("a", 2, 5.0))
     assert reservations.find(0) is None
-    standby = Standby(reservations, 10)
+    standby = BestEffortQueue(reservations, 10)
     standby.add(0)
     assert lived(reservations, standby, range(4)) == [0.0, 5.0, 0.0, 0.0]
     assert (standby.completed, standby.waiting) == ({0: 1}, ())
@@ -55,7 +53,7 @@ def test_a_refused_job_runs_on_what_nobody_holds() -> None:
 def test_the_dense_job_goes_first_and_work_that_is_done_makes_a_job_dense() -> None:
     # 3 slots for 9, 1 slot for 4: 4 a slot go before 3; with two slots done the first has 9 to earn in one.
     reservations = cluster(one("long", 3, 9.0), one("short", 1, 4.0), one("late", 1, 8.0, arrival=3), horizon=5)
-    standby = Standby(reservations, 10)
+    standby = BestEffortQueue(reservations, 10)
     standby.add(0)
     standby.add(1)
     assert lived(reservations, standby, range(3)) == [4.0, 0.0, 0.0]
@@ -66,7 +64,7 @@ def test_the_dense_job_goes_first_and_work_that_is_done_makes_a_job_dense() -> N
 
 def test_what_is_promised_goes_before_and_the_interrupted_job_goes_on_where_it_was() -> None:
     reservations = cluster(one("waits", 2, 5.0), one("promised", 1, 500.0, arrival=1))
-    standby = Standby(reservations, 10)
+    standby = BestEffortQueue(reservations, 10)
     standby.add(0)
     assert lived(reservations, standby, range(1)) == [0.0]
     found = reservations.find(1)
@@ -81,7 +79,7 @@ def test_what_is_promised_goes_before_and_the_interrupted_job_goes_on_where_it_w
 
 def test_a_job_that_does_not_get_to_its_end_has_run_for_nothing() -> None:
     reservations = cluster(one("a", 4, 5.0), one("b", 1, 500.0, arrival=2))
-    standby = Standby(reservations, 10)
+    standby = BestEffortQueue(reservations, 10)
     standby.add(0)
     lived(reservations, standby, range(2))
     found = reservations.find(1)
@@ -98,7 +96,7 @@ def test_a_job_that_can_earn_nothing_any_more_waits_no_longer() -> None:
     reservations = cluster(due, one("b", 4, 500.0))
     found = reservations.find(1)
     reservations.promise(found, found.value)
-    standby = Standby(reservations, 10)
+    standby = BestEffortQueue(reservations, 10)
     standby.add(0)
     lived(reservations, standby, range(2))
     assert standby.waiting == (0,)
@@ -110,7 +108,7 @@ def test_a_job_that_can_earn_nothing_any_more_waits_no_longer() -> None:
 def test_the_least_dense_give_up_where_too_many_wait(most, kept) -> None:
     jobs = [one(name, 2, value) for name, value in (("a", 1.0), ("b", 3.0), ("c", 2.0))]
     reservations = cluster(*jobs)
-    standby = Standby(reservations, most)
+    standby = BestEffortQueue(reservations, most)
     for job in range(3):
         standby.add(job)
     lived(reservations, standby, range(1))

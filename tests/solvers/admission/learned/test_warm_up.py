@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from optim.solvers.admission.learned.posted import posted_state
-from optim.solvers.admission.learned.warm_up import RisingPrices, repeated
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, job_worth, price_ranges
-from optim.solvers.admission.posted_prices.server_state import ClusterState
-from optim.solvers.admission.pricing.class_pricing import Prices
-from optim.solvers.admission.pricing.server_search import ResidualSearch, uses
+from optim.solvers.admission.posted_prices.learned_run import RisingPrices, posted_state, repeated
+from optim.solvers.admission.posted_prices.price_functions import (
+    PriceFloorRule,
+    ZeroStartPrice,
+    job_worth,
+    price_ranges,
+)
+from optim.solvers.admission.pricing.classes import Prices
+from optim.solvers.admission.pricing.servers import ClusterState, ResidualSearch, uses
 from tests.support.admission.days import days
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -25,7 +27,7 @@ def test_prices_are_the_paper_s_once_every_job_has_been_met() -> None:
     free = Prices(worker=np.zeros(today.worker_servers.capacity.shape), ps=np.zeros(today.ps_servers.capacity.shape))
     state = posted_state(today, free)
     rising = RisingPrices(today, state)
-    bounds = price_ranges(today, LowerScale.UNIT_FREE_LAMBDA, worth=job_worth(today))
+    bounds = price_ranges(today, PriceFloorRule.UNIT_FREE_LAMBDA, worth=job_worth(today))
     paper = ClusterState(today, bounds, ZeroStartPrice())
     for job in range(today.num_jobs):
         rising.meet(job)

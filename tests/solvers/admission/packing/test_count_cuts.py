@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Monitor
-from optim.models.admission.check.counts import CountCheck
-from optim.models.admission.check.facts import read_facts
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
-from optim.models.admission.proof import Cut, Side
-from optim.solvers.admission.packing.count_cuts import CountSeparator
-from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
-from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.models.admission.check.cuts import CountCheck
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.decision import Cut, Side
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.cuts.count_cuts import CountSeparator
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.packing_lp import solve_with_cuts
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
 from tests.models.admission.check.test_cuts import random_cut
 from tests.support.admission.count_cuts import (
     counts_of_job,

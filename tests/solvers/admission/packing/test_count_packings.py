@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from optim.models.admission.instance import FloatArray
-from optim.solvers.admission.packing.count_packings import CountSpace, best_counts, lift_counts, mixture_gains
+from optim.core.arrays import FloatArray
+from optim.solvers.admission.cuts.count_cuts import CountSpace, best_counts, lift_counts, mixture_gains
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = 10**6

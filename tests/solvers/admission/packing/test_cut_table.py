@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.pricing.class_pricing import Prices
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.pricing.classes import Prices
 from tests.models.admission.check.test_cuts import make_cut
 from tests.support.admission.count_cuts import make_count_cut
 from tests.support.admission.tiny import job_document, tiny_instance

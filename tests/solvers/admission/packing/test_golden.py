@@ -6,19 +6,19 @@ import pytest
 import optim
 from optim.core.driver import Monitor
 from optim.core.stopping import IterationLimit
-from optim.solvers.admission.packing.count_packings import CountSpace, best_counts, lift_counts, mixture_gains
-from optim.solvers.admission.packing.packing_lp import PackingLP
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.packing.saddle_point import solve_saddle
-from optim.solvers.admission.packing.server_packings import (
+from optim.solvers.admission.cuts.count_cuts import CountSpace, best_counts, lift_counts, mixture_gains
+from optim.solvers.admission.cuts.server_cuts import (
     PackingSpace,
     best_packing,
-    covering_gains,
     lifted_gain,
-    whole_gains,
+    separate_fenchel,
+    to_integers,
 )
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.lp.pdhg import solve_saddle
 from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
@@ -58,10 +58,10 @@ def packings():
         alone = np.min(np.where(unit[fits] > 0, room // np.maximum(unit[fits], 1), 9), axis=1)
         space = PackingSpace(unit[fits], room, np.minimum(most[fits], alone), 1000)
         for pivots in (1, 3, 50):
-            found.append(covering_gains(np.minimum(load, space.most), space.most, space, pivots, fractional))
+            found.append(separate_fenchel(np.minimum(load, space.most), space.most, space, pivots, fractional))
         if found[-1]:
-            for most_denominator in (2, 200):
-                whole_gains(fractional, most_denominator, 5000, whole)
+            for max_denominator in (2, 200):
+                to_integers(fractional, max_denominator, 5000, whole)
                 found += [fractional.copy(), whole.copy()]
     return found
 
@@ -99,7 +99,12 @@ def first_order():
     """Solve the last master of an LP by first-order steps, from nothing and from where it ended before."""
     tables = JobTables.build(optim.reference_instance("tiny-2"))
     lp = PackingLP(tables, CapacityRows.of(tables))
-    pool = lp.run(Monitor(), tol=1e-4, first=Walk(num_steps=20, add_every=2), between=Walk(num_steps=3)).pool
+    pool = lp.run(
+        Monitor(),
+        tol=1e-4,
+        first=SubgradientOptions(num_steps=20, add_every=2),
+        between=SubgradientOptions(num_steps=3),
+    ).pool
     master = (pool.share, pool.job, pool.value, tables.num_jobs)
     cold = solve_saddle(*master, tol=1e-3, most_steps=150)
     return cold, solve_saddle(*master, tol=1e-4, most_steps=90, x=cold.last_x, row_price=cold.last_price)

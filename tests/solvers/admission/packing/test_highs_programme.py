@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, csr_array
 
-from optim.solvers.admission.packing.highs_programme import add_columns, add_rows, empty_programme
+from optim.solvers.lp.highs import add_columns, add_rows, empty_programme
 
 
 def solved(highs):

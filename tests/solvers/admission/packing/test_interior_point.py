@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, random_array
 
-from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
-from optim.solvers.admission.packing.newton_loop import newton_matrix
-from optim.solvers.admission.packing.newton_system import NewtonSystem
-from optim.solvers.lp.highs_run import silent_highs
+from optim.solvers.lp.highs import silent_highs
+from optim.solvers.lp.interior_point import NewtonSystem, WarmStart, newton_matrix, solve_packing
 
 
 def random_programme(seed):
@@ -96,9 +94,9 @@ def test_solves_the_exact_system_with_columns_ignored_in_the_factor(monkeypatch)
     weight, row_ratio, job_ratio = 10.0 ** rng.uniform(-4, 0, 30), rng.random(12), rng.random(num_jobs)
     right = rng.random(12)
     exact, rough = (NewtonSystem(matrix, job, num_jobs) for _ in range(2))
-    monkeypatch.setattr("optim.solvers.admission.packing.newton_system.IGNORED_WEIGHT", 0.0)
+    monkeypatch.setattr("optim.solvers.lp.interior_point.IGNORED_WEIGHT", 0.0)
     assert exact.factorise(weight, row_ratio, job_ratio)
-    monkeypatch.setattr("optim.solvers.admission.packing.newton_system.IGNORED_WEIGHT", 1e-2)
+    monkeypatch.setattr("optim.solvers.lp.interior_point.IGNORED_WEIGHT", 1e-2)
     assert rough.factorise(weight, row_ratio, job_ratio)
     np.testing.assert_allclose(rough.solve(right), exact.solve(right), rtol=1e-6)
 

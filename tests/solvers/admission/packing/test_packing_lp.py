@@ -12,11 +12,10 @@ import optim
 from optim.core.driver import Monitor
 from optim.core.stopping import IterationLimit
 from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
-from optim.solvers.admission.packing.packing_lp import PackingLP
-from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.packing.restricted_master import shares_that_fit
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
+from optim.solvers.admission.packing.packing_lp import PackingLP, shares_that_fit
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables
 from tests.support.admission.tiny import job_document, tiny_instance
 
 
@@ -85,7 +84,7 @@ def test_the_masters_point_satisfies_every_row():
     instance = optim.reference_instance("small-0")
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
-    walk = Walk(num_steps=30)
+    walk = SubgradientOptions(num_steps=30)
     result = PackingLP(tables, rows).run(Monitor(), tol=1e-6, first=walk, between=walk)
     assert (result.pool.share @ result.x <= 1 + 1e-6).all()
     assert (np.bincount(result.pool.job, result.x) <= 1 + 1e-6).all()
@@ -110,7 +109,7 @@ def test_columns_that_are_kept_keep_their_schedules():
     instance = optim.reference_instance("small-1")
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
-    walk = Walk(num_steps=20)
+    walk = SubgradientOptions(num_steps=20)
     pool = PackingLP(tables, rows).run(Monitor(), tol=1e-3, first=walk, between=walk).pool
     for column in range(len(pool)):
         schedule = pool.schedule(column)
@@ -124,7 +123,7 @@ def test_usage_is_count_times_demand():
     instance = optim.reference_instance("tiny-0")
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
-    from optim.solvers.admission.pricing.class_pricing import price
+    from optim.solvers.admission.pricing.classes import price
 
     priced = price(tables, rows.prices(np.full(rows.num_rows, 1e-3)))
     usage = usage_matrix(tables, rows, priced).toarray()
@@ -136,10 +135,8 @@ def test_usage_is_count_times_demand():
 
 @pytest.mark.parametrize(("name", "optimum"), [("tiny-0", 63.885), ("tiny-1", 168.3453577), ("tiny-2", 307.8381276)])
 def test_server_cuts_lower_the_bound_and_never_below_the_optimum(name, optimum):
-    from optim.core.certificate import Certificate
-    from optim.core.solution import Solution
-    from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-    from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
+    from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
+    from optim.solvers.admission.packing.packing_lp import solve_with_cuts
 
     instance = optim.reference_instance(name)
     tables = JobTables.build(instance)

@@ -5,13 +5,12 @@ import pytest
 
 import optim
 from optim.core.driver import Monitor
-from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.packing.price_search import PriceSearch, Walk
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use, usage_matrix
-from optim.solvers.admission.pricing.class_pricing import price
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.dual_points import evaluate, improve, search_scale
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use, usage_matrix
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.dual_points import evaluate, improve, search_scale
+from optim.solvers.admission.packing.subgradient import PriceSearch, SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables, price
 from tests.support.admission.tiny import BY_HAND
 
 LP_OPTIMUM = {"small-0": 439.1209, "small-1": 573.4873, "small-2": 498.5897}
@@ -32,9 +31,9 @@ def price_search(tables, rows):
 def test_a_walk_comes_close_to_the_lp_optimum_and_never_below(name):
     tables, rows = laid_out(name)
     search = price_search(tables, rows)
-    search.walk(np.zeros(rows.num_rows), Walk(num_steps=1), None)
+    search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=1), None)
     free = search.best.bound
-    search.walk(np.zeros(rows.num_rows), Walk(num_steps=150), LP_OPTIMUM[name])
+    search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=150), LP_OPTIMUM[name])
     assert LP_OPTIMUM[name] * (1 - 1e-6) <= search.best.bound <= 1.03 * LP_OPTIMUM[name]
     assert search.best.bound < 0.95 * free
 
@@ -43,10 +42,10 @@ def test_a_walk_comes_close_to_the_lp_optimum_and_never_below(name):
 def test_between_two_points_there_is_a_better_one(name):
     tables, rows = laid_out(name)
     good = price_search(tables, rows)
-    good.walk(np.zeros(rows.num_rows), Walk(num_steps=60), LP_OPTIMUM[name])
+    good.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=60), LP_OPTIMUM[name])
     far = 4.0 * good.best.prices
     search = price_search(tables, rows)
-    search.walk(np.zeros(rows.num_rows), Walk(num_steps=1), None)
+    search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=1), None)
     ends = search.best.bound, evaluate(tables, rows, far).bound
     search.between(far, 6)
     assert search.best.bound < min(ends) * (1 - 1e-3)

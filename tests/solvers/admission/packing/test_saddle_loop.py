@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.admission.packing.saddle_loop import Columns, step_sizes
+from optim.solvers.lp.pdhg import Columns, step_sizes
 
 MASTER = Columns(
     job_start=np.array([0, 2, 3, 4, 4]),

@@ -8,8 +8,7 @@ from scipy.sparse import csc_array
 
 import optim
 from optim.core.stopping import IterationLimit
-from optim.solvers.admission.packing.saddle_loop import _within_share
-from optim.solvers.admission.packing.saddle_point import solve_saddle
+from optim.solvers.lp.pdhg import _within_share, solve_saddle
 from tests.solvers.admission.packing.test_interior_point import optimum, random_programme
 
 
@@ -79,7 +78,7 @@ def test_rows_and_columns_without_entries_do_no_harm():
 def test_column_generation_by_steps_finds_the_bound_of_newtons_method(monkeypatch, name):
     instance = optim.reference_instance(name)
     by_newton = optim.solve(instance, "column-generation")
-    monkeypatch.setattr("optim.solvers.admission.packing.restricted_master.MOST_DENSE", 0)
+    monkeypatch.setattr("optim.solvers.admission.packing.packing_lp.MAX_DENSE", 0)
     loose = optim.solve(instance, "column-generation", options={"tol": 1e-3})
     assert loose.stats.counts["newton_steps"] == 0 < loose.stats.counts["saddle_steps"]
     assert loose.stats.counts["master"] * (1 + 1e-3) >= loose.bound >= by_newton.bound * (1 - 1e-6)
@@ -90,10 +89,10 @@ def test_column_generation_by_steps_finds_the_bound_of_newtons_method(monkeypatc
 def test_a_large_master_that_is_stopped_fits_and_is_worth_what_is_said(monkeypatch):
     from optim.core.driver import Monitor
     from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
-    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-    from optim.solvers.admission.pricing.job_tables import JobTables
+    from optim.solvers.admission.packing.capacity_rows import CapacityRows
+    from optim.solvers.admission.pricing.classes import JobTables
 
-    monkeypatch.setattr("optim.solvers.admission.packing.restricted_master.MOST_DENSE", 0)
+    monkeypatch.setattr("optim.solvers.admission.packing.packing_lp.MAX_DENSE", 0)
     tables = JobTables.build(optim.reference_instance("small-2"))
     rows = CapacityRows.of(tables)
     for rounds in range(1, 4):

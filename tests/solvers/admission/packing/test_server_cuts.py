@@ -8,14 +8,21 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.check.cuts import CutCheck
-from optim.models.admission.check.facts import read_facts
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
-from optim.models.admission.proof import ServerCut, Side
-from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.packing.server_cuts import CutSeparator, SeparationOptions
-from optim.solvers.admission.packing.server_packings import PackingSpace, best_packing, covering_gains, whole_gains
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules
+from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.decision import ServerCut, Side
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.cuts.server_cuts import (
+    CutSeparator,
+    PackingSpace,
+    SeparationOptions,
+    best_packing,
+    separate_fenchel,
+    to_integers,
+)
+from optim.solvers.admission.pricing.classes import PricedSchedules
 from tests.support.admission.oracle import fits_on_one_server
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
 
@@ -222,7 +229,7 @@ def test_tells_how_many_servers_cover_a_load(seed: int) -> None:
     assume((most > 0).all())
     load = most * np.random.default_rng(seed).uniform(0.05, 1.0, len(unit))
     gains = np.empty(len(unit))
-    covered = covering_gains(load, most, PackingSpace(unit, room, most, MANY), MANY, gains)
+    covered = separate_fenchel(load, most, PackingSpace(unit, room, most, MANY), MANY, gains)
     array = np.array(packings, dtype=np.float64)
     servers = linprog(np.ones(len(packings)), A_ub=-array.T, b_ub=-load).fun
     if covered == 0.0:
@@ -237,11 +244,11 @@ def test_tells_how_many_servers_cover_a_load(seed: int) -> None:
 )
 def test_writes_gains_over_their_common_denominator(gains: list[float], expected: list[int]) -> None:
     whole = np.empty(len(gains), dtype=np.int64)
-    whole_gains(np.array(gains), 200, 5000, whole)
+    to_integers(np.array(gains), 200, 5000, whole)
     assert whole.tolist() == expected
 
 
 def test_rounds_gains_without_a_small_denominator_down() -> None:
     whole = np.empty(2, dtype=np.int64)
-    whole_gains(np.array([np.sqrt(0.5), np.pi / 4]), 20, 1000, whole)
+    to_integers(np.array([np.sqrt(0.5), np.pi / 4]), 20, 1000, whole)
     assert whole.tolist() == [707, 785]

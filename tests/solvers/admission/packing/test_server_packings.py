@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from optim.solvers.admission.packing.server_packings import (
+from optim.solvers.admission.cuts.server_cuts import (
     PackingSpace,
     best_packing,
-    covering_gains,
     lifted_gain,
-    whole_gains,
+    separate_fenchel,
+    to_integers,
 )
 
 PLENTY = 10_000
@@ -61,7 +61,7 @@ def test_a_load_outside_is_told_from_all_packings_by_the_dual_of_its_cover(seed)
     most = np.minimum(most, alone)
     load = np.random.default_rng(seed).uniform(0.2, 1.0, len(most)) * most
     gains = np.empty(len(most))
-    found = covering_gains(load, most, PackingSpace(unit, room, most, PLENTY), 200, gains)
+    found = separate_fenchel(load, most, PackingSpace(unit, room, most, PLENTY), 200, gains)
     table = all_packings(unit, room, most)
     servers = linprog(np.ones(len(table)), A_ub=-table.T, b_ub=-load).fun
     if servers <= 1.0 + 1e-6:
@@ -99,5 +99,5 @@ def test_gains_are_written_over_their_smallest_common_denominator_or_rounded_dow
         ([1 / 7, 0.5, 1.0], 14, [2, 7, 14]),
         ([1 / 7, 0.5, 1.0], 13, [142, 500, 1000]),
     ):
-        whole_gains(np.array(gains), most, 1000, whole)
+        to_integers(np.array(gains), most, 1000, whole)
         assert whole.tolist() == expected

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.linalg import LinAlgError
 
 import optim
-from optim.solvers.admission.packing.skyline import Skyline, SkylineFactor
+from optim.solvers.lp.interior_point import Skyline, SkylineFactor
 
 
 def filled(layout, matrix):
@@ -36,7 +36,7 @@ def test_solves_as_the_dense_solver_does(data, seed, block, is_dense):
     count = data.draw(st.integers(0, 20))
     first_row = np.array([data.draw(st.integers(0, j)) for j in range(count)], dtype=np.int64)
     matrix = random_matrix(first_row, seed)
-    layout = Skyline.over(first_row, most_dense=count if is_dense else 0, block=block)
+    layout = Skyline.over(first_row, max_dense=count if is_dense else 0, block=block)
     right = np.random.default_rng(seed).normal(size=count)
     found = SkylineFactor(layout, filled(layout, matrix)).solve(right)
     np.testing.assert_allclose(matrix @ found, right, atol=1e-7 * float(np.abs(found).max(initial=1.0)))
@@ -44,7 +44,7 @@ def test_solves_as_the_dense_solver_does(data, seed, block, is_dense):
 
 def test_keeps_nothing_above_the_blocks_of_the_skyline():
     narrow = np.maximum(np.arange(100) - 3, 0)
-    assert Skyline.over(narrow, most_dense=0, block=4).num_entries <= 100 * 11
+    assert Skyline.over(narrow, max_dense=0, block=4).num_entries <= 100 * 11
     assert Skyline.over(narrow).num_entries == 100 * 100
 
 
@@ -52,7 +52,7 @@ def test_keeps_nothing_above_the_blocks_of_the_skyline():
 def test_a_matrix_that_is_not_positive_definite_is_refused(block):
     matrix = np.eye(6)
     matrix[4, 5] = matrix[5, 4] = 2.0
-    layout = Skyline.over(np.zeros(6, dtype=np.int64), most_dense=0, block=block)
+    layout = Skyline.over(np.zeros(6, dtype=np.int64), max_dense=0, block=block)
     with pytest.raises(LinAlgError, match="at row 5"):
         SkylineFactor(layout, filled(layout, matrix))
 
@@ -63,11 +63,11 @@ def test_column_generation_finds_the_same_bound_with_skylines(monkeypatch):
     over, layouts = Skyline.over, []
 
     def in_blocks(first_row):
-        layouts.append(over(first_row, most_dense=0, block=5))
+        layouts.append(over(first_row, max_dense=0, block=5))
         return layouts[-1]
 
     monkeypatch.setattr(Skyline, "over", in_blocks)
-    monkeypatch.setattr("optim.solvers.admission.packing.restricted_master.MOST_DENSE", 0)
+    monkeypatch.setattr("optim.solvers.admission.packing.packing_lp.MAX_DENSE", 0)
     found = optim.solve(instance, "column-generation")
     assert found.bound == pytest.approx(dense.bound, rel=2e-6)
     assert all(len(layout.first) > 1 for layout in layouts)

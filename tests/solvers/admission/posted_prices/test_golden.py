@@ -6,18 +6,17 @@ import pytest
 import optim
 from optim.core.errors import OptimError
 from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
-from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_ranges import (
-    LowerScale,
+from optim.solvers.admission.posted_prices.online_run import TiedSearch, draw_tie_order, run_online
+from optim.solvers.admission.posted_prices.price_functions import (
+    PriceFloorRule,
     first_jobs,
     job_worth,
     paper_worth,
     price_ranges,
     sample_jobs,
 )
-from optim.solvers.admission.posted_prices.theorems import largest_share
-from optim.solvers.admission.posted_prices.tie_orders import TiedSearch, draw_tie_order
-from optim.solvers.admission.pricing.server_search import ResidualSearch
+from optim.solvers.admission.posted_prices.theorems import max_share
+from optim.solvers.admission.pricing.servers import ResidualSearch
 from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
@@ -53,9 +52,9 @@ def decided(instance, **fields):
 def ranges(instance):
     """Return all ranges of an instance, of some of its jobs, too, and what the theorems say of them."""
     worth, rng = job_worth(instance), np.random.default_rng(0)
-    found = [worth, paper_worth(instance, worth), largest_share(instance)]
+    found = [worth, paper_worth(instance, worth), max_share(instance)]
     found += [sample_jobs(instance, 0.5, rng), first_jobs(instance, 0.5)]
-    for scale in LowerScale:
+    for scale in PriceFloorRule:
         found.append(price_ranges(instance, scale))
         found.append(price_ranges(instance, scale, worth=worth.of(first_jobs(instance, 0.6)), has_paper_values=True))
     return found

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import FloatArray
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
 
 PRICE_TOL = 1e-12

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import assume, given
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.decision import Side
 from optim.models.admission.instance import MICRO, AdmissionInstance
-from optim.models.admission.proof import Side
-from optim.models.admission.schedules import Row, Schedule, enumerate_schedules
-from optim.solvers.admission.posted_prices.price_ranges import (
-    LowerScale,
+from optim.models.admission.packing_programme import Row, Schedule, enumerate_schedules
+from optim.solvers.admission.posted_prices.price_functions import (
+    PriceFloorRule,
     PriceRanges,
     first_jobs,
     job_worth,
-    most_worker_slots,
+    max_worker_slots,
     num_rows,
     price_ranges,
     sample_jobs,
 )
 from tests.support.admission.tiny import BY_HAND, SEGMENTS, job_document, tiny_instance, tiny_instances
 
-MOST_SCHEDULES = 2_000
+MAX_SCHEDULES = 2_000
 SUM_TOL = 1e-9
 """Sums of fewer than a hundred products."""
 
@@ -31,7 +31,7 @@ SUM_TOL = 1e-9
 def listed(instance: AdmissionInstance) -> tuple[Schedule, ...]:
     """List all schedules, or give the example up where there are too many."""
     try:
-        return enumerate_schedules(instance, limit=MOST_SCHEDULES).schedules
+        return enumerate_schedules(instance, limit=MAX_SCHEDULES).schedules
     except UnsupportedProblemError:
         assume(False)
         raise
@@ -48,7 +48,7 @@ def entry(instance: AdmissionInstance, bounds: PriceRanges, row: Row, *, of_uppe
 
 @given(tiny_instances())
 def test_u_is_at_least_the_value_of_every_schedule_over_its_use(instance: AdmissionInstance) -> None:
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     for schedule in listed(instance):
         for row, amount in schedule.use.items():
             density = schedule.value / (amount / MICRO)
@@ -57,7 +57,7 @@ def test_u_is_at_least_the_value_of_every_schedule_over_its_use(instance: Admiss
 
 @given(tiny_instances())
 def test_no_schedule_costs_more_than_its_value_at_lambda(instance: AdmissionInstance) -> None:
-    for lower in (LowerScale.UNIT_FREE_LAMBDA, LowerScale.SUMMED_LAMBDA):
+    for lower in (PriceFloorRule.UNIT_FREE_LAMBDA, PriceFloorRule.SUMMED_LAMBDA):
         bounds = price_ranges(instance, lower)
         for schedule in listed(instance):
             cost = sum(
@@ -70,12 +70,12 @@ def test_no_schedule_costs_more_than_its_value_at_lambda(instance: AdmissionInst
 def test_the_empty_clusters_worth_is_at_most_half_of_what_some_job_earns_alone(instance: AdmissionInstance) -> None:
     """So it is at most half of the optimum. Jobs that use nothing of a side have no say in its rows."""
     worth = job_worth(instance)
-    largest = [worth.largest_worker, worth.largest_ps]
+    largest = [worth.max_worker, worth.max_ps]
     if instance.has_shared_servers:
         largest = [sum(largest)]
     least = [worth.least[side.any(axis=1)].min(initial=np.inf) for side in largest]
     half = max((value for value in least if value < np.inf), default=0.0) / 2
-    for lower in (LowerScale.PAPER_L, LowerScale.SIMPLE_L, LowerScale.UNIT_FREE_L):
+    for lower in (PriceFloorRule.PAPER_L, PriceFloorRule.SIMPLE_L, PriceFloorRule.UNIT_FREE_L):
         bounds = price_ranges(instance, lower)
         sides = [(instance.worker_servers, bounds.worker)]
         if not instance.has_shared_servers:
@@ -89,7 +89,7 @@ def test_the_empty_clusters_worth_is_at_most_half_of_what_some_job_earns_alone(i
 
 @given(tiny_instances())
 def test_no_minimal_schedule_has_more_worker_slots_than_are_counted_on(instance: AdmissionInstance) -> None:
-    most = most_worker_slots(instance)
+    most = max_worker_slots(instance)
     for schedule in listed(instance):
         assert sum(count for _, _, count in schedule.workers) <= most[schedule.job]
 
@@ -103,20 +103,20 @@ def test_bounds_of_one_job_are_those_computed_by_hand() -> None:
     instance = by_hand(worker_servers=[{"type": "w", "capacity": [4, 2], "count": 2}])
     worth = job_worth(instance)
     assert (worth.most.tolist(), worth.least.tolist(), worth.worker_slots.tolist()) == ([8.0], [2.0], [4.0])
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     assert np.exp(bounds.worker.log_upper[0, 0]).tolist() == pytest.approx([8 / 2, 8 / 1])
     assert np.exp(bounds.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / (2 * 2 * 4 * 2), 2 / (2 * 2 * 4 * 1)])
-    summed = price_ranges(instance, LowerScale.SUMMED_LAMBDA)
+    summed = price_ranges(instance, PriceFloorRule.SUMMED_LAMBDA)
     assert np.exp(summed.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / (2 * 4 * 3)] * 2)
     # Both servers, four slots, six units; one PS host of two CPUs.
-    simple = price_ranges(instance, LowerScale.SIMPLE_L)
+    simple = price_ranges(instance, PriceFloorRule.SIMPLE_L)
     assert np.exp(simple.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / (4 * 4 * 12)] * 2)
-    paper = price_ranges(instance, LowerScale.PAPER_L)
+    paper = price_ranges(instance, PriceFloorRule.PAPER_L)
     need = 4 * 3
     assert np.exp(paper.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / need * (need / 48) / 4] * 2)
     rows = 4 * (2 * 2 + 1)
     assert num_rows(instance) == rows
-    unit_free = price_ranges(instance, LowerScale.UNIT_FREE_L)
+    unit_free = price_ranges(instance, PriceFloorRule.UNIT_FREE_L)
     assert np.exp(unit_free.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / (2 * rows * 4), 2 / (2 * rows * 2)])
 
 
@@ -124,15 +124,15 @@ def test_the_papers_u_is_what_the_fastest_completion_with_all_workers_earns() ->
     # Two workers at once would be done in two slots, at a delay of 1; the cluster holds one, which takes four.
     job = job_document("a", utility={"kind": "table", "table": [16, 8, 4, 2]})
     instance = tiny_instance(job, worker_servers=[{"type": "w", "capacity": [1, 0], "count": 1}])
-    paper = price_ranges(instance, LowerScale.PAPER_L, has_paper_values=True)
+    paper = price_ranges(instance, PriceFloorRule.PAPER_L, has_paper_values=True)
     assert math.exp(paper.worker.log_upper[0, 0, 0]) == pytest.approx(8)
-    assert math.exp(price_ranges(instance, LowerScale.PAPER_L).worker.log_upper[0, 0, 0]) == pytest.approx(2)
+    assert math.exp(price_ranges(instance, PriceFloorRule.PAPER_L).worker.log_upper[0, 0, 0]) == pytest.approx(2)
 
 
 def paper_lower(utility: dict[str, Any]) -> float:
     """Return the logarithm of the paper's L on worker rows for one job of four worker-slots on four GPUs."""
     instance = tiny_instance(job_document("a", utility=utility))
-    return float(price_ranges(instance, LowerScale.PAPER_L, has_paper_values=True).worker.log_lower[0, 0, 0])
+    return float(price_ranges(instance, PriceFloorRule.PAPER_L, has_paper_values=True).worker.log_lower[0, 0, 0])
 
 
 def test_the_papers_l_is_from_the_last_slot_however_little_that_earns() -> None:
@@ -149,7 +149,7 @@ def test_the_papers_l_is_from_the_last_slot_that_earns_where_the_very_last_earns
 
 def test_segments_give_u_their_smallest_and_lambda_their_largest_demand() -> None:
     instance = tiny_instance(job_document("a", segments=SEGMENTS))
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     worth = job_worth(instance)
     assert math.exp(bounds.worker.log_upper[0, 0, 0]) == pytest.approx(worth.most[0] / 1)
     assert math.exp(bounds.worker.log_lower[0, 0, 0]) == pytest.approx(worth.least[0] / (2 * 2 * 4 * 2))
@@ -158,7 +158,7 @@ def test_segments_give_u_their_smallest_and_lambda_their_largest_demand() -> Non
 def test_shared_servers_take_the_smaller_demand_for_u_and_both_for_lambda() -> None:
     job = job_document("a", worker=[2, 1], ps=[1, 0])
     instance = tiny_instance(job, shared_servers=[{"type": "s", "capacity": [8, 8], "count": 1}])
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     assert bounds.ps is bounds.worker
     assert np.exp(bounds.worker.log_upper[0, 0]).tolist() == pytest.approx([8 / 1, 8 / 1])
     assert np.exp(bounds.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / (2 * 4 * 3), 2 / (2 * 4 * 1)])
@@ -166,22 +166,22 @@ def test_shared_servers_take_the_smaller_demand_for_u_and_both_for_lambda() -> N
 
 def test_only_jobs_that_can_complete_count() -> None:
     hopeless = job_document("hopeless", worker=[9, 0], utility={"kind": "constant", "value": 1e9})
-    alone = price_ranges(tiny_instance(job_document("a")), LowerScale.UNIT_FREE_L)
-    both = price_ranges(tiny_instance(job_document("a"), hopeless), LowerScale.UNIT_FREE_L)
+    alone = price_ranges(tiny_instance(job_document("a")), PriceFloorRule.UNIT_FREE_L)
+    both = price_ranges(tiny_instance(job_document("a"), hopeless), PriceFloorRule.UNIT_FREE_L)
     assert (both.worker.log_upper == alone.worker.log_upper).all()
     assert (both.worker.log_lower == alone.worker.log_lower).all()
 
 
 def test_rows_that_no_job_uses_and_rows_without_capacity_have_no_bounds() -> None:
-    bounds = price_ranges(tiny_instance(job_document("a")), LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(tiny_instance(job_document("a")), PriceFloorRule.UNIT_FREE_L)
     assert np.isneginf(bounds.worker.log_lower[:, :, 1]).all()
     assert np.isneginf(bounds.ps.log_lower[:, :, 0]).all()
-    nobody = price_ranges(tiny_instance(job_document("a", worker=[9, 0])), LowerScale.SIMPLE_L)
+    nobody = price_ranges(tiny_instance(job_document("a", worker=[9, 0])), PriceFloorRule.SIMPLE_L)
     assert np.isneginf(nobody.worker.log_lower).all()
 
 
 def test_scales_move_both_bounds_and_keep_u_above() -> None:
-    bounds = price_ranges(BY_HAND["plain"], LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(BY_HAND["plain"], PriceFloorRule.UNIT_FREE_L)
     used = np.isfinite(bounds.worker.log_lower)
     wrong = bounds.scaled(upper=0.5, lower=4.0)
     assert wrong.worker.log_lower[used] == pytest.approx(bounds.worker.log_lower[used] + math.log(4))
@@ -196,12 +196,12 @@ def in_other_units(factor: int) -> AdmissionInstance:
     return tiny_instance(*jobs, worker_servers=servers, ps_servers=[{**servers[0], "type": "p"}])
 
 
-@pytest.mark.parametrize("lower", list(LowerScale))
-def test_only_the_unit_free_scales_don_t_care_about_units(lower: LowerScale) -> None:
+@pytest.mark.parametrize("lower", list(PriceFloorRule))
+def test_only_the_unit_free_scales_don_t_care_about_units(lower: PriceFloorRule) -> None:
     plain, other = (price_ranges(in_other_units(factor), lower) for factor in (1, 1000))
     moved = other.worker.log_lower - plain.worker.log_lower
     ratio = plain.worker.log_upper - plain.worker.log_lower - (other.worker.log_upper - other.worker.log_lower)
-    is_free = lower in (LowerScale.UNIT_FREE_L, LowerScale.UNIT_FREE_LAMBDA)
+    is_free = lower in (PriceFloorRule.UNIT_FREE_L, PriceFloorRule.UNIT_FREE_LAMBDA)
     assert np.allclose(ratio, 0.0) == is_free
     if is_free:
         assert moved[:, :, 0] == pytest.approx(np.zeros_like(moved[:, :, 0]))
@@ -221,7 +221,7 @@ def test_an_estimate_knows_the_sampled_jobs_only() -> None:
     rich = job_document("rich", utility={"kind": "constant", "value": 1000})
     instance = tiny_instance(job_document("a"), rich)
     worth = job_worth(instance)
-    known = price_ranges(instance, LowerScale.UNIT_FREE_L, worth=worth.of(np.array([0])))
-    alone = price_ranges(tiny_instance(job_document("a")), LowerScale.UNIT_FREE_L)
+    known = price_ranges(instance, PriceFloorRule.UNIT_FREE_L, worth=worth.of(np.array([0])))
+    alone = price_ranges(tiny_instance(job_document("a")), PriceFloorRule.UNIT_FREE_L)
     assert (known.worker.log_upper == alone.worker.log_upper).all()
-    assert price_ranges(instance, LowerScale.UNIT_FREE_L).worker.log_upper.max() > known.worker.log_upper.max()
+    assert price_ranges(instance, PriceFloorRule.UNIT_FREE_L).worker.log_upper.max() > known.worker.log_upper.max()

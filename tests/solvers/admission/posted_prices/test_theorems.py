@@ -10,22 +10,23 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.schedules import enumerate_schedules
+from optim.models.admission.packing_programme import enumerate_schedules
 from optim.solvers.admission.online import FUNCTIONS, PriceKind
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice, theorem_of
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, SideRanges, job_worth, price_ranges
-from optim.solvers.admission.posted_prices.theorems import (
-    RatioClaim,
-    amplification,
-    full_share,
-    largest_share,
-    ratio_claim,
+from optim.solvers.admission.posted_prices.price_functions import (
+    ExponentialPrice,
+    PriceFloorRule,
+    SideRanges,
+    ZeroStartPrice,
+    job_worth,
+    price_ranges,
+    theorem_of,
 )
+from optim.solvers.admission.posted_prices.theorems import RatioClaim, amplification, full_share, max_share, ratio_claim
 from tests.support.admission.strategies import small_job_instances
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
-MOST_SCHEDULES = 2_000
+MAX_SCHEDULES = 2_000
 
 TABLE = {
     1e3: {0.001: 6.9, 0.01: 7.2, 0.02: 7.6, 0.05: 8.8, 0.1: 11.5, 0.2: 23, 0.3: 61, 0.5: 2.0e3},
@@ -73,14 +74,14 @@ def test_amplification_tends_to_the_papers_constant() -> None:
 @given(tiny_instances())
 def test_eps_is_the_largest_share_that_any_schedule_takes_of_a_row(instance: AdmissionInstance) -> None:
     try:
-        listed = enumerate_schedules(instance, limit=MOST_SCHEDULES)
+        listed = enumerate_schedules(instance, limit=MAX_SCHEDULES)
     except UnsupportedProblemError:
         assume(False)
     shares = [
         Fraction(amount, listed.capacity[row]) for schedule in listed.schedules for row, amount in schedule.use.items()
     ]
     # eps may count a slot that no schedule can use to the full, never the other way round.
-    assert largest_share(instance) >= max(shares, default=Fraction(0))
+    assert max_share(instance) >= max(shares, default=Fraction(0))
 
 
 def test_eps_is_exact() -> None:
@@ -89,12 +90,12 @@ def test_eps_is_exact() -> None:
         job, worker_servers=[{"type": "w", "capacity": [0.7, 0], "count": 1}],
         ps_servers=[{"type": "p", "capacity": [0, 5], "count": 1}],
     )  # fmt: skip
-    assert largest_share(instance) == Fraction(3, 7)
+    assert max_share(instance) == Fraction(3, 7)
 
 
 def test_eps_counts_pairs_on_shared_servers() -> None:
     instance = BY_HAND["shared-capped"]
-    assert largest_share(instance) == Fraction(1, 2)
+    assert max_share(instance) == Fraction(1, 2)
 
 
 def test_a_job_that_fits_nowhere_does_not_count() -> None:
@@ -103,13 +104,13 @@ def test_a_job_that_fits_nowhere_does_not_count() -> None:
     servers = [{"type": "w", "capacity": [8, 0], "count": 1}]
     hosts = [{"type": "p", "capacity": [0, 8], "count": 1}]
     instance = tiny_instance(small, hopeless, worker_servers=servers, ps_servers=hosts)
-    assert largest_share(instance) == Fraction(1, 8)
+    assert max_share(instance) == Fraction(1, 8)
 
 
-def claim(instance: AdmissionInstance, lower: LowerScale, *, full_at: float | None = None) -> RatioClaim:
+def claim(instance: AdmissionInstance, lower: PriceFloorRule, *, full_at: float | None = None) -> RatioClaim:
     worth = job_worth(instance)
     full = full_share(instance, worth=worth) if full_at is None else full_at
-    is_zero_start = lower in (LowerScale.UNIT_FREE_LAMBDA, LowerScale.SUMMED_LAMBDA)
+    is_zero_start = lower in (PriceFloorRule.UNIT_FREE_LAMBDA, PriceFloorRule.SUMMED_LAMBDA)
     function = ZeroStartPrice(full_at=full) if is_zero_start else ExponentialPrice(full_at=full)
     return ratio_claim(instance, price_ranges(instance, lower, worth=worth), function, worth=worth)
 
@@ -118,8 +119,12 @@ def failing(found: RatioClaim) -> list[str]:
     return [condition.name for condition in found.conditions if not condition.holds]
 
 
-@given(st.booleans().flatmap(lambda is_shared: small_job_instances(is_shared=is_shared)), st.sampled_from(LowerScale))
-def test_all_conditions_hold_for_strict_prices_and_capped_jobs(instance: AdmissionInstance, lower: LowerScale) -> None:
+@given(
+    st.booleans().flatmap(lambda is_shared: small_job_instances(is_shared=is_shared)), st.sampled_from(PriceFloorRule)
+)
+def test_all_conditions_hold_for_strict_prices_and_capped_jobs(
+    instance: AdmissionInstance, lower: PriceFloorRule
+) -> None:
     found = claim(instance, lower)
     assert failing(found) == []
     assert found.holds
@@ -135,32 +140,32 @@ CAPPED = tiny_instance(
 
 
 def test_prices_that_reach_u_at_the_capacity_fail_the_third_condition() -> None:
-    found = claim(CAPPED, LowerScale.UNIT_FREE_LAMBDA, full_at=1.0)
+    found = claim(CAPPED, PriceFloorRule.UNIT_FREE_LAMBDA, full_at=1.0)
     assert failing(found) == ["C3"]
     assert "C3" in found.statement
 
 
 def test_a_u_that_is_too_small_fails_the_second_condition() -> None:
-    bounds = price_ranges(CAPPED, LowerScale.UNIT_FREE_LAMBDA).scaled(upper=0.1)
+    bounds = price_ranges(CAPPED, PriceFloorRule.UNIT_FREE_LAMBDA).scaled(upper=0.1)
     assert failing(ratio_claim(CAPPED, bounds, ZeroStartPrice(full_at=full_share(CAPPED)))) == ["C2"]
 
 
-@pytest.mark.parametrize("lower", [LowerScale.SIMPLE_L, LowerScale.UNIT_FREE_LAMBDA])
-def test_a_lower_scale_that_is_too_large_fails_the_fifth_condition(lower: LowerScale) -> None:
+@pytest.mark.parametrize("lower", [PriceFloorRule.SIMPLE_L, PriceFloorRule.UNIT_FREE_LAMBDA])
+def test_a_lower_scale_that_is_too_large_fails_the_fifth_condition(lower: PriceFloorRule) -> None:
     bounds = price_ranges(CAPPED, lower).scaled(lower=100.0)
-    kind = ExponentialPrice if lower is LowerScale.SIMPLE_L else ZeroStartPrice
+    kind = ExponentialPrice if lower is PriceFloorRule.SIMPLE_L else ZeroStartPrice
     assert "C5" in failing(ratio_claim(CAPPED, bounds, kind(full_at=full_share(CAPPED))))
 
 
 def test_a_job_that_may_take_a_whole_server_fails_the_first_condition() -> None:
     instance = BY_HAND["plain"]
-    assert "C1" in failing(claim(instance, LowerScale.UNIT_FREE_L, full_at=1.0))
+    assert "C1" in failing(claim(instance, PriceFloorRule.UNIT_FREE_L, full_at=1.0))
     with pytest.raises(InvalidOptionError, match="max_share_per_server"):
         full_share(instance)
 
 
 def test_ratios_follow_from_the_amplification() -> None:
-    first, second = claim(CAPPED, LowerScale.SIMPLE_L), claim(CAPPED, LowerScale.UNIT_FREE_LAMBDA)
+    first, second = claim(CAPPED, PriceFloorRule.SIMPLE_L), claim(CAPPED, PriceFloorRule.UNIT_FREE_LAMBDA)
     assert first.ratio == 2 * first.amplification
     assert second.ratio == second.amplification + max(1.0, second.amplification)
     assert second.initial_dual == 0.0
@@ -171,7 +176,7 @@ def test_bounds_of_nobody_have_no_amplification() -> None:
     nothing = SideRanges(log_lower=np.full((1, 1, 1), -np.inf), log_upper=np.full((1, 1, 1), -np.inf))
     assert amplification(nothing, 0.1, ZeroStartPrice()) == 0.0
     nobody = tiny_instance(job_document("a", worker=[9, 0]))
-    found = ratio_claim(nobody, price_ranges(nobody, LowerScale.UNIT_FREE_LAMBDA), ZeroStartPrice())
+    found = ratio_claim(nobody, price_ranges(nobody, PriceFloorRule.UNIT_FREE_LAMBDA), ZeroStartPrice())
     assert found.holds
     assert found.ratio == 1.0
 
@@ -179,7 +184,7 @@ def test_bounds_of_nobody_have_no_amplification() -> None:
 @pytest.mark.parametrize("function", [LinearPrice(), SteeperPrice(full_at=0.5)], ids=["linear", "steeper"])
 def test_a_price_without_a_theorem_of_its_own_is_labelled_with_none(function) -> None:
     instance = tiny_instance(job_document("a"), job_document("b"))
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_L)
     assert theorem_of(function) is None
     with pytest.raises(InvalidOptionError, match=f"no theorem gives a competitive ratio for {type(function).__name__}"):
         ratio_claim(instance, bounds, function)

@@ -7,11 +7,9 @@ from hypothesis import given
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.reference import reference_instance
 from optim.solvers.admission.online import OnlineOptions, make_bounds, tied_runs
-from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import job_worth
-from optim.solvers.admission.posted_prices.tie_orders import TIE_SHARE, TiedSearch, draw_tie_order
-from optim.solvers.admission.pricing.server_search import ResidualSearch
+from optim.solvers.admission.posted_prices.online_run import TIE_SHARE, TiedSearch, draw_tie_order, run_online
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_worth
+from optim.solvers.admission.pricing.servers import ResidualSearch
 from tests.support.admission.tie_enumeration import all_totals
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 

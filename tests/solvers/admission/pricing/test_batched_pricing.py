@@ -5,8 +5,7 @@ import pytest
 
 import optim
 from optim.solvers.admission.pricing.batched_pricing import price_batched
-from optim.solvers.admission.pricing.class_pricing import Prices, price
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.classes import JobTables, Prices, price
 
 
 @pytest.mark.parametrize(

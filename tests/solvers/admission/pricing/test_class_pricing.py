@@ -5,15 +5,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
-from optim.models.admission.proof import Side
-from optim.models.admission.schedules import Level, Schedule, enumerate_schedules
-from optim.solvers.admission.pricing.class_pricing import Curves, PricedSchedules, Prices, price
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.models.admission.decision import Side
+from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.packing_programme import Level, Schedule, enumerate_schedules
+from optim.solvers.admission.pricing.classes import CountCharges, JobTables, PricedSchedules, Prices, price
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
-MOST_SCHEDULES = 2_000
+MAX_SCHEDULES = 2_000
 COST_TOL = 1e-9
 """Costs are sums of fewer than a hundred products, in different orders."""
 
@@ -21,7 +21,7 @@ COST_TOL = 1e-9
 def schedules_by_job(instance: AdmissionInstance) -> list[list[Schedule]]:
     """List the schedules over classes, or give the example up where there are too many."""
     try:
-        found = enumerate_schedules(instance, limit=MOST_SCHEDULES, level=Level.CLASSES).schedules
+        found = enumerate_schedules(instance, limit=MAX_SCHEDULES, level=Level.CLASSES).schedules
     except UnsupportedProblemError:
         assume(False)
     return [[schedule for schedule in found if schedule.job == i] for i in range(instance.num_jobs)]
@@ -38,12 +38,12 @@ def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_
     hosts = instance.worker_servers.num_classes
     ps_hosts = hosts if instance.has_shared_servers else instance.ps_servers.num_classes
 
-    def curves(classes: int) -> Curves | None:
+    def curves(classes: int) -> CountCharges | None:
         if not has_extras:
             return None
         extra = np.cumsum(draw(3, classes, 3), axis=2)
         extra[0] = extra[:, :, 0] = 0.0
-        return Curves(rng.integers(0, 3, (instance.num_jobs, slots)), extra)
+        return CountCharges(rng.integers(0, 3, (instance.num_jobs, slots)), extra)
 
     segments = len(instance.jobs.segment_start)
     return Prices(

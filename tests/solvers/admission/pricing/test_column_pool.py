@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import price
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.pricing.classes import JobTables, price
 from tests.support.admission.tiny import BY_HAND, tiny_instance
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.solvers.admission.pricing.curved_classes import fill_layers, take_layers
+from optim.solvers.admission.pricing.classes import fill_layers, take_layers
 
 MOST = 5
 

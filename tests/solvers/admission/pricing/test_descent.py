@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from optim.solvers.admission.pricing import dual_points
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
-from optim.solvers.admission.pricing.class_pricing import price
-from optim.solvers.admission.pricing.descent import LEAST_TARGET, PATIENCE
-from optim.solvers.admission.pricing.dual_points import PricePoint, evaluate, improve
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.polyak import PolyakSteps
+from optim.solvers.admission.packing import dual_points
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use
+from optim.solvers.admission.packing.dual_points import MIN_TARGET, PATIENCE, PolyakSteps, PricePoint, evaluate, improve
+from optim.solvers.admission.pricing.classes import JobTables, price
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
 
@@ -24,7 +21,7 @@ def improved_step_by_step(tables, rows, start, target, num_steps):
         steps.watch(bound, best.bound)
         if bound < best.bound:
             best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
-        goal = max(target, LEAST_TARGET * best.bound)
+        goal = max(target, MIN_TARGET * best.bound)
         moved = steps.next(point, bound, total_use(tables, rows, priced), goal)
         if moved is None:
             break

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.dual_points import SCALE_RATIO, evaluate, search_scale
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import SCALE_RATIO, evaluate, search_scale
+from optim.solvers.admission.pricing.classes import JobTables
 from tests.models.admission.check.test_cuts import TWO_LARGE_JOBS
 
 TABLES = JobTables.build(TWO_LARGE_JOBS)

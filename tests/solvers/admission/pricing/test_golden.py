@@ -5,16 +5,14 @@ import pytest
 
 import optim
 from optim.core.driver import Monitor
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_schedules, plan_usage
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.dual_points import certified_point, search_scale
 from optim.solvers.admission.packing.packing_lp import PackingLP
-from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules, plan_usage
-from optim.solvers.admission.pricing.class_pricing import price
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.dual_points import certified_point, search_scale
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
+from optim.solvers.admission.pricing.classes import JobTables, price
 from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
@@ -33,7 +31,7 @@ def priced(instance, seed=0):
     found += [pool.share, pool.job, pool.value, [pool.schedule(k) for k in range(len(pool.value))]]
     start = np.divide(1.0, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0)
     found.append(search_scale(tables, rows, start))
-    bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     plan = run_online(instance, bounds=bounds, function=ZeroStartPrice()).plan
     found += [plan_usage(tables, rows, plan), plan_schedules(tables, plan)]
     return [*found, certified_point(tables, plan, num_steps=3)]
@@ -43,7 +41,12 @@ def walked(instance):
     """Solve the packing LP roughly."""
     tables = JobTables.build(instance)
     lp = PackingLP(tables, CapacityRows.of(tables))
-    return lp.run(Monitor(), tol=1e-3, first=Walk(num_steps=10, add_every=2), between=Walk(num_steps=3)).point
+    return lp.run(
+        Monitor(),
+        tol=1e-3,
+        first=SubgradientOptions(num_steps=10, add_every=2),
+        between=SubgradientOptions(num_steps=3),
+    ).point
 
 
 def tightened(instance):

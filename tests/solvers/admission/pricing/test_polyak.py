@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.admission.pricing.polyak import PolyakSteps
+from optim.solvers.admission.packing.dual_points import PolyakSteps
 
 
 def test_a_step_goes_to_where_the_tangent_meets_the_goal() -> None:

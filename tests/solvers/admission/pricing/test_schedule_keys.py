@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules
-from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.schedule_keys import ScheduleKeys
+from optim.solvers.admission.packing.column_pool import ScheduleKeys
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 from tests.support.admission.tiny import BY_HAND
 
 TABLES = JobTables.build(BY_HAND[min(BY_HAND)])

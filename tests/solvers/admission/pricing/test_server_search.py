@@ -10,23 +10,21 @@ from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import lil_array
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.decision import Side
 from optim.models.admission.instance import MICRO, AdmissionInstance
-from optim.models.admission.proof import Side
-from optim.models.admission.schedules import Level, Row, Schedule, enumerate_schedules
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
-from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide
-from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
+from optim.models.admission.packing_programme import Level, Row, Schedule, enumerate_schedules
+from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
+from optim.solvers.admission.pricing.servers import ClusterState, FoundSchedule, ResidualSearch, ServerSide
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
-MOST_SCHEDULES = 2_000
+MAX_SCHEDULES = 2_000
 COST_TOL = 1e-9
 """Costs are sums of fewer than a hundred products, in different orders."""
 
 
 def fresh_state(instance: AdmissionInstance) -> ClusterState:
     """Return the empty cluster at prices of zero."""
-    return ClusterState(instance, price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA), ZeroStartPrice())
+    return ClusterState(instance, price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA), ZeroStartPrice())
 
 
 def used_state(instance: AdmissionInstance, rng: np.random.Generator) -> ClusterState:
@@ -101,7 +99,7 @@ def check_search(instance: AdmissionInstance, listed: Sequence[Schedule], state:
 @given(tiny_instances(max_count=2), st.integers(0, 2**32 - 1))
 def test_finds_the_best_of_all_schedules_that_fit(instance: AdmissionInstance, seed: int) -> None:
     try:
-        listed = enumerate_schedules(instance, limit=MOST_SCHEDULES, level=Level.SERVERS).schedules
+        listed = enumerate_schedules(instance, limit=MAX_SCHEDULES, level=Level.SERVERS).schedules
     except UnsupportedProblemError:
         assume(False)
     check_search(instance, listed, used_state(instance, np.random.default_rng(seed)))
@@ -110,7 +108,7 @@ def test_finds_the_best_of_all_schedules_that_fit(instance: AdmissionInstance, s
 @pytest.mark.parametrize("name", BY_HAND)
 def test_finds_the_best_schedule_whatever_the_instances_traits(name: str) -> None:
     instance, rng = BY_HAND[name], np.random.default_rng(11)
-    listed = enumerate_schedules(instance, limit=20 * MOST_SCHEDULES, level=Level.SERVERS).schedules
+    listed = enumerate_schedules(instance, limit=20 * MAX_SCHEDULES, level=Level.SERVERS).schedules
     for _ in range(4):
         check_search(instance, listed, used_state(instance, rng))
 

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 import optim
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import load_dask
-from optim.core.execution.crews import ThreadCrew
+from optim.execution import load_dask
+from optim.execution.tasks import ThreadCrew
 from optim.models.reference import reference_instance
-from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.packing.price_search import PriceSearch
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
-from optim.solvers.admission.pricing.class_pricing import price
-from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.subgradient import PriceSearch
+from optim.solvers.admission.pricing.classes import JobTables, price
 from optim.solvers.admission.pricing.sharded_pricing import CrewPricer, JobShards
 
 SHARDS = 5
@@ -88,7 +87,7 @@ def test_any_number_of_workers_proves_the_same_bound(small, monkeypatch):
     here = optim.solve(instance, "column-generation")
     bounds = []
     for num_workers in (1, 3):
-        monkeypatch.setattr("optim.core.execution.crews.ThreadCrew", lambda post, n=num_workers: Entered(post, n))
+        monkeypatch.setattr("optim.execution.tasks.ThreadCrew", lambda post, n=num_workers: Entered(post, n))
         solution = optim.solve(instance, "column-generation", options={"engine": "threads"})
         assert optim.verify(instance, solution).is_ok
         bounds.append(solution.bound)

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.solvers.admission.pricing.server_arrays import SharedArrays
-from optim.solvers.admission.pricing.shared_room import Places, pair_scratch
-from optim.solvers.admission.pricing.shared_servers import LEAST_GROUP, group_places
-from optim.solvers.admission.pricing.shared_slot import pair_table
+from optim.solvers.admission.pricing.servers import MIN_GROUP, SharedArrays, group_places
+from optim.solvers.admission.pricing.shared import Places, pair_scratch, pair_table
 
 MOST = 4
 
@@ -44,7 +42,7 @@ def test_folding_equal_servers_changes_no_cost():
     for _ in range(300):
         front, fronts, costs = drawn_front(rng), [], []
         for _ in range(int(rng.integers(1, 4))):
-            length = int(rng.integers(1, LEAST_GROUP + 2))
+            length = int(rng.integers(1, MIN_GROUP + 2))
             fronts += [front] * length
             costs += [(1.0, float(rng.integers(1, 3)))] * length
             front = front.copy()
@@ -66,7 +64,5 @@ def test_servers_that_differ_for_any_number_of_workers_are_two_places(at):
     narrow, one, other = np.full(MOST + 1, -1), np.full(MOST + 1, 2), np.full(MOST + 1, 2)
     narrow[0], other[at:] = 0, 1
     for first, second in ((one, other), (other, one)):
-        shared = shared_of(
-            [narrow] + [first] * LEAST_GROUP + [second] * LEAST_GROUP, [(1.0, 1.0)] * (2 * LEAST_GROUP + 1)
-        )
-        assert group_places(2 * LEAST_GROUP + 1, MOST, MOST, shared) == 3
+        shared = shared_of([narrow] + [first] * MIN_GROUP + [second] * MIN_GROUP, [(1.0, 1.0)] * (2 * MIN_GROUP + 1))
+        assert group_places(2 * MIN_GROUP + 1, MOST, MOST, shared) == 3

@@ -8,12 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
-from optim.models.admission.placements import server_pairs, sum_of_pairs
-from optim.solvers.admission.pricing import shared_slot
-from optim.solvers.admission.pricing.server_search import ResidualSearch
-from optim.solvers.admission.pricing.shared_room import GreedyScratch, Places, class_room, pair_scratch
-from optim.solvers.admission.pricing.shared_slot import fill_frontier, fold_frontier, pair_table, split_pair
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.packing_programme import server_pairs, sum_of_pairs
+from optim.solvers.admission.pricing import shared
+from optim.solvers.admission.pricing.servers import ResidualSearch
+from optim.solvers.admission.pricing.shared import (
+    GreedyScratch,
+    Places,
+    class_room,
+    fill_frontier,
+    fold_frontier,
+    pair_scratch,
+    pair_table,
+    split_pair,
+)
 from tests.solvers.admission.pricing.test_server_search import fresh_state
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
@@ -131,12 +140,12 @@ def test_a_false_infeasibility_would_refuse_the_job() -> None:
 def test_filling_greedily_goes_on_where_a_place_holds_no_more_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cheaper place holds one worker: the second one goes to the other, and no table of pairs is needed."""
     for name in ("sort_by_key", "_is_full"):  # as they are written: to compile them for a test alone takes longer
-        monkeypatch.setattr(shared_slot, name, getattr(shared_slot, name).py_func)
+        monkeypatch.setattr(shared, name, getattr(shared, name).py_func)
     places = as_places([np.array([1, 0, -1]), np.array([2, 1, 0])], [1.0, 2.0], [9.0, 0.5])
     scratch = GreedyScratch(*np.zeros((5, 2), dtype=np.int64))
     table = np.empty(3)
     needed = np.array([0, 1, 1])
-    assert shared_slot.greedy_table.py_func(2, 2, needed, np.inf, places, scratch, table) == (2, 2)
+    assert shared.greedy_table.py_func(2, 2, needed, np.inf, places, scratch, table) == (2, 2)
     assert table.tolist() == [0.0, 1.5, 3.5]
     assert (scratch.workers.tolist(), scratch.ps.tolist()) == ([1, 1], [0, 1])
 

@@ -8,7 +8,7 @@ from threading import Timer
 import numpy as np
 import pytest
 
-from optim.solvers.admission.slots.division import Division, DivisionLimits, DivisionProblem, divide
+from optim.solvers.admission.dorm import Division, DivisionLimits, DivisionProblem, divide
 
 SOON_S = 1.0
 """Within this time HiGHS ends when it is asked to, on a busy machine too."""

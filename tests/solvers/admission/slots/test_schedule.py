@@ -10,17 +10,14 @@ from hypothesis import strategies as st
 from optim.core.driver import Monitor
 from optim.core.errors import NotAllowedError
 from optim.core.progress import SilentProgress
-from optim.core.status import Termination
+from optim.core.solution import Termination
 from optim.core.stopping import IterationLimit
-from optim.models.admission.document import StepDocument
+from optim.models.admission.codec import StepDocument, document_from_instance, instance_from_document
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.reading import document_from_instance, instance_from_document
 from optim.solvers.admission.drf import DrfPolicy
 from optim.solvers.admission.fifo import FifoPolicy, FixedWorkers
 from optim.solvers.admission.rrh import RrhOptions, RrhPolicy
-from optim.solvers.admission.slots.board import Board
-from optim.solvers.admission.slots.schedule import SlotPolicy, SlotState, run_slots
-from optim.solvers.admission.slots.view import Allocation, JobView, SlotServers
+from optim.solvers.admission.slots import Allocation, Board, JobView, SlotPolicy, SlotServers, SlotState, run_slots
 from tests.support.admission.slot_runs import cluster, families, job, plan_faults, recorded, run, seeded_instance, seeds
 from tests.support.admission.strategies import ServerSketch
 

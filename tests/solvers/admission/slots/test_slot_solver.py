@@ -3,7 +3,7 @@
 import pytest
 
 import optim
-from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.core.solution import CertificateKind, PointStatus, Termination
 from optim.core.stopping import IterationLimit
 from tests.support.admission.slot_runs import cluster, job, plan_faults, seeded_instance
 from tests.support.admission.strategies import ServerSketch

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.auction.check.allocation import check_bundles, check_entries
-from optim.models.auction.check.facts import read_facts
-from optim.solvers.auction.allocation.allocator import Allocator
-from optim.solvers.auction.counting.relaxation import CountRelaxation
+from optim.models.auction.check.exact_instance import read_facts
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.counting import CountRelaxation
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.builders import auction
 from tests.support.auction.enumeration import optimum

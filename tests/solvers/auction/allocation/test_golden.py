@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.solvers.auction.allocation.allocator import Allocator
+from optim.solvers.auction.allocation import Allocator
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.golden_auctions import whole
 from tests.support.golden import check

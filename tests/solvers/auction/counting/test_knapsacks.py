@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.solvers.auction.counting.knapsacks import best_choice, best_without, count_tables
+from optim.solvers.auction.counting import best_choice, best_without, count_tables
 
 rows = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 12).map(lambda w: w / 4)), max_size=3)
 

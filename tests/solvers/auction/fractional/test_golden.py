@@ -5,9 +5,8 @@ import pytest
 
 import optim
 from optim.models.auction.market import FractionalMarket, market_of
-from optim.solvers.auction.allocation.allocator import Allocator
-from optim.solvers.auction.fractional.interior_point import solve_fractional
-from optim.solvers.auction.fractional.rounding import envy_ratio, rounded, whole_shares
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.fractional import envy_ratio, rounded, solve_fractional, whole_shares
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.builders import auction, linear
 from tests.support.golden import check

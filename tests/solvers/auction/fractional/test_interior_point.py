@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.cone import eisenberg_gale, elapsed_programme, solve_cone
-from optim.models.auction.market import FractionalMarket, market_of
-from optim.solvers.auction.fractional.interior_point import solve_fractional
-from optim.solvers.auction.fractional.rounding import envy_ratio, whole_shares
+from optim.models.auction.market import FractionalMarket, eisenberg_gale, elapsed_programme, market_of, solve_cone
+from optim.solvers.auction.fractional import envy_ratio, solve_fractional, whole_shares
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction

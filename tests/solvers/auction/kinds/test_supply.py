@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.files import verify
-from optim.solvers.auction.kinds import supply
-from optim.solvers.auction.kinds.kind_lp import KindLP
-from optim.solvers.auction.kinds.supply import patterns
-from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction import bundle_type_lp
+from optim.solvers.auction.bundle_type_lp import BundleTypeLP, patterns
+from optim.solvers.auction.packing import Packer
 from optim.solvers.auction.tables import Tables
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction
@@ -98,8 +97,8 @@ def test_patterns_are_given_up_at_once_where_they_are_too_many(machine, number):
 def test_where_patterns_are_too_many_bounds_hold_and_what_is_exact_stays_so(most, instance):
     best = optimum(instance)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(supply, "MOST_PATTERNS", most)
-        assert KindLP(Tables.build(instance)).solve({}).value >= best - 1e-7
+        patch.setattr(bundle_type_lp, "MOST_PATTERNS", most)
+        assert BundleTypeLP(Tables.build(instance)).solve({}).value >= best - 1e-7
         exact, greedy = (solve(instance, solver) for solver in ("exact", "greedy"))
     assert exact.objective == pytest.approx(best, abs=TOL)
     for solution in (exact, greedy):

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.driver import Monitor, drive
-from optim.core.status import Termination
+from optim.core.driver import Monitor, run_iteration
+from optim.core.solution import Termination
 from optim.core.stopping import GapLimit, IterationLimit, TimeLimit
-from optim.models.auction.proof import PriceProof, TreeProof
-from optim.solvers.auction.kinds.counted_prices import count_with_prices
-from optim.solvers.auction.kinds.kind_lp import KindLP
-from optim.solvers.auction.kinds.tree import Tree
-from optim.solvers.auction.packing.packer import Packer
+from optim.models.auction.decision import PriceProof, TreeProof
+from optim.solvers.auction.bundle_type_lp import BundleTypeLP, count_with_prices
+from optim.solvers.auction.bundle_type_tree import Tree
+from optim.solvers.auction.packing import Packer
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.builders import auction, fractional
 from tests.support.auction.enumeration import optimum
@@ -21,8 +20,8 @@ from tests.support.auction.strategies import auctions, named_auctions
 
 
 def searched(instance, known=0.0, monitor=None, **limits):
-    tree = Tree(KindLP(Tables.build(instance)), Packer(instance), known, **limits)
-    return drive(tree, monitor or Monitor()), tree
+    tree = Tree(BundleTypeLP(Tables.build(instance)), Packer(instance), known, **limits)
+    return run_iteration(tree, monitor or Monitor()), tree
 
 
 @given(instance=st.one_of(auctions(), named_auctions()), apart=st.sampled_from([1.0, 5e-5, 1e-7]))
@@ -64,7 +63,7 @@ def test_a_kind_is_split_before_rows_that_name_machines():
         [(1, "machine", 1.125), (4, "machine", 2.125), ({1: 2}, 2.25)],
     )
     tables = Tables.build(instance)
-    awarded = KindLP(tables).solve({}).chosen
+    awarded = BundleTypeLP(tables).solve({}).chosen
     assert ((awarded > 0.1) & (awarded < 0.9) & (tables.kind < 0)).any()
     found, _ = searched(instance)
     assert (found.proof.nodes[0].row, found.proof.nodes[0].size) == (-1, 4)
@@ -72,11 +71,13 @@ def test_a_kind_is_split_before_rows_that_name_machines():
 
 def test_a_gpu_costs_nothing_where_some_are_left_over_and_else_what_the_next_app_would_pay():
     """Each machine of 3 holds one pair, and a third GPU that is no use: two pairs are worth log 4, though six GPUs make three."""
-    pairs = KindLP(Tables.build(auction([3, 3], *[[(2, "machine", 2.0)]] * 3)))
+    pairs = BundleTypeLP(Tables.build(auction([3, 3], *[[(2, "machine", 2.0)]] * 3)))
     point = pairs.solve({})
     assert point.gpu_price == 0.0
     assert count_with_prices(pairs, point, {}, -1).bound == pytest.approx(math.log(4.0))
-    scarce = KindLP(Tables.build(auction([2], *[[(1, "cluster", value)] for value in (1.25, 1.75, 1.5)]))).solve({})
+    scarce = BundleTypeLP(Tables.build(auction([2], *[[(1, "cluster", value)] for value in (1.25, 1.75, 1.5)]))).solve(
+        {}
+    )
     assert math.log(1.25) - 1e-9 <= scarce.gpu_price <= math.log(1.5) + 1e-9
 
 
@@ -120,7 +121,9 @@ def test_a_tree_hears_limits_of_programmes_and_of_the_gap(limit):
 
 
 def test_bounds_that_ask_for_more_than_there_is_leave_nothing():
-    lp = KindLP(Tables.build(auction([4, 4], [(3, "machine", 3.0)], [(3, "machine", 2.0)], [(3, "machine", 2.5)])))
+    lp = BundleTypeLP(
+        Tables.build(auction([4, 4], [(3, "machine", 3.0)], [(3, "machine", 2.0)], [(3, "machine", 2.5)]))
+    )
     assert lp.solve({}).value == pytest.approx(math.log(3.0) + math.log(2.5))
     assert lp.solve({0: (3, 3)}).value == -math.inf
     assert lp.solve({0: (0, 1)}).value == pytest.approx(math.log(3.0))

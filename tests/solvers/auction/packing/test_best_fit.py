@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.auction.packing.best_fit import CLUSTER, MACHINE, RACK, SLOT, concretise
+from optim.solvers.auction.packing import CLUSTER, MACHINE, RACK, SLOT, materialise
 
 SLOT_MACHINE, MACHINE_RACK = np.array([0, 0, 1, 1]), np.array([0, 0])
 
@@ -22,5 +22,5 @@ SLOT_MACHINE, MACHINE_RACK = np.array([0, 0, 1, 1]), np.array([0, 0])
 )
 def test_bundles_take_the_fullest_room_and_of_equal_rooms_the_first(bundles, free, entries):
     level, size, place = (np.array(column) for column in zip(*bundles, strict=True))
-    found = concretise(level, size, place, SLOT_MACHINE, MACHINE_RACK, np.array(free))
+    found = materialise(level, size, place, SLOT_MACHINE, MACHINE_RACK, np.array(free))
     assert [tuple(entry) for entry in found.tolist()] == entries

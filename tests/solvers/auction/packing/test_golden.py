@@ -5,8 +5,7 @@ import pytest
 
 import optim
 from optim.models.auction.instance import Locality
-from optim.solvers.auction.packing.packer import Packer
-from optim.solvers.auction.packing.room import Room, placing_order
+from optim.solvers.auction.packing import Packer, PlacementSearch, placing_order
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.golden_auctions import whole
 from tests.support.golden import check
@@ -30,7 +29,7 @@ def rooms():
     """Look for room for drawn items among all placements."""
     found = []
     for seed, instance in enumerate(whole()):
-        room, rng = Room(instance), np.random.default_rng(seed)
+        room, rng = PlacementSearch(instance), np.random.default_rng(seed)
         named = range(instance.cluster.num_machines)
         for number in (1, 2, 3, 4, 5):
             levels = rng.choice([0, 1, 2, 3], number).tolist()

@@ -5,16 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.check.allocation import check_bundles, check_entries
-from optim.models.auction.check.facts import read_facts
-from optim.models.auction.check.packing import fits
-from optim.models.auction.check.room import has_no_room
+from optim.models.auction.check.allocation import check_bundles, check_entries, fits, has_no_room
+from optim.models.auction.check.exact_instance import read_facts
 from optim.models.auction.instance import Locality
-from optim.solvers.auction.counting.relaxation import CountRelaxation
-from optim.solvers.auction.kinds.kind_lp import KindLP
-from optim.solvers.auction.kinds.supply import patterns, rack_classes
-from optim.solvers.auction.packing import packer
-from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction import packing
+from optim.solvers.auction.bundle_type_lp import BundleTypeLP, patterns, rack_classes
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
 from optim.solvers.auction.tables import Tables
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction
@@ -78,7 +75,7 @@ def test_both_relaxations_bound_the_optimum(instance):
     tables = Tables.build(instance)
     best = optimum(instance)
     assert CountRelaxation.of(tables).bound >= best - 1e-9
-    assert KindLP(tables).solve({}).value >= best - 1e-7
+    assert BundleTypeLP(tables).solve({}).value >= best - 1e-7
 
 
 def test_racks_filled_to_the_last_gpu_are_found():
@@ -117,7 +114,7 @@ def test_places_that_hold_less_than_is_placed_there_are_no_room(machines, monkey
     row = np.arange(2)
     assert Packer(instance).place(row) is not None
     assert Packer(instance).search(row) is not None
-    monkeypatch.setattr(packer, "concretise", lambda level, *_: np.empty((len(level) - 1, 3), dtype=np.int64))
+    monkeypatch.setattr(packing, "materialise", lambda level, *_: np.empty((len(level) - 1, 3), dtype=np.int64))
     for is_thorough in (False, True):
         assert Packer(instance).place(row, is_thorough=is_thorough) is None
     assert Packer(instance).search(row) is None

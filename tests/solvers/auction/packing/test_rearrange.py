@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.auction.packing.rearrange import _has_shifted, _kinds
+from optim.solvers.auction.packing import _has_shifted, _kinds
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.models.auction.instance import Locality
-from optim.solvers.auction.packing.room import Room
+from optim.solvers.auction.packing import PlacementSearch
 from tests.support.auction.builders import auction
 
 SLOT, MACHINE, RACK, NAMED = Locality.SLOT, Locality.MACHINE, Locality.RACK, Locality.NAMED
@@ -23,7 +23,7 @@ SLOT, MACHINE, RACK, NAMED = Locality.SLOT, Locality.MACHINE, Locality.RACK, Loc
     ],
 )
 def test_items_lie_where_there_is_room_for_them_all(machines, items, places):
-    room = Room(auction(machines, [(1, "slot", 2.0)]))
+    room = PlacementSearch(auction(machines, [(1, "slot", 2.0)]))
     given = tuple(sorted((int(level), size, -1) for level, size in items))
     assert room.fits(given) is (places is not None)
     found = room.places(given)
@@ -32,7 +32,7 @@ def test_items_lie_where_there_is_room_for_them_all(machines, items, places):
 
 def test_named_machines_keep_their_room_for_those_who_name_them():
     """The larger bundle comes first, and must not stop at the named machine of two that are alike otherwise."""
-    room = Room(auction([(0, [2]), (0, [2])], [(1, "slot", 2.0)]))
+    room = PlacementSearch(auction([(0, [2]), (0, [2])], [(1, "slot", 2.0)]))
     items = tuple(sorted([(int(MACHINE), 2, -1), (int(NAMED), 1, 0)]))
     assert room.places(items) == (1, 0)
     assert room.fits(tuple(sorted((*items, (int(NAMED), 1, 1))))) is False
@@ -75,6 +75,6 @@ def test_says_what_trying_every_place_says():
         expected = is_possible(
             items, [(sum(slots), slots) for _, slots in free], [0, 0, 1], [room[0] + room[1], room[2]]
         )
-        assert Room(auction(free, [(1, "slot", 2.0)])).fits(tuple(sorted(items))) is expected
+        assert PlacementSearch(auction(free, [(1, "slot", 2.0)])).fits(tuple(sorted(items))) is expected
         answers.append(expected)
     assert 50 < sum(answers) < 250  # both answers are common

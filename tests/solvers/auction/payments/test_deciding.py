@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from optim.core.progress import SilentProgress
-from optim.models.auction.plan import PaymentRule
+from optim.models.auction.decision import PaymentRule
 from optim.models.files import verify
-from optim.solvers.auction.payments.deciding import Claim, Payments
+from optim.solvers.auction.payments import Payments, PaymentState
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction
@@ -19,7 +19,7 @@ TOL = 1e-9
 
 def claim(low, high, *, bundle=8, gang=1):
     """Return a claim of a winner whose share lies between two ends."""
-    return Claim(
+    return PaymentState(
         app=0, bundle=bundle, gang=gang, others=0.0, bound=-math.log(low), reached=-math.log(high)
     )  # fmt: skip
 

@@ -5,10 +5,10 @@ import math
 import pytest
 from hypothesis import given
 
-from optim.solvers.auction.allocation.allocator import Allocator
-from optim.solvers.auction.counting.relaxation import CountRelaxation
-from optim.solvers.auction.packing.packer import Packer
-from optim.solvers.auction.payments.others import Others
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.payments import LeaveOneOut
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.builders import auction
 from tests.support.auction.enumeration import optimum
@@ -20,7 +20,7 @@ def others_of(instance, *, has_main):
     tables = Tables.build(instance)
     allocator = Allocator(tables)
     main = allocator.filled(allocator.empty()) if has_main else None
-    return Others(tables, Packer(instance), allocator, CountRelaxation.of(tables), lambda: main)
+    return LeaveOneOut(tables, Packer(instance), allocator, CountRelaxation.of(tables), lambda: main)
 
 
 @given(instance=auctions())

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 
 from optim.core.driver import Monitor
-from optim.core.status import CertificateKind, Termination
+from optim.core.solution import CertificateKind, Termination
+from optim.models.auction.decision import CountProof, PaymentRule, sorted_entries
 from optim.models.auction.instance import AuctionInstance, as_ints
-from optim.models.auction.plan import PaymentRule, sorted_entries
-from optim.models.auction.proof import CountProof
 from optim.models.files import verify
-from optim.solvers.auction.allocation.allocator import Allocator
-from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.others import bounded_award
-from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award, Bracket, make_plan
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.payments import bounded_award
+from optim.solvers.auction.settlement import AbstractAuctionSolver, Award, Interval, PaymentOptions, make_plan
 from optim.solvers.auction.tables import Tables
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction, fractional
@@ -29,8 +27,8 @@ AWARD = Award(
     bound=math.log(12.0),
     proof=CountProof(),
     without={
-        0: Bracket(reached=math.log(6.0), bound=math.log(8.0)),
-        1: Bracket(reached=math.log(4.0), bound=math.log(4.0)),
+        0: Interval(reached=math.log(6.0), bound=math.log(8.0)),
+        1: Interval(reached=math.log(4.0), bound=math.log(4.0)),
     },
 )
 
@@ -46,7 +44,7 @@ def test_a_share_is_the_others_welfare_beside_a_winner_over_that_without_it():
 def test_a_share_never_exceeds_one():
     award = Award(
         row=AWARD.row, placement=AWARD.placement, bound=AWARD.bound, proof=AWARD.proof,
-        without={0: Bracket(reached=0.0, bound=0.0), 1: Bracket(reached=0.0, bound=9.0)},
+        without={0: Interval(reached=0.0, bound=0.0), 1: Interval(reached=0.0, bound=9.0)},
     )  # fmt: skip
     plan = make_plan(ONE, award, PaymentRule.NONE, 0)
     assert plan.share_high.tolist() == [1.0, 1.0, 1.0]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.models.bidding.check.lasting import checked_covers
-from optim.solvers.bidding.lasting.covers import CoverPool
+from optim.models.bidding.check.tree import checked_covers
+from optim.solvers.bidding.survival import CoverPool
 from tests.support.bidding.small_markets import footprints_that_keep_enough, lasting, varied
 
 
@@ -38,7 +38,7 @@ def test_no_footprint_that_keeps_enough_has_less_than_the_least_counts():
         if not pool.keeps(high[None])[0]:
             assert not len(table)
             continue
-        for bid, least in pool.least_counts(0 * high, high):
+        for bid, least in pool.min_counts(0 * high, high):
             raised += 1
             assert 1 <= least <= high[bid]
             assert not len(table) or table[:, bid].min() >= least
@@ -65,6 +65,6 @@ def test_nothing_is_known_where_nothing_must_last():
     instance = varied(0)
     pool, high = CoverPool(instance), instance.bids.max_count
     assert pool.missed(0.0 * high) is None
-    assert pool.least_counts(0 * high, high) == []
+    assert pool.min_counts(0 * high, high) == []
     assert pool.choose(0.0 * high, 0 * high, high) is None
     assert pool.keeps(high[None]).all()

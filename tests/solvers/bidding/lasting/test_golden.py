@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.bidding.lasting.covers import CoverPool
-from optim.solvers.bidding.lasting.probability import shortfall
+from optim.solvers.bidding.survival import CoverPool, shortfall
 from tests.support.bidding.small_markets import all_footprints, lasting
 from tests.support.golden import check
 
@@ -19,8 +18,8 @@ def covered():
         for _ in range(3):
             counts = rng.uniform(0, 1, instance.num_bids) * high
             found += [pool.missed(counts), pool.choose(counts, low, high), pool.choose(np.floor(counts), low, high)]
-        found += [pool.rows, pool.rows_of([0] if pool.covers else []), pool.least_counts(0 * high, high)]
-        found += [pool.least_counts(low, high), pool.keeps(all_footprints(instance))]
+        found += [pool.rows, pool.rows_of([0] if pool.covers else []), pool.min_counts(0 * high, high)]
+        found += [pool.min_counts(low, high), pool.keeps(all_footprints(instance))]
         found.append(shortfall(instance, all_footprints(instance)))
     return found
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.models.bidding.lasting import kept_probability
-from optim.solvers.bidding.lasting.probability import kept, shortfall, stays_of, what_lasts
+from optim.models.bidding.instance import kept_probability
+from optim.solvers.bidding.survival import kept, shortfall, stays_of, what_lasts
 from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, lasting, varied
 
 

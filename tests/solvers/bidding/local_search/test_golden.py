@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 import optim
-from optim.core.driver import Monitor, drive
-from optim.solvers.bidding.local_search.steps import (
-    GreedySearch,
-    SteepestAdditions,
-    is_feasible,
-    lack_of,
-    neighbours,
-)
+from optim.core.driver import Monitor, run_iteration
+from optim.solvers.bidding.steps import GreedySearch, SteepestAdditions, is_feasible, lack_of, neighbours
 from tests.support.bidding.small_markets import drawn, lasting, published_vector, varied
 from tests.support.golden import check
 
@@ -26,7 +20,7 @@ def stepped():
         for _ in range(2):
             table = neighbours(instance, rng.integers(0, instance.bids.max_count + 1))
             found += [table, lack_of(instance, table), is_feasible(instance, table)]
-        found += [drive(search(instance), Monitor()) for search in (SteepestAdditions, GreedySearch)]
+        found += [run_iteration(search(instance), Monitor()) for search in (SteepestAdditions, GreedySearch)]
     return found
 
 

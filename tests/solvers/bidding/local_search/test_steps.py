@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from optim.core.driver import Monitor, drive
+from optim.core.driver import Monitor, run_iteration
 from optim.models.bidding.cost_per_work import evaluate
-from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch, is_feasible, neighbours
+from optim.solvers.bidding.steps import GreedySearch, LocalSearch, is_feasible, neighbours
 from tests.support.bidding.small_markets import hour_instance, published_vector
 
 
@@ -32,7 +32,7 @@ def test_footprints_fit_within_the_caps_with_one_bid_a_market_where_that_is_aske
 def test_the_search_goes_to_the_best_and_stops_where_nothing_is_better():
     search = LocalSearch(two_bids(), np.zeros(2, dtype=np.int64), begun=4)
     assert search.value == np.inf
-    counts = drive(search, Monitor())
+    counts = run_iteration(search, Monitor())
     assert counts.tolist() == [2, 3]
     assert search.steps > 4
     assert search.is_done()
@@ -43,13 +43,13 @@ def test_the_search_goes_to_the_best_and_stops_where_nothing_is_better():
 def test_missing_work_counts_before_the_figure():
     instance = two_bids(min_work=6.0)
     search = LocalSearch(instance, np.zeros(2, dtype=np.int64), figure=lambda table: table.sum(axis=1).astype(float))
-    assert evaluate(instance, drive(search, Monitor())).work >= 6.0
-    assert drive(search, Monitor()).tolist() == [0, 2]
+    assert evaluate(instance, run_iteration(search, Monitor())).work >= 6.0
+    assert run_iteration(search, Monitor()).tolist() == [0, 2]
 
 
 def test_another_figure_leads_elsewhere():
     search = LocalSearch(two_bids(), np.array([2, 3]), figure=lambda table: table[:, 1] - 0.5 * table[:, 0])
-    assert drive(search, Monitor()).tolist() == [2, 0]
+    assert run_iteration(search, Monitor()).tolist() == [2, 0]
 
 
 def test_greedy_tries_powers_of_two_and_all():
@@ -59,4 +59,4 @@ def test_greedy_tries_powers_of_two_and_all():
 
 def test_an_exchange_finds_what_a_removal_alone_betters():
     instance = published_vector()
-    assert drive(LocalSearch(instance, np.array([6, 0, 0, 6])), Monitor()).tolist() == [6, 0, 0, 5]
+    assert run_iteration(LocalSearch(instance, np.array([6, 0, 0, 6])), Monitor()).tolist() == [6, 0, 0, 5]

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optim.models.bidding.decision import RATE, THETA
 from optim.models.bidding.instance import EvictionTerm
-from optim.models.bidding.proof import RATE, THETA
-from optim.solvers.bidding.tree.box import Box
-from optim.solvers.bidding.tree.branching import OpenBox, choose_bid, choose_sum, rounded
+from optim.solvers.bidding.tree.box import Box, relax
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers
 from optim.solvers.bidding.tree.node_lp import LpPoint
-from optim.solvers.bidding.tree.relaxation import relax
+from optim.solvers.bidding.tree.search import OpenBox, choose_bid, choose_sum, rounded
 from tests.support.bidding.small_markets import hour_instance
 
 

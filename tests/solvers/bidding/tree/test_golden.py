@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.core.driver import Monitor, drive
+from optim.core.driver import Monitor, run_iteration
 from optim.solvers.bidding.outcome import make_tree
 from tests.support.bidding.small_markets import best_of_all, drawn, lasting, published_vector, varied
 from tests.support.golden import check
@@ -16,7 +16,7 @@ def searched(instances, scale, **limits):
         ratio = best_of_all(instance) * scale
         if 0 < ratio < np.inf:
             tree = make_tree(instance, ratio, None, **{"cutoff": 9.0, "gap": 1e-9, **limits})
-            result = drive(tree, Monitor())
+            result = run_iteration(tree, Monitor())
             found += [result, result.proof(ratio)]
     return found
 

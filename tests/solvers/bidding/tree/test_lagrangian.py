@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from optim.models.bidding.check.facts import Facts
-from optim.models.bidding.check.leaf import CheckedBox, leaf_bound
-from optim.models.bidding.scalability import CurveKind, Scalability
-from optim.solvers.bidding.tree.box import Box
+from optim.models.bidding.check.exact_instance import VerifierContext
+from optim.models.bidding.check.tree import CheckedBox, leaf_bound
+from optim.models.bidding.instance import CurveKind, Scalability
+from optim.solvers.bidding.tree.box import Box, relax
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand, point_of_slope
 from optim.solvers.bidding.tree.node_lp import solve_node
-from optim.solvers.bidding.tree.relaxation import relax
 from tests.support.bidding.small_markets import CURVES, varied
 
 TOL = 1e-7
@@ -48,7 +47,7 @@ def drawn_case(seed):
 def checked(instance, box, relaxation, x, ratio):
     """Return what the checker makes of the multipliers."""
     same = CheckedBox(low=box.low, high=box.high, has_change=box.has_change, theta=box.theta, rate=box.rate)
-    return leaf_bound(Facts(instance=instance), same, expand(relaxation, x), ratio, 0.0)
+    return leaf_bound(VerifierContext(instance=instance), same, expand(relaxation, x), ratio, 0.0)
 
 
 def is_plain(instance, box, relaxation):

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from optim.models.bidding.instance import EvictionTerm
-from optim.solvers.bidding.tree.box import Box
+from optim.solvers.bidding.tree.box import Box, relax
 from optim.solvers.bidding.tree.node_lp import solve_node
-from optim.solvers.bidding.tree.relaxation import relax
 from tests.support.bidding.small_markets import hour_instance
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.core.driver import Monitor, drive
+from optim.core.driver import Monitor, run_iteration
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
-from optim.models.bidding.validation import LARGEST
+from optim.models.bidding.instance import LARGEST
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.outcome import make_tree
 from tests.support.bidding.small_markets import all_footprints, best_of_all, hour_instance, published_vector, varied
@@ -30,7 +30,7 @@ def test_the_tree_finds_the_least_value_at_any_ratio_and_bounds_it(part):
             continue
         for everything in (False, True):
             tree = make_tree(instance, ratio, None, cutoff=9.0, gap=1e-9, all_of_interest=everything)
-            result = drive(tree, Monitor())
+            result = run_iteration(tree, Monitor())
             expected = least(instance, ratio, is_answer=not everything)
             assert result.value == pytest.approx(expected, abs=1e-8), seed
             assert expected - 2e-9 <= result.bound + 1e-6, seed
@@ -43,7 +43,7 @@ def test_the_tree_finds_the_least_value_at_any_ratio_and_bounds_it(part):
 def test_nothing_is_found_above_the_cutoff():
     instance = published_vector()
     ratio = best_of_all(instance) * (1 - 1e-6)
-    result = drive(make_tree(instance, ratio, None), Monitor())
+    result = run_iteration(make_tree(instance, ratio, None), Monitor())
     assert result.counts is None
     assert result.bound >= -1e-9
 
@@ -51,13 +51,13 @@ def test_nothing_is_found_above_the_cutoff():
 def test_a_hasty_tree_ends_after_a_leap_and_a_stopped_one_keeps_its_open_boxes():
     instance = published_vector()
     hasty = make_tree(instance, 1.0, None, is_hasty=True, begun=5)
-    result = drive(hasty, Monitor())
+    result = run_iteration(hasty, Monitor())
     assert result.counts is not None
     assert hasty.standing().iterations == 5 + hasty.num_solved
     full = make_tree(instance, 1.0, None)
-    drive(full, Monitor())
+    run_iteration(full, Monitor())
     assert hasty.num_solved <= full.num_solved
-    stopped = drive(make_tree(instance, 0.2045, None), Monitor(IterationLimit(1)))
+    stopped = run_iteration(make_tree(instance, 0.2045, None), Monitor(IterationLimit(1)))
     assert stopped.bound <= least(instance, 0.2045) + 1e-9
 
 
@@ -73,7 +73,7 @@ def test_a_root_that_loses_most_bids_is_solved_again_before_it_is_split():
     tree = make_tree(instance, best_of_all(published_vector()) * 1.0001, None, gap=1e-9)
     tree.init()
     assert tree.num_solved == 2
-    result = drive(tree, Monitor())
+    result = run_iteration(tree, Monitor())
     assert result.counts.tolist() == [6, 0, 0, 5, *[0] * 12]
 
 
@@ -83,4 +83,4 @@ def test_the_largest_rate_that_is_taken_cuts_nothing_off():
     rate[7] = LARGEST
     instance = replace(market, bids=replace(market.bids, rate=rate))
     with np.errstate(all="ignore"):
-        drive(make_tree(instance, best_of_all(published_vector()), None), Monitor(stop=IterationLimit(3)))
+        run_iteration(make_tree(instance, best_of_all(published_vector()), None), Monitor(stop=IterationLimit(3)))

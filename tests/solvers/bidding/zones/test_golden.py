@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.solvers.bidding.zones.online import least_means
-from optim.solvers.bidding.zones.optimum import least_cost
+from optim.solvers.bidding.zones import least_cost, min_means
 from tests.support.golden import check
 from tests.support.spot.zones import drawn
 
@@ -29,7 +28,7 @@ def means():
         rng = np.random.default_rng(seed)
         work, setup = int(rng.integers(1, 5)), int(rng.integers(0, 3))
         found.append(
-            least_means(
+            min_means(
                 float(rng.choice([0.0, 0.4, 0.9, 1.0])), float(rng.choice([0.0, 0.3, 1.0])), float(rng.integers(1, 9)),
                 float(rng.integers(5, 20)), (1, 1, setup, work, setup + int(rng.integers(0, 4))),
             )

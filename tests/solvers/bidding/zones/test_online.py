@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.bidding.zones.chain import AvailabilityChain
-from optim.models.bidding.zones.market import ZoneJob
+from optim.models.bidding.market.zones import AvailabilityChain, ZoneJob
 from optim.simulation.spot.zones.engine import facts_of, run_zones
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
-from optim.solvers.bidding.zones.online import least_mean_usd
-from optim.solvers.bidding.zones.optimum import least_cost
+from optim.solvers.bidding.zones import least_cost, min_mean_usd
 from tests.support.spot.zones import zone_job, zone_market
 
 CHANCES = st.sampled_from([0.0, 0.15, 0.5, 0.8, 1.0])
 
 
 def bound_of(chain, job, spot=1.0, on_demand=3.0):
-    return least_mean_usd(chain, job, spot_micro=round(1e6 * spot), on_demand_micro=round(1e6 * on_demand), tick_s=3600)
+    return min_mean_usd(chain, job, spot_micro=round(1e6 * spot), on_demand_micro=round(1e6 * on_demand), tick_s=3600)
 
 
 def job_with(work, slack, setup):

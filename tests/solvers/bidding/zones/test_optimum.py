@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.bidding.billing import Billing
-from optim.models.bidding.zones.check import check_optimum
-from optim.models.bidding.zones.market import UNITS_USD, Stay, ZoneJob
-from optim.solvers.bidding.zones.optimum import least_cost
+from optim.models.bidding.check.zones import check_optimum
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.zones import UNITS_USD, Allocation, ZoneJob
+from optim.solvers.bidding.zones import least_cost
 from tests.support.spot.zones import cheapest_by_trying, drawn, drawn_in_seconds, zone_job, zone_market
 
 
@@ -39,14 +39,14 @@ def test_moves_to_another_zone_where_that_pays_and_waits_for_spot():
     market = zone_market("xxx---", "---xxx", spot=[1.0, 1.0])
     # Two ticks of work in the first zone, a launch in the second, two ticks there.
     best = least_cost(market, zone_job(market, 4, 6, move=0.25), 0)
-    assert best.plan == (Stay(0, True, 0, 10_800, is_lost=True), Stay(1, True, 10_800, 21_600))
+    assert best.plan == (Allocation(0, True, 0, 10_800, is_lost=True), Allocation(1, True, 10_800, 21_600))
     assert best.usd == 6.25
     # A dear move: two hours on demand after the first two, whose launch costs an hour as well, are worse still.
     dear = least_cost(market, zone_job(market, 4, 6, move=2.0), 0)
     assert dear.usd == 8.0
     late = zone_market("----xxx", spot=[0.5])
     waiting = least_cost(late, zone_job(late, 2, 7), 0)
-    assert waiting.plan == (Stay(0, True, 14_400, 25_200),)
+    assert waiting.plan == (Allocation(0, True, 14_400, 25_200),)
     assert waiting.usd == 1.5
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from optim.simulation.spot.zones.engine import facts_of
-from optim.simulation.spot.zones.policies.memory import ZoneMemory
+from optim.simulation.spot.zones.policies import ZoneMemory
 from optim.simulation.spot.zones.policy import ZoneView
 from tests.support.spot.zones import zone_job, zone_market
 

@@ -1,0 +1,152 @@
+"""Measure from outside: wall and processor seconds, memory, and alternating timings of alternatives."""
+
+import ctypes
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from optim.core.limits import own_memory
+from optim.core.progress import Progress
+from optim.core.stopping import SolveState, StoppingCriterion
+
+_CLEAR = Path("/proc/self/clear_refs")
+
+_PIECE = 2**14
+
+"""Bytes that show where memory comes from: more than a thread has at hand, less than gets pages of its own."""
+
+
+class Meter:
+    """What a block costs; nothing that runs inside it can leave work out.
+
+    Attributes
+    ----------
+    wall_s, processor_s
+        Seconds of the wall clock, and of all threads of this process together.
+    memory_mb
+        By how many MiB the resident memory stood at its peak above what the process held when the block began. What was
+        free in the heap is given back to the system first, so that a block pays for what it uses, whatever ran before it.
+        None where the system doesn't tell (it takes Linux), and where the C library keeps what is free: in a thread that
+        isn't the first, and in the first after it was refused memory.
+    """
+
+    wall_s: float
+    processor_s: float
+    memory_mb: float | None
+
+    def __enter__(self) -> "Meter":
+        self._held = _restart_peak() if _give_back_free_memory() else None
+        self._begun = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wall, processor = self._begun
+        self.wall_s, self.processor_s = time.perf_counter() - wall, time.process_time() - processor
+        peak = own_memory("VmHWM")
+        known = self._held is not None and peak is not None
+        self.memory_mb = max(0, (peak or 0) - (self._held or 0)) / 2**20 if known else None
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What was measured, by the names of a record's fields."""
+        return {"wall_s": self.wall_s, "processor_s": self.processor_s, "memory_mb": self.memory_mb}
+
+
+def _give_back_free_memory() -> bool:
+    """Return the heap's free pages to the system, and tell whether this thread's memory comes from that heap.
+
+    Of all arenas of the GNU C library, only the one that ends at the program break is trimmed at its end.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "malloc_trim"):
+        return True
+    library.malloc_trim(0)
+    library.malloc.restype, library.sbrk.restype = ctypes.c_void_p, ctypes.c_void_p
+    piece = ctypes.c_void_p(library.malloc(_PIECE))
+    library.free(piece)
+    end = ctypes.c_void_p(library.sbrk(ctypes.c_ssize_t(0)))
+    return (piece.value or 0) < (end.value or 0)
+
+
+def _restart_peak() -> int | None:
+    """Begin counting the peak anew; return the bytes held now, None where the system can't."""
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return None
+    return own_memory("VmRSS")
+
+
+MIN_ROUNDS, SIDE_S = 3, 4.0
+
+"""A side that is slow leaves the race after so many rounds, once it has taken so many seconds."""
+
+Call = Callable[[], Any]
+
+Times = dict[str, list[tuple[float, float]]]
+
+"""Wall and processor seconds of every call, by side."""
+
+
+def timed(call: Call) -> tuple[float, float]:
+    """Return wall and processor seconds of a call."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def race(
+    calls: Mapping[str, Call],
+    rounds: int,
+    stop: StoppingCriterion,
+    progress: Progress,
+    *,
+    always: Collection[str] = (),
+    side_s: float = SIDE_S,
+) -> Times:
+    """Run all sides round after round.
+
+    Parameters
+    ----------
+    calls
+        The sides; each has run once, so that nothing is compiled in the race.
+    rounds
+        How many rounds.
+    stop
+        Asked after each round.
+    progress
+        Hears of each, and of the first side's milliseconds.
+    always
+        Sides that never leave.
+    side_s
+        Seconds after which another side does; the race is over when none is left.
+    """
+    times: Times = {name: [] for name in calls}
+    shown = next(iter(always or calls))
+    begun = time.perf_counter()
+    progress.start("rounds", rounds)
+    racing = dict(calls)
+    for number in range(rounds):
+        for name, call in list(racing.items()):
+            times[name].append(timed(call))
+            spent = sum(wall for wall, _ in times[name])
+            if name not in always and len(times[name]) >= MIN_ROUNDS and spent > side_s:
+                del racing[name]
+        progress.update(number + 1, {"ms": 1e3 * times[shown][-1][0]})
+        if not racing:
+            break
+        if stop(SolveState(elapsed_s=time.perf_counter() - begun, iterations=number)) is not None:
+            break
+    progress.finish()
+    return times
+
+
+def medians(times: Times, which: int = 0) -> dict[str, float]:
+    """Return each side's median seconds: of the wall clock (0) or of the processor (1)."""
+    return {name: float(np.median([each[which] for each in taken])) for name, taken in times.items()}

@@ -1,1 +1,0 @@
-"""Figures and pages for people: plots of records, runs, leases, auctions and phases."""

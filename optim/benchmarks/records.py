@@ -1,0 +1,467 @@
+"""Records of a benchmark, and the file that keeps them one per line.
+
+A record is written by a single append and synced to the disk, so that a kill loses at most the
+record in flight. A last line that was cut short is dropped when the file is opened again, if whole
+records stand before it; a file without any is somebody else's, and is left as it is. A line ends with
+the SHA-256 digest of the rest of it: what was changed by hand isn't taken for what was measured. A lock
+keeps two runs from writing one file.
+"""
+
+import dataclasses
+import fcntl
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+
+from optim.core.documents import encode_line
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
+from optim.core.files import cant_be_read, check_folder, read_bytes, write_bytes
+from optim.core.provenance import code_digest, commit, machine_facts
+from optim.core.solution import Solution, Verification
+
+RECORD_SCHEMA = "optim/record/1"
+
+PHASES = ("build", "compile", "solve", "verify")
+
+"""Phases that every record times; solvers may add finer ones."""
+
+SHOWN_VIOLATIONS = 5
+
+QUANTILES = tuple(q / 20 for q in range(21))
+
+"""Quantiles of the decision times kept for the report."""
+
+MAX_SHOWN_GAP = 1e3
+
+"""Relative gaps beyond this tell nothing but that the objective is near 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The outcome of one piece of work; a line of a results file is its JSON.
+
+    Parameters
+    ----------
+    schema
+        Name of this format.
+    key
+        Digest of what was asked for: equal keys mean equal work.
+    suite
+        Name of the suite, None for a single solve.
+    problem, instance, instance_digest, parameters
+        Which problem or study's topic, which instance or other subject, a digest of it, and figures of it.
+    solver, options, seed, time_limit_s
+        How it was solved; options are complete, defaults included.
+    labels
+        The suite's own marks of the row (a figure's abscissa, a price function).
+    termination, primal, dual, certificate
+        Statuses of the solution and the kind of its certificate; None after an error.
+    objective, bound, gap, ratio
+        Value of the decision, proven bound, ``(bound - objective) / max(|objective|, 1e-9)``
+        (mirrored when minimising), and bound over objective; None where there is none.
+    findings, measures
+        What a study found, which solves no instance and so has neither objective nor bound: what must come out again wherever
+        it is run, and what depends on the machine and its clock or can't be compared.
+    wall_s, processor_s, memory_mb
+        Seconds of the wall clock and of all threads around the whole solve (compiling included), and the MiB by which it
+        raised the process' resident memory at most: all measured from outside.
+    seconds
+        Wall-clock seconds by phase, as the solver counts them: build, compile, solve, and finer ones; and verify.
+    verified, violations
+        Whether the independent checker accepted every claim, and the first rows it refused.
+    load
+        How loaded the instance is under the decision, or under a relaxation as its solver counts it.
+    decision_ms
+        Milliseconds a decision of an online solver: count, median, p99, max and quantiles.
+    iterations, counts
+        Work done.
+    message, error
+        The solver's remark; the text of the exception if it raised one.
+    versions, machine, code, commit, finished
+        Where and with what the record was made.
+    """
+
+    schema: str = RECORD_SCHEMA
+    key: str = ""
+    suite: str | None = None
+    problem: str
+    instance: str
+    instance_digest: str = ""
+    solver: str
+    seed: int
+    time_limit_s: float | None = None
+    termination: str
+    primal: str = "none"
+    dual: str = "none"
+    certificate: str | None = None
+    objective: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    ratio: float | None = None
+    findings: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
+    wall_s: float | None = None
+    processor_s: float | None = None
+    seconds: dict[str, float]
+    verified: bool
+    violations: list[str] = field(default_factory=list)
+    load: dict[str, Any] | None = None
+    decision_ms: dict[str, Any] | None = None
+    iterations: int = 0
+    counts: dict[str, float | None] = field(default_factory=dict)
+    memory_mb: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    message: str = ""
+    error: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    code: str = ""
+    commit: str | None = None
+    finished: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the solver gave an answer that the checker refused."""
+        return self.error is None and not self.verified
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is a verified solution or bound, or what a study found."""
+        is_valued = self.objective is not None or self.bound is not None
+        return self.verified and (is_valued or bool(self.findings or self.measures))
+
+    @property
+    def gap_percent(self) -> float | None:
+        """The gap as a table shows it, infinite where the objective is next to nothing."""
+        if self.gap is None:
+            return None
+        return 100.0 * self.gap if self.gap < MAX_SHOWN_GAP else float("inf")
+
+    @property
+    def run_s(self) -> float:
+        """Seconds of the whole solve, less those of compiling; as the solver counts them where nobody measured."""
+        if self.wall_s is None:
+            return self.seconds.get("build", 0.0) + self.seconds.get("solve", 0.0)
+        return max(0.0, self.wall_s - self.seconds.get("compile", 0.0))
+
+    def figure(self, name: str) -> Any:
+        """Return what a column of this name shows: a label, what was found or measured, or a figure of the instance."""
+        for figures in (self.labels, self.findings, self.measures, self.parameters):
+            if name in figures:
+                return figures[name]
+        return None
+
+    def to_json(self) -> bytes:
+        """Return the record as one line of JSON, without the line feed."""
+        return encode_line(self)
+
+
+def row_of(record: Record) -> dict[str, Any]:
+    """Return a record's fields for those who read rows by name: figures, findings and measures are at the top level, too.
+
+    Where a field of the record has the same name, the field stays.
+    """
+    fields = {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+    figures = {**record.parameters, **record.measures, **record.findings}
+    return fields | {name: value for name, value in figures.items() if name not in fields}
+
+
+def record_from_json(line: bytes) -> Record:
+    """Build a record from a line of JSON; unknown fields are ignored, so that newer files can be read.
+
+    Raises
+    ------
+    msgspec.MsgspecError
+        If the line isn't a record.
+    """
+    record = msgspec.json.decode(line, type=Record)
+    if record.schema != RECORD_SCHEMA:
+        raise msgspec.ValidationError(f"schema must be {RECORD_SCHEMA!r}, got {record.schema!r}")
+    return record
+
+
+def provenance() -> dict[str, Any]:
+    """Return the fields that say where a record was made, and when."""
+    return {
+        "machine": dict(machine_facts()),
+        "code": code_digest(),
+        "commit": commit(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def outcome(solution: Solution, verification: Verification, verify_s: float) -> dict[str, Any]:
+    """Return the fields of a record that come from a solution and from its check."""
+    stats = solution.stats
+    return {
+        "termination": solution.termination.value,
+        "primal": solution.primal.value,
+        "dual": solution.dual.value,
+        "certificate": None if solution.certificate is None else solution.certificate.kind.value,
+        "objective": finite(solution.objective),
+        "bound": finite(solution.bound),
+        "gap": finite(solution.gap),
+        "ratio": finite(solution.ratio),
+        "seconds": {**dict.fromkeys(PHASES, 0.0), **stats.seconds, "verify": verify_s},
+        "verified": verification.is_ok,
+        "violations": [str(violation) for violation in verification.violations[:SHOWN_VIOLATIONS]],
+        "decision_ms": summarise_decisions(stats.decision_ms),
+        "iterations": int(stats.iterations),
+        "counts": plain(stats.counts),
+        "message": solution.message,
+        "versions": dict(solution.versions),
+    }
+
+
+def summarise_decisions(milliseconds: Sequence[float]) -> dict[str, Any] | None:
+    """Return count, median, 99th percentile, maximum and quantiles; None where nothing was decided online."""
+    if len(milliseconds) == 0:
+        return None
+    times = np.asarray(milliseconds, dtype=np.float64)
+    return {
+        "count": len(times),
+        "median": float(np.median(times)),
+        "p99": float(np.quantile(times, 0.99)),
+        "max": float(times.max()),
+        "quantiles": [float(value) for value in np.quantile(times, QUANTILES)],
+    }
+
+
+def finite(value: float | None) -> float | None:
+    """Return a Python float, or None for what JSON can't say (NaN and infinities)."""
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping of plain JSON values: NumPy scalars, enumerations and fractions are converted."""
+    return {str(name): _plain_value(value) for name, value in values.items()}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return finite(value)
+    if isinstance(value, Mapping):
+        return plain(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain_value(entry) for entry in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain({entry.name: getattr(value, entry.name) for entry in dataclasses.fields(value)})
+    return msgspec.to_builtins(value, enc_hook=str)
+
+
+SEAL_BEGINS, SEAL_ENDS = b',"sha256":"', b'"}'
+
+SEAL_BYTES = len(SEAL_BEGINS) + 64 + len(SEAL_ENDS)
+
+LINE_BEGINS = b'{"'
+
+"""What a line that was cut short begins with, as all others do."""
+
+
+class Keyed(Protocol):
+    """What a results file holds: a line each, found again by its key."""
+
+    @property
+    def key(self) -> str:
+        """What it is the result of."""
+        ...
+
+    def to_json(self) -> bytes:
+        """Return it as one line, without its end."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=Keyed)
+
+
+class ResultsFile(Generic[Kept]):
+    """An open, locked results file.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    records
+        The records it holds, by key.
+    """
+
+    def __init__(self, path: Path, descriptor: int, records: dict[str, Kept]) -> None:
+        self.path = path
+        self.records = records
+        self._descriptor = descriptor
+
+    def append(self, record: Kept) -> None:
+        """Write a record as one line and wait until it is on the disk.
+
+        Raises
+        ------
+        OSError
+            If the disk is full; the file is left as it was before.
+        """
+        line = seal(record.to_json()) + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, line)
+            while written < len(line):  # a full disk takes a part first and refuses the rest
+                written += os.write(self._descriptor, line[written:])
+            os.fsync(self._descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            raise
+        self.records[record.key] = record
+
+
+def open_results(
+    path: Path, is_wanted: Callable[[Record], bool] = lambda record: True
+) -> AbstractContextManager[ResultsFile[Record]]:
+    """Open a file of benchmark records (`open_lines`)."""
+    return open_lines(path, record_from_json, is_wanted)
+
+
+@contextmanager
+def open_lines(
+    path: Path, read: Callable[[bytes], Kept], is_wanted: Callable[[Kept], bool] = lambda record: True
+) -> Iterator[ResultsFile[Kept]]:
+    """Open a results file for appending, making it and its folder if there is none.
+
+    Parameters
+    ----------
+    path
+        The file.
+    read
+        How a line is read.
+    is_wanted
+        Records for which this is false are taken out of the file: they are to be made anew.
+
+    Raises
+    ------
+    NotAllowedError
+        If another run holds the file.
+    InvalidProblemError
+        If a whole line of it is no record or was changed, or it isn't empty and has none.
+    InvalidOptionError
+        If it can't be written.
+    """
+    if path.exists() and not path.is_file():
+        raise InvalidOptionError(f"results file {path} is no regular file; choose another with --results")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check_folder(path)
+        descriptor = _open_locked(path)
+    except OSError as error:
+        cause = error.strerror or error
+        raise InvalidOptionError(
+            f"results file {path} can't be written: {cause}; choose another folder with --out"
+        ) from error
+    try:
+        lines, whole_size = _parse(path, _packed_bytes(path), read)
+        os.ftruncate(descriptor, whole_size)
+        kept = {record.key: (line, record) for line, record in lines if is_wanted(record)}
+        if len(kept) < len(lines):
+            write_bytes(path, b"".join(line + b"\n" for line, _ in kept.values()))
+            os.close(descriptor)
+            descriptor = _open_locked(path)
+        yield ResultsFile(path, descriptor, {key: record for key, (_, record) in kept.items()})
+    finally:
+        os.close(descriptor)
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read the records of a results file; a last line that was cut short is left out.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, or a whole line of it is no record, or was changed.
+    """
+    return [record for _, record in _parse(path, read_bytes(path), record_from_json)[0]]
+
+
+def read_unsealed(path: Path) -> list[Record]:
+    """Read records that needn't be as they were measured: those that others are compared with.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, or a whole line of it is no record.
+    """
+    return [record for _, record in _parse(path, read_bytes(path), record_from_json, is_sealed=False)[0]]
+
+
+def seal(line: bytes) -> bytes:
+    """Return a line of JSON with the digest of all of it as its last field."""
+    return line[:-1] + SEAL_BEGINS + hashlib.sha256(line).hexdigest().encode() + SEAL_ENDS
+
+
+def _check_sealed(line: bytes) -> None:
+    """Raise if a line isn't as it was written."""
+    if seal(line[:-SEAL_BYTES] + b"}") != line:
+        raise msgspec.ValidationError("it was changed since it was measured, or an older release wrote it")
+
+
+def _open_locked(path: Path) -> int:
+    """Open and lock the file; what was renamed away between the two is opened again."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return descriptor
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise NotAllowedError(
+                f"results file {path} is in use by another run; wait for it, or choose another with --results"
+            ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _packed_bytes(path: Path) -> bytes:
+    """Return a file as it is, whose size counts where it is cut."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise cant_be_read(path, error) from error
+
+
+def _parse(
+    path: Path, data: bytes, read: Callable[[bytes], Kept], *, is_sealed: bool = True
+) -> tuple[list[tuple[bytes, Kept]], int]:
+    """Return lines with their records, and the size in bytes of all that is whole."""
+    whole_size = data.rfind(b"\n") + 1
+    records = []
+    for number, line in enumerate(data[:whole_size].split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append((line, read(line)))
+            if is_sealed:
+                _check_sealed(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidProblemError(
+                f"{path}: line {number} is no record of such a run ({error}); "
+                "name another results file, or move this one away"
+            ) from error
+    rest = data[whole_size:]
+    if rest and not (records and rest.startswith(LINE_BEGINS[: len(rest)])):
+        raise InvalidProblemError(
+            f"{path}: its last line is no record of such a run, nor the beginning of one after others; "
+            "name another results file, or move this one away"
+        )
+    return records, whole_size

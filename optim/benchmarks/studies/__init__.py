@@ -1,1 +1,0 @@
-"""What studies compute; their suites, which ask for it and record it, are in `optim.benchmarks.suites`."""

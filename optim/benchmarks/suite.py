@@ -1,0 +1,423 @@
+"""Suites: a frozen specification turns a request into a list of work; registered by name."""
+
+import hashlib
+import pkgutil
+import time
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from optim.benchmarks import suites
+from optim.benchmarks.measuring import Meter
+from optim.benchmarks.records import PHASES, Record, outcome, plain, provenance
+from optim.core.errors import InvalidOptionError, NotAllowedError, OptimError, did_you_mean
+from optim.core.optional import load_plugins, note_registration
+from optim.core.options import build_options, options_as_dict
+from optim.core.progress import Progress
+from optim.core.provenance import package_versions
+from optim.core.registry import AbstractProblem
+from optim.core.solution import Solution, Termination
+from optim.core.stopping import StoppingCriterion
+from optim.core.user_code import is_file_reference, own_digest
+from optim.execution import Broadcast
+from optim.models.catalogue import problem_of
+from optim.models.files import verify
+from optim.report.plots import Figure
+from optim.solvers.solve import solve, solver_named
+from optim.workloads.instances import InstanceSource, profiled
+
+LOAD_COUNTS = ("tight_rows", "refused_jobs")
+
+"""Counts by which a solver without a decision tells how loaded its relaxation is, as shares."""
+
+
+class AbstractSubject(Protocol):
+    """What work is about, with what records say of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """The problem that it is an instance of, or what a study is about."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that it consists of: equal digests mean equal data."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Figures of it."""
+        ...
+
+
+class Subject(Broadcast):
+    """An instance under test with what records say about it, computed once."""
+
+    def __init__(self, instance: Any) -> None:
+        self.instance = instance
+        self.problem = problem_of(instance)
+        self.name: str = instance.name
+        self.topic = self.problem.name
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the instance's document: equal digests mean equal data."""
+        return hashlib.sha256(self.problem.write_instance(self.instance)).hexdigest()[:16]
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Figures of the instance."""
+        return plain(self.problem.describe(self.instance))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractWork(ABC):
+    """One future record.
+
+    A suite that solves instances uses `SolveWork`, one that measures something else derives from
+    `optim.benchmarks.study.AbstractStudy`: at the top of a module, so that processes can receive it.
+
+    Parameters
+    ----------
+    suite
+        Name of the suite.
+    subject
+        The instance, or what else is studied.
+    solver
+        What is measured; for `SolveWork` a registered solver.
+    seed
+        Same seed, same answer.
+    time_limit_s
+        Wall-clock limit of the solve in seconds, None for none.
+    options
+        Options by name; those not given have their defaults.
+    labels
+        The suite's own marks of the row. Rows are compared with stored ones by suite, instance,
+        solver, seed and labels, so what a suite varies beyond these belongs here.
+    """
+
+    suite: str | None
+    subject: AbstractSubject
+    solver: str
+    seed: int = 0
+    time_limit_s: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+    @abstractmethod
+    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        """Do the work; bad outcomes are records too. What this raises becomes a record's error."""
+
+    def resolved_options(self) -> dict[str, Any]:
+        """Return all options as plain values, defaults included."""
+        return plain(self.options)
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of what is asked for; code and versions are no part of it, but for a solver of one's own file."""
+        asked = [
+            self.suite,
+            self.subject.digest,
+            self.subject.name,
+            self.solver,
+            self.resolved_options(),
+            self.seed,
+            self.time_limit_s,
+            plain(self.labels),
+            *([own_digest(self.solver.rpartition(":")[0])] if is_file_reference(self.solver) else []),
+        ]
+        return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
+
+    def identity(self) -> dict[str, Any]:
+        """Return the fields of the record that say what was asked for."""
+        return {
+            "key": self.key,
+            "suite": self.suite,
+            "problem": self.subject.topic,
+            "instance": self.subject.name,
+            "instance_digest": self.subject.digest,
+            "solver": self.solver,
+            "seed": self.seed,
+            "time_limit_s": self.time_limit_s,
+            "options": self.resolved_options(),
+            "labels": plain(self.labels),
+            "parameters": dict(self.subject.parameters),
+        }
+
+    def failed(self, error: str) -> Record:
+        """Return the record of work that raised, or whose process died."""
+        return Record(
+            **self.identity(),
+            **provenance(),
+            versions=dict(package_versions()),
+            termination=Termination.NUMERICAL_ERROR.value,
+            seconds=dict.fromkeys(PHASES, 0.0),
+            verified=False,
+            message=error,
+            error=error,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveWork(AbstractWork):
+    """Solve an instance with a solver, and verify the answer independently.
+
+    Raises
+    ------
+    InvalidOptionError
+        On construction, if the solver or an option is unknown or out of range.
+    """
+
+    subject: Subject
+
+    def __post_init__(self) -> None:
+        self.resolved_options()
+
+    def resolved_options(self) -> dict[str, Any]:
+        """Return the solver's complete options as plain values."""
+        chosen = solver_named(self.subject.problem.name, self.solver)
+        return plain(options_as_dict(build_options(chosen.options_type, self.options)))
+
+    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        """Solve and verify."""
+        return self.attempt(stop, progress)[1]
+
+    def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
+        """Solve and verify; return the solution with its record, and let exceptions through."""
+        instance, problem = self.subject.instance, self.subject.problem
+        with Meter() as meter:
+            solution = solve(
+                instance,
+                self.solver,
+                options=self.options,
+                time_limit_s=self.time_limit_s,
+                stop=stop,
+                seed=self.seed,
+                progress=progress,
+            )
+        begun = time.perf_counter()
+        verification = verify(instance, solution)
+        verify_s = time.perf_counter() - begun
+        came_out = outcome(solution, verification, verify_s)
+        load = _load(problem, instance, solution)
+        return solution, Record(**self.identity(), **came_out, **provenance(), **meter.figures, load=load)
+
+
+def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> dict[str, Any] | None:
+    """Return how loaded the instance is: measured on a decision, or as a relaxation's solver counts it."""
+    if solution.decision is not None:
+        return plain(problem.decision_figures(instance, solution.decision))
+    counted = {name: solution.stats.counts[name] for name in LOAD_COUNTS if name in solution.stats.counts}
+    return plain(counted) if counted else None
+
+
+def describe_error(error: Exception) -> str:
+    """Return an exception as one line; for those not raised on purpose, with the place it came from."""
+    if isinstance(error, OptimError):
+        return str(error)
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    file = place.filename.rpartition("/")[2]
+    return f"{type(error).__name__}: {text} ({place.name}, line {place.lineno} of {file})"
+
+
+SMALL = "small"
+
+"""The size that every suite has: together all suites at this size take under three minutes on two cores."""
+
+FULL = "full"
+
+"""The size of published figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRequest:
+    """What the user asked of a suite; None stands for the suite's own choice.
+
+    Parameters
+    ----------
+    size
+        One of the suite's sizes.
+    sources
+        Instances to use in place of the suite's own.
+    profile
+        Job profiles, a file or ``published``, from which suites draw instances where `sources` says nothing.
+    solvers
+        Names of solvers, in order.
+    seeds
+        Each piece of work is done once for each seed.
+    time_limit_s
+        Wall-clock limit of one solve in seconds.
+    options
+        Solver options by name; a name ``solver.option`` is meant for that solver alone.
+    histories
+        Earlier days a day for solvers that learn: shipped ones, or else drawn; those that ship by default.
+    folder
+        Where drawn days are kept.
+    """
+
+    size: str = SMALL
+    sources: tuple[InstanceSource, ...] | None = None
+    profile: str | None = None
+    solvers: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] = (0,)
+    time_limit_s: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    histories: int | None = None
+    folder: Path = Path("results")
+
+    def for_problem(self, problem: str) -> "BenchRequest":
+        """Return the request with the instances that a suite of this problem draws from the profiles, if any."""
+        if self.profile is None or self.sources is not None:
+            return self
+        return replace(self, sources=(profiled(self.profile, problem),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A pair of solver and instance that can't be run, with the reason."""
+
+    suite: str
+    instance: str
+    solver: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSpec:
+    """A suite of benchmarks.
+
+    Parameters
+    ----------
+    name
+        What the user types; the suite of a problem's name is that problem's usual one.
+    problem
+        Which problem its instances belong to.
+    summary
+        One line for people.
+    build
+        Turn a request into work, and into pairs that are left out with a reason.
+    sizes
+        Sizes it can be run at, `SMALL` first.
+    takes_instances
+        Whether the user may give other instances.
+    columns
+        Labels and parameters worth a column of the table.
+    figures
+        Draw the suite's own pictures from its records.
+    """
+
+    name: str
+    problem: str
+    summary: str
+    build: Callable[[BenchRequest], Iterable[AbstractWork | Skipped]]
+    sizes: tuple[str, ...] = (SMALL,)
+    takes_instances: bool = False
+    columns: tuple[str, ...] = ()
+    figures: Callable[[Sequence[Record]], Sequence[Figure]] | None = None
+
+
+ENTRY_POINT_GROUP = "optim.suites"
+
+
+class SuiteRegistry:
+    """A table of suites by name."""
+
+    def __init__(self) -> None:
+        self._specs: dict[str, BenchSpec] = {}
+        self._are_suites_loaded = False
+
+    def register(self, spec: BenchSpec) -> BenchSpec:
+        """Add a suite; called once, at the end of the suite's own file.
+
+        Raises
+        ------
+        NotAllowedError
+            If the name is taken.
+        """
+        if spec.name in self._specs:
+            raise NotAllowedError(f"suite {spec.name!r} is registered twice; choose another name")
+        self._specs[spec.name] = spec
+        note_registration()
+        return spec
+
+    def get(self, name: str) -> BenchSpec:
+        """Return a suite by name.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is none; the text lists those there are.
+        """
+        self._load()
+        if name not in self._specs:
+            near = did_you_mean(name, sorted(self._specs))
+            raise InvalidOptionError(f"unknown suite {name!r}; {near}there are: {', '.join(sorted(self._specs))}")
+        return self._specs[name]
+
+    def __iter__(self) -> Iterator[BenchSpec]:
+        self._load()
+        yield from (self._specs[name] for name in sorted(self._specs))
+
+    def _load(self) -> None:
+        """Import every suite once; importing its module registers it."""
+        if not self._are_suites_loaded:
+            self._are_suites_loaded = True
+            for module in pkgutil.iter_modules(suites.__path__):
+                import_module(f"{suites.__name__}.{module.name}")
+            load_plugins(ENTRY_POINT_GROUP)
+
+
+SUITES = SuiteRegistry()
+
+"""The table of this process. It holds code, not state: running a suite changes nothing in it."""
+
+register_suite = SUITES.register
+
+
+def choose_suites(
+    words: Sequence[str], names: Sequence[str] = (), *, instances_of: str | None = None, is_profiled: bool = False
+) -> tuple[BenchSpec, ...]:
+    """Return the suites that a command line means, each once.
+
+    Parameters
+    ----------
+    words
+        Suites, or problems: a problem's name means its usual suite, or with `names` those of its suites.
+    names
+        Suites asked for by option.
+    instances_of
+        The problem of the user's instances, if there are any: all suites then stands for those of it that take them.
+    is_profiled
+        Whether instances are drawn from job profiles: all suites then stands for each problem's usual one.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a name is unknown, or a suite doesn't belong to the problem named.
+    """
+    if not words and not names and is_profiled:
+        return tuple(spec for spec in SUITES if spec.takes_instances and spec.name == spec.problem)
+    if not words and not names:
+        return tuple(
+            spec for spec in SUITES if instances_of is None or (spec.takes_instances and spec.problem == instances_of)
+        )
+    if not names:
+        return tuple(dict.fromkeys(SUITES.get(word) for word in words))
+    chosen = tuple(dict.fromkeys(SUITES.get(name) for name in names))
+    for word in words:
+        if not any(word in (spec.problem, spec.name) for spec in chosen):
+            raise InvalidOptionError(f"suite {chosen[0].name!r} doesn't belong to {word!r}; leave one of them out")
+    return chosen

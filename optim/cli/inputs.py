@@ -1,0 +1,362 @@
+"""What sub-commands read or generate: jobs of a cluster, spot prices, series of containers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from optim.cli.messages import info
+from optim.cli.parameters import option, split_list, split_options
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_choices, check_in
+
+if TYPE_CHECKING:
+    from optim.models.bidding.market.prices import PriceHistory
+    from optim.models.cluster.cluster import Cluster
+    from optim.models.cluster.workload import Workload
+    from optim.models.containers.series import ContainerSeries
+    from optim.workloads.prices.availability_files import OnDemand
+    from optim.workloads.prices.price_generator import PriceOptions
+
+JOBS = "Jobs and cluster"
+
+GENERATORS = ("philly", "themis")
+
+DEFAULT_FORMAT = "csv"
+
+VIRTUAL_CLUSTER = "virtual_cluster"
+
+CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
+
+"""What traces, and so their users, call virtual clusters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobChoice:
+    """Which jobs are played."""
+
+    trace: Annotated[Path | None, option("--trace", "Jobs of a trace.", "FILE", JOBS)] = None
+    trace_format: Annotated[str | None, option("--trace-format", "How it is written (default: csv).", "NAME", JOBS)] = (
+        None
+    )
+    generate: Annotated[
+        str | None, option("--generate", "Draw jobs: philly (bursts), or themis (apps that arrive).", "NAME", JOBS)
+    ] = None
+    jobs: Annotated[int | None, option("--jobs", "The first so many in time.", panel=JOBS, min=1)] = None
+    apps: Annotated[int | None, option("--apps", "Apps of --generate themis.", panel=JOBS, min=1)] = None
+    since: Annotated[str | None, option("--from", "Jobs submitted from then on.", "DATE", JOBS)] = None
+
+
+def take(given: dict[str, str], prefix: str) -> dict[str, str]:
+    """Take the options with a prefix out of a mapping, and return them without it."""
+    names = [name for name in given if name.startswith(prefix)]
+    return {name.removeprefix(prefix): given.pop(name) for name in names}
+
+
+def load_or_generate_jobs(
+    choice: JobChoice,
+    cluster: "Cluster",
+    selecting: Mapping[str, str],
+    own: Mapping[str, Mapping[str, str]],
+    seed: int,
+) -> "Workload":
+    """Return the jobs.
+
+    Parameters
+    ----------
+    choice, cluster
+        What was asked for, and where it is to run.
+    selecting
+        Options of the selection besides what `choice` says.
+    own
+        Options of the reader (`trace`) and of the generator (`generate`).
+    seed
+        Of what is drawn.
+
+    Raises
+    ------
+    InvalidOptionError
+        If options don't go together, or one is unknown or out of its range.
+    InvalidProblemError
+        If the trace is bad, or no job is left.
+    """
+    from optim.core.options import build_options
+    from optim.workloads.cluster.jobs import Selection, cluster_jobs
+
+    _check(choice, selecting, own)
+    said: dict[str, Any] = {"first": choice.jobs, "since": choice.since, "seed": seed, **selecting}
+    selection = build_options(Selection, said)
+    if choice.trace is not None:
+        from optim.workloads.traces.formats import read_jobs
+        from optim.workloads.traces.job_table import ReadOptions
+
+        table = read_jobs(
+            choice.trace, choice.trace_format or DEFAULT_FORMAT, build_options(ReadOptions, _by_one_name(own["trace"]))
+        )
+        return cluster_jobs(table, selection, cluster)
+    if choice.generate == "philly":
+        from optim.workloads.cluster.generator import PhillyOptions, draw_jobs
+
+        number = {} if choice.jobs is None else {"jobs": choice.jobs}
+        return cluster_jobs(
+            draw_jobs(build_options(PhillyOptions, {**number, **own["generate"]}), seed), selection, cluster
+        )
+    from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
+
+    number = {} if choice.apps is None else {"apps": choice.apps}
+    return draw_apps(build_options(ThemisOptions, {**number, **own["generate"]}), seed)
+
+
+def _by_one_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Return a reader's options with the virtual cluster under one name, whatever a trace's column calls it."""
+    called = [name for name in given if name in CLUSTER_NAMES]
+    if len(called) > 1:
+        raise InvalidOptionError(f"trace.{called[0]} and trace.{called[1]} mean the same; give one of them")
+    return {VIRTUAL_CLUSTER if name in CLUSTER_NAMES else name: value for name, value in given.items()}
+
+
+def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse what doesn't go together."""
+    if (choice.trace is None) == (choice.generate is None):
+        raise InvalidOptionError(f"give either --trace FILE or --generate {' or '.join(GENERATORS)}")
+    if choice.generate is not None and choice.generate not in GENERATORS:
+        raise InvalidOptionError(f"--generate must be {' or '.join(GENERATORS)}, got {choice.generate[:40]!r}")
+    is_drawn, is_themis = choice.generate is not None, choice.generate == "themis"
+    for name, is_given, goes_with, is_there in (
+        ("--trace-format", choice.trace_format is not None, "--trace", not is_drawn),
+        ("--from", choice.since is not None, "--trace", not is_drawn),
+        ("--option trace.NAME", bool(own["trace"]), "--trace", not is_drawn),
+        ("--option generate.NAME", bool(own["generate"]), "--generate", is_drawn),
+        ("--apps", choice.apps is not None, "--generate themis", is_themis),
+        ("--jobs", choice.jobs is not None, "--trace or --generate philly", not is_themis),
+        *((f"--option {name}", True, "--trace or --generate philly", not is_themis) for name in selecting),
+    ):
+        if is_given and not is_there:
+            raise InvalidOptionError(f"{name} goes with {goes_with} only; leave it out")
+
+
+PRICES = "Prices"
+
+MAX_USD = 1e6
+
+"""Dollars an hour that no machine costs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceChoice:
+    """Files of prices, and when the policies' knowledge of them ends."""
+
+    prices: Annotated[Path | None, option("--prices", "CSV, or a cloud's list; else generated.", "FILE", PRICES)] = None
+    on_demand: Annotated[
+        str | None,
+        option(
+            "--on-demand", "Prices on demand by type; with --availability also dollars or a type.", "FILE|USD", PRICES
+        ),
+    ] = None
+    product: Annotated[str | None, option("--product", "Of a cloud's list; default: Linux/UNIX.", "NAME", PRICES)] = (
+        None
+    )
+    train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
+        None
+    )
+    volatile: Annotated[
+        int | None, option("--volatile", "Only the N markets whose price varied most before it.", "N", PRICES)
+    ] = None
+    gap_hours: Annotated[
+        float | None, option("--gap-hours", "Quiet times this long weren't recorded; default: by rule.", "H", PRICES)
+    ] = None
+    work: Annotated[
+        str | None, option("--work", "Machines work by: gpus, vcpus; default: what all have.", "NAME", PRICES)
+    ] = None
+
+
+def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: int) -> "PriceHistory":
+    """Return the prices of two files, or generated ones without files.
+
+    Raises
+    ------
+    InvalidOptionError
+        If only one of the two is given.
+    """
+    from optim.core.files import read_bytes
+    from optim.workloads.bidding.instances import Work
+    from optim.workloads.prices.price_files import SNAPSHOTS, provider_in, read_on_demand, read_prices, read_rates
+    from optim.workloads.prices.price_generator import generate_prices
+
+    if choice.prices is None:
+        if choice.on_demand is not None:
+            raise InvalidOptionError("--on-demand goes with --prices FILE or --availability FILE")
+        for name in ("product", "gap_hours", "work"):
+            if getattr(choice, name) is not None:
+                raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --prices FILE")
+        return generate_prices(options, seed)
+    if choice.on_demand is None and not (
+        choice.prices.is_file() and provider_in(read_bytes(choice.prices)) in SNAPSHOTS
+    ):
+        raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
+    prices: dict[str, int] = {}
+    rates: dict[str, float] = {}
+    if choice.on_demand is not None:
+        prices, rates = read_on_demand(choice.on_demand), read_rates(choice.on_demand)
+    check_in("(0, 1e6]", {"--gap-hours": choice.gap_hours})
+    if choice.work is not None:
+        check_choices({"--work": choice.work}, {"--work": [work.value for work in Work]})
+    gap_s = None if choice.gap_hours is None else round(3600 * choice.gap_hours)
+    work = None if choice.work is None else Work(choice.work)
+    return read_prices(choice.prices, prices, rates=rates, product=choice.product, gap_s=gap_s, work=work)
+
+
+def on_demand_of(text: str | None) -> "OnDemand":
+    """Return the micro-dollars of ``--on-demand`` beside a trace: a number's, a type's list price, or a file's by type.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a number isn't a positive price.
+    """
+    from optim.models.bidding.market.prices import MICRO
+    from optim.workloads.prices.availability_files import LIST_PRICES
+    from optim.workloads.prices.price_files import read_on_demand
+
+    if text is None:
+        return None
+    if text in LIST_PRICES:
+        return LIST_PRICES[text]
+    try:
+        usd = float(text)
+    except ValueError:
+        return read_on_demand(text)
+    if not 1 / MICRO <= usd <= MAX_USD:
+        raise InvalidOptionError(f"--on-demand must be a file, or dollars an hour above 0, got {text}")
+    return round(usd * MICRO)
+
+
+def split_time(train_until: str | None) -> int | None:
+    """Return the seconds since 1970 of ``--train-until``, None where it isn't given."""
+    return None if train_until is None else time_of(train_until, "--train-until")
+
+
+def time_of(text: str, flag: str) -> int:
+    """Return the seconds since 1970 of an option's date.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the text is no date.
+    """
+    from optim.workloads.prices.price_files import parse_times
+
+    try:
+        return int(parse_times(flag, "date", [text])[0])
+    except InvalidProblemError as error:
+        raise InvalidOptionError(f"{flag} must be a date like 2015-06-01, got {text!r}") from error
+
+
+SERIES, PHASES = "Series", "Phases"
+
+EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)]
+
+NumPhasesOption = Annotated[int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)]
+
+GeneratorOption = Annotated[
+    list[str] | None, option("--generator-option", "A knob of the generator.", "NAME=VALUE", SERIES)
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileChoice:
+    """Files of series, and what they don't say themselves."""
+
+    input_: Annotated[
+        list[str] | None,
+        option(
+            "--input",
+            "CSV, or answers of Prometheus (.json), one a resource; repeat for several.",
+            "[NAME=]FILE",
+            SERIES,
+        ),
+    ] = None
+    unit: Annotated[
+        list[str] | None,
+        option("--unit", "Unit of a resource where the file doesn't tell: memory=bytes.", "NAME=UNIT", SERIES),
+    ] = None
+    counter: Annotated[
+        list[str] | None, option("--counter", "A resource that counts up, where likewise: cpu.", "NAME", SERIES)
+    ] = None
+    drop_incomplete: Annotated[
+        bool, option("--drop-incomplete", "Go on though most containers lack a resource.", panel=SERIES)
+    ] = False
+    generator_option: GeneratorOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesChoice(FileChoice):
+    """Files of series, or a number to draw."""
+
+    generate: Annotated[int | None, option("--generate", "Draw N containers instead.", "N", SERIES, min=1)] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there are any series."""
+        return bool(self.input_ or self.generate is not None or self.generator_option)
+
+
+def load_or_generate_series(
+    choice: FileChoice, generate: int | None, seed: int, *, interval_s: float | None = None
+) -> "ContainerSeries":
+    """Read the files of ``--input``, or draw as many containers as ``--generate`` says, on a grid of `interval_s`.
+
+    What the files' reader remarks is said.
+
+    Raises
+    ------
+    InvalidOptionError
+        If neither or both are given, or options don't go together.
+    """
+    from optim.core.options import build_options
+    from optim.workloads.containers import ContainerOptions, generate_containers
+
+    if generate is None and not choice.input_:
+        raise InvalidOptionError("give either --input FILE or --generate N")
+    if generate is not None:
+        if choice.input_:
+            raise InvalidOptionError("--generate and --input exclude each other; give one")
+        if choice.unit or choice.counter or choice.drop_incomplete:
+            raise InvalidOptionError("--unit, --counter and --drop-incomplete go with --input FILE")
+        grid = {} if interval_s is None else {"interval_s": interval_s}
+        own = {**grid, **split_options(choice.generator_option), "num_containers": generate}
+        return generate_containers(build_options(ContainerOptions, own), seed)
+    if choice.generator_option:
+        raise InvalidOptionError("--generator-option goes with --generate N")
+    series = read_input(choice)
+    for remark in series.remarks:
+        info(remark)
+    return series
+
+
+def read_input(choice: FileChoice) -> "ContainerSeries":
+    """Read the files of ``--input``.
+
+    Raises
+    ------
+    InvalidOptionError
+        If several files aren't all answers of Prometheus, or a resource comes twice.
+    """
+    from optim.workloads.containers import read_containers, read_prometheus
+
+    given = choice.input_ or []
+    units = split_options(choice.unit, "--unit")
+    counters = split_list(choice.counter)
+    files: dict[str, str] = {}
+    for place, text in enumerate(given):
+        name, sign, path = text.partition("=")
+        key = name if sign else f"#{place}"
+        if key in files:
+            raise InvalidOptionError(f"--input {key}= is given twice; one file a resource")
+        files[key] = path if sign else text
+    if all(path.removesuffix(".gz").endswith(".json") for path in files.values()):
+        return read_prometheus(files, units=units, counters=counters, drop_incomplete=choice.drop_incomplete)
+    if len(given) > 1:
+        raise InvalidOptionError("several --input must all be answers of Prometheus (.json); join CSV files first")
+    if counters:
+        raise InvalidOptionError("--counter goes with answers of Prometheus (.json); a table holds rates")
+    return read_containers(next(iter(files.values())), units=units, drop_incomplete=choice.drop_incomplete)

@@ -1,0 +1,452 @@
+"""Compiled loops: `compiled` is `numba.njit` with a cache on disk, and tuples of arrays are passed by reference.
+
+Numba passes a named tuple as all the numbers that describe its arrays: seven an array, hundreds for the state of a
+search, unpacked and packed again at each call, and counts a reference to each array wherever the tuple is passed. Most
+of what compiling took was that. A class marked `by_reference` is unpacked once, where Python calls: the loop gets the
+address of the fields, and passes it on. Python's tuple outlives the call and holds the arrays; a loop can read fields,
+change what is in arrays and pass the tuple or its parts on, but can't return it, keep it or change its fields, and the
+optimiser is told so: it keeps in registers what it has read.
+
+It rests on Numba's documented interface for new types (https://numba.readthedocs.io/en/stable/extending/low-level.html).
+
+Numba renews a cached loop when its own file changes and is blind to the loops that it calls. Here an entry is named
+after everything its machine code was made from: the loop's byte code and that of all it calls, the constants and tuples
+they name, the types of its arguments, the processor and the versions. An edit therefore recompiles what depends on it
+and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written, and is
+the user's alone: entries are run, so that none is read where others may have put it.
+"""
+
+import hashlib
+import logging
+import os
+import pickle
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, imputils, types
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.datamodel.models import PrimitiveModel
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
+from numba.core.serialize import dumps
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
+
+from optim.core.errors import InvalidProblemError
+from optim.core.files import write_bytes
+from optim.core.progress import COMPILING
+
+Class = TypeVar("Class", bound=type)
+
+
+class Reference(types.Type):
+    """The type of a named tuple's address: its class and the types of its fields."""
+
+    def __init__(self, instance_class: Any, kinds: tuple[Any, ...]) -> None:
+        self.instance_class, self.fields, self.types = instance_class, instance_class._fields, kinds
+        super().__init__(
+            f"reference({instance_class.__module__}.{instance_class.__qualname__}({', '.join(map(str, kinds))}))"
+        )
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What distinguishes one such type from another."""
+        return self.instance_class, self.types
+
+
+def by_reference(named: Class) -> Class:
+    """Mark a class of named tuples: compiled loops get the address of its fields.
+
+    Parameters
+    ----------
+    named
+        A `typing.NamedTuple` of arrays, numbers and other named tuples. Compiled loops don't make it themselves.
+    """
+    typeof_impl.register(named)(_type_of)
+    return named
+
+
+def _type_of(value: Any, context: Any) -> Reference | None:
+    kinds = tuple(typeof_impl(field, context) for field in value)
+    return None if None in kinds else Reference(type(value), kinds)
+
+
+@register_model(Reference)
+class ReferenceModel(PrimitiveModel):  # type: ignore[misc]
+    """An address; references to the arrays behind it aren't counted, as the caller holds them."""
+
+    def __init__(self, manager: Any, kind: Reference) -> None:
+        super().__init__(manager, kind, layout(manager, kind).as_pointer())
+
+    def from_argument(self, builder: Any, value: Any) -> Any:
+        """Take the address in, and tell the optimiser that nothing behind it changes during the call."""
+        value.add_attribute("noalias")
+        return value
+
+
+def layout(manager: Any, kind: Reference) -> Any:
+    """Return the structure of a tuple's fields; named tuples within it lie in it."""
+    return ir.LiteralStructType(
+        [
+            layout(manager, each) if isinstance(each, Reference) else manager[each].get_value_type()
+            for each in kind.types
+        ]
+    )
+
+
+@infer_getattr
+class ReferenceFields(AttributeTemplate):  # type: ignore[misc]
+    """The types of a tuple's fields."""
+
+    key = Reference
+
+    def generic_resolve(self, kind: Reference, name: str) -> Any:
+        """Return the type of a field, None without one of this name."""
+        return kind.types[kind.fields.index(name)] if name in kind.fields else None
+
+
+@lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
+def read_field(context: Any, builder: Any, kind: Reference, address: Any, name: str) -> Any:
+    """Load a field; of a named tuple within the tuple, its address."""
+    index = kind.fields.index(name)
+    place = cgutils.gep_inbounds(builder, address, 0, index)
+    if isinstance(kind.types[index], Reference):
+        return place
+    return imputils.impl_ret_borrowed(context, builder, kind.types[index], builder.load(place))
+
+
+@unbox(Reference)  # type: ignore[untyped-decorator]
+def unpack(kind: Reference, source: Any, c: Any) -> NativeValue:
+    """Unpack a tuple's fields once, for the time of the call."""
+    builder = c.builder
+    space = cgutils.alloca_once(builder, layout(c.context.data_model_manager, kind))
+    failed = cgutils.alloca_once_value(builder, cgutils.false_bit)
+    cleanups: list[Callable[[], None]] = []
+    leaves: list[tuple[Any, Any]] = []
+
+    def fill(kind: Reference, source: Any, space: Any) -> None:
+        for index, each in enumerate(kind.types):
+            item, place = c.pyapi.tuple_getitem(source, index), cgutils.gep_inbounds(builder, space, 0, index)
+            if isinstance(each, Reference):
+                fill(each, item, place)
+                continue
+            native = c.unbox(each, item)
+            builder.store(native.value, place)
+            builder.store(builder.or_(builder.load(failed), native.is_error), failed)
+            leaves.append((each, place))
+            if native.cleanup is not None:
+                cleanups.append(native.cleanup)
+
+    def clean_up() -> None:
+        for cleanup in reversed(cleanups):
+            cleanup()
+        for each, place in leaves:
+            c.context.nrt.decref(builder, each, builder.load(place))
+
+    fill(kind, source, space)
+    return NativeValue(space, is_error=builder.load(failed), cleanup=clean_up)
+
+
+FOLDER = "mlcluster-optim"
+
+MOST_BYTES = 512 * 2**20
+
+"""What the folder may hold; entries unused for longest go first. All loops of one state take some 40 MiB."""
+
+PRIVATE, ADMINISTRATOR = 0o700, 0
+
+DIGEST_BYTES = 16
+
+VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
+
+OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
+
+"""Settings of Numba that machine code depends on."""
+
+LOGGER = logging.getLogger(__name__)
+
+
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a loop at its first call, or load what an earlier process compiled.
+
+    Parameters
+    ----------
+    function
+        A function that Numba's nopython mode can compile; without one, a decorator is returned.
+    options
+        Those of `numba.njit` but `cache`. The interpreter's lock is released unless ``nogil=False`` is given.
+
+    Returns
+    -------
+    Dispatcher
+        As `numba.njit` returns it; the function itself where compiling is switched off (NUMBA_DISABLE_JIT).
+    """
+
+    def decorate(plain: Callable[..., Any]) -> Any:
+        loop: Any = numba.njit(**{"nogil": True, "no_cfunc_wrapper": True, **options})(plain)
+        if not numba.config.DISABLE_JIT:
+            loop = Loop(plain, targetoptions=loop.targetoptions)
+            loop._cache = LoopCache(loop)
+        return loop
+
+    return decorate if function is None else decorate(function)
+
+
+def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a loop that only other loops call, without the wrapper that makes it callable from Python.
+
+    A wrapper takes every array of every named tuple apart: for most such loops it is longer than the loop, and costs
+    more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
+    those of `compiled`.
+    """
+
+    def decorate(plain: Callable[..., Any]) -> Any:
+        outer = compiled(plain, **options)
+        if numba.config.DISABLE_JIT:
+            return outer
+        loop = InnerLoop(plain, targetoptions={**outer.targetoptions, "no_cpython_wrapper": True})
+        loop._cache = LoopCache(loop)
+        loop.outer = outer
+        return loop
+
+    return decorate if function is None else decorate(function)
+
+
+class Loop(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+    """A loop that is compiled for the types of its arguments, and not anew for each number that a caller spells out."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Answer a loop that calls this one: a literal 3 is any integer."""
+        plain = tuple(map(numba.types.unliteral, args))
+        return super().get_call_template(plain, {name: numba.types.unliteral(kind) for name, kind in kws.items()})
+
+
+class InnerLoop(Loop):
+    """A loop for loops; calls from Python go to its twin."""
+
+    outer: Any
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the twin that has a wrapper."""
+        return self.outer(*arguments)
+
+
+class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
+    """One loop's entries on disk: the calls that Numba's dispatcher makes of a cache."""
+
+    may_write = True
+    """Whether the folder can be used: one failure speaks for all loops of the process."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+
+    @property
+    def cache_path(self) -> str:
+        """The folder, for Numba's statistics."""
+        return str(cache_folder())
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the loop compiled for a signature, or None; an entry that is damaged is removed."""
+        target.refresh()
+        path = self._path(signature, target.codegen())
+        try:
+            check_private(path.parent)
+            content = path.read_bytes()
+        except OSError as error:
+            if isinstance(error, SharedFolderError):
+                _go_without(error)
+            COMPILING.begin(self._loop.py_func.__qualname__)
+            return None
+        try:
+            result = _rebuild(target, content[:DIGEST_BYTES], content[DIGEST_BYTES:])
+        except Exception as error:  # whatever a damaged entry makes pickle or Numba raise
+            LOGGER.info("%s: %s; the loop is compiled anew", path, error)
+            result = None
+        with suppress(OSError):
+            path.unlink() if result is None else os.utime(path)
+        if result is None:
+            COMPILING.begin(self._loop.py_func.__qualname__)
+        return result
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Write a compiled loop, unless its machine code holds addresses of this process."""
+        COMPILING.end(self._loop.py_func.__qualname__)
+        if not LoopCache.may_write or result.library.has_dynamic_globals or any(not x.can_cache for x in result.lifted):
+            return
+        path = self._path(signature, result.codegen)
+        payload = dumps(result._reduce())
+        try:
+            path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            check_private(path.parent)
+            write_bytes(path, _digest(payload) + payload)
+            drop_oldest(path.parent, MOST_BYTES)
+        except (OSError, InvalidProblemError) as error:
+            _go_without(error)
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        arguments = signature.args if hasattr(signature, "args") else signature
+        settings = [str(getattr(numba.config, name)) for name in OPTIMISATION]
+        state = (state_of(self._loop), code_of_references())
+        stamp = (*state, *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS, *settings)
+        name = f"{self._loop.py_func.__qualname__}-{_digest(repr(stamp).encode()).hex()}.loop"
+        return cache_folder() / name.replace("<", "").replace(">", "")
+
+
+def _go_without(error: Exception) -> None:
+    """Say once in a process that there is no folder for entries."""
+    if LoopCache.may_write:
+        LoopCache.may_write = False
+        LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
+
+
+def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
+    """Make a written loop callable again; what is cut short or changed never reaches the machine."""
+    if _digest(payload) != digest:
+        raise ValueError("the entry is cut short or changed")
+    return CompileResult._rebuild(target, *pickle.loads(payload))
+
+
+def cache_folder() -> Path:
+    """Return the folder of the entries: under NUMBA_CACHE_DIR, or else among the user's caches.
+
+    Numba's own setting isn't asked: it may come from a file of the current folder, and entries are run.
+    """
+    if folder := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(folder) / FOLDER
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / FOLDER
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / f"{FOLDER}-{os.geteuid()}"
+
+
+class SharedFolderError(OSError):
+    """Others than the user may write to a folder whose entries are run."""
+
+
+def check_private(folder: Path) -> None:
+    """Check that nobody but the user, and the system's administrator, could have put anything into a folder.
+
+    Raises
+    ------
+    SharedFolderError
+        If somebody could.
+    OSError
+        If there is no such folder.
+    """
+    found = folder.stat()
+    if not {folder.lstat().st_uid, found.st_uid} <= {os.geteuid(), ADMINISTRATOR}:
+        raise SharedFolderError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SharedFolderError(f"{folder} may be written to by others; remove it, it is made anew for you alone")
+
+
+def drop_oldest(folder: Path, max_bytes: int) -> None:
+    """Remove the files used longest ago until the folder, those below it included, holds at most so many bytes."""
+    files = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # another process was quicker
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= max_bytes:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
+
+
+def state_of(loop: Any) -> str:
+    """Return a digest of a loop and of all that it calls or names, which changes whenever its machine code may."""
+    reached: dict[int, Any] = {}
+    waiting = [loop]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in reached:
+            reached[id(one)] = one
+            waiting.extend(_own_state(one)[1])
+    return _digest("".join(sorted(_own_state(one)[0] for one in reached.values())).encode()).hex()
+
+
+@cache
+def _own_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
+    """Return a digest of one loop, its callees named only, and these callees."""
+    function = getattr(loop, "py_func", loop)
+    options = sorted((name, _plain(value)) for name, value in getattr(loop, "targetoptions", {}).items())
+    parts = [function.__module__, function.__qualname__, repr(options), repr(function.__defaults__)]
+    callees = []
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    known = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+    package = function.__module__.partition(".")[0]
+    own_modules = [known[name] for name in function.__code__.co_names if isinstance(known.get(name), ModuleType)]
+    spaces = [known, *(vars(module) for module in own_modules if module.__name__.partition(".")[0] == package)]
+    for code in _codes(function.__code__):
+        parts += [code.co_code.hex(), repr(code.co_varnames)]
+        start = 1 if function.__doc__ is not None and code is function.__code__ else 0
+        parts += [_plain(value) for value in code.co_consts[start:] if not isinstance(value, CodeType)]
+        for name in (*code.co_names, *code.co_freevars):
+            value = next((names[name] for names in spaces if name in names), None)
+            if isinstance(value, FunctionType | Dispatcher):
+                callees.append(value)
+                value = _name(value)
+            parts += [name, _plain(value)]
+    return _digest("\n".join(parts).encode()).hex(), tuple(callees)
+
+
+@cache
+def code_of_references() -> str:
+    """Return a digest of what writes the machine code of references, which is part of every loop that meets one."""
+    from_argument = ReferenceModel.from_argument
+    writers = (layout, from_argument, read_field, unpack)
+    parts = []
+    for code in (code for writer in writers for code in _codes(writer.__code__)):
+        values = [_plain(value) for value in code.co_consts if not isinstance(value, CodeType)]
+        parts.append(f"{code.co_code.hex()}{code.co_names}{values}")
+    return _digest("".join(parts).encode()).hex()
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those nested in it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
+
+
+def _plain(value: Any) -> str:
+    """Return a text of a constant that is the same in every process."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if isinstance(value, type):
+        return f"{_name(value)}{getattr(value, '_fields', '')}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
+    if isinstance(value, set | frozenset):
+        return repr(sorted(map(repr, value)))
+    return repr(value)
+
+
+def describe_type(kind: Any) -> str:
+    """Return the text of an argument's type; of a named tuple with its fields, which machine code meets by position."""
+    inner = getattr(kind, "types", ())
+    named = _plain(kind.instance_class) if hasattr(kind, "instance_class") else ""
+    return f"{kind}{named}({','.join(map(describe_type, inner))})"
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()

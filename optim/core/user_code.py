@@ -1,0 +1,279 @@
+"""User classes by `./file.py:Class` or entry point, and what failed within them."""
+
+import ast
+import hashlib
+import importlib.util
+import pickle
+import sys
+import traceback
+from importlib.metadata import entry_points
+from numbers import Real
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from optim.core.errors import InvalidOptionError
+
+SEPARATOR = ".py:"
+
+PREFIX = "optim_own_"
+
+"""Of the names of modules made of such files."""
+
+WORDS = 120
+
+MAX_TEXT = 400
+
+"""Characters of an error's text that are kept; where it is cut, it ends in "..."."""
+
+MAX_NAMES = 8
+
+"""Classes of a file that are named where the one asked for isn't there."""
+
+PLACE = "_place_in_own_code"
+
+"""Of an error that comes from another process: what `where_own_code_failed` said there."""
+
+
+def shortened(text: str, most: int = MAX_TEXT) -> str:
+    """Return a text in one line, cut where it is too long, which is shown."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def format_exception_line(error: BaseException) -> str:
+    """Return an error's type and text, and where the user's code raised it, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = f" ({Path(last.filename).name}:{last.lineno} in {last.name})" if last else ""
+    text = shortened(str(error))
+    return f"{type(error).__name__}: {text}{where}"
+
+
+def where_own_code_failed(error: BaseException) -> str | None:
+    """Return an error of a file that `load_own` read in one line, with the file and its line; None for any other error."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if PLACE in vars(seen):
+            return str(vars(seen)[PLACE])
+        own = [
+            frame
+            for frame in traceback.walk_tb(seen.__traceback__)
+            if frame[0].f_globals.get("__name__", "").startswith(PREFIX)
+        ]
+        if own:
+            frame, line = own[-1]
+            text = shortened(str(seen))
+            code = frame.f_code
+            return f"{code.co_filename}:{line} in {code.co_name}: {type(seen).__name__}: {text}"
+        seen = seen.__cause__ or seen.__context__
+    return None
+
+
+def sendable(error: BaseException) -> Exception:
+    """Return an error as another process can have it: a traceback isn't sent, so where a file of one's own failed is noted in it.
+
+    One that would end that process, or can't be sent, such as one whose class takes other arguments than it keeps, is told in the words of a RuntimeError.
+    """
+    place, told = where_own_code_failed(error), traceback.format_exception(error)
+    sent = error if isinstance(error, Exception) else None
+    try:
+        pickle.loads(pickle.dumps(sent))
+    except Exception:  # foreign classes may raise anything here
+        sent = None
+    if sent is None:
+        sent = RuntimeError(f"{type(error).__name__}: {shortened(str(error))}")
+    if place is not None:
+        vars(sent)[PLACE] = place
+        sent.add_note("".join(told))
+    return sent
+
+
+def who_answers(owner: Any, *methods: str) -> str:
+    """Return whose answer something is: file, line and method of a user's class, else the name of one of ours.
+
+    Parameters
+    ----------
+    owner
+        An object whose method answered.
+    methods
+        The method, before it others that it asks.
+    """
+    kind = type(owner)
+    for method in methods:
+        function = getattr(kind, method, None)
+        code = getattr(function, "__code__", None)
+        if code is not None and getattr(function, "__globals__", {}).get("__name__", "").startswith(PREFIX):
+            return f"{code.co_filename}:{code.co_firstlineno} in {kind.__name__}.{method}"
+    return f"{getattr(owner, 'name', kind.__name__)!r}"
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number of any type as an int; None for anything else."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return int(value) if is_number and float(value).is_integer() else None
+
+
+def is_file_reference(name: str) -> bool:
+    """Tell whether a name is of the form ``./mine.py:MyPolicy``."""
+    return SEPARATOR in name
+
+
+def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
+    """Return a class of a file, given as ``./mine.py:MyPolicy``.
+
+    Parameters
+    ----------
+    name
+        Path and class.
+    base
+        What it must be a subclass of.
+    what
+        What it is, for error texts: "a policy of simulate cluster".
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such file or class, the file fails, or the class is something else.
+    """
+    path, _, attribute = name.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidOptionError(f"there is no file {path[:WORDS]!r}; give {what} as ./mine.py:MyPolicy")
+    key = (str(file.resolve()), file.stat().st_mtime_ns)
+    if key not in _MODULES:
+        _MODULES[key] = _module_of(file, path)
+    if not hasattr(_MODULES[key], attribute):
+        raise InvalidOptionError(_no_such_class(_MODULES[key], file, attribute, base, what))
+    return _require(getattr(_MODULES[key], attribute), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
+
+
+def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[Any], what: str) -> str:
+    """Return that a file lacks a class, and which of that kind it has."""
+    own = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    there = [each.__name__ for each in own if issubclass(each, base)]
+    shown = ", ".join(there[:MAX_NAMES]) + ", ..." * (len(there) > MAX_NAMES)
+    said = (
+        f"it has {shown}"
+        if there
+        else f"and none of its classes is {what}: derive one from {base.__module__}.{base.__name__}"
+    )
+    return f"{file.name} has no class {attribute[:WORDS]}; {said}"
+
+
+def own_digest(path: str) -> str:
+    """Return a digest of a file of one's own and of the modules that it imports from its own folder or below it.
+
+    Imports are read, not run: those that a module makes by name at run time aren't seen. A file that isn't there has none.
+    """
+    digest = hashlib.sha256()
+    file = Path(path)
+    if not file.is_file():
+        return ""
+    folder = file.resolve().parent
+    todo, seen = [file.resolve()], set[Path]()
+    while todo:
+        module = todo.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        todo.extend(_imported(module, folder))
+    for module in sorted(seen):
+        content = module.read_bytes()
+        digest.update(f"{module.relative_to(folder)}:{len(content)}:".encode() + content)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _imported(module: Path, folder: Path) -> list[Path]:
+    """Return the files in a folder, or below it, that a module imports."""
+    try:
+        nodes = list(ast.walk(ast.parse(module.read_bytes())))
+    except (SyntaxError, ValueError, RecursionError):  # whoever runs it says what is wrong
+        return []
+    found: list[Path] = []
+    paths = [Path(each).resolve() for each in sys.path if each]
+    roots = {folder, *(each for each in paths if folder in each.parents and "site-packages" not in each.parts)}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names, bases = [each.name for each in node.names], roots
+        elif isinstance(node, ast.ImportFrom):
+            start = f"{node.module}." if node.module else ""
+            names = [start + each.name for each in node.names]
+            bases = {module.parents[node.level - 1]} & {folder, *module.parents} if node.level else roots
+        else:
+            continue
+        found += [file for base in bases for name in names for file in _files_of(base, name.split("."))]
+    return [file for file in found if folder in file.parents]
+
+
+def _files_of(base: Path, parts: list[str]) -> list[Path]:
+    """Return what is run to import a dotted name from a folder: packages on the way, and the last module that is there."""
+    found = []
+    for depth in range(1, len(parts) + 1):
+        stem = base.joinpath(*parts[:depth])
+        found += [file.resolve() for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()]
+    return found
+
+
+_MODULES: dict[tuple[str, int], ModuleType] = {}
+
+"""Modules by file and the time it was written: a file is run once, so that what it registers is registered once."""
+
+
+def _module_of(file: Path, path: str) -> ModuleType:
+    """Run a file and return its module."""
+    # Another process gives the file the same name, and so knows the classes of errors that it gets from here.
+    module_name = (
+        f"{PREFIX}{file.stem}_{hashlib.sha256(str(file.resolve()).encode(errors='surrogateescape')).hexdigest()[:16]}"
+    )
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise InvalidOptionError(f"{path[:WORDS]} can't be imported; give a file of Python code")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # anything may happen in somebody else's file
+        said = " ".join(str(error).split())[:WORDS]
+        raise InvalidOptionError(
+            f"{path[:WORDS]} fails{_line_of(error, module_name)} with {type(error).__name__}: {said}; mend it first"
+        ) from error
+    return module
+
+
+def _line_of(error: BaseException, module_name: str) -> str:
+    """Return which line of a file failed; a syntax error has no frame there."""
+    if isinstance(error, SyntaxError):
+        return f" in line {error.lineno}"
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_globals.get("__name__") == module_name]
+    return f" in line {lines[-1]}" if lines else ""
+
+
+def load_installed(group: str, name: str, base: type[Any], what: str) -> type[Any] | None:
+    """Return a class that another package names in an entry-point group, None if none does.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it can't be imported, or is something else.
+    """
+    for entry_point in entry_points(group=group, name=name):
+        try:
+            found = entry_point.load()
+        except (Exception, SystemExit) as error:  # a plug-in may fail in any way
+            said = " ".join(str(error).split())[:WORDS]
+            raise InvalidOptionError(f"{entry_point.value} can't be loaded ({said}); mend or uninstall it") from error
+        return _require(found, entry_point.value, base, what)
+    return None
+
+
+def installed_names(group: str) -> tuple[str, ...]:
+    """Return the names of an entry-point group."""
+    return tuple(sorted(entry_point.name for entry_point in entry_points(group=group)))
+
+
+def _require(found: Any, name: str, base: type[Any], what: str) -> type[Any]:
+    if not isinstance(found, type) or not issubclass(found, base):
+        raise InvalidOptionError(f"{name} isn't {what}; derive the class from {base.__module__}.{base.__name__}")
+    return found

@@ -1,0 +1,621 @@
+"""The compact programme (1)-(13) of the admission problem in Pyomo: index sets, rows, model.
+
+Nothing here needs Pyomo, so that the size of a programme is known before it is built.
+
+Row (n) is docs/mathematics/admission.md, (A.1) to (A.13), under the paper's number.
+
+Notation: job i, segment s of its demands (always 0 where a job has one), worker server h, PS host k,
+slot t; ``u_i(t) = 1`` if t is the completion slot of job i. Each function is a Pyomo rule: it gets the
+model and the indices and returns one constraint.
+
+Rows of resources are divided by what their demands have in common and their right-hand sides rounded
+down. Coefficients are then whole numbers, so that no solver's tolerance admits what exact arithmetic
+refuses.
+
+Stated in docs/mathematics/admission.md, (A.1) to (A.13), under the paper's numbers.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+
+from optim.core.arrays import IntArray
+from optim.models.admission.decision import AdmissionPlan, Counts, trimmed_plan
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.programmes import Model, add_rows
+
+Place = tuple[int, int, int, int]
+
+"""Job, demand segment of the job (0, 1, ...), server, slot."""
+
+JOB, SEGMENT, SERVER, SLOT = range(4)
+
+"""Columns of a place."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobWindow:
+    """When one job may run and what it can have done by then.
+
+    Parameters
+    ----------
+    job
+        The job.
+    slots
+        From its arrival to the last slot whose completion earns anything.
+    completions
+        Slots in which completion earns something and the empty cluster could have done the work.
+    most_workers
+        Shape (slots,): most workers that the empty cluster holds in each slot, in any segment.
+    reach
+        Shape (slots + 1,): an upper bound on the progress before each slot, and after the last.
+    segments
+        Global numbers of the demand segments that can matter: those which start below the target.
+    """
+
+    job: int
+    slots: range
+    completions: tuple[int, ...]
+    most_workers: IntArray
+    reach: IntArray
+    segments: range
+
+    def can_be_in(self, start: int, slot: int) -> bool:
+        """Whether the progress before `slot` can have reached `start`."""
+        return bool(self.reach[slot - self.slots.start] >= start)
+
+
+def job_windows(instance: AdmissionInstance) -> Iterator[JobWindow]:
+    """Yield the window of each job that could complete alone in time; the others have no variables."""
+    jobs = instance.jobs
+    workers_in_class = instance.workers_per_server * instance.worker_servers.count[None, :, None]
+    for i in range(instance.num_jobs):
+        slots = range(int(jobs.arrival[i]), int(instance.deadline[i]) + 1)
+        first = int(jobs.segment_offset[i])
+        starts = jobs.segment_start[first : int(jobs.segment_offset[i + 1])]
+        segments = range(first, first + int(np.count_nonzero(starts < instance.target[i])))
+        held = workers_in_class[segments.start : segments.stop, :, slots.start : slots.stop].sum(axis=1)
+        most = np.minimum(held.max(axis=0, initial=0), instance.max_workers[i])
+        gain = np.minimum(instance.progress[i][most], instance.target[i])
+        reach = np.concatenate(([0], np.cumsum(gain)))
+        completions = tuple(
+            slot for k, slot in enumerate(slots) if instance.value[i, slot] > 0 and reach[k + 1] >= instance.target[i]
+        )
+        if completions:
+            yield JobWindow(
+                job=i,
+                slots=range(slots.start, completions[-1] + 1),
+                completions=completions,
+                most_workers=most,
+                reach=reach,
+                segments=segments,
+            )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompactIndex:
+    """Index sets of the compact programme of an instance.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    windows
+        By job; jobs that could not even complete alone are absent.
+    """
+
+    instance: AdmissionInstance
+    windows: Mapping[int, JobWindow]
+
+    @classmethod
+    def of(cls, instance: AdmissionInstance) -> "CompactIndex":
+        """Derive the index sets of an instance."""
+        return cls(instance=instance, windows={window.job: window for window in job_windows(instance)})
+
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """All (job, slot) in which the job may run."""
+        return tuple((i, slot) for i, window in self.windows.items() for slot in window.slots)
+
+    @cached_property
+    def completions(self) -> tuple[tuple[int, int], ...]:
+        """All (job, slot) in which the job may complete."""
+        return tuple((i, slot) for i, window in self.windows.items() for slot in window.completions)
+
+    @cached_property
+    def segments(self) -> tuple[tuple[int, int, int], ...]:
+        """All (job, segment, slot) of the jobs with several segments, wherever the segment can be reached."""
+        return tuple(
+            (i, number, slot)
+            for i, window in self.windows.items()
+            if len(window.segments) > 1
+            for number, slot in self._segment_slots(window)
+        )
+
+    @cached_property
+    def workers(self) -> dict[Place, int]:
+        """Most workers, n_ih(t), of every place that holds any."""
+        return self._places(self.instance.workers_per_server, self.instance.worker_servers)
+
+    @cached_property
+    def ps(self) -> dict[Place, int]:
+        """Most PSs, m_ik(t), of every place that holds any."""
+        return self._places(self.instance.ps_per_server, self.instance.ps_servers)
+
+    @cached_property
+    def steps(self) -> dict[tuple[int, int], tuple[int, ...]]:
+        """By (job, slot) the worker counts that make more progress than any smaller count."""
+        result = {}
+        for i, window in self.windows.items():
+            gain = np.minimum(self.instance.progress[i], self.instance.target[i])
+            steps = np.flatnonzero(np.diff(gain, prepend=0) > 0)
+            for k, slot in enumerate(window.slots):
+                result[i, slot] = tuple(steps[steps <= window.most_workers[k]].tolist())
+        return result
+
+    @cached_property
+    def workers_of(self) -> dict[tuple[int, int], list[Place]]:
+        """Worker places by (job, slot)."""
+        return _grouped(self.workers, JOB, SLOT)
+
+    @cached_property
+    def ps_of(self) -> dict[tuple[int, int], list[Place]]:
+        """PS places by (job, slot)."""
+        return _grouped(self.ps, JOB, SLOT)
+
+    @cached_property
+    def workers_on(self) -> dict[tuple[int, int], list[Place]]:
+        """Worker places by (server, slot)."""
+        return _grouped(self.workers, SERVER, SLOT)
+
+    @cached_property
+    def ps_on(self) -> dict[tuple[int, int], list[Place]]:
+        """PS places by (server, slot)."""
+        return _grouped(self.ps, SERVER, SLOT)
+
+    @cached_property
+    def segments_of(self) -> dict[tuple[int, int], list[int]]:
+        """Segments by (job, slot), of the jobs with several."""
+        result: dict[tuple[int, int], list[int]] = {}
+        for i, number, slot in self.segments:
+            result.setdefault((i, slot), []).append(number)
+        return result
+
+    def demand(self, job: int, number: int, resource: int) -> tuple[int, int]:
+        """Return what one worker and one PS of a job's segment use of a resource, in 1e-6 units."""
+        jobs, segment = self.instance.jobs, self.windows[job].segments[number]
+        return int(jobs.worker_demand[segment, resource]), int(jobs.ps_demand[segment, resource])
+
+    def gain(self, job: int, workers: int) -> int:
+        """Return the progress that `workers` workers make in a slot, at most the job's target."""
+        return min(int(self.instance.progress[job][workers]), int(self.instance.target[job]))
+
+    def share_of(self, server: int, slot: int, resource: int) -> int:
+        """Return floor(eps c), what one job may use of a server's resource; the capacity without a cap."""
+        servers = self.instance.worker_servers
+        limit = int(servers.capacity[servers.class_of_server[server], slot, resource])
+        share = self.instance.max_share_per_server
+        return limit if share is None else share.numerator * limit // share.denominator
+
+    def exceeds_share_alone(self, place: Place) -> bool:
+        """Whether a single worker or a single PS uses more than the share of a shared server."""
+        job, number, server, slot = place
+        return any(
+            max(self.demand(job, number, r)) > self.share_of(server, slot, r)
+            for r in range(self.instance.num_resources)
+        )
+
+    def segment_start(self, job: int, number: int) -> int:
+        """Return the progress from which a job's segment holds."""
+        return int(self.instance.jobs.segment_start[self.windows[job].segments[number]])
+
+    def _segment_slots(self, window: JobWindow) -> Iterator[tuple[int, int]]:
+        for number in range(len(window.segments)):
+            start = self.segment_start(window.job, number)
+            for slot in window.slots:
+                if window.can_be_in(start, slot):
+                    yield number, slot
+
+    def _places(self, most: IntArray, servers: ServerClasses) -> dict[Place, int]:
+        class_of_server = servers.class_of_server.tolist()
+        result = {}
+        for i, window in self.windows.items():
+            for number, slot in self._segment_slots(window):
+                held = most[window.segments[number], :, slot].tolist()
+                for server, c in enumerate(class_of_server):
+                    if held[c] > 0:
+                        result[i, number, server, slot] = held[c]
+        return result
+
+
+def _grouped(places: Iterable[Place], *columns: int) -> dict[tuple[int, int], list[Place]]:
+    """Group places by two of their columns."""
+    first, second = columns
+    result: dict[tuple[int, int], list[Place]] = {}
+    for place in places:
+        result.setdefault((place[first], place[second]), []).append(place)
+    return result
+
+
+def compact_size(instance: AdmissionInstance) -> int:
+    """Return how many variables the compact programme has, without building it."""
+    total = 0
+    sides = (
+        (instance.workers_per_server > 0, instance.worker_servers.count),
+        (instance.ps_per_server > 0, instance.ps_servers.count),
+    )
+    for window in job_windows(instance):
+        slots = slice(window.slots.start, window.slots.stop)
+        total += len(window.completions) + 1
+        starts = instance.jobs.segment_start[window.segments.start : window.segments.stop]
+        reached = window.reach[None, : len(window.slots)] >= starts[:, None]
+        for holds, count in sides:
+            places = holds[window.segments.start : window.segments.stop, :, slots] & reached[:, None, :]
+            total += int((places * count[None, :, None]).sum())
+        if len(window.segments) > 1:
+            total += int(reached.sum())
+        if instance.has_steps:
+            gain = np.minimum(instance.progress[window.job], instance.target[window.job])
+            steps = np.flatnonzero(np.diff(gain, prepend=0) > 0)
+            most = window.most_workers[: len(window.slots)]
+            total += int((steps[None, :] <= most[:, None]).sum())
+    return total
+
+
+def total_utility_1(m: Model) -> Any:
+    """(1) max sum_i sum_t f_i(t - a_i) u_i(t)."""
+    value = m.data.instance.value
+    return pyo.quicksum(float(value[i, t]) * m.completes[i, t] for i, t in m.COMPLETIONS)
+
+
+def work_2(m: Model, i: int) -> Any:
+    """(2) sum_t sum_h y_ih(t) >= W_i x_i.
+
+    With whole chunks: sum_t chunks done in t >= E_i N_i x_i; with speed-ups: sum_t p_i(sum_h y_ih(t)) >= 20 W_i x_i.
+    """
+    target = int(m.data.instance.target[i])
+    return pyo.quicksum(m.progress[i, t] for t in m.data.windows[i].slots) >= target * m.admitted[i]
+
+
+def max_workers_3(m: Model, i: int, t: int) -> Any:
+    """(3) sum_h y_ih(t) <= N_i sum_{t' >= t} u_i(t'): at most N_i workers, none after completion."""
+    return m.workers_in_slot[i, t] <= int(m.data.instance.max_workers[i]) * m.runs_on[i, t]
+
+
+def worker_capacity_4(m: Model, h: int, t: int, r: int) -> Any:
+    """(4) sum_i w_i^r y_ih(t) <= c_h^r(t)."""
+    return _capacity(m.data.instance.worker_servers, _worker_use(m, h, t, r), (h, t, r))
+
+
+def ps_capacity_5(m: Model, k: int, t: int, r: int) -> Any:
+    """(5) sum_i s_i^r z_ik(t) <= c_k^r(t)."""
+    return _capacity(m.data.instance.ps_servers, _ps_use(m, k, t, r), (k, t, r))
+
+
+def server_capacity_4_5(m: Model, h: int, t: int, r: int) -> Any:
+    """(4)+(5) on shared servers: sum_i (w_i^r y_ih(t) + s_i^r z_ih(t)) <= c_h^r(t)."""
+    use = _worker_use(m, h, t, r) + _ps_use(m, h, t, r)
+    return _capacity(m.data.instance.worker_servers, use, (h, t, r))
+
+
+def bandwidth_6(m: Model, i: int, t: int) -> Any:
+    """(6) b_i sum_h y_ih(t) <= B_i sum_k z_ik(t)."""
+    jobs = m.data.instance.jobs
+    worker, ps = int(jobs.worker_micro_mbps[i]), int(jobs.ps_micro_mbps[i])
+    common = math.gcd(worker, ps)
+    return worker // common * m.workers_in_slot[i, t] <= ps // common * m.ps_in_slot[i, t]
+
+
+def fewer_ps_than_workers_7(m: Model, i: int, t: int) -> Any:
+    """(7) sum_k z_ik(t) <= sum_h y_ih(t)."""
+    return m.ps_in_slot[i, t] <= m.workers_in_slot[i, t]
+
+
+def completion_8(m: Model, i: int) -> Any:
+    """(8) x_i = sum_t u_i(t): an admitted job has one completion slot."""
+    return m.admitted[i] == pyo.quicksum(m.completes[i, t] for t in m.data.windows[i].completions)
+
+
+def worker_place_8(m: Model, i: int, s: int, h: int, t: int) -> Any:
+    """(8) y_ih(t) <= n_ih(t) sum_{t' >= t} u_i(t'): none after completion.
+
+    With demand segments g_is(t) stands for the sum.
+    """
+    return m.workers[i, s, h, t] <= m.data.workers[i, s, h, t] * _is_on(m, i, s, t)
+
+
+def ps_place_8(m: Model, i: int, s: int, k: int, t: int) -> Any:
+    """(8) z_ik(t) <= m_ik(t) sum_{t' >= t} u_i(t'): none after completion.
+
+    With demand segments g_is(t) stands for the sum.
+    """
+    return m.ps[i, s, k, t] <= m.data.ps[i, s, k, t] * _is_on(m, i, s, t)
+
+
+def one_segment(m: Model, i: int, t: int) -> Any:
+    """Give a slot at most one segment, none after completion: sum_s g_is(t) <= sum_{t' >= t} u_i(t')."""
+    numbers = m.data.segments_of.get((i, t))
+    if numbers is None:
+        return pyo.Constraint.Skip
+    return pyo.quicksum(m.in_segment[i, s, t] for s in numbers) <= m.runs_on[i, t]
+
+
+def segment_begun(m: Model, i: int, s: int, t: int) -> Any:
+    """Let a segment hold only once its start is reached: progress before slot t >= d_is g_is(t)."""
+    start = m.data.segment_start(i, s)
+    return m.progress_before[i, t] >= start * m.in_segment[i, s, t] if start else pyo.Constraint.Skip
+
+
+def segment_not_passed(m: Model, i: int, s: int, t: int) -> Any:
+    """Let a segment hold only before the next: progress before slot t <= d_i,s+1 - 1 where g_is(t) = 1."""
+    window = m.data.windows[i]
+    most = int(window.reach[t - window.slots.start])
+    is_last = s + 1 == len(window.segments)
+    end = most if is_last else m.data.segment_start(i, s + 1) - 1
+    if end >= most:
+        return pyo.Constraint.Skip
+    return m.progress_before[i, t] <= most - (most - end) * m.in_segment[i, s, t]
+
+
+def whole_step(m: Model, i: int, t: int) -> Any:
+    """Run a step of the progress table: sum_h y_ih(t) = sum_Y Y c_iY(t)."""
+    steps = m.data.steps[i, t]
+    return m.workers_in_slot[i, t] == pyo.quicksum(count * m.step[i, t, count] for count in steps)
+
+
+def one_step(m: Model, i: int, t: int) -> Any:
+    """Run at most one step, none after completion: sum_Y c_iY(t) <= sum_{t' >= t} u_i(t')."""
+    steps = m.data.steps[i, t]
+    return pyo.quicksum(m.step[i, t, count] for count in steps) <= m.runs_on[i, t]
+
+
+def share_of_server(m: Model, i: int, s: int, h: int, t: int, r: int) -> Any:
+    """Cap a job's share of a shared server: w_i^r y_ih(t) + s_i^r z_ih(t) <= eps c_h^r(t)."""
+    place = (i, s, h, t)
+    if place not in m.data.ps or m.data.exceeds_share_alone(place):
+        return pyo.Constraint.Skip
+    worker, ps = m.data.demand(i, s, r)
+    return _whole(((worker, m.workers[place]), (ps, m.ps[place])), m.data.share_of(h, t, r))
+
+
+def alone_on_server(m: Model, i: int, s: int, h: int, t: int) -> Any:
+    """Keep a unit that exceeds the share by itself alone: y_ih(t) / n_ih(t) + z_ih(t) / m_ih(t) <= 1.
+
+    If a single worker exceeds the share then n = 1, and the pairs left are (1, 0) and (0, z); likewise
+    for PSs. The row's integer points are just these.
+    """
+    place = (i, s, h, t)
+    if place not in m.data.ps or not m.data.exceeds_share_alone(place):
+        return pyo.Constraint.Skip
+    most, most_ps = m.data.workers[place], m.data.ps[place]
+    return most_ps * m.workers[place] + most * m.ps[place] <= most * most_ps
+
+
+def ordered_workers(m: Model, h: int, t: int) -> Any:
+    """Order equal servers: server h holds at least as many workers in slot t as server h + 1."""
+    return _ordered(m.workers, m.data.workers_on, h, t)
+
+
+def ordered_ps(m: Model, k: int, t: int) -> Any:
+    """Order equal servers: server k holds at least as many PSs in slot t as server k + 1."""
+    return _ordered(m.ps, m.data.ps_on, k, t)
+
+
+def _is_on(m: Model, i: int, s: int, t: int) -> Any:
+    """Return 1 where the job may use demand segment s in slot t."""
+    return m.in_segment[i, s, t] if len(m.data.windows[i].segments) > 1 else m.runs_on[i, t]
+
+
+def _worker_use(m: Model, h: int, t: int, r: int) -> list[tuple[int, Any]]:
+    places = m.data.workers_on.get((h, t), [])
+    return [(m.data.demand(place[0], place[1], r)[0], m.workers[place]) for place in places]
+
+
+def _ps_use(m: Model, k: int, t: int, r: int) -> list[tuple[int, Any]]:
+    places = m.data.ps_on.get((k, t), [])
+    return [(m.data.demand(place[0], place[1], r)[1], m.ps[place]) for place in places]
+
+
+def _capacity(servers: Any, use: list[tuple[int, Any]], row: tuple[int, int, int]) -> Any:
+    server, t, r = row
+    return _whole(use, int(servers.capacity[servers.class_of_server[server], t, r]))
+
+
+def _whole(terms: Iterable[tuple[int, Any]], limit: int) -> Any:
+    """Return ``sum of quantity * variable <= limit`` divided by the quantities' common divisor."""
+    used = [(quantity, variable) for quantity, variable in terms if quantity]
+    if not used:
+        return pyo.Constraint.Skip
+    common = math.gcd(*(quantity for quantity, _ in used))
+    return pyo.quicksum(quantity // common * variable for quantity, variable in used) <= limit // common
+
+
+def _ordered(units: Any, places_on: dict[tuple[int, int], list[Place]], server: int, t: int) -> Any:
+    first, second = (places_on.get((number, t), []) for number in (server, server + 1))
+    if not first:
+        return pyo.Constraint.Skip
+    return pyo.quicksum(units[place] for place in first) >= pyo.quicksum(units[place] for place in second)
+
+
+def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = False) -> Model:
+    """Build the compact mixed-integer programme of an instance.
+
+    Its optimum is the best plan's value: the rows state what a plan is, with the completion slot (8)
+    linearised by binaries u. Jobs that could not complete in time even alone have no variables, and u
+    exists only in slots where completion earns something and the empty cluster could have done the work.
+
+    Parameters
+    ----------
+    instance
+        Any admission instance; demand segments, capacities by slot, whole chunks, shared servers and
+        caps on a job's share of one server included.
+    symmetry_breaking
+        Order the servers of a class by the number of units that they hold in each slot. They are equal
+        in each slot and moving between slots is free, so no plan's value is lost.
+
+    Returns
+    -------
+    pyomo.environ.ConcreteModel
+        Each constraint is a component named after its row, `work_2` for (2), and states it in its `doc`.
+        Variables: `admitted` x, `completes` u, `workers` y, `ps` z, and where the instance asks for them
+        `in_segment` g and `step` c. The index sets are in its attribute `data`.
+
+    Notes
+    -----
+    u may point later than the last slot with workers, which is never profitable since utilities don't
+    increase; `plan_from_compact` recomputes the completion from y.
+
+    References
+    ----------
+    Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
+    DOI 10.1109/INFOCOM.2018.8486422, programme (1)-(13).
+    """
+    model: Model = pyo.ConcreteModel(name=f"compact-{instance.name}")
+    model.data = CompactIndex.of(instance)
+    _add_variables(model)
+    _add_expressions(model)
+    model.total_utility_1 = pyo.Objective(rule=total_utility_1, sense=pyo.maximize, doc=total_utility_1.__doc__)
+    add_rows(model, work_2, model.JOBS)
+    add_rows(model, max_workers_3, model.RUNS)
+    _add_capacities(model)
+    add_rows(model, bandwidth_6, model.RUNS)
+    add_rows(model, fewer_ps_than_workers_7, model.RUNS)
+    add_rows(model, completion_8, model.JOBS)
+    add_rows(model, worker_place_8, model.WORKER_PLACES)
+    add_rows(model, ps_place_8, model.PS_PLACES)
+    if model.data.segments:
+        add_rows(model, one_segment, model.RUNS)
+        add_rows(model, segment_begun, model.SEGMENTS)
+        add_rows(model, segment_not_passed, model.SEGMENTS)
+    if instance.has_steps:
+        add_rows(model, whole_step, model.RUNS)
+        add_rows(model, one_step, model.RUNS)
+    if symmetry_breaking:
+        _add_order(model)
+    return model
+
+
+def plan_from_compact(model: Model, instance: AdmissionInstance) -> AdmissionPlan:
+    """Return the plan at the present values of a model's variables.
+
+    Counts are rounded, superfluous workers and PSs dropped, and completion slots follow from what is
+    left; every row is checked in integers, and a job that breaks one is dropped (see `trimmed_plan`).
+
+    Parameters
+    ----------
+    model
+        A model of `compact_model`; variables without a value count as 0.
+    instance
+        The instance that it was built from.
+    """
+    return trimmed_plan(instance, workers=_rounded(model.workers), ps=_rounded(model.ps))
+
+
+def _rounded(variables: Any) -> Counts:
+    """Return the rounded values by (job, slot, server)."""
+    counts: Counts = {}
+    for (i, _, server, t), value in variables.extract_values().items():
+        number = 0 if value is None else round(value)
+        if number > 0:
+            counts[i, t, server] = counts.get((i, t, server), 0) + number
+    return counts
+
+
+def _add_variables(model: Model) -> None:
+    """Add index sets and variables.
+
+    (9)-(13): x and u are binary, y and z whole and not negative, and there are none before arrival.
+    """
+    data: CompactIndex = model.data
+    model.JOBS = pyo.Set(initialize=list(data.windows), doc="jobs that can complete in time alone")
+    model.RUNS = pyo.Set(initialize=data.runs, dimen=2, doc="(job, slot) from arrival on")
+    model.COMPLETIONS = pyo.Set(initialize=data.completions, dimen=2, doc="(job, slot) worth completing in")
+    model.WORKER_PLACES = pyo.Set(initialize=list(data.workers), dimen=4, doc="(job, segment, server, slot)")
+    model.PS_PLACES = pyo.Set(initialize=list(data.ps), dimen=4, doc="(job, segment, server, slot)")
+    model.admitted = pyo.Var(model.JOBS, domain=pyo.Binary, doc="x_i")
+    model.completes = pyo.Var(model.COMPLETIONS, domain=pyo.Binary, doc="u_i(t)")
+    model.workers = pyo.Var(
+        model.WORKER_PLACES,
+        domain=pyo.NonNegativeIntegers,
+        bounds=lambda m, *place: (0, data.workers[place]),
+        doc="y_ih(t), by demand segment",
+    )
+    model.ps = pyo.Var(
+        model.PS_PLACES,
+        domain=pyo.NonNegativeIntegers,
+        bounds=lambda m, *place: (0, data.ps[place]),
+        doc="z_ik(t), by demand segment",
+    )
+    if data.segments:
+        model.SEGMENTS = pyo.Set(initialize=data.segments, dimen=3, doc="(job, segment, slot)")
+        model.in_segment = pyo.Var(model.SEGMENTS, domain=pyo.Binary, doc="g_is(t): slot t starts in segment s")
+    if data.instance.has_steps:
+        steps = [(i, t, count) for (i, t), counts in data.steps.items() for count in counts]
+        model.STEPS = pyo.Set(initialize=steps, dimen=3, doc="(job, slot, workers)")
+        model.step = pyo.Var(model.STEPS, domain=pyo.Binary, doc="c_iY(t): Y workers run in slot t")
+
+
+def _add_expressions(model: Model) -> None:
+    """Add the sums that several rows share."""
+    data: CompactIndex = model.data
+
+    def workers_in_slot(m: Model, i: int, t: int) -> Any:
+        return pyo.quicksum(m.workers[place] for place in data.workers_of.get((i, t), ()))
+
+    def ps_in_slot(m: Model, i: int, t: int) -> Any:
+        return pyo.quicksum(m.ps[place] for place in data.ps_of.get((i, t), ()))
+
+    def runs_on(m: Model, i: int, t: int) -> Any:
+        return pyo.quicksum(m.completes[i, later] for later in data.windows[i].completions if later >= t)
+
+    def progress(m: Model, i: int, t: int) -> Any:
+        if not data.instance.has_steps:
+            return m.workers_in_slot[i, t]
+        return pyo.quicksum(data.gain(i, count) * m.step[i, t, count] for count in data.steps[i, t])
+
+    def progress_before(m: Model, i: int, t: int) -> Any:
+        return pyo.quicksum(m.progress[i, earlier] for earlier in data.windows[i].slots if earlier < t)
+
+    model.workers_in_slot = pyo.Expression(model.RUNS, rule=workers_in_slot, doc="sum_h y_ih(t)")
+    model.ps_in_slot = pyo.Expression(model.RUNS, rule=ps_in_slot, doc="sum_k z_ik(t)")
+    model.runs_on = pyo.Expression(model.RUNS, rule=runs_on, doc="sum_{t' >= t} u_i(t')")
+    model.progress = pyo.Expression(model.RUNS, rule=progress, doc="progress made in slot t")
+    if data.segments:
+        model.progress_before = pyo.Expression(
+            list(data.segments_of), rule=progress_before, doc="progress before slot t"
+        )
+
+
+def _add_capacities(model: Model) -> None:
+    """Add rows (4) and (5); on shared servers their sum, with the cap on a job's share of one server."""
+    instance: AdmissionInstance = model.data.instance
+    resources = range(instance.num_resources)
+    if not instance.has_shared_servers:
+        add_rows(model, worker_capacity_4, list(model.data.workers_on), resources)
+        add_rows(model, ps_capacity_5, list(model.data.ps_on), resources)
+        return
+    places = list(dict.fromkeys([*model.data.workers_on, *model.data.ps_on]))
+    add_rows(model, server_capacity_4_5, places, resources)
+    if instance.max_share_per_server is not None:
+        add_rows(model, share_of_server, model.WORKER_PLACES, resources)
+        add_rows(model, alone_on_server, model.WORKER_PLACES)
+
+
+def _add_order(model: Model) -> None:
+    """Order equal servers by their workers in each slot; hosts of PSs alone by their PSs."""
+    instance: AdmissionInstance = model.data.instance
+    add_rows(model, ordered_workers, _equal_neighbours(instance.worker_servers), range(instance.horizon))
+    if not instance.has_shared_servers:
+        add_rows(model, ordered_ps, _equal_neighbours(instance.ps_servers), range(instance.horizon))
+
+
+def _equal_neighbours(servers: ServerClasses) -> list[int]:
+    """Return the servers whose next one is of the same class."""
+    classes: IntArray = servers.class_of_server
+    return [h for h, (c, following) in enumerate(pairwise(classes.tolist())) if c == following]

@@ -1,0 +1,440 @@
+"""The decision of an admission problem, its repair from counts, and proofs of upper bounds.
+
+They are data: solvers produce them, `optim.models.admission.check` recomputes what they prove.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, own_whole_rows, whole_numbers
+from optim.core.errors import InvalidProblemError
+from optim.core.frames import Columns
+from optim.models.admission.instance import AdmissionInstance
+
+JOB, SLOT, SERVER, COUNT = range(4)
+
+"""Columns of a plan's rows."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdmissionPlan(ComparesByValue):
+    """Integer numbers of workers and PSs on single servers.
+
+    Parameters
+    ----------
+    workers, ps
+        Shape (rows, 4): job, slot, server, count, sorted, each (job, slot, server) once, counts
+        positive. Servers are numbered through their classes in order (`ServerClasses.class_of_server`).
+
+    Examples
+    --------
+    >>> import optim
+    >>> plan = optim.AdmissionPlan.from_rows(workers=[(0, 2, 0, 3), (0, 1, 0, 1)], ps=[(0, 1, 0, 1), (0, 2, 0, 1)])
+    >>> plan.admitted.tolist(), plan.completion.tolist()
+    ([0], [2])
+    """
+
+    workers: IntArray
+    ps: IntArray
+
+    def __post_init__(self) -> None:
+        own_whole_rows(self, {"workers": 4, "ps": 4}, "a plan's")
+
+    @classmethod
+    def from_rows(cls, workers: Iterable[Iterable[float]], ps: Iterable[Iterable[float]]) -> "AdmissionPlan":
+        """Build a plan from (job, slot, server, count) rows in any order; rows with count 0 are dropped.
+
+        Numbers within 1e-6 of a whole one are rounded to it, as solvers of integer programmes return them.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a number is not whole, or a row has another length.
+        """
+        return cls(workers=_sorted_rows(workers, "workers"), ps=_sorted_rows(ps, "ps"))
+
+    @derived
+    def admitted(self) -> IntArray:
+        """Jobs with at least one worker, ascending."""
+        return np.unique(self.workers[:, JOB])
+
+    @derived
+    def completion(self) -> IntArray:
+        """Completion slot of each admitted job, row (8): the last slot in which it has workers."""
+        last = np.full(int(self.admitted[-1]) + 1 if len(self.admitted) else 0, -1, dtype=np.int64)
+        np.maximum.at(last, self.workers[:, JOB], self.workers[:, SLOT])
+        completion: IntArray = last[self.admitted]
+        return completion
+
+    def objective(self, instance: AdmissionInstance) -> float:
+        """Return the summed value of all admitted jobs at their completion slots."""
+        return float(np.sum(instance.value[self.admitted, self.completion])) if len(self.admitted) else 0.0
+
+    def columns(self, instance: AdmissionInstance | None = None) -> Columns:
+        """Return the rows as columns side, job, slot, server, count; with the instance, jobs by their names."""
+        rows = np.concatenate([self.workers, self.ps])
+        jobs = rows[:, JOB] if instance is None else [instance.jobs.ids[job] for job in rows[:, JOB].tolist()]
+        side = ["worker"] * len(self.workers) + ["ps"] * len(self.ps)
+        return {"side": side, "job": jobs, "slot": rows[:, SLOT], "server": rows[:, SERVER], "count": rows[:, COUNT]}
+
+    def picture(self) -> str:
+        """Return a Gantt chart as an ``<svg>`` element: a row a job, darker cells where more workers run."""
+        from optim.core.text import Cell, grid
+
+        counts: dict[tuple[int, int], int] = {}
+        for job, slot, _, count in self.workers.tolist():
+            counts[job, slot] = counts.get((job, slot), 0) + count
+        most = max(counts.values(), default=1)
+        row_of = {job: row for row, job in enumerate(self.admitted.tolist())}
+        cells = [
+            Cell(row_of[job], slot, 0.25 + 0.75 * count / most, f"job {job}, slot {slot}: workers {count}")
+            for (job, slot), count in counts.items()
+        ]
+        return grid([f"job {job}" for job in row_of], cells, "slots", f"Plan of {len(row_of)} admitted jobs over time")
+
+
+def _sorted_rows(rows: Iterable[Iterable[float]], side: str) -> IntArray:
+    listed = [tuple(row) if isinstance(row, Iterable) else row for row in rows]
+    wrong = next((row for row in listed if not isinstance(row, tuple) or len(row) != 4), None)
+    if wrong is not None:
+        raise InvalidProblemError(f"a plan's {side} must be rows of job, slot, server and count, got {wrong!r}")
+    array = whole_numbers(listed, "a plan's rows").reshape(-1, 4)
+    array = array[array[:, COUNT] != 0]
+    ordered: IntArray = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
+    return ordered
+
+
+class Side(StrEnum):
+    """Which kind of server a row belongs to; on shared servers every row is a worker row."""
+
+    WORKER = "worker"
+    PS = "ps"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServerCut(ComparesByValue):
+    """A valid inequality of ONE server's integer packings, used with a dual multiplier.
+
+    For every integer packing of one server of class `server_class` in slot `slot`, of at most N_j workers and Z_j(N_j) PSs of job j,
+    ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. Summed over the
+    class' servers the right-hand side is multiplied by their count. Coefficients are integers, so
+    that validity is decided exactly. For a job with demand segments the inequality must hold with
+    the elementwise smallest demand of its segments.
+
+    Parameters
+    ----------
+    side
+        Servers of workers or of PSs; `worker` on shared servers.
+    server_class, slot
+        Where it holds.
+    jobs
+        Shape (items,), ascending; other jobs have coefficient 0.
+    worker_coefficient, ps_coefficient
+        Shape (items,), integers >= 0. On disjoint servers only the side's own is non-zero.
+    right_hand_side
+        Integer >= 0.
+    multiplier
+        Dual value >= 0, utils a unit of the left-hand side.
+    """
+
+    side: Side
+    server_class: int
+    slot: int
+    jobs: IntArray
+    worker_coefficient: IntArray
+    ps_coefficient: IntArray
+    right_hand_side: int
+    multiplier: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CountCut(ComparesByValue):
+    """A valid inequality of how many units of each job a CLASS holds in a slot, used with a dual multiplier.
+
+    For all counts n_j that the class' servers hold together in slot `slot`, ``sum_j gain_j(n_j) <= right_hand_side``,
+    where gains are any functions of whole counts that don't fall: unlike a `ServerCut`'s they tell a job with four
+    units in half of its schedules from one with two in all. Gains are whole numbers, so that validity is decided
+    exactly. On shared servers a job's workers and PSs count as two: ``sum_j gain_j(y_j) + ps_gain_j(z_j)``. For a job
+    with demand segments the inequality must hold with the elementwise smallest demand of its segments.
+
+    Parameters
+    ----------
+    side
+        Servers of workers or of PSs; `worker` on shared servers.
+    server_class, slot
+        Where it holds.
+    jobs
+        Shape (items,), ascending; other jobs have no gain.
+    gain
+        Shape (items, widest): gains of 1, ..., widest units, >= 0 and not falling; of more units as of the widest.
+    ps_gain
+        On shared servers those of 1, ..., widest PSs, and `gain` those of workers; None on separate ones.
+    right_hand_side
+        Integer >= 0, of the whole class.
+    multiplier
+        Dual value >= 0, utils a unit of the left-hand side.
+    """
+
+    side: Side
+    server_class: int
+    slot: int
+    jobs: IntArray
+    gain: IntArray
+    right_hand_side: int
+    multiplier: float
+    ps_gain: IntArray | None = None
+
+
+Cut = ServerCut | CountCut
+
+"""What tightens the packing LP."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PriceProof(ComparesByValue):
+    """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
+
+    It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
+    right_hand_side`` (count cuts: without count) as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all
+    schedules of the job: any prices >= 0 will do (docs/mathematics/admission.md, (A.22)). In a leaf of a `TreeProof` the schedules are
+    those that its splits leave. A job that they admit can't be refused, so that its payoff is at least ``value - cost``, and may be
+    negative; that of a job that they refuse is 0.
+
+    Parameters
+    ----------
+    worker_price, ps_price
+        Shape (classes, slots, resources), utils a unit of resource. On shared servers all prices
+        are worker prices and `ps_price` has no classes.
+    payoff
+        Shape (jobs,): mu, utils; negative only for jobs that the leaf of a tree admits.
+    cuts, count_cuts
+        Cuts with their multipliers.
+    """
+
+    worker_price: FloatArray
+    ps_price: FloatArray
+    payoff: FloatArray
+    cuts: tuple[ServerCut, ...] = ()
+    count_cuts: tuple[CountCut, ...] = ()
+
+
+class BranchKind(StrEnum):
+    """How a node's set of plans is split in two, the low child first; v is the branch's `value`, which `admitted` has no use for."""
+
+    ADMITTED = "admitted"
+    """job i is refused | job i is admitted."""
+    COMPLETION = "completion"
+    """job i is refused or completes by slot v | job i is refused or completes after slot v."""
+    WORKERS = "workers"
+    """job i has at most v workers in the class in the slot | at least v + 1."""
+    PS = "ps"
+    """job i has at most v PSs in the class in the slot | at least v + 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A split of a node into a low and a high child."""
+
+    kind: BranchKind
+    job: int
+    value: int = 0
+    server_class: int = -1
+    slot: int = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeNode(ComparesByValue):
+    """A node of a branching tree: either split, or a leaf with a proof of its bound.
+
+    Parameters
+    ----------
+    branch
+        The split, None at a leaf.
+    low, high
+        Numbers of the children, -1 at a leaf.
+    proof
+        At a leaf a dual point for the leaf's restricted schedules; None at a leaf whose restrictions
+        leave no plan at all.
+    """
+
+    branch: Branch | None = None
+    low: int = -1
+    high: int = -1
+    proof: PriceProof | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeProof(ComparesByValue):
+    """A branching tree whose leaves cover all plans; node 0 is the root.
+
+    It proves the largest bound of its leaves.
+    """
+
+    nodes: tuple[TreeNode, ...]
+
+
+Counts = dict[tuple[int, int, int], int]
+
+"""Units by (job, slot, server)."""
+
+
+def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) -> AdmissionPlan:
+    """Return a valid plan made of given counts.
+
+    Of each job only what it needs is kept: no slot after its work is done, in each slot the fewest
+    workers that make the same progress, and Z(Y) PSs for Y workers. That frees resources and never
+    delays a completion. Jobs are then taken by falling value, and one that breaks a row (work, a
+    server's room for one job, capacities; all in integers) is dropped.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    workers, ps
+        Counts >= 0 on single servers.
+    """
+    by_job = _by_job(instance, workers), _by_job(instance, ps)
+    needs = [_needs(instance, i, *sides) for i, sides in enumerate(zip(*by_job, strict=True))]
+    complete = [need for need in needs if need is not None]
+    complete.sort(key=lambda need: (-instance.value[need.job, need.completion], need.job))
+    room = _Room(instance)
+    kept = [need for need in complete if room.take(need)]
+    return AdmissionPlan.from_rows(
+        workers=[row for need in kept for row in need.rows(Side.WORKER)],
+        ps=[row for need in kept for row in need.rows(Side.PS)],
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Need:
+    """What one job needs to complete: by slot its demand segment, and units by server."""
+
+    job: int
+    completion: int = -1
+    segment: dict[int, int] = field(default_factory=dict)
+    units: dict[tuple[Side, int], dict[int, int]] = field(default_factory=dict)
+
+    def rows(self, side: Side) -> Iterator[tuple[int, int, int, int]]:
+        """Yield the rows of a plan."""
+        for (on, slot), by_server in self.units.items():
+            if on is side:
+                yield from ((self.job, slot, server, count) for server, count in by_server.items())
+
+
+BySlot = dict[int, dict[int, int]]
+
+"""One job's units by slot and server."""
+
+
+def _by_job(instance: AdmissionInstance, counts: Counts) -> list[BySlot]:
+    result: list[BySlot] = [{} for _ in range(instance.num_jobs)]
+    for (job, slot, server), count in sorted(counts.items()):
+        if count > 0:
+            result[job].setdefault(slot, {})[server] = count
+    return result
+
+
+def _needs(instance: AdmissionInstance, i: int, workers: BySlot, ps: BySlot) -> _Need | None:
+    """Walk through a job's slots and keep what makes progress; None if its work isn't done in time."""
+    target, progress = int(instance.target[i]), instance.progress[i]
+    first, last = int(instance.jobs.segment_offset[i]), int(instance.jobs.segment_offset[i + 1])
+    starts = instance.jobs.segment_start[first:last]
+    need = _Need(job=i)
+    done = 0
+    for slot in sorted(workers):
+        if slot < instance.jobs.arrival[i]:
+            continue
+        given = min(sum(workers[slot].values()), len(progress) - 1)
+        gain = min(int(progress[given]), target - done)
+        count = int(np.searchsorted(progress, gain))
+        if count == 0:
+            continue
+        num_ps = int(instance.ps_needed[i][count])
+        if sum(ps.get(slot, {}).values()) < num_ps:
+            return None
+        need.segment[slot] = first + int(np.searchsorted(starts, done, side="right")) - 1
+        need.units[Side.WORKER, slot] = _first_units(workers[slot], count)
+        need.units[Side.PS, slot] = _first_units(ps[slot], num_ps)
+        done += gain
+        if done == target:
+            need.completion = slot
+            return need if instance.value[i, slot] > 0 else None
+    return None
+
+
+def _first_units(by_server: dict[int, int], number: int) -> dict[int, int]:
+    """Keep `number` units, those on the first servers."""
+    kept = {}
+    for server, count in by_server.items():
+        kept[server] = min(count, number)
+        number -= kept[server]
+        if number == 0:
+            break
+    return kept
+
+
+class _Room:
+    """What is left on every server in every slot."""
+
+    def __init__(self, instance: AdmissionInstance) -> None:
+        self._instance = instance
+        self._left: dict[tuple[Side, int, int], IntArray] = {}
+
+    def take(self, need: _Need) -> bool:
+        """Take what a job needs, or nothing if it doesn't fit; return whether it does."""
+        loads: dict[tuple[Side, int, int], IntArray] = {}
+        for slot, segment in need.segment.items():
+            held = need.units[Side.WORKER, slot], need.units[Side.PS, slot]
+            if not self._is_within_limits(segment, slot, *held):
+                return False
+            for side, by_server in zip((Side.WORKER, Side.PS), held, strict=True):
+                for server, count in by_server.items():
+                    place = (self._host(side), server, slot)
+                    load = self._demand(side)[segment] * count
+                    loads[place] = loads[place] + load if place in loads else load
+        left = {place: self._left_at(place) - load for place, load in loads.items()}
+        if any((rest < 0).any() for rest in left.values()):
+            return False
+        self._left.update(left)
+        return True
+
+    def _host(self, side: Side) -> Side:
+        return Side.WORKER if self._instance.has_shared_servers else side
+
+    def _demand(self, side: Side) -> IntArray:
+        jobs = self._instance.jobs
+        return jobs.worker_demand if side is Side.WORKER else jobs.ps_demand
+
+    def _left_at(self, place: tuple[Side, int, int]) -> IntArray:
+        side, server, slot = place
+        servers = self._instance.worker_servers if side is Side.WORKER else self._instance.ps_servers
+        capacity: IntArray = servers.capacity[servers.class_of_server[server], slot]
+        return self._left.get(place, capacity)
+
+    def _is_within_limits(self, segment: int, slot: int, workers: dict[int, int], ps: dict[int, int]) -> bool:
+        """Tell whether one job's units keep to what an empty server holds of it, share included."""
+        instance = self._instance
+        sides = (
+            (workers, instance.workers_per_server, instance.worker_servers),
+            (ps, instance.ps_per_server, instance.ps_servers),
+        )
+        for held, most, servers in sides:
+            for server, count in held.items():
+                if count > most[segment, servers.class_of_server[server], slot]:
+                    return False
+        share = instance.max_share_per_server
+        if share is None or not instance.has_shared_servers:
+            return True
+        for server in workers.keys() & ps.keys():
+            use = self._demand(Side.WORKER)[segment] * workers[server]
+            use = use + self._demand(Side.PS)[segment] * ps[server]
+            capacity = instance.worker_servers.capacity[instance.worker_servers.class_of_server[server], slot]
+            if any(
+                int(amount) * share.denominator > share.numerator * int(limit)
+                for amount, limit in zip(use, capacity, strict=True)
+            ):
+                return False
+        return True

@@ -1,0 +1,272 @@
+"""How fast each job can be done alone, and jobs that no plan can admit, with the reason."""
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from optim.core.arrays import IntArray
+from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses
+
+NOTHING_FITS = -(2**40)
+
+"""Number of PSs beside workers that don't fit themselves; sums of it stay within 64 bits."""
+
+
+def earliest_completion(instance: AdmissionInstance) -> IntArray:
+    """Return the slot in which each job completes if it has the cluster for itself from its arrival.
+
+    Without demand segments as many workers as possible in every slot are best. With segments they need
+    not be: demands may rise with the work done, and a job that did less is still in the cheaper segment.
+    So the whole set of progress that can have been made before a slot is followed.
+
+    Parameters
+    ----------
+    instance
+        Any instance: segments, shared servers, caps and whole chunks included.
+
+    Returns
+    -------
+    IntArray
+        Shape (jobs,): the earliest completion slot, -1 where the job completes in no slot or earns
+        nothing when it does.
+    """
+    most = most_workers(instance)
+    result = np.full(instance.num_jobs, -1, dtype=np.int64)
+    for i in range(instance.num_jobs):
+        first, last = int(instance.jobs.arrival[i]), int(instance.deadline[i])
+        segments = slice(int(instance.jobs.segment_offset[i]), int(instance.jobs.segment_offset[i + 1]))
+        if last < first:
+            continue
+        table, limits = instance.progress[i], most[segments, first : last + 1]
+        starts, target = instance.jobs.segment_start[segments].tolist(), int(instance.target[i])
+        if len(starts) == 1:
+            slots = _slots_at_full_speed(table[limits[0]], target)
+        elif instance.has_steps:
+            slots = _slots_by_jumps(table, limits, starts, target)
+        else:
+            slots = _slots_by_steps(limits, starts, target)
+        if slots is not None and instance.value[i, first + slots - 1] > 0:
+            result[i] = first + slots - 1
+    return result
+
+
+def most_workers(instance: AdmissionInstance) -> IntArray:
+    """Return the most workers that a job can run at once in the empty cluster, with the PSs they need.
+
+    Returns
+    -------
+    IntArray
+        Shape (segments, slots).
+    """
+    if instance.has_shared_servers:
+        return _max_workers_shared(instance)
+    workers = np.einsum("sct,c->st", instance.workers_per_server, instance.worker_servers.count)
+    ps = np.einsum("sct,c->st", instance.ps_per_server, instance.ps_servers.count)
+    result: IntArray = np.minimum(workers, instance.max_workers[instance.segment_job][:, None])
+    for segment, i in enumerate(instance.segment_job.tolist()):
+        served = np.searchsorted(instance.ps_needed[i], ps[segment], side="right") - 1
+        np.minimum(result[segment], served, out=result[segment])
+    return result
+
+
+def max_ps_beside(
+    demand: tuple[tuple[int, ...], tuple[int, ...]],
+    room: tuple[int, ...],
+    share: Fraction | None,
+    most: tuple[int, int],
+) -> IntArray:
+    """Return the most PSs of one job that ONE shared server holds beside Y = 0, 1, ... of its workers.
+
+    Parameters
+    ----------
+    demand
+        What a worker and what a PS takes of each resource.
+    room
+        The server's capacity.
+    share
+        Cap on the job's share of the server; a single worker or a single PS may exceed it.
+    most
+        Most workers and most PSs of interest.
+
+    Returns
+    -------
+    IntArray
+        Shape (most workers + 1,), at most ``most[1]`` each; `NOTHING_FITS` where the workers don't fit.
+    """
+    result = _max_ps(demand, room, most)
+    if share is None:
+        return result
+    part = tuple(share.numerator * limit // share.denominator for limit in room)
+    capped = _max_ps(demand, part, most)
+    capped[0] = max(capped[0], min(result[0], 1))
+    if most[0] > 0 and result[1] >= 0:
+        capped[1] = max(capped[1], 0)
+    return capped
+
+
+def _max_ps(demand: tuple[tuple[int, ...], tuple[int, ...]], room: tuple[int, ...], most: tuple[int, int]) -> IntArray:
+    """Return the most PSs beside each number of workers that fit into `room` together."""
+    result = np.full(most[0] + 1, most[1], dtype=np.int64)
+    for worker, ps, limit in zip(*demand, room, strict=True):
+        rest = limit - worker * np.arange(most[0] + 1, dtype=np.int64)
+        if ps > 0:
+            np.minimum(result, rest // ps, out=result)
+        result[rest < 0] = NOTHING_FITS
+    return result
+
+
+def _max_workers_shared(instance: AdmissionInstance) -> IntArray:
+    servers, jobs = instance.worker_servers, instance.jobs
+    result = np.zeros((len(instance.segment_job), instance.horizon), dtype=np.int64)
+    if not servers.num_classes:
+        return result
+    rows, row_of_slot = np.unique(
+        servers.capacity.transpose(1, 0, 2).reshape(instance.horizon, -1), axis=0, return_inverse=True
+    )
+    capacity = rows.reshape(-1, servers.num_classes, instance.num_resources).tolist()
+    for segment, i in enumerate(instance.segment_job.tolist()):
+        needed = instance.ps_needed[i]
+        most = (len(needed) - 1, int(needed[-1]))
+        demand = (tuple(jobs.worker_demand[segment].tolist()), tuple(jobs.ps_demand[segment].tolist()))
+        best = np.zeros(len(capacity), dtype=np.int64)
+        for kind, classes in enumerate(capacity):
+            total = np.full(most[0] + 1, NOTHING_FITS, dtype=np.int64)
+            total[0] = 0
+            for room, count in zip(classes, servers.count.tolist(), strict=True):
+                one = max_ps_beside(demand, tuple(room), instance.max_share_per_server, most)
+                for power in _powers(one, count, most[1]):
+                    total = _together(total, power, most[1])
+            best[kind] = np.flatnonzero(total >= needed)[-1]
+        result[segment] = best[row_of_slot.ravel()]
+    return result
+
+
+def _powers(one: IntArray, count: int, most: int) -> Iterator[IntArray]:
+    """Yield tables of 1, 2, 4, ... equal servers whose numbers add up to `count`."""
+    power = one
+    while count:
+        if count & 1:
+            yield power
+        count >>= 1
+        if count:
+            power = _together(power, power, most)
+
+
+def _together(a: IntArray, b: IntArray, most: int) -> IntArray:
+    """Return what two groups of servers hold: ``max over y of a[Y - y] + b[y]`` for every Y."""
+    size = len(a)
+    padded = np.concatenate([np.full(size - 1, NOTHING_FITS, dtype=np.int64), a])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, size)
+    total = (windows + b[::-1]).max(axis=1)
+    total[total < 0] = NOTHING_FITS
+    result: IntArray = np.minimum(total, most)
+    return result
+
+
+def _slots_at_full_speed(progress: IntArray, target: int) -> int | None:
+    """Return in how many slots the progress adds up to the target, None if never."""
+    done = 0
+    for k, amount in enumerate(progress.tolist()):
+        done += amount
+        if done >= target:
+            return k + 1
+    return None
+
+
+def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | None:
+    """Count slots where progress is any number of worker-slots: what can be done is 0, ..., `reach`."""
+    reach = 0
+    ends = [*starts[1:], target]
+    for k in range(limits.shape[1]):
+        reach = max(
+            min(reach, end - 1) + most
+            for start, end, most in zip(starts, ends, limits[:, k].tolist(), strict=True)
+            if start <= min(reach, target - 1)
+        )
+        if reach >= target:
+            return k + 1
+    return None
+
+
+def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target: int) -> int | None:
+    """Count slots where progress comes in jumps: bit d of `reached` says that d may have been done."""
+    reached = 1
+    jumps = np.unique(table).tolist()
+    whole = (1 << target) - 1
+    ranges = [
+        (1 << end) - (1 << start) for start, end in zip(starts, [*starts[1:], max(target, starts[-1])], strict=True)
+    ]
+    for k in range(limits.shape[1]):
+        following = 0
+        for mask, most in zip(ranges, limits[:, k].tolist(), strict=True):
+            source = reached & mask & whole
+            for jump in jumps:
+                if not source or jump > table[most]:
+                    break
+                if jump >= target or (source << jump) >> target:
+                    return k + 1
+                following |= source << jump
+        reached = following
+    return None
+
+
+MAX_NAMED = 3
+
+"""Jobs that a sentence names."""
+
+
+def never_run(instance: AdmissionInstance) -> Mapping[str, str]:
+    """Return the reason of each job that can never run, by its id, in the order of the jobs."""
+    jobs = np.flatnonzero(instance.earliest_completion < 0).tolist()
+    most = most_workers(instance) if jobs else np.zeros((0, 0), dtype=np.int64)
+    return {instance.jobs.ids[job]: _reason(instance, job, most) for job in jobs}
+
+
+def remark(instance: AdmissionInstance) -> str:
+    """Return one sentence on the jobs that can never run; nothing where there is none."""
+    reasons = instance.never_run
+    if not reasons:
+        return ""
+    named = [f"{name!r} {reason}" for name, reason in list(reasons.items())[:MAX_NAMED]]
+    more = [f"and {len(reasons) - MAX_NAMED} more"] if len(reasons) > MAX_NAMED else []
+    return f"{len(reasons)} of {instance.num_jobs} jobs can never run: {'; '.join([*named, *more])}"
+
+
+def _reason(instance: AdmissionInstance, job: int, most: IntArray) -> str:
+    first, last = int(instance.jobs.arrival[job]), int(instance.deadline[job])
+    if last < first:
+        return "earns nothing in any slot from its arrival on"
+    slots = slice(first, last + 1)
+    begin, end = instance.jobs.segment_offset[job : job + 2].tolist()
+    hosts = "shared server" if instance.has_shared_servers else "worker server"
+    for segment in range(begin, end):
+        demand = instance.jobs.worker_demand[segment]
+        if not instance.workers_per_server[segment, :, slots].any():
+            return f"has workers that no {hosts} holds{_lacking(instance, demand, instance.worker_servers, slots)}"
+        demand = instance.jobs.ps_demand[segment]
+        if not instance.ps_per_server[segment, :, slots].any():
+            hosts = hosts if instance.has_shared_servers else "host of parameter servers"
+            return (
+                f"needs parameter servers that no {hosts} holds{_lacking(instance, demand, instance.ps_servers, slots)}"
+            )
+        if not most[segment, slots].any():
+            return "has no slot in which workers and the parameter servers that they need fit together"
+    if end - begin > 1:
+        return f"can't be done alone by slot {last}, the last that earns"
+    possible = int(instance.progress[job][most[begin, slots]].sum())
+    return (
+        f"can't be done alone by slot {last}, the last that earns: "
+        f"{possible / int(instance.target[job]):.0%} of its work from slot {first} on"
+    )
+
+
+def _lacking(instance: AdmissionInstance, demand: IntArray, servers: ServerClasses, slots: slice) -> str:
+    """Return which resources a unit takes more of than any server has."""
+    room = servers.capacity[:, slots].max(axis=(0, 1), initial=0)
+    short = [
+        f"{name} {need / MICRO:g} of {have / MICRO:g}"
+        for name, need, have in zip(instance.resources, demand.tolist(), room.tolist(), strict=True)
+        if need > have
+    ]
+    return f" ({', '.join(short)})" if short else " at once"

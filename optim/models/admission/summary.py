@@ -1,0 +1,281 @@
+"""Summary statistics of an admission instance, and of the load that a plan puts on it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
+from optim.models.admission.earliest_completion import earliest_completion, max_ps_beside, remark
+from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses, SigmoidUtility, Utility
+
+TIME_SENSITIVE_LIMIT = 1.0
+
+"""Largest theta2 of a time-sensitive job in the paper's evaluation; steeper ones are time-critical."""
+
+
+def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
+    """Return figures that tell what an instance is like, in the order they are shown.
+
+    Parameters
+    ----------
+    instance
+        Any instance.
+
+    Returns
+    -------
+    Mapping
+        Plain values. `worker_demand` and `ps_demand` are, for each resource, what all schedulable jobs
+        need over what the cluster has in all slots: worker-slots times the demand of a worker, and as
+        many PS-slots as row (6) asks for on average (b / B a worker-slot). `max_share_of_server` is the
+        largest share of one server's resource that a schedulable job may use in one slot (the eps of the
+        competitive ratio's small-job condition). `schedulable_jobs` complete alone before the horizon;
+        `never_run` says how many can't, and why.
+    """
+    jobs, work = instance.jobs, instance.work
+    schedulable = instance.earliest_completion >= 0
+    shape = (instance.horizon, instance.num_resources)
+    varies = any(
+        bool((side.capacity != side.capacity[:, :1]).any()) for side in (instance.worker_servers, instance.ps_servers)
+    )
+    fastest = np.array([max(1, int(table[-1])) for table in instance.progress], dtype=np.int64)
+    slots_needed = -(-instance.target // fastest) if any(jobs.speedup) else -(-work // instance.max_workers)
+    return {
+        "jobs": instance.num_jobs,
+        "slots": instance.horizon,
+        "slot_s": instance.slot_micro_s / MICRO,
+        "resources": list(instance.resources),
+        "worker_servers": instance.worker_servers.num_servers,
+        "ps_servers": instance.ps_servers.num_servers,
+        "server_classes": instance.worker_servers.num_classes
+        + (0 if instance.has_shared_servers else instance.ps_servers.num_classes),
+        "capacity_rows": (instance.worker_servers.num_classes + _own_ps_classes(instance)) * shape[0] * shape[1],
+        "shared_servers": instance.has_shared_servers,
+        "capacity_varies": varies,
+        "segments": len(jobs.segment_start),
+        "chunk_integral": instance.chunk_integral,
+        "speedups": sum(map(bool, jobs.speedup)),
+        "max_share_per_server": None if instance.max_share_per_server is None else float(instance.max_share_per_server),
+        "min_utility": float(instance.min_utility_share),
+        "arrivals": [int(jobs.arrival.min()), int(jobs.arrival.max())] if len(jobs) else None,
+        "worker_slots": _spread(work),
+        "max_workers": _spread(instance.max_workers),
+        "shortest_slots": _spread(slots_needed),
+        "schedulable_jobs": int(schedulable.sum()),
+        "never_run": remark(instance) or None,
+        "best_value": float(instance.value.max(axis=1, initial=0.0)[schedulable].sum()),
+        "worker_demand": _demand_over_capacity(instance, instance.worker_servers, jobs.worker_demand, schedulable),
+        "ps_demand": _demand_over_capacity(instance, instance.ps_servers, _ps_demand(instance), schedulable),
+        "max_share_of_server": _max_share(instance, schedulable),
+        "utilities": dict(sorted(Counter(map(_kind, jobs.utilities)).items())),
+    }
+
+
+def _own_ps_classes(instance: AdmissionInstance) -> int:
+    return 0 if instance.has_shared_servers else instance.ps_servers.num_classes
+
+
+def _spread(amounts: IntArray) -> Mapping[str, int] | None:
+    """Return smallest, median (the lower of two) and largest amount."""
+    if not len(amounts):
+        return None
+    ordered = np.sort(amounts)
+    return {"min": int(ordered[0]), "median": int(ordered[(len(ordered) - 1) // 2]), "max": int(ordered[-1])}
+
+
+def _kind(utility: Utility) -> str:
+    if not isinstance(utility, SigmoidUtility):
+        return type(utility).__name__.removesuffix("Utility").lower()
+    if utility.theta2 == 0:
+        return "sigmoid: time-insensitive"
+    return "sigmoid: time-sensitive" if utility.theta2 <= TIME_SENSITIVE_LIMIT else "sigmoid: time-critical"
+
+
+def _ps_demand(instance: AdmissionInstance) -> FloatArray:
+    """Return what the PSs of one worker take on average, shape (segments, resources)."""
+    rate = instance.jobs.worker_micro_mbps / instance.jobs.ps_micro_mbps
+    demand: FloatArray = instance.jobs.ps_demand * rate[instance.segment_job][:, None]
+    return demand
+
+
+def _demand_over_capacity(
+    instance: AdmissionInstance,
+    servers: ServerClasses,
+    demand: IntArray | FloatArray,
+    schedulable: NDArray[np.bool_],
+) -> Mapping[str, float]:
+    """Return for each resource what the schedulable jobs need over what the servers have in all slots."""
+    jobs, owner = instance.jobs, instance.segment_job
+    # A segment ends where the next one of the same job starts, the last one where the job is done.
+    end = instance.target[owner].astype(np.float64)
+    is_last = np.append(owner[1:] != owner[:-1], True) if len(owner) else np.zeros(0, dtype=bool)
+    end[~is_last] = np.minimum(end[~is_last], jobs.segment_start[np.flatnonzero(~is_last) + 1])
+    part = np.maximum(end - jobs.segment_start, 0.0) / instance.target[owner]
+    worker_slots = part * instance.work[owner] * schedulable[owner]
+    needed = (worker_slots[:, None] * demand).sum(axis=0)
+    available = np.einsum("ctr,c->r", servers.capacity, servers.count)
+    return {name: float(needed[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}
+
+
+def _max_share(instance: AdmissionInstance, schedulable: NDArray[np.bool_]) -> float:
+    """Return the largest share of one server's resource that one schedulable job may use in one slot."""
+    if instance.has_shared_servers:
+        return _max_shared_share(instance, schedulable)
+    jobs, owner = instance.jobs, instance.segment_job
+    slots = np.arange(instance.horizon)
+    in_time = (slots >= jobs.arrival[owner][:, None]) & (slots <= instance.deadline[owner][:, None])
+    in_time &= schedulable[owner][:, None]
+    largest = 0.0
+    for servers, units, demand in (
+        (instance.worker_servers, instance.workers_per_server, jobs.worker_demand),
+        (instance.ps_servers, instance.ps_per_server, jobs.ps_demand),
+    ):
+        capacity = np.maximum(servers.capacity, 1)  # where there is none, no unit with a demand fits
+        counted = units * in_time[:, None, :]
+        for r in range(instance.num_resources):
+            share = counted * demand[:, r, None, None] / capacity[None, :, :, r]
+            largest = max(largest, float(share.max(initial=0.0)))
+    return largest
+
+
+def _max_shared_share(instance: AdmissionInstance, schedulable: NDArray[np.bool_]) -> float:
+    jobs, largest = instance.jobs, 0.0
+    for segment, i in enumerate(instance.segment_job.tolist()):
+        if not schedulable[i]:
+            continue
+        needed = instance.ps_needed[i]
+        most = (len(needed) - 1, int(needed[-1]))
+        worker, ps = jobs.worker_demand[segment], jobs.ps_demand[segment]
+        lifetime = instance.worker_servers.capacity[:, jobs.arrival[i] : instance.deadline[i] + 1]
+        for room in np.unique(lifetime.reshape(-1, instance.num_resources), axis=0):
+            demand = (tuple(worker.tolist()), tuple(ps.tolist()))
+            beside = max_ps_beside(demand, tuple(room.tolist()), instance.max_share_per_server, most)
+            fits = np.flatnonzero(beside >= 0)
+            used = fits[:, None] * worker + beside[fits][:, None] * ps
+            largest = max(largest, float((used / np.maximum(room, 1)).max(initial=0.0)))
+    return largest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLoad:
+    """How loaded an instance is under a plan.
+
+    Parameters
+    ----------
+    tight_rows
+        Share of the rows (server class, slot, resource) that are tight: on no server of the class is
+        there room left for the smallest demand for that resource among the jobs that can run in that
+        slot (arrived, not yet worthless, able to finish at all). Rows on which that demand doesn't fit
+        even while the server is empty are no rows, since nothing could ever make them tight.
+    refused_jobs
+        Share of all jobs that the plan leaves out, 0 where there are no jobs.
+    worker_utilisation, ps_utilisation
+        For each resource what is used over what there is, summed over servers and slots; resources
+        that no server has are left out. On shared servers both say the same.
+    """
+
+    tight_rows: float
+    refused_jobs: float
+    worker_utilisation: Mapping[str, float]
+    ps_utilisation: Mapping[str, float]
+
+
+def plan_load(instance: AdmissionInstance, plan: AdmissionPlan) -> PlanLoad:
+    """Return how loaded an instance is under a plan.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan of it; it need not be feasible.
+
+    Returns
+    -------
+    PlanLoad
+        Shares between 0 and 1 where the plan is feasible.
+    """
+    worker_used, ps_used = _used(instance, plan)
+    sides = [(instance.worker_servers, worker_used, [instance.jobs.worker_demand])]
+    if instance.has_shared_servers:
+        worker_used += ps_used
+        sides[0][2].append(instance.jobs.ps_demand)
+    else:
+        sides.append((instance.ps_servers, ps_used, [instance.jobs.ps_demand]))
+    is_live = _live(instance)
+    tight = rows = 0
+    for servers, used, demands in sides:
+        of_side = _tight_rows(instance, servers, used, _smallest_demand(instance, demands, is_live))
+        tight, rows = tight + of_side[0], rows + of_side[1]
+    utilisation = [_utilisation(instance, servers, used) for servers, used, _ in sides]
+    return PlanLoad(
+        tight_rows=tight / rows if rows else 0.0,
+        refused_jobs=1.0 - len(plan.admitted) / instance.num_jobs if instance.num_jobs else 0.0,
+        worker_utilisation=utilisation[0],
+        ps_utilisation=utilisation[-1],
+    )
+
+
+def _used(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[IntArray, IntArray]:
+    """Return what the plan uses of each single server, shapes (servers, slots, resources)."""
+    jobs = instance.jobs
+    running = np.zeros((instance.num_jobs, instance.horizon), dtype=np.int64)
+    np.add.at(running, (plan.workers[:, JOB], plan.workers[:, SLOT]), plan.workers[:, COUNT])
+    segment = np.repeat(jobs.segment_offset[:-1, None], instance.horizon, axis=1)
+    for i in np.flatnonzero(np.diff(jobs.segment_offset) > 1).tolist():
+        table = instance.progress[i]
+        done = np.cumsum(table[np.minimum(running[i], len(table) - 1)])[:-1]
+        starts = jobs.segment_start[jobs.segment_offset[i] : jobs.segment_offset[i + 1]]
+        segment[i, 1:] += np.searchsorted(starts, done, side="right") - 1
+    result = []
+    for rows, servers, demand in (
+        (plan.workers, instance.worker_servers, jobs.worker_demand),
+        (plan.ps, instance.ps_servers, jobs.ps_demand),
+    ):
+        used = np.zeros((servers.num_servers, instance.horizon, instance.num_resources), dtype=np.int64)
+        amount = rows[:, COUNT, None] * demand[segment[rows[:, JOB], rows[:, SLOT]]]
+        np.add.at(used, (rows[:, SERVER], rows[:, SLOT]), amount)
+        result.append(used)
+    return result[0], result[1]
+
+
+def _live(instance: AdmissionInstance) -> NDArray[np.bool_]:
+    """Tell which segments' jobs can run in which slots, shape (segments, slots)."""
+    owner = instance.segment_job
+    can_finish = earliest_completion(instance) >= 0
+    slots = np.arange(instance.horizon)
+    in_time = (slots >= instance.jobs.arrival[:, None]) & (slots <= instance.deadline[:, None])
+    live: NDArray[np.bool_] = (in_time & can_finish[:, None])[owner]
+    return live
+
+
+def _smallest_demand(instance: AdmissionInstance, demands: list[IntArray], is_live: NDArray[np.bool_]) -> IntArray:
+    """Return the smallest positive demand for each resource in each slot, shape (slots, resources)."""
+    nobody = np.iinfo(np.int64).max
+    smallest = np.full((instance.horizon, instance.num_resources), nobody)
+    for demand in demands:
+        for r in range(instance.num_resources):
+            asked = np.where(is_live & (demand[:, r] > 0)[:, None], demand[:, r][:, None], nobody)
+            smallest[:, r] = np.minimum(smallest[:, r], asked.min(axis=0, initial=nobody))
+    return smallest
+
+
+def _tight_rows(
+    instance: AdmissionInstance, servers: ServerClasses, used: IntArray, smallest: IntArray
+) -> tuple[int, int]:
+    """Return how many rows are tight, and how many could be."""
+    could_be = servers.capacity >= smallest
+    room = servers.capacity[servers.class_of_server] - used
+    max_room = np.full(servers.capacity.shape, np.iinfo(np.int64).min)
+    np.maximum.at(max_room, servers.class_of_server, room)
+    return int((could_be & (max_room < smallest)).sum()), int(could_be.sum())
+
+
+def _utilisation(instance: AdmissionInstance, servers: ServerClasses, used: IntArray) -> Mapping[str, float]:
+    available = np.einsum("ctr,c->r", servers.capacity, servers.count)
+    taken = used.sum(axis=(0, 1))
+    return {name: float(taken[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}

@@ -1,0 +1,396 @@
+"""Bid tables of apps, one by one and of many at once."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray
+from optim.models.auction.fairness import AppProfile, IdealTime, ideal_minutes, shared_minutes, shared_minutes_each
+from optim.models.auction.instance import Cluster, Horizon, Locality
+
+MIN_GAIN = 1e-12
+
+"""Rows that are better by no more than this share are left out."""
+
+NamedRow = tuple[tuple[tuple[int, int], ...], float]
+
+"""(machine, GPUs) entries, and rho."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BidTable:
+    """An app's bids.
+
+    Parameters
+    ----------
+    empty_rho, ideal_min
+        rho of the empty row, and the ideal time that all rho are relative to.
+    gpus, locality, rho
+        Shape (rows,): bundles by number and locality.
+    named
+        Rows that name their machines.
+    """
+
+    empty_rho: float
+    ideal_min: float
+    gpus: IntArray
+    locality: IntArray
+    rho: FloatArray
+    named: tuple[NamedRow, ...] = ()
+
+    @property
+    def rows(self) -> tuple[tuple[int, int, float], ...]:
+        """Rows (GPUs, locality, rho)."""
+        return tuple(zip(self.gpus.tolist(), self.locality.tolist(), self.rho.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.gpus) + len(self.named)
+
+
+def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
+    """Return the sums of some of an app's gangs, ascending, up to a limit.
+
+    Examples
+    --------
+    >>> possible_sizes([2, 2, 5], 8)
+    [2, 4, 5, 7]
+    """
+    sums = np.zeros(max(0, most) + 1, dtype=bool)
+    sums[0] = True
+    for gang in gangs:
+        if gang <= most:
+            sums[gang:] |= sums[: len(sums) - gang].copy()
+    found: list[int] = np.flatnonzero(sums)[1:].tolist()
+    return found
+
+
+def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
+    """Return the largest bundle that an offer holds in one slot, one machine, one rack, and in all.
+
+    Localities that are the same as the next better one (machines of one slot, a cluster of one rack) are left out.
+    """
+    limits = {Locality.SLOT: int(cluster.slot_free.max(initial=0))}
+    if len(cluster.slot_machine) > cluster.num_machines:
+        limits[Locality.MACHINE] = int(cluster.machine_free.max(initial=0))
+    limits[Locality.RACK] = int(cluster.rack_free.max(initial=0))
+    if cluster.num_racks > 1:
+        limits[Locality.CLUSTER] = cluster.num_free
+    return limits
+
+
+def smallest_subtree(cluster: Cluster, slots: Iterable[int]) -> Locality:
+    """Return the locality of the smallest subtree that holds all of some slots."""
+    held = set(slots)
+    machines = set(cluster.slot_machine[list(held)].tolist())  # sets: a few slots each, very many times
+    return _smallest(held, machines, set(cluster.machine_rack[list(machines)].tolist()))
+
+
+def _smallest(slots: Collection[int], machines: Collection[int], racks: Collection[int]) -> Locality:
+    """Return the locality of the smallest subtree that holds all of some slots, with their machines and racks."""
+    for level, parts in ((Locality.SLOT, slots), (Locality.MACHINE, machines), (Locality.RACK, racks)):
+        if len(parts) <= 1:
+            return level
+    return Locality.CLUSTER
+
+
+def with_held(profile: AppProfile, cluster: Cluster, places: Iterable[tuple[int, int]]) -> AppProfile:
+    """Return the profile of an app that holds (slot, GPUs) entries of a cluster."""
+    held = tuple(sorted(places))
+    level = int(smallest_subtree(cluster, (slot for slot, _ in held)))
+    return replace(profile, held_gpus=sum(k for _, k in held), held_locality=level, held_places=held)
+
+
+def bid_table(
+    profile: AppProfile,
+    cluster: Cluster,
+    *,
+    lease_min: float,
+    horizon: Horizon = Horizon.HOLD,
+    sizes: tuple[int, ...] | None = None,
+    widest: Locality = Locality.CLUSTER,
+) -> BidTable:
+    """Return an app's bids on what a cluster offers.
+
+    Rows are valued by number and locality, not by concrete machines: equal machines stay interchangeable.
+    Numbers are the multiples of the gang up to the demand. A row is left out where one with at most as many
+    GPUs that fits wherever this one fits is as good, and where it is no better than the empty row.
+
+    An app that holds GPUs is slowed down by the smallest subtree that holds these and the bundle. Wherever a
+    bundle may lie, that may be the whole cluster; rows that name machines beside the held GPUs count on less.
+
+    Parameters
+    ----------
+    profile
+        The app.
+    cluster
+        What is on offer.
+    lease_min, horizon
+        How rows are valued (`shared_minutes`). All are valued over one horizon. Where the app holds nothing and
+        rows are held for ever, the empty row takes a lease longer than the app's slowest other row.
+    sizes
+        If given, numbers of GPUs outside are left out.
+    widest
+        Widest locality that is bid for.
+    """
+    ideal = ideal_minutes(profile, cluster.num_gpus)
+
+    facts = {"horizon": horizon, "lease_min": lease_min, "cluster_gpus": cluster.num_gpus}
+
+    def rho(gpus: int, locality: int) -> float:
+        return shared_minutes(profile, gpus, locality, **facts) / ideal  # type: ignore[arg-type]
+
+    limits = max_gpus_by_locality(cluster)
+    most = min(cluster.num_free, profile.demand - profile.held_gpus - profile.beside_gpus)
+    bundles = possible_sizes(profile.gangs, most) if profile.gangs else range(profile.gang, most + 1, profile.gang)
+    numbers = np.array([k for k in bundles if sizes is None or k in sizes], dtype=np.int64)
+    levels = np.array([level for level in limits if level <= widest], dtype=np.int64)
+    gpus, level = np.meshgrid(numbers, levels, indexing="ij")
+    is_offered = gpus <= np.array([limits[Locality(each)] for each in levels.tolist()], dtype=np.int64)
+    # What is held may lie anywhere from a bundle of a class: as far as the whole cluster reaches.
+    union = np.full_like(level, max(limits)) if profile.held_gpus else level
+    found = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
+    value = np.where(is_offered, found, np.inf)
+    if profile.held_gpus or profile.beside_gpus or horizon is Horizon.LEASE:
+        empty = rho(0, profile.held_locality)
+    else:
+        empty = lease_min / ideal + float(value[is_offered].max() if is_offered.any() else 1.0)
+    kept = is_undominated(value, empty)
+    rows = tuple(zip(gpus[kept].tolist(), level[kept].tolist(), value[kept].tolist(), strict=True))
+    beside = (
+        HeldElsewhere(cluster, lease_min=lease_min, horizon=horizon, widest=widest) if profile.held_places else None
+    )
+    return BidTable(
+        empty_rho=empty,
+        ideal_min=ideal,
+        gpus=gpus[kept],
+        locality=level[kept],
+        rho=value[kept],
+        named=beside.rows(profile, numbers.tolist(), rows, empty) if beside else (),
+    )
+
+
+class HeldElsewhere:
+    """Bundles of an offer beside GPUs that apps hold.
+
+    Parameters
+    ----------
+    cluster, lease_min, horizon, widest
+        As in `bid_table`.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, lease_min: float, horizon: Horizon, widest: Locality = Locality.CLUSTER
+    ) -> None:
+        self._facts = {"horizon": horizon, "lease_min": lease_min, "cluster_gpus": cluster.num_gpus}
+        self._widest, self._farthest = widest, max(max_gpus_by_locality(cluster))
+        self._room_of: list[int] = cluster.machine_free.tolist()
+        self._rack_of: list[int] = cluster.machine_rack.tolist()
+        self._machine_of: list[int] = cluster.slot_machine.tolist()
+        self._slots_of: dict[int, list[int]] = {}
+        for slot, m in enumerate(self._machine_of):
+            self._slots_of.setdefault(m, []).append(slot)
+
+    def rows(
+        self,
+        profile: AppProfile,
+        numbers: Sequence[int],
+        classes: tuple[tuple[int, int, float], ...],
+        empty_rho: float,
+    ) -> tuple[NamedRow, ...]:
+        """Return an app's rows that name machines, better than its rows (GPUs, locality, rho) that name none."""
+        ideal = ideal_minutes(profile, self._facts["cluster_gpus"])  # type: ignore[arg-type]
+        found = []
+        for machines, level in self._bundles(profile, numbers):
+            gpus = sum(k for _, k in machines)
+            found.append((machines, shared_minutes(profile, gpus, level, **self._facts) / ideal))  # type: ignore[arg-type]
+        return _better_named(found, classes, empty_rho) if found else ()
+
+    def _bundles(
+        self, profile: AppProfile, numbers: Sequence[int]
+    ) -> Iterator[tuple[tuple[tuple[int, int], ...], Locality]]:
+        """Yield bundles on one machine where GPUs are held and within a rack, with the union's locality.
+
+        Left out are those that slow the app down as much as GPUs anywhere: classes have these.
+        """
+        held = {slot for slot, _ in profile.held_places}
+        room_of, rack_of, slots_of = self._room_of, self._rack_of, self._slots_of
+        homes = {self._machine_of[slot] for slot in held}
+        is_wide = self._widest >= self._farthest
+        worst = profile.slowdown.within(self._farthest) if is_wide else math.inf
+
+        def level_with(taken: Sequence[int]) -> Locality:
+            machines = homes.union(taken)
+            return _smallest(held.union(*(slots_of[m] for m in taken)), machines, {rack_of[m] for m in machines})
+
+        if profile.slowdown.within(level_with(())) >= worst:
+            return
+        chains = [[m] for m in sorted(homes) if room_of[m]]
+        racks = {rack_of[m] for m in homes} if self._widest >= Locality.RACK else set()
+        for rack in sorted(racks):
+            inside = [m for m, of in enumerate(rack_of) if of == rack and room_of[m]]
+            chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
+        for number, chain in enumerate(chains):
+            is_rack = number >= len(chains) - len(racks)
+            used, filled = 0, 0  # machines taken whole, and their GPUs
+            level, known = Locality.CLUSTER, -1
+            for k in numbers:
+                while used < len(chain) and filled + room_of[chain[used]] <= k:
+                    filled += room_of[chain[used]]
+                    used += 1
+                if k > filled and used == len(chain):
+                    break
+                count = used + (k > filled)
+                if count == 1 and is_rack and chain[0] in homes:
+                    continue  # the machine's own chain has it
+                if count != known:
+                    level, known = level_with(chain[:count]), count
+                if profile.slowdown.within(level) >= worst:
+                    break  # further machines only widen it
+                taken = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
+                yield tuple(sorted(taken)), level
+
+
+def _better_named(
+    rows: list[tuple[tuple[tuple[int, int], ...], float]], classes: tuple[tuple[int, int, float], ...], empty_rho: float
+) -> tuple[NamedRow, ...]:
+    """Drop named rows no better than the empty one, or than another that needs no more of any machine."""
+    kept: list[NamedRow] = []
+    widest = max((level for _, level, _ in classes), default=0)
+    anywhere = sorted((k, rho) for k, level, rho in classes if level == widest)
+    best = list(accumulate((rho for _, rho in anywhere), min, initial=empty_rho))
+    for machines, rho in sorted(rows, key=lambda row: (sum(k for _, k in row[0]), row[1], row[0])):
+        total, need = sum(k for _, k in machines), dict(machines)
+        limit = best[bisect_right(anywhere, (total, math.inf))] * (1 - MIN_GAIN)
+        is_better = rho < limit and not any(
+            value * (1 - MIN_GAIN) <= rho and all(k <= need.get(m, 0) for m, k in other) for other, value in kept
+        )
+        if is_better:
+            kept.append((machines, rho))
+    return tuple(kept)
+
+
+def is_undominated(rho: FloatArray, empty_rho: "FloatArray | float") -> BoolArray:
+    """Mark rows, shape (..., sizes, localities), both ascending, better than the empty one and than all that dominate them.
+
+    A row in a wider subtree needs less of the cluster, so only rows of no more GPUs in the same or a wider locality
+    dominate. Leading axes, and those of `empty_rho`, are tables side by side.
+    """
+    wide = np.minimum.accumulate(rho[..., ::-1], axis=-1)[..., ::-1]  # best in this locality or a wider one
+    rival = np.empty_like(rho)
+    rival[...] = np.asarray(empty_rho)[..., None, None]
+    rival[..., :-1] = np.minimum(rival[..., :-1], wide[..., 1:])
+    rival[..., 1:, :] = np.minimum(rival[..., 1:, :], np.minimum.accumulate(wide, axis=-2)[..., :-1, :])
+    return np.asarray(rho < rival * (1 - MIN_GAIN))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NeedsTable(ComparesByValue):
+    """What `AppProfile` with `Needs` holds, one row an app, for apps of one gang each that bid for GPUs of one type.
+
+    Parameters
+    ----------
+    elapsed_min, active_apps, work_min, longest_min, demand, gang
+        As in profiles, shape (apps,).
+    total_work_min, total_longest_min, total_demand
+        As in `Needs`, shape (apps,).
+    slowdown
+        Worst slowdown within a slot, machine, rack, and the cluster, shape (apps, 4).
+    ideal
+        Reading of the ideal time.
+    """
+
+    elapsed_min: FloatArray
+    active_apps: FloatArray
+    work_min: FloatArray
+    longest_min: FloatArray
+    demand: IntArray
+    gang: IntArray
+    total_work_min: FloatArray
+    total_longest_min: FloatArray
+    total_demand: IntArray
+    slowdown: FloatArray
+    ideal: IdealTime = IdealTime.TIME_SHARE
+
+    def __len__(self) -> int:
+        return len(self.work_min)
+
+    def ideal_minutes(self, cluster_gpus: int) -> FloatArray:
+        """Return `ideal_minutes` of each app."""
+        share = self.active_apps
+        is_timed = self.ideal is IdealTime.TIME_SHARE
+        gpus = np.full(len(self), float(cluster_gpus)) if is_timed else cluster_gpus / share
+        alone = np.maximum(self.total_work_min / np.minimum(gpus, self.total_demand), self.total_longest_min)
+        return np.asarray(share * alone if is_timed else alone)
+
+    def rho(self, gpus: IntArray, level: IntArray, cluster_gpus: int) -> FloatArray:
+        """Return rho of each app if it holds so many GPUs for ever, at least one, in a locality."""
+        slow = self.slowdown[np.arange(len(self)), level]
+        left = np.maximum(self.work_min * slow / np.minimum(gpus, self.demand), self.longest_min)
+        return np.asarray((self.elapsed_min + left) / self.ideal_minutes(cluster_gpus))
+
+    def bid_tables(
+        self,
+        who: IntArray,
+        cluster: Cluster,
+        *,
+        lease_min: float,
+        held: IntArray,
+        held_level: IntArray,
+        profile_of: Callable[[int], AppProfile],
+    ) -> list[BidTable]:
+        """Return what `bid_table` does for some apps, bids being valued as held for ever.
+
+        Parameters
+        ----------
+        who
+            Rows of the apps.
+        cluster, lease_min
+            The offer.
+        held, held_level
+            GPUs that each app holds and their locality, shape (apps,).
+        profile_of
+            Returns the profile of an app that holds GPUs, with where they are; of others it isn't asked for.
+        """
+        ideal = self.ideal_minutes(cluster.num_gpus)[who]
+        limits = max_gpus_by_locality(cluster)
+        levels, room = np.array(list(limits), np.int64), np.array(list(limits.values()), np.int64)
+        held, within, demand = held[who], self.slowdown[who], self.demand[who]
+        elapsed, work, longest = self.elapsed_min[who], self.work_min[who], self.longest_min[who]
+        most, gang = np.minimum(cluster.num_free, demand - held), self.gang[who]
+        gpus = gang[:, None] * np.arange(1, max(0, int((most // gang).max(initial=0))) + 1)
+        farthest = within[:, max(limits)]
+        slow = np.where((held > 0)[:, None], farthest[:, None], within[:, levels])
+        speed = np.minimum(gpus + held[:, None], demand[:, None])
+        left = np.maximum((work[:, None] * slow)[:, None, :] / speed[:, :, None], longest[:, None, None])
+        is_offered = (gpus <= most[:, None])[:, :, None] & (gpus[:, :, None] <= room)
+        found = (elapsed[:, None, None] + left) / ideal[:, None, None]
+        value = np.where(is_offered, found, np.inf)
+        worst = np.where(is_offered, found, 0.0).reshape(len(who), -1).max(axis=1, initial=0.0)
+        near = within[np.arange(len(who)), held_level[who]]
+        stays = np.maximum(work * near / np.minimum(np.maximum(1, held), demand), longest)
+        empty = np.where(held > 0, (elapsed + stays) / ideal, lease_min / ideal + np.where(worst > 0, worst, 1.0))
+        app, row, column = np.nonzero(is_undominated(value, empty))
+        first = np.searchsorted(app, np.arange(len(who) + 1)).tolist()
+        size, level, rho = gpus[app, row], levels[column], value[app, row, column]
+        named: dict[int, tuple[NamedRow, ...]] = {}
+        beside = HeldElsewhere(cluster, lease_min=lease_min, horizon=Horizon.HOLD)
+        for i in np.flatnonzero((held > 0) & (near < farthest)).tolist():
+            part = slice(first[i], first[i + 1])
+            classes = tuple(zip(size[part].tolist(), level[part].tolist(), rho[part].tolist(), strict=True))
+            numbers = gpus[i][gpus[i] <= most[i]].tolist()
+            named[i] = beside.rows(profile_of(int(who[i])), numbers, classes, float(empty[i]))
+        return [
+            BidTable(
+                empty_rho=float(empty[i]),
+                ideal_min=float(ideal[i]),
+                gpus=size[a:b],
+                locality=level[a:b],
+                rho=rho[a:b],
+                named=named.get(i, ()),
+            )
+            for i, (a, b) in enumerate(pairwise(first))
+        ]

@@ -1,0 +1,152 @@
+"""Check the least cost of a job over zones from the traces alone, by (B.13) of docs/mathematics/bidding.md.
+
+Let a potential say of every situation how much is still to be paid at least. If no step, whatever it is, costs less than
+the potential falls by it, then no plan from the start costs less than the start's potential: the sum over its steps.
+Situations are ticks, the time without work so far, and either a place of the state with nothing held, or a place where
+machines are set up. Steps are: wait a tick; launch, and hold until the first tick at which the set-up is over, or to the
+job's end if that is sooner; launch, and lose the machines free of charge; work a tick, or to the job's end; return the
+machines. A launch that is given up, or lost, before its set-up ends leaves what waiting leaves, and costs no less.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, IntArray
+from optim.models.bidding.market.billing import Billing, PlaceCosts, bill_stay, place_costs
+from optim.models.bidding.market.zones import HOUR_S, KINDS, Optimum, ZoneJob, ZoneMarket
+
+LARGEST = 2**60
+"""Larger potentials could overflow where they are added."""
+
+
+def check_optimum(
+    market: ZoneMarket, job: ZoneJob, claim: Optimum, billing: Billing = Billing.PER_SECOND
+) -> tuple[str, ...]:
+    """Return what is wrong with a claim: nothing if its plan is billed what it says, and its potential proves the bound.
+
+    Parameters
+    ----------
+    market, job
+        The traces and the job.
+    claim
+        What is claimed.
+    billing
+        The rule of the bill.
+    """
+    shape = (job.num_ticks(market.tick_s) + 1, job.slack_s // job.unit_s(market.tick_s) + 1)
+    zones, classes = market.num_zones, int(job.state_class.max()) + 1
+    if claim.idle.shape != (*shape, classes) or claim.working.shape != (*shape, KINDS * zones):
+        return ("the potential has the shape of another job",)
+    for values in (claim.idle, claim.working):
+        if values.dtype != np.int64 or (np.abs(values) > LARGEST).any():
+            return ("the potential must be whole numbers below 2^60",)
+    costs = place_costs(market, job, claim.first, billing)
+    problems = [*_plan_problems(market, job, claim, costs, billing), *_Steps(market, job, claim, costs).problems()]
+    if claim.units > claim.idle[0, 0, 0]:
+        problems.append(f"the least cost is said to be {claim.units}, the potential proves {claim.idle[0, 0, 0]}")
+    if claim.plan_units < claim.units or (costs.is_exact and claim.plan_units != claim.units):
+        problems.append(f"the plan is billed {claim.plan_units}, the least cost is said to be {claim.units}")
+    return tuple(problems)
+
+
+def _plan_problems(
+    market: ZoneMarket, job: ZoneJob, claim: Optimum, costs: PlaceCosts, billing: Billing
+) -> Iterator[str]:
+    """Yield what is wrong with a plan: what can't be had, overlaps, work, deadline and bill."""
+    now, work, paid, state, tick_s = 0, 0, 0, 0, market.tick_s
+    for number, stay in enumerate(claim.plan):
+        is_last = number == len(claim.plan) - 1
+        if not (now <= stay.begin_s < stay.end_s <= job.deadline_s and 0 <= stay.zone < market.num_zones):
+            yield f"the stay from {stay.begin_s} to {stay.end_s} s overlaps another, or the deadline"
+            return
+        if stay.begin_s % tick_s or (stay.end_s % tick_s and not is_last):
+            yield f"the stay from {stay.begin_s} to {stay.end_s} s begins or ends between ticks"
+        place, begin, end = KINDS * stay.zone + (not stay.is_spot), stay.begin_s // tick_s, -(-stay.end_s // tick_s)
+        if not costs.has[begin:end, place].all():
+            yield f"{market.zones[stay.zone]} can't be had throughout ticks {begin} to {end}"
+        if stay.is_lost and (is_last or stay.end_s % tick_s or costs.has[end, place]):
+            yield f"{market.zones[stay.zone]} isn't lost at {stay.end_s} s"
+        setup = int(job.setup_s[state, stay.zone])
+        work += max(0, stay.end_s - stay.begin_s - setup)
+        paid += bill_stay(market, job, claim.first, stay, billing).units
+        paid += HOUR_S * int(job.move_micro[state, stay.zone])
+        state = 1 + stay.zone if stay.end_s - stay.begin_s >= setup else state
+        now = stay.end_s
+    if work != job.work_s:
+        yield f"the plan works {work} of {job.work_s} s"
+    if paid != claim.plan_units:
+        yield f"the plan costs {paid}, not {claim.plan_units}"
+
+
+class _Steps:
+    """The steps of (B.13) over all ticks (rows) and units of time without work (columns) at once."""
+
+    def __init__(self, market: ZoneMarket, job: ZoneJob, claim: Optimum, costs: PlaceCosts) -> None:
+        self.job, self.claim, self.costs = job, claim, costs
+        self.tick_s, self.unit_s = market.tick_s, job.unit_s(market.tick_s)
+        self.ticks, self.steps = len(costs.cost), job.slack_s // self.unit_s
+        lost_s = self.unit_s * np.arange(self.steps + 1)
+        tick = np.arange(self.ticks)[:, None]
+        self.left = job.work_s - tick * self.tick_s + lost_s
+        self.is_open = (lost_s <= tick * self.tick_s) & (self.left > 0)
+        zero = np.zeros((1, costs.cost.shape[1]), dtype=np.int64)
+        self.state_class = job.state_class
+        self.total = np.concatenate([zero, np.cumsum(costs.cost, axis=0)])
+        self.lacks = np.concatenate([zero, np.cumsum(~costs.has, axis=0)])
+
+    def problems(self) -> Iterator[str]:
+        """Yield the kinds of steps that cost less than the potential falls."""
+        idle, working = self.claim.idle[:-1], self.claim.working[:-1]
+        per_tick = self.tick_s // self.unit_s
+        waited = self.claim.idle[1:, per_tick:]
+        size = waited.shape[1]
+        if (self.is_open[:, :size, None] & (idle[:, :size] > waited)).any():
+            yield "waiting a tick lowers the potential"
+        for place in range(self.costs.cost.shape[1]):
+            zone = place // KINDS
+            held = working[:, :, place]
+            worked = self._ended(np.arange(self.ticks), place, self.left, self.claim.working[1:, :, place])
+            if (self.is_open & self.costs.has[:, place, None] & (held > worked)).any():
+                yield f"a tick of work at place {place} costs less than the potential falls"
+            if (self.is_open & (held > idle[:, :, self.state_class[1 + zone]])).any():
+                yield f"returning machines of place {place} lowers the potential"
+            for state in np.unique(self.state_class, return_index=True)[1]:  # one of each class
+                if self._launch_lowers(place, state):
+                    yield f"a launch at place {place} with the state at {state} costs less than the potential falls"
+
+    def _ended(self, ticks: IntArray, place: int, seconds: IntArray, after: IntArray) -> IntArray:
+        """Return what a tick costs, and what is still to be paid after it, where the job ends after so many seconds."""
+        cost = self.costs.cost[ticks, place, None]
+        ending = np.broadcast_to(cost, seconds.shape) if self.costs.is_whole else cost // self.tick_s * seconds
+        return np.where(seconds <= self.tick_s, ending, cost + after)
+
+    def _launch_lowers(self, place: int, state: int) -> bool:
+        """Tell whether a launch costs less than the potential falls."""
+        job, zone = self.job, place // KINDS
+        setup_s, move = int(job.setup_s[state, zone]), HOUR_S * int(job.move_micro[state, zone])
+        lost, held = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
+        if lost > self.steps or held > self.ticks:
+            return False
+        size, rows = self.steps + 1 - lost, slice(0, self.ticks + 1 - held)
+        last = np.arange(held - 1, self.ticks)
+        is_open, left = self.is_open[rows, :size], self.left[rows, :size]
+        now = self.claim.idle[:-1][rows, :size, self.state_class[state]]
+        before = (self.total[last, place] - self.total[last - held + 1, place])[:, None] + move
+        after = self.claim.working[held:, lost:, place]
+        then = before + self._ended(last, place, left + setup_s - (held - 1) * self.tick_s, after)
+        can = (self.lacks[held:, place] == self.lacks[rows, place])[:, None] & is_open
+        if bool((can & (now > then)).any()):
+            return True
+        return self._free_launch_lowers(place, state, setup_s, move)
+
+    def _free_launch_lowers(self, place: int, state: int, setup_s: int, move: int) -> bool:
+        """Tell whether machines that are lost free of charge cost less than the potential falls."""
+        lost, gone = setup_s // self.unit_s, self.costs.free_until[:, place]
+        held_s = (gone - np.arange(self.ticks)) * self.tick_s
+        rows = np.flatnonzero((held_s > 0) & (held_s >= setup_s))
+        size = self.steps + 1 - lost
+        now = self.claim.idle[rows, :size, self.state_class[state]]
+        then = move + self.claim.idle[gone[rows], lost:, self.state_class[1 + place // KINDS]]
+        is_step: BoolArray = self.is_open[rows, :size] & (self.left[rows, :size] + setup_s > held_s[rows, None])
+        return bool((is_step & (now > then)).any())

@@ -1,0 +1,355 @@
+"""Bidding instances from and to documents of format ``optim/bidding/1``, plain Python and frames."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType, field
+from msgspec.structs import asdict as fields_of
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.documents import Count, Name, PositiveInt, Whole, convert
+from optim.core.errors import InvalidProblemError
+from optim.core.frames import Rows, rows_of
+from optim.models.bidding.instance import (
+    MICRO,
+    BiddingInstance,
+    Bids,
+    Caps,
+    CurveKind,
+    EvictionTerm,
+    HourOutlook,
+    LastingCapacity,
+    Outlook,
+    Scalability,
+    ScenarioOutlook,
+)
+from optim.models.bidding.market.lifetimes import CommonShocks
+
+SCHEMA = "optim/bidding/1"
+
+
+class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A candidate bid: market, delta, rate, most instances; then the hour's figures, or one entry a scenario."""
+
+    market: Name
+    delta_usd: float
+    rate: float
+    max_count: Count
+    new: bool = True
+    price_usd: float | UnsetType = UNSET
+    evicted: float | UnsetType = UNSET
+    usable_h: float | UnsetType = UNSET
+    hours: float = 1.0
+    charges_usd: list[float] | UnsetType = UNSET
+    evicted_s: list[Whole] | UnsetType = UNSET
+
+
+class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A joint limit; weights are one a bid, 1 each unless given."""
+
+    name: Name
+    limit: float
+    weights: list[float] | UnsetType = UNSET
+
+
+class ScalabilityDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The curve G."""
+
+    kind: Literal["linear", "saturating", "usl", "points"] = "linear"
+    serial: float = 0.0
+    base: float = 1.0
+    crosstalk: float = 0.0
+    points: list[tuple[float, float]] = []
+
+
+class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Windows of history: their weights, and the slots of each."""
+
+    weights: list[float]
+    slot_s: PositiveInt
+    num_slots: PositiveInt
+    ready_s: Count = 0
+
+
+class LastingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Capacity that must last the hour: how much, how surely, of one instance of each bid; expected shocks by cause."""
+
+    least: PositiveInt
+    probability: float
+    own: list[float]
+    capacity: list[Count] | UnsetType = UNSET
+    zone: list[Count] | UnsetType = UNSET
+    by_zone: list[float] | UnsetType = UNSET
+    region: list[Count] | UnsetType = UNSET
+    by_region: list[float] | UnsetType = UNSET
+
+
+class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A bidding instance; with `scenarios` the bids hold charges and evictions by scenario."""
+
+    schema: str
+    name: Name
+    markets: list[Name]
+    bids: list[BidDocument]
+    caps: list[CapDocument] = []
+    scenarios: ScenariosDocument | UnsetType = UNSET
+    eviction_term: Literal["own", "any", "market"] = "market"
+    one_bid_a_market: bool = False
+    fixed_usd: float = 0.0
+    fixed_rate: float = 0.0
+    scalability: ScalabilityDocument = field(default_factory=ScalabilityDocument)
+    eviction_loss_h: float = 0.0
+    change_loss_h: float = 0.0
+    min_work: float = 0.0
+    lasting: LastingDocument | UnsetType = UNSET
+
+
+HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
+
+SCENARIO_FIELDS = ("charges_usd", "evicted_s")
+
+PLAIN = ("name", "one_bid_a_market", "fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work")
+
+"""Fields that a file holds as an instance does."""
+
+WHOLE_TOL = 1e-3
+
+"""Dollars must be whole micro-dollars to this part of one."""
+
+
+def instance_from_document(document: BiddingDocument) -> BiddingInstance:
+    """Build a validated instance.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a field contradicts the format; the text names its path, value and remedy.
+    """
+    number = {name: m for m, name in enumerate(document.markets)}
+    if len(number) < len(document.markets):
+        raise InvalidProblemError("markets must have different names; rename one of those that come twice")
+    for j, bid in enumerate(document.bids):
+        if bid.market not in number:
+            raise InvalidProblemError(f"bids[{j}].market must be one of markets, got {bid.market!r}")
+        _require_fields(bid, j, is_scenario=not isinstance(document.scenarios, UnsetType))
+    bids = Bids(
+        market=np.array([number[bid.market] for bid in document.bids], dtype=np.int64),
+        delta_micro=np.array(
+            [_micro(bid.delta_usd, f"bids[{j}].delta_usd") for j, bid in enumerate(document.bids)], dtype=np.int64
+        ),
+        rate=np.array([bid.rate for bid in document.bids], dtype=np.float64),
+        max_count=np.array([bid.max_count for bid in document.bids], dtype=np.int64),
+        is_new=np.array([bid.new for bid in document.bids], dtype=bool),
+    )
+    curve = fields_of(document.scalability)
+    points = tuple((float(v), float(g)) for v, g in document.scalability.points)
+    return BiddingInstance(
+        **{name: getattr(document, name) for name in PLAIN},
+        markets=tuple(document.markets),
+        bids=bids,
+        outlook=_outlook(document),
+        caps=_caps(document.caps, len(bids)),
+        scalability=Scalability(**curve | {"kind": CurveKind(curve["kind"]), "points": points}),
+        lasting=_lasting(document),
+    )
+
+
+def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
+    """Return the document of an instance; reading it back gives equal data."""
+    outlook = instance.outlook
+    documents = []
+    for j in range(instance.num_bids):
+        bids = instance.bids
+        hour: dict[str, Any]
+        if isinstance(outlook, HourOutlook):
+            hour = {name: float(getattr(outlook, name)[j]) for name in (*HOUR_FIELDS, "hours")}
+        else:
+            hour = {
+                "charges_usd": (outlook.charge_micro[j] / MICRO).tolist(),
+                "evicted_s": outlook.evicted_s[j].tolist(),
+            }
+        documents.append(
+            BidDocument(
+                market=instance.markets[int(bids.market[j])],
+                delta_usd=int(bids.delta_micro[j]) / MICRO,
+                rate=float(bids.rate[j]),
+                max_count=int(bids.max_count[j]),
+                new=bool(bids.is_new[j]),
+                **hour,
+            )
+        )
+    caps = instance.caps
+    return BiddingDocument(
+        schema=SCHEMA,
+        **{name: getattr(instance, name) for name in PLAIN},
+        markets=list(instance.markets),
+        bids=documents,
+        caps=[
+            CapDocument(name=name, limit=float(limit), weights=UNSET if (weight == 1).all() else weight.tolist())
+            for name, limit, weight in zip(caps.names, caps.limit, caps.weight, strict=True)
+        ],
+        scenarios=UNSET if isinstance(outlook, HourOutlook) else _scenarios_document(outlook),
+        eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "market",
+        # A list: an empty one is left out of the file, an empty tuple is not.
+        scalability=ScalabilityDocument(**asdict(instance.scalability) | {"points": list(instance.scalability.points)}),
+        lasting=UNSET if instance.lasting is None else _lasting_document(instance.lasting),
+    )
+
+
+def _lasting_document(lasting: LastingCapacity) -> LastingDocument:
+    shocks = lasting.shocks
+    return LastingDocument(
+        least=lasting.least,
+        probability=lasting.probability,
+        capacity=lasting.capacity.tolist(),
+        **{name: getattr(shocks, name).tolist() for name in ("own", "zone", "by_zone", "region", "by_region")},
+    )
+
+
+def _lasting(document: BiddingDocument) -> LastingCapacity | None:
+    """Read what must last; without zones every market is a zone of its own, and without regions every zone a region."""
+    data = document.lasting
+    if isinstance(data, UnsetType):
+        return None
+    zone = np.arange(len(data.own)) if isinstance(data.zone, UnsetType) else np.array(data.zone, dtype=np.int64)
+    num_zones = int(zone.max(initial=-1)) + 1
+    by_zone = np.zeros(num_zones) if isinstance(data.by_zone, UnsetType) else _floats(data.by_zone)
+    region = np.arange(len(by_zone)) if isinstance(data.region, UnsetType) else np.array(data.region, dtype=np.int64)
+    num_regions = int(region.max(initial=-1)) + 1
+    by_region = np.zeros(num_regions) if isinstance(data.by_region, UnsetType) else _floats(data.by_region)
+    capacity = [1] * len(document.bids) if isinstance(data.capacity, UnsetType) else data.capacity
+    return LastingCapacity(
+        shocks=CommonShocks(zone=zone, region=region, own=_floats(data.own), by_zone=by_zone, by_region=by_region),
+        capacity=np.array(capacity, dtype=np.int64),
+        least=data.least,
+        probability=data.probability,
+    )
+
+
+def _scenarios_document(outlook: ScenarioOutlook) -> ScenariosDocument:
+    return ScenariosDocument(
+        weights=outlook.weight.tolist(),
+        slot_s=outlook.slot_s,
+        num_slots=outlook.num_slots,
+        ready_s=outlook.ready_s,
+    )
+
+
+def _require_fields(bid: BidDocument, j: int, *, is_scenario: bool) -> None:
+    wanted, others = (SCENARIO_FIELDS, HOUR_FIELDS) if is_scenario else (HOUR_FIELDS, SCENARIO_FIELDS)
+    for name in wanted:
+        if isinstance(getattr(bid, name), UnsetType):
+            raise InvalidProblemError(f"bids[{j}].{name} is missing; add it ({_form(is_scenario=is_scenario)})")
+    for name in others:
+        if not isinstance(getattr(bid, name), UnsetType):
+            raise InvalidProblemError(
+                f"bids[{j}].{name} has no place here; remove it ({_form(is_scenario=is_scenario)})"
+            )
+
+
+def _form(*, is_scenario: bool) -> str:
+    return "the instance has scenarios" if is_scenario else "the instance has no scenarios"
+
+
+def _outlook(document: BiddingDocument) -> Outlook:
+    bids, scenarios = document.bids, document.scenarios
+    if isinstance(scenarios, UnsetType):
+        return HourOutlook(
+            price_usd=_floats([bid.price_usd for bid in bids]),
+            evicted=_floats([bid.evicted for bid in bids]),
+            usable_h=_floats([bid.usable_h for bid in bids]),
+            hours=_floats([bid.hours for bid in bids]),
+            term=EvictionTerm(document.eviction_term),
+        )
+    size = len(scenarios.weights)
+    for j, bid in enumerate(bids):
+        for name in SCENARIO_FIELDS:
+            entries = getattr(bid, name)
+            if len(entries) != size:
+                raise InvalidProblemError(
+                    f"bids[{j}].{name} must have one entry a scenario, {size}, got {len(entries)}"
+                )
+    charges = [
+        [_micro(usd, f"bids[{j}].charges_usd") for usd in list(bid.charges_usd or ())] for j, bid in enumerate(bids)
+    ]
+    return ScenarioOutlook(
+        weight=np.array(scenarios.weights, dtype=np.float64),
+        slot_s=scenarios.slot_s,
+        num_slots=scenarios.num_slots,
+        ready_s=scenarios.ready_s,
+        charge_micro=_table(charges, size),
+        evicted_s=_table([list(bid.evicted_s or ()) for bid in bids], size),
+    )
+
+
+def _caps(documents: Sequence[CapDocument], size: int) -> Caps:
+    weights = []
+    for r, cap in enumerate(documents):
+        weight = [1.0] * size if isinstance(cap.weights, UnsetType) else cap.weights
+        if len(weight) != size:
+            raise InvalidProblemError(f"caps[{r}].weights must have one entry a bid, {size}, got {len(weight)}")
+        weights.append(weight)
+    return Caps(
+        names=tuple(cap.name for cap in documents),
+        weight=np.array(weights, dtype=np.float64).reshape(len(documents), size),
+        limit=_floats([cap.limit for cap in documents]),
+    )
+
+
+def _micro(usd: float, path: str) -> int:
+    """Return dollars as whole micro-dollars."""
+    micro = round(usd * MICRO)
+    if abs(usd * MICRO - micro) > WHOLE_TOL:
+        raise InvalidProblemError(f"{path} must be whole micro-dollars, got {usd}; round it to six digits")
+    return micro
+
+
+def _floats(values: Sequence[Any]) -> FloatArray:
+    return np.array(values, dtype=np.float64).reshape(len(values))
+
+
+def _table(rows: Sequence[Sequence[int]], size: int) -> IntArray:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), size)
+
+
+USUAL: Mapping[str, Any] = {"delta_usd": 0.0, "rate": 1.0}
+
+"""Of a bid that doesn't say: at the present price, and of the usual speed."""
+
+
+def bidding_document(
+    bids: Rows,
+    *,
+    caps: Mapping[str, float] | Rows,
+    markets: Sequence[str] | None,
+    name: str,
+    **fields: Any,
+) -> BiddingDocument:
+    """Return the document that rows stand for; `BiddingInstance.from_bids` tells what they are."""
+    rows = [{**USUAL, **row} for row in rows_of(bids, "bids")]
+    limits = [{"name": cap, "limit": limit} for cap, limit in caps.items()] if isinstance(caps, Mapping) else caps
+    named = dict.fromkeys(row["market"] for row in rows if "market" in row)
+    found: BiddingDocument = convert(
+        {
+            "schema": SCHEMA,
+            "name": name,
+            "markets": list(named) if markets is None else list(markets),
+            "bids": rows,
+            "caps": rows_of(limits, "caps"),
+            **{field: value for field, value in fields.items() if value is not None},
+        },
+        BiddingDocument,
+        "instance",
+    )
+    return found
+
+
+def bid_columns(instance: BiddingInstance) -> dict[str, list[Any]]:
+    """Return a column a field of the bids; what a form of instance doesn't have is left out."""
+    rows = msgspec.to_builtins(document_from_instance(instance).bids)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    defaults = {"new": True, "hours": 1.0}  # which documents leave out
+    return {name: [row.get(name, defaults.get(name)) for row in rows] for name in names}

@@ -1,0 +1,192 @@
+"""A footprint of bids, and proofs of lower bounds on the cost per work.
+
+A proof states a ratio `q` and a tree whose leaves cover all footprints; each leaf has multipliers that bound
+``cost - q work`` from below over its footprints. If no leaf falls below 0, no footprint has a ratio below `q`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray, own_whole_rows, whole_numbers
+from optim.core.frames import Columns
+from optim.models.bidding.instance import MICRO, BiddingInstance
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FootprintPlan(ComparesByValue):
+    """The decision of a bidding instance.
+
+    Parameters
+    ----------
+    counts
+        Shape (bids,): instances of each bid.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.FootprintPlan.of([0, 2, 1]).counts.sum()
+    np.int64(3)
+    """
+
+    counts: IntArray
+
+    def __post_init__(self) -> None:
+        own_whole_rows(self, {"counts": None}, "a footprint's")
+
+    @classmethod
+    def of(cls, counts: Sequence[float] | IntArray | FloatArray) -> "FootprintPlan":
+        """Return a plan that owns its counts; numbers within 1e-6 of a whole one are rounded to it.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a count is not whole.
+        """
+        return cls(counts=whole_numbers(counts, "a footprint's counts"))
+
+    def columns(self, instance: BiddingInstance | None = None) -> Columns:
+        """Return the bids taken as columns bid and count; with the instance, market and delta_usd, too."""
+        taken = np.flatnonzero(self.counts)
+        own: Columns = {"bid": taken, "count": self.counts[taken]}
+        if instance is None:
+            return own
+        markets = [instance.markets[m] for m in instance.bids.market[taken].tolist()]
+        return {**own, "market": markets, "delta_usd": instance.bids.delta_micro[taken] / MICRO}
+
+    def picture(self) -> str:
+        """Return a chart as an ``<svg>`` element: a row a bid taken, a cell an instance."""
+        from optim.core.text import Cell, grid
+
+        taken = np.flatnonzero(self.counts).tolist()
+        counts = self.counts[taken].tolist()
+        cells = [
+            Cell(row, k, 0.8, f"bid {bid}: instances {count}")
+            for row, (bid, count) in enumerate(zip(taken, counts, strict=True))
+            for k in range(count)
+        ]
+        return grid([f"bid {bid}" for bid in taken], cells, "instances", f"Footprint of {sum(counts)} instances")
+
+
+CHANGE = -1
+
+"""In place of a bid's number: the split by whether any new instance is taken."""
+
+THETA, RATE = -2, -3
+
+"""In place of a bid's number: the splits by minus the logarithm of the probability that nothing is evicted, and by
+the sum of all rates, in the one-hour form where everybody loses by an eviction."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Multipliers(ComparesByValue):
+    """What bounds ``cost - q work`` over a box of counts. They prove a bound whatever they are.
+
+    A cell is a slot of a scenario, in order of scenarios and then slots; the one-hour form has a single cell.
+
+    Parameters
+    ----------
+    point
+        Shape (cells,): rate at which the scalability curve is replaced by its tangent.
+    eviction
+        Shape (cells,): share, 0 to 1, to which the loss by evictions counts in cells where the box leaves it open.
+    blame_cell, blame_bid, blame
+        Shape (entries,): by which share a bid's eviction stands for all evictions of a cell. The shares of a cell add
+        up to at most 1.
+    cap
+        Shape (caps,): prices of the joint limits, at least 0.
+    work
+        Price of the instance's `min_work`, at least 0.
+    cover
+        Shape (covers or fewer,): prices of the proof's covers, at least 0; those of the others are 0.
+    lost_by_rate, lost_by_theta
+        Slopes, at least 0, of a plane below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``
+        with K the sum of all rates: it is lowered until it lies below at the corners of the box's ranges, and so in
+        between, as the loss is linear in K and concave in theta.
+    theta, rate
+        Prices of theta and of K: where positive of their upper, where negative of their lower limits in the box.
+    """
+
+    point: FloatArray
+    eviction: FloatArray
+    blame_cell: IntArray
+    blame_bid: IntArray
+    blame: FloatArray
+    cap: FloatArray
+    work: float = 0.0
+    cover: FloatArray = field(default_factory=lambda: np.zeros(0))
+    lost_by_rate: float = 0.0
+    lost_by_theta: float = 0.0
+    theta: float = 0.0
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cover(ComparesByValue):
+    """Hours that are hard: those in which what lasts of some holding falls short. They prove a row whatever they are.
+
+    In at least ``P(hard) - (1 - probability)`` of all hours an hour is hard and enough lasts nevertheless, so that what
+    lasts in hard hours is at least `least` times that: docs/mathematics/bidding.md, (B.17).
+
+    Parameters
+    ----------
+    weight
+        Shape (markets,): the holding, in any unit, at least 0.
+    short_of
+        Hours are hard in which less than this lasts of it.
+    """
+
+    weight: IntArray
+    short_of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeNode:
+    """A node of the tree.
+
+    Parameters
+    ----------
+    bid
+        The bid that splits it: the low child takes at most `value` instances, the high child more. `CHANGE` stands
+        for the split by change: the low child takes no new instance. `THETA` and `RATE` stand for splits by these
+        sums: at most `value` in the low child, at least in the high one. At a leaf it is None.
+    value
+        Where it is split: a whole number of instances, or any of a sum.
+    low, high
+        Numbers of the children.
+    multipliers
+        At a leaf the number of its multipliers.
+    """
+
+    bid: int | None = None
+    value: float = 0
+    low: int = 0
+    high: int = 0
+    multipliers: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RatioProof(ComparesByValue):
+    """A ratio, and a tree that bounds ``cost - ratio * work``; node 0 is its root.
+
+    The proven bound is ``ratio + min(0, least leaf) / W``: footprints of less than W work cost more than `ratio` a
+    unit, so that W is the larger of the instance's `min_work` and ``c / ratio``, where c is `fixed_usd` and, where no
+    machine of one's own works, the cheapest instance that does. A box of a single footprint is valued as it is.
+
+    Parameters
+    ----------
+    ratio
+        Dollars a unit of work.
+    nodes
+        The tree.
+    multipliers
+        Those that leaves refer to.
+    covers
+        Rows that every footprint that keeps enough fulfils.
+    """
+
+    ratio: float
+    nodes: tuple[TreeNode, ...]
+    multipliers: tuple[Multipliers, ...]
+    covers: tuple[Cover, ...] = ()

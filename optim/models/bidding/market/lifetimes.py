@@ -1,0 +1,275 @@
+"""How long machines last without bids: availability, hazards, and shocks that zones share.
+
+Each cause comes at a time of its own, independent of the others, and takes all that it concerns (Marshall and Olkin's
+shocks): docs/mathematics/bidding.md, (B.14).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray, freeze_arrays
+from optim.core.errors import InvalidProblemError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AvailabilityTrace(ComparesByValue):
+    """Whether an instance could be had, tick by tick, in one zone; each tick holds until the next.
+
+    Parameters
+    ----------
+    zone, resource
+        Names of the zone and of what was asked for.
+    time_s
+        Shape (ticks,): strictly ascending.
+    is_available
+        Shape (ticks,): True where the instance could be launched, or kept.
+    price_micro
+        Shape (ticks,): spot price in micro-dollars an hour.
+    on_demand_micro
+        Price on demand.
+    end_s
+        When the last tick ends.
+    """
+
+    zone: str
+    resource: str
+    time_s: IntArray
+    is_available: NDArray[np.bool_]
+    price_micro: IntArray
+    on_demand_micro: int
+    end_s: int
+
+    def __post_init__(self) -> None:
+        if len(self.time_s) == 0 or (np.diff(self.time_s) <= 0).any() or self.end_s <= self.time_s[-1]:
+            raise InvalidProblemError(f"{self.zone}: ticks must be strictly ascending in time, one at least")
+        if len(self.is_available) != len(self.time_s) or len(self.price_micro) != len(self.time_s):
+            raise InvalidProblemError(f"{self.zone}: availability and price must be given for every tick")
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def price_at(self, time_s: int) -> int | None:
+        """Return the price at a time, None before the first tick."""
+        tick = int(np.searchsorted(self.time_s, time_s, side="right")) - 1
+        return int(self.price_micro[tick]) if tick >= 0 else None
+
+
+HOUR_S = 3600
+
+DAY_S = 24 * HOUR_S
+
+AGES_S = (0, 600, 1800, HOUR_S, 3 * HOUR_S, 12 * HOUR_S)
+
+"""Where ages part: machines lost at once differ from those that settle."""
+
+BLOCKS = 4
+
+"""Parts of the day that have a factor each."""
+
+PRIOR_LOSSES = 1.0
+
+"""Every rate counts as much as one loss more at the pooled rate of its age: kinds hardly seen lean on the others."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lifetimes:
+    """Machines that were watched from their launch until they were lost, or the watch ended.
+
+    Parameters
+    ----------
+    kinds
+        Names: a zone and a type each.
+    kind
+        Shape (spells,): whose.
+    start_s, length_s
+        Shape (spells,): launch, in seconds of a clock that is 0 at midnight of some day, and time watched, above 0.
+    is_lost
+        Shape (spells,): whether the machine was lost then.
+    """
+
+    kinds: tuple[str, ...]
+    kind: IntArray
+    start_s: FloatArray
+    length_s: FloatArray
+    is_lost: BoolArray
+
+    def __post_init__(self) -> None:
+        if not len(self.kind) or (self.length_s <= 0).any() or self.kind.max() >= len(self.kinds):
+            raise InvalidProblemError("spells must be there, of known kinds, and each longer than nothing")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Hazards:
+    """Losses an hour by kind and age, times a factor of the hour of the day.
+
+    Parameters
+    ----------
+    kinds
+        Names.
+    rate
+        Shape (kinds, ages): losses an hour in each range of ages, see `AGES_S`; the last has no end.
+    factor
+        Shape (blocks,): by part of the day.
+    """
+
+    kinds: tuple[str, ...]
+    rate: FloatArray
+    factor: FloatArray
+
+    def cumulative(self, kind: int, start_s: float, until_s: float, age_s: float = 0.0) -> float:
+        """Return the expected losses of a machine of an age, held from a time of day until `until_s` seconds later."""
+        total, now = 0.0, 0.0
+        edges = np.array(AGES_S, dtype=np.float64)
+        while now < until_s:
+            age, clock = age_s + now, (start_s + now) % DAY_S
+            row = int(np.searchsorted(edges, age, side="right")) - 1
+            block = int(clock // (DAY_S / BLOCKS)) % BLOCKS
+            older = edges[row + 1] - age if row + 1 < len(edges) else np.inf
+            step = min(until_s - now, older, (block + 1) * DAY_S / BLOCKS - clock)
+            total += float(self.rate[kind, row] * self.factor[block]) * step / HOUR_S
+            now += step
+        return total
+
+    def survival(self, kind: int, start_s: float, until_s: float, age_s: float = 0.0) -> float:
+        """Return the probability that a machine of an age lasts `until_s` seconds more."""
+        return float(np.exp(-self.cumulative(kind, start_s, until_s, age_s)))
+
+
+def fit_hazards(spells: Lifetimes) -> Hazards:
+    """Estimate hazards: Kaplan and Meier's losses over time at risk by kind and age, and a factor a part of the day.
+
+    The factor of a part is what was lost in it over what the rates by kind and age expect there.
+
+    Parameters
+    ----------
+    spells
+        What was watched; spells whose watch ended count as time at risk.
+
+    References
+    ----------
+    Kaplan, Meier, "Nonparametric Estimation from Incomplete Observations", JASA 53 (1958), DOI
+    10.1080/01621459.1958.10501452.
+    """
+    edges = np.array([*AGES_S, np.inf])
+    size, ages = len(spells.kinds), len(AGES_S)
+    inside = np.clip(spells.length_s[:, None] - edges[:-1], 0.0, np.diff(edges)) / HOUR_S
+    last = np.searchsorted(edges, spells.length_s, side="left") - 1
+    risk, lost = np.zeros((size, ages)), np.zeros((size, ages))
+    np.add.at(risk, spells.kind, inside)
+    np.add.at(lost, (spells.kind, last), spells.is_lost.astype(np.float64))
+    pooled = lost.sum(axis=0) / np.maximum(risk.sum(axis=0), 1e-9)
+    prior_h = PRIOR_LOSSES / np.maximum(pooled, 1e-9)
+    rate = np.where(pooled > 0, (lost + PRIOR_LOSSES) / (risk + prior_h), 0.0)
+    return Hazards(kinds=spells.kinds, rate=rate, factor=_factors(spells, rate))
+
+
+def _factors(spells: Lifetimes, rate: FloatArray) -> FloatArray:
+    """Return lost over expected by part of the day, at least a tenth."""
+    flat = Hazards(kinds=spells.kinds, rate=rate, factor=np.ones(BLOCKS))
+    end = (spells.start_s + spells.length_s) % DAY_S
+    lost = np.bincount((end // (DAY_S / BLOCKS)).astype(np.int64) % BLOCKS, spells.is_lost, BLOCKS)
+    expected = np.zeros(BLOCKS)
+    for kind, start, length in zip(
+        spells.kind.tolist(), spells.start_s.tolist(), spells.length_s.tolist(), strict=True
+    ):
+        now = 0.0
+        while now < length:
+            clock = (start + now) % DAY_S
+            block = int(clock // (DAY_S / BLOCKS)) % BLOCKS
+            step = min(length - now, (block + 1) * DAY_S / BLOCKS - clock)
+            expected[block] += flat.cumulative(kind, 0.0, step, now)
+            now += step
+    return np.asarray(np.maximum((lost + 1.0) / (expected + 1.0), 0.1))
+
+
+RESOLUTION = 1e-6
+
+"""Capacities that differ by less are the same."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CommonShocks(ComparesByValue):
+    """Expected shocks within the time that is looked at.
+
+    Parameters
+    ----------
+    zone, region
+        Shape (kinds,) and (zones,): the zone of each kind of machines, and the region of each zone.
+    own, by_zone, by_region
+        Shape (kinds,), (zones,), (regions,): expected shocks, at least 0; nothing happens with probability exp(-shocks).
+
+    References
+    ----------
+    Marshall, Olkin, "A Multivariate Exponential Distribution", JASA 62 (1967), DOI 10.1080/01621459.1967.10482885.
+    """
+
+    zone: IntArray
+    region: IntArray
+    own: FloatArray
+    by_zone: FloatArray
+    by_region: FloatArray
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+        shocks = np.concatenate([self.own, self.by_zone, self.by_region])
+        if not ((shocks >= 0) & np.isfinite(shocks)).all():
+            raise InvalidProblemError("expected shocks must be finite and at least 0")
+        if len(self.own) != len(self.zone) or len(self.by_zone) != len(self.region):
+            raise InvalidProblemError("each kind needs a zone, and each zone a region")
+        for places, shocks_there, word in ((self.zone, self.by_zone, "zone"), (self.region, self.by_region, "region")):
+            if len(places) and not 0 <= places.min() <= places.max() < len(shocks_there):
+                raise InvalidProblemError(
+                    f"a {word} must be between 0 and {len(shocks_there) - 1}, got {places.tolist()}"
+                )
+
+    def survival(self) -> FloatArray:
+        """Return each kind's probability to last, shape (kinds,)."""
+        return np.asarray(np.exp(-(self.own + self.by_zone[self.zone] + self.by_region[self.region[self.zone]])))
+
+    def probability(self, capacity: Sequence[float] | FloatArray, least: float) -> float:
+        """Return the exact probability that what lasts has a capacity of at least `least`.
+
+        Capacities of kinds are added up as distributions: of a zone's kinds without its shock, mixed with nothing; of a
+        region's zones alike; then of all regions.
+
+        Parameters
+        ----------
+        capacity
+            Shape (kinds,): what all machines of a kind do together, 0 for those that aren't held.
+        least
+            How much is needed.
+        """
+        most = round(least / RESOLUTION)
+        total = {0: 1.0}
+        for region, shock in enumerate(self.by_region.tolist()):
+            inside = {0: 1.0}
+            for zone in np.flatnonzero(self.region == region).tolist():
+                kinds = {0: 1.0}
+                for kind in np.flatnonzero(self.zone == zone).tolist():
+                    size = round(capacity[kind] / RESOLUTION)
+                    if size:
+                        kinds = _add(kinds, _either({size: 1.0}, float(self.own[kind])), most)
+                inside = _add(inside, _either(kinds, float(self.by_zone[zone])), most)
+            total = _add(total, _either(inside, shock), most)
+        return sum(chance for size, chance in total.items() if size >= most)
+
+
+def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
+    """Return a distribution, or nothing with the probability of a shock."""
+    stays = float(np.exp(-shocks))
+    found = {size: chance * stays for size, chance in chances.items()}
+    found[0] = found.get(0, 0.0) + 1.0 - stays
+    return found
+
+
+def _add(one: dict[int, float], other: dict[int, float], most: int) -> dict[int, float]:
+    """Return the distribution of the sum of two independent ones; sums above `most` count as that."""
+    found: dict[int, float] = {}
+    for size, chance in one.items():
+        for more, share in other.items():
+            both = min(size + more, most)
+            found[both] = found.get(both, 0.0) + chance * share
+    return found

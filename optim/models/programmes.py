@@ -1,0 +1,139 @@
+"""Formal programmes: export to MPS and LP files, and what the programmes in Pyomo and CVXPY share.
+
+CVXPY finds the shape of a sum by summing memory that nobody filled; where that happens to hold infinities of both signs
+NumPy warns. Programmes are built, copied and solved below `unfilled_sums`.
+"""
+
+import re
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyomo.environ as pyo
+
+from optim.core.errors import InvalidOptionError
+from optim.core.files import write_bytes
+from optim.models.catalogue import problem_of
+
+unfilled_sums = np.errstate(invalid="ignore", over="ignore")
+
+"""A decorator, of functions that build or solve programmes."""
+
+Model = Any
+
+"""A Pyomo model; Pyomo has no annotations."""
+
+
+def add_rows(model: Model, rule: Callable[..., Any], *index: Any) -> None:
+    """Add a rule's constraint under the rule's own name, with its statement as `doc`."""
+    model.add_component(rule.__name__, pyo.Constraint(*index, rule=rule, doc=rule.__doc__))
+
+
+FORMATS = {".mps": "mps", ".lp": "lp"}
+
+"""Pyomo's name of the format by the file's suffix."""
+
+PROGRAMMES = {
+    "admission": ("optim.models.admission.compact_programme", "compact_model"),
+    "auction": ("optim.models.auction.welfare", "explicit_model"),
+    "bidding": ("optim.models.bidding.programme", "charnes_cooper_model"),
+}
+
+"""By problem the module and the builder of its formal programme."""
+
+
+def export(
+    instance: Any, format: Literal["mps", "lp"] = "mps", path: str | Path | None = None, *, ratio: float | None = None
+) -> str:
+    """Return the formal programme of an instance as a text that any solver reads, and write it to a file if one is named.
+
+    Admission is its compact mixed-integer programme, an auction the placement of every bid GPU by GPU, bidding the
+    linear relaxation of its cost per work (Charnes, Cooper), or with a `ratio` q the mixed-integer ``min cost - q work``.
+
+    Parameters
+    ----------
+    instance
+        Of any problem.
+    format
+        ``"mps"`` or ``"lp"``.
+    path
+        Where to write, beside returning the text; a name ending in ``.gz`` is compressed.
+    ratio
+        Dollars a unit of work, of bidding instances only.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the format is unknown, or a ratio is given for another problem.
+    UnsupportedProblemError
+        If the instance has no linear form.
+    InvalidProblemError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import optim
+    >>> text = optim.export(optim.reference_instance("tiny-0"), "mps")
+    >>> "OBJSENSE" in text, "RHS" in text
+    (True, True)
+    """
+    if format not in FORMATS.values():
+        raise InvalidOptionError(f"format must be one of {', '.join(FORMATS.values())}, got {format!r}")
+    problem = problem_of(instance).name
+    module, builder = PROGRAMMES[problem]
+    if ratio is not None and problem != "bidding":
+        raise InvalidOptionError(f"ratio is for bidding instances, not for {problem!r}; leave it out")
+    if ratio is not None:
+        model = import_module(module).parametric_model(instance, ratio)
+    else:
+        model = getattr(import_module(module), builder)(instance)
+    text = _text(model, format)
+    if path is not None:
+        write_bytes(path, text)
+    return text.decode()
+
+
+def export_model(model: Any, path: str | Path) -> None:
+    """Write a Pyomo model to a file, whole or not at all.
+
+    Variables and rows keep their names (with brackets and commas replaced). MPS files state the sense
+    in a section OBJSENSE, which HiGHS, CPLEX, Gurobi, SCIP and Xpress read.
+
+    Parameters
+    ----------
+    model
+        A Pyomo model, such as those of `compact_model`, `packing_model` and `packing_dual`.
+    path
+        Name ending in ``.mps`` or ``.lp``, or in ``.mps.gz`` or ``.lp.gz`` for a compressed file.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the name has another ending.
+    InvalidProblemError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import optim
+    >>> from optim.models.admission.compact_programme import compact_model
+    >>> from optim.models.programmes import export_model
+    >>> export_model(compact_model(optim.reference_instance("tiny-0")), "tiny-0.mps")  # doctest: +SKIP
+    """
+    path = Path(path)
+    suffix = Path(path.name.removesuffix(".gz")).suffix
+    if suffix not in FORMATS:
+        known = " or ".join(FORMATS)
+        raise InvalidOptionError(f"{path}: the name must end in {known} (or that and .gz), got {suffix!r}")
+    write_bytes(path, _text(model, FORMATS[suffix]))
+
+
+def _text(model: Any, format: str) -> bytes:
+    model.name = re.sub(r"[^\w.+-]", "_", str(model.name), flags=re.ASCII)  # it stands in a remark, which it could end
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / f"model.{format}"
+        model.write(str(written), io_options={"symbolic_solver_labels": True})
+        return written.read_bytes()

@@ -1,0 +1,380 @@
+"""Anomaly scores, alarms at a set rate of false alarms, and drift."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.models.containers.series import ContainerSeries
+from optim.phases.encoders import Encoder
+from optim.phases.encoders.crbm import CrbmEncoder, least_squares
+from optim.phases.encoders.hmm import HmmEncoder
+from optim.phases.preprocessing import ScaledSeries, Scaling
+
+SECONDS_PER_DAY = 86400.0
+
+MUTE_S = 600.0
+
+"""After an alarm a container raises none for so long: a fault is told once, not at each of its samples."""
+
+SLACK = 0.5
+
+"""Of `accumulated`, in deviations: half the shift that is to be found soonest."""
+
+
+def accumulated(scores: FloatArray, lengths: IntArray, mean: float, deviation: float) -> FloatArray:
+    """Return ``s <- max(0, s + (score - mean) / deviation - slack)`` along each segment, anew in each; 0 where there is no score.
+
+    Parameters
+    ----------
+    scores
+        Shape (T,), NaN where there is none.
+    lengths
+        Shape (S,).
+    mean, deviation
+        Of usual scores.
+
+    References
+    ----------
+    Page (1954). Continuous inspection schemes. doi:10.1093/biomet/41.1-2.100.
+    """
+    step = np.where(np.isnan(scores), 0.0, (scores - mean) / deviation - SLACK)
+    total, begin = np.empty(len(step)), 0
+    for length in lengths.tolist():
+        # The sum above its own least value so far: what starting anew at 0 comes to.
+        run = np.cumsum(step[begin : begin + length])
+        total[begin : begin + length] = run - np.minimum.accumulate(np.minimum(run, 0.0))
+        begin += length
+    return total
+
+
+def alarms(scores: FloatArray, lengths: IntArray, threshold: float, mute: int) -> NDArray[np.bool_]:
+    """Return the samples at which an alarm is raised, shape (T,): above the threshold, and none of the `mute` samples before it one."""
+    raised = np.zeros(len(scores), dtype=np.bool_)
+    above = scores > threshold  # NaN is not
+    begin = 0
+    for length in lengths.tolist():
+        free = 0
+        for place in np.flatnonzero(above[begin : begin + length]).tolist():
+            if place >= free:
+                raised[begin + place] = True
+                free = place + mute + 1
+        begin += length
+    return raised
+
+
+def threshold_for(scores: FloatArray, lengths: IntArray, per_day: float, interval_s: float) -> float:
+    """Return the smallest observed score that raises at most so many alarms a container-day on series without faults.
+
+    Raises
+    ------
+    InvalidOptionError
+        If `per_day` isn't positive.
+    InvalidProblemError
+        If no sample has a score.
+    """
+    check_in("(0, inf)", {"per_day": per_day})
+    known = np.unique(scores[np.isfinite(scores)])
+    if not len(known):
+        raise InvalidProblemError("no sample has a score: give longer series")
+    allowed = per_day * len(scores) * interval_s / SECONDS_PER_DAY
+    mute = mute_samples(interval_s)
+    low, high = -1, len(known) - 1
+    # With the threshold grow neither the samples above it nor, with few exceptions, the alarms: what is returned meets what is allowed.
+    while high - low > 1:
+        middle = (low + high) // 2
+        if alarms(scores, lengths, float(known[middle]), mute).sum() <= allowed:
+            high = middle
+        else:
+            low = middle
+    return float(known[high])
+
+
+def mute_samples(interval_s: float) -> int:
+    """Return how many samples a container is silent after an alarm."""
+    return max(0, round(MUTE_S / interval_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """How well faults are found.
+
+    Attributes
+    ----------
+    recall
+        Share of the faults during which an alarm is raised.
+    precision
+        Share of the alarms that are raised during a fault; None without an alarm.
+    delay_min
+        Median minutes from a found fault's begin to its first alarm; None where none is found.
+    false_per_day
+        Alarms a container-day outside of faults.
+    """
+
+    recall: float
+    precision: float | None
+    delay_min: float | None
+    false_per_day: float
+
+
+def score_alarms(
+    raised: NDArray[np.bool_], lengths: IntArray, onset: IntArray, end: IntArray, interval_s: float
+) -> Detection:
+    """Compare alarms, shape (T,), with faults, from `onset` to before `end` by segment, -1 for none, shape (S,) both."""
+    starts = np.cumsum(lengths) - lengths
+    segment = np.repeat(np.arange(len(lengths)), lengths)
+    place = np.arange(len(raised)) - starts[segment]
+    is_fault = (onset[segment] >= 0) & (place >= onset[segment]) & (place < end[segment])
+    true = raised & is_fault
+    found, first = np.unique(segment[true], return_index=True)
+    delays = (place[true][first] - onset[found]) * interval_s / 60.0
+    number = int(raised.sum())
+    days = float((~is_fault).sum()) * interval_s / SECONDS_PER_DAY
+    return Detection(
+        recall=len(found) / max(1, int((onset >= 0).sum())),
+        precision=float(true.sum()) / number if number else None,
+        delay_min=float(np.median(delays)) if len(delays) else None,
+        false_per_day=float((raised & ~is_fault).sum()) / days if days else 0.0,
+    )
+
+
+DOUBT_ERRORS = 2.0
+
+"""Standard errors of the calibration's mean that an excess must go beyond."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What scores of containers that the model fits look like.
+
+    Attributes
+    ----------
+    threshold
+        Samples above it are anomalies.
+    rate
+        Share of held-out samples above it.
+    mean, deviation
+        Of a further container's mean score: the deviation grows with the doubt about the mean where containers are few.
+    num_containers
+        Containers that these are taken from.
+    """
+
+    threshold: float
+    rate: float
+    mean: float
+    deviation: float
+    num_containers: int
+
+
+def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0.0) -> Calibration:
+    """Set the threshold so that a share `rate` of held-out samples lies above it, fewer if that is within `noise`.
+
+    Parameters
+    ----------
+    scores
+        Shape (n,): scores of samples that the model wasn't fitted on.
+    owner
+        Shape (n,): the container of each.
+    rate
+        In (0, 1).
+    noise
+        Scores up to it tell nothing: the least threshold, and the least deviation of a container's mean.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the rate is out of its range.
+    InvalidProblemError
+        If there are no scores.
+    """
+    check_in("(0, 1)", {"anomaly_rate": rate})
+    if not len(scores):
+        raise InvalidProblemError(
+            "no score to calibrate with: no container has a sample with enough history; give longer series"
+        )
+    means = container_means(scores, owner)
+    spread = float(means.std(ddof=1) * np.sqrt(1 + 1 / len(means))) if len(means) > 1 else 0.0
+    return Calibration(
+        # The smallest observed score with at most this share above it.
+        threshold=max(float(np.quantile(scores, 1 - rate, method="higher")), noise),
+        rate=rate,
+        mean=float(means.mean()),
+        deviation=max(spread, noise) if max(spread, noise) > 0 else max(abs(float(means.mean())), 1e-12),
+        num_containers=len(means),
+    )
+
+
+def container_means(scores: FloatArray, owner: IntArray) -> FloatArray:
+    """Return the mean score of each container that has one, in their order."""
+    _, place = np.unique(owner, return_inverse=True)
+    return np.asarray(np.bincount(place, weights=scores) / np.bincount(place))
+
+
+class DriftTrigger:
+    """Cumulative sum of containers' mean scores above what is usual: small but lasting excesses trigger it.
+
+    ``s <- max(0, s + z - slack)`` with z a container's mean score in deviations from the calibration's; triggered once s
+    exceeds `limit`, and until `reset`. To the slack come two standard errors of the calibration's mean, which would
+    otherwise add up to a false alarm by themselves. With normal z, slack 0.5, limit 5 and a calibration from many
+    containers a false alarm comes about once in 930 containers, and a shift of one deviation is found after about ten
+    (Montgomery, Introduction to Statistical Quality Control, table of average run lengths of the one-sided sum).
+
+    Parameters
+    ----------
+    calibration
+        Of the model.
+    slack, limit
+        In deviations.
+
+    References
+    ----------
+    Page (1954). Continuous inspection schemes. doi:10.1093/biomet/41.1-2.100.
+    """
+
+    def __init__(self, calibration: Calibration, slack: float = 0.5, limit: float = 5.0) -> None:
+        if slack < 0 or limit <= 0:
+            raise InvalidOptionError(f"need slack >= 0 and limit > 0, got {slack} and {limit}")
+        self.calibration = calibration
+        self.slack = slack
+        self.limit = limit
+        self.sum = 0.0
+        self.is_triggered = False
+
+    def update(self, container_score: float) -> bool:
+        """Take in a container's mean score; tell whether the model should be updated.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the score isn't finite.
+        """
+        if not np.isfinite(container_score):
+            raise InvalidOptionError(f"a container's score must be finite, got {container_score}; leave it out")
+        doubt = DOUBT_ERRORS / np.sqrt(self.calibration.num_containers)
+        self.sum = max(0.0, self.sum + self.excess(container_score) - self.slack - float(doubt))
+        self.is_triggered = self.is_triggered or self.sum > self.limit
+        return self.is_triggered
+
+    def excess(self, container_score: float) -> float:
+        """Return a container's mean score in deviations above the calibration's."""
+        return (container_score - self.calibration.mean) / self.calibration.deviation
+
+    def reset(self) -> None:
+        """Begin anew, after an update of the model."""
+        self.sum = 0.0
+        self.is_triggered = False
+
+
+DELAYS = 3
+
+MIN_ERROR = 1e-3
+
+"""Deviation of a scaled error below which errors are rounding and sensor noise."""
+
+
+class AnomalyKind(StrEnum):
+    """What an anomaly is measured by."""
+
+    FORECAST_ERROR = "forecast-error"
+    FREE_ENERGY = "free-energy"
+    """Of the machine, with encoder ``crbm``."""
+    SURPRISE = "surprise"
+    """Minus the logarithm of the switching autoregression's density, with encoder ``hmm``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinearForecast:
+    """The best linear forecast of a sample from the three before it.
+
+    Attributes
+    ----------
+    matrix, bias
+        Shape (3 R, R) and (R,).
+    deviation
+        Shape (R,): of the errors on the training series.
+    """
+
+    matrix: FloatArray
+    bias: FloatArray
+    deviation: FloatArray
+
+    @classmethod
+    def fit(cls, series: ScaledSeries) -> "LinearForecast":
+        """Fit by least squares."""
+        matrix, bias = least_squares(series, series.ends(DELAYS), DELAYS)
+        plain = cls(matrix=matrix, bias=bias, deviation=np.ones(len(bias)))
+        errors = plain.errors(series)
+        return cls(matrix=matrix, bias=bias, deviation=np.maximum(errors.std(axis=0), MIN_ERROR))
+
+    def errors(self, series: ScaledSeries) -> FloatArray:
+        """Return scaled errors at ``series.ends(3)``, shape (n, R)."""
+        windows = series.windows(DELAYS)
+        history = windows[:, :-1].reshape(len(windows), len(self.matrix))
+        return np.asarray(windows[:, -1] - history @ self.matrix - self.bias)
+
+    def scores(self, series: ScaledSeries) -> FloatArray:
+        """Return ``log(1 + mean over resources of squared errors in deviations)`` at ``series.ends(3)``."""
+        return np.asarray(np.log1p(((self.errors(series) / self.deviation) ** 2).mean(axis=1)))
+
+    @property
+    def min_score(self) -> float:
+        """Score that errors within rounding and sensor noise can reach: above 0 where training series were constant."""
+        return float(np.log(2.0)) if (self.deviation <= MIN_ERROR).all() else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoring:
+    """What a fitted model finds unlikely.
+
+    Attributes
+    ----------
+    scaling, encoder, linear_forecast
+        Fitted.
+    """
+
+    scaling: Scaling
+    encoder: Encoder
+    linear_forecast: LinearForecast
+
+    def scores(self, grid: ContainerSeries, kind: AnomalyKind) -> FloatArray:
+        """Return the score of each sample, shape (T,), NaN where history is insufficient; `kind` is an allowed one."""
+        series = self.scaling.scaled(grid)
+        scores = np.full(grid.num_samples, np.nan)
+        if kind == AnomalyKind.FREE_ENERGY and isinstance(self.encoder, CrbmEncoder):
+            scores[series.ends(self.encoder.num_delays)] = self.encoder.free_energy(series)
+        elif kind == AnomalyKind.SURPRISE and isinstance(self.encoder, HmmEncoder):
+            scores[series.ends(self.encoder.num_delays)] = self.encoder.surprise(series)
+        else:
+            scores[series.ends(DELAYS)] = self.linear_forecast.scores(series)
+        return scores
+
+    def owned_scores(self, grid: ContainerSeries, kind: AnomalyKind) -> tuple[FloatArray, IntArray]:
+        """Return the scores that there are, shape (n,), and the container of each."""
+        scores = self.scores(grid, kind)
+        known = np.isfinite(scores)
+        return scores[known], grid.owner[known]
+
+    def calibrations(self, held: ContainerSeries, rate: float) -> dict[str, Calibration]:
+        """Return what is usual of each kind of score, on containers that the model wasn't fitted on.
+
+        Raises
+        ------
+        InvalidOptionError
+            If `rate`, the share of usual samples that count as anomalies, isn't in (0, 1).
+        InvalidProblemError
+            If no sample has enough history.
+        """
+        found = {}
+        for kind in anomaly_kinds(self.encoder):
+            noise = self.linear_forecast.min_score if kind == AnomalyKind.FORECAST_ERROR else 0.0
+            found[str(kind)] = calibrate(*self.owned_scores(held, kind), rate, noise)
+        return found
+
+
+def anomaly_kinds(encoder: Encoder) -> tuple[AnomalyKind, ...]:
+    """Return the kinds of score that an encoder allows, the one that finds most faults last."""
+    own = {CrbmEncoder: AnomalyKind.FREE_ENERGY, HmmEncoder: AnomalyKind.SURPRISE}
+    return (AnomalyKind.FORECAST_ERROR, *(kind for owner, kind in own.items() if isinstance(encoder, owner)))

@@ -1,0 +1,274 @@
+"""What each phase consumes, and its name by rule."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import check_in
+from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, Resource
+from optim.phases.clustering import group_moments, group_sums
+from optim.phases.sequences import run_numbers
+
+NUM_LEVELS = 201
+
+"""Quantiles kept: every half per cent, so that the median, quartiles, 95 and 99 % are among them."""
+
+LEVELS = np.linspace(0.0, 1.0, NUM_LEVELS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhaseStatistics:
+    """Statistics of K phases and R resources over samples.
+
+    Attributes
+    ----------
+    count
+        Shape (K,): samples.
+    mean, deviation
+        Shape (K, R): over all samples of a phase; the deviation has no correction of its degrees of freedom.
+    within
+        Shape (K, R): deviation from the mean of the own run, of all containers together.
+    quantiles
+        Shape (K, R, 201): quantiles 0, 0.005, ..., 1.
+    slope
+        Shape (K, R): mean slope of a straight line through a window, units a second.
+    rising
+        Shape (K, R): share of windows whose slope is above zero.
+    window_deviation
+        Shape (K, R): mean deviation within a window.
+    autocorrelation
+        Shape (K, R): correlation of neighbouring samples of a run around the run's mean; 0 where nothing varies.
+    """
+
+    count: IntArray
+    mean: FloatArray
+    deviation: FloatArray
+    within: FloatArray
+    quantiles: FloatArray
+    slope: FloatArray
+    rising: FloatArray
+    window_deviation: FloatArray
+    autocorrelation: FloatArray
+
+    @property
+    def share(self) -> FloatArray:
+        """Share of samples in each phase, shape (K,)."""
+        return np.asarray(self.count / max(int(self.count.sum()), 1))
+
+    def quantile(self, level: float) -> FloatArray:
+        """Return a quantile of each phase and resource, shape (K, R)."""
+        return at_level(self.quantiles, level)
+
+    def merged(self, other: "PhaseStatistics") -> "PhaseStatistics":
+        """Return the statistics of both sets of samples; means and deviations exact, quantiles to half a per cent."""
+        total = np.maximum(self.count + other.count, 1)
+        own, theirs = (self.count / total)[:, None], (other.count / total)[:, None]
+        mean = own * self.mean + theirs * other.mean
+        spread = own * (self.deviation**2 + (self.mean - mean) ** 2)
+        spread += theirs * (other.deviation**2 + (other.mean - mean) ** 2)
+        quantiles = np.empty_like(self.quantiles)
+        for phase, resource in np.ndindex(*mean.shape):
+            both = np.stack([self.quantiles[phase, resource], other.quantiles[phase, resource]])
+            weights = np.array([own[phase, 0], theirs[phase, 0]])
+            quantiles[phase, resource] = [mixture_quantile(both, weights, level) for level in LEVELS]
+        averaged = {
+            name: own * getattr(self, name) + theirs * getattr(other, name)
+            for name in ("slope", "rising", "window_deviation", "autocorrelation")
+        }
+        return replace(
+            self,
+            count=self.count + other.count,
+            mean=mean,
+            deviation=np.sqrt(spread),
+            within=np.sqrt(own * self.within**2 + theirs * other.within**2),
+            quantiles=quantiles,
+            **averaged,
+        )
+
+
+def at_level(quantiles: FloatArray, level: float) -> FloatArray:
+    """Return a quantile from those at equally spaced levels 0, ..., 1, the last axis of a table."""
+    place = level * (quantiles.shape[-1] - 1)
+    lower = min(int(place), quantiles.shape[-1] - 2)
+    weight = place - lower
+    return np.asarray((1 - weight) * quantiles[..., lower] + weight * quantiles[..., lower + 1])
+
+
+def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -> float:
+    """Return the smallest value that the mixture of distributions stays below with probability `level`.
+
+    Parameters
+    ----------
+    quantiles
+        Shape (K, 201): quantiles of each distribution, see `PhaseStatistics`.
+    weights
+        Shape (K,): their weights, not negative, of sum 1.
+    level
+        In [0, 1].
+    """
+    known = weights > 0
+    points = np.unique(quantiles[known])
+    left, right = np.zeros(len(points)), np.zeros(len(points))
+    for weight, own in zip(weights[known].tolist(), quantiles[known], strict=True):
+        between = np.interp(points, own, LEVELS, left=0.0, right=1.0)
+        # Where several quantiles are one value, the distribution jumps there from the first of them to the last.
+        first, last = np.searchsorted(own, points, side="left"), np.searchsorted(own, points, side="right") - 1
+        is_hit = last >= first
+        left += weight * np.where(is_hit, LEVELS[np.minimum(first, NUM_LEVELS - 1)], between)
+        right += weight * np.where(is_hit, LEVELS[np.maximum(last, 0)], between)
+    place = min(int(np.searchsorted(right, level - 1e-12)), len(points) - 1)
+    if place == 0 or level >= left[place]:
+        return float(points[place])
+    return float(np.interp(level, [right[place - 1], left[place]], points[place - 1 : place + 1]))
+
+
+def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int, num_delays: int) -> PhaseStatistics:
+    """Return the statistics of labelled samples.
+
+    Parameters
+    ----------
+    series
+        On a grid.
+    labels
+        Shape (T,); samples without a phase are negative and don't count.
+    num_phases
+        K.
+    num_delays
+        A window is a sample and so many before it.
+    """
+
+    def mean_of(values: FloatArray, kept: IntArray) -> FloatArray:
+        """Return the mean of each phase, shape (K, R), zeros where it has no samples."""
+        return np.nan_to_num(group_moments(values, kept, num_phases)[0])
+
+    values = series.values
+    mean, deviation = map(np.nan_to_num, group_moments(values, labels, num_phases))
+    run = run_numbers(labels, series.segment)
+    around = values - group_moments(values, run, int(run[-1]) + 1)[0][run]
+    slope, spread = _window_shape(series, num_delays)
+    whole = np.where(np.isfinite(slope[:, 0]), labels, UNKNOWN_PHASE)
+    quantiles = np.zeros((*mean.shape, NUM_LEVELS))
+    for phase in np.unique(labels[labels >= 0]).tolist():
+        quantiles[phase] = np.quantile(values[labels == phase], LEVELS, axis=0).T
+    return PhaseStatistics(
+        count=np.bincount(labels[labels >= 0], minlength=num_phases).astype(np.int64),
+        mean=mean,
+        deviation=deviation,
+        within=np.sqrt(mean_of(around**2, labels)),
+        quantiles=quantiles,
+        slope=mean_of(slope, whole),
+        rising=mean_of((slope > 0).astype(np.float64), whole),
+        window_deviation=mean_of(spread, whole),
+        autocorrelation=_autocorrelation(values, around, run, labels, num_phases),
+    )
+
+
+def _autocorrelation(
+    values: FloatArray, around: FloatArray, run: IntArray, labels: IntArray, num_phases: int
+) -> FloatArray:
+    """Return the correlation of neighbours of a run around its mean, shape (K, R)."""
+    known, follows = np.flatnonzero(labels >= 0), np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
+    product = group_sums(around[follows] * around[follows + 1], labels[follows], num_phases)
+    square, size = (group_sums(part[known] ** 2, labels[known], num_phases) for part in (around, values))
+    # Rounding leaves a residue around the mean of equal values.
+    varies = square > 1e-18 * size
+    return np.where(varies, product / np.where(varies, square, 1.0), 0.0)
+
+
+def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: float) -> FloatArray:
+    """Return the least demand not exceeded with probability `level` where phases have the shares given.
+
+    Parameters
+    ----------
+    statistics
+        Of K phases and R resources; a phase without samples counts for nothing.
+    shares
+        Shape (S, K): of each phase, in S mixtures; NaN in a mixture that isn't known.
+    level
+        In [0, 1].
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (S, R), units of the resources; NaN for a mixture that isn't known.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the level is out of its range.
+    """
+    check_in("[0, 1]", {"level": level})
+    num_resources = statistics.quantiles.shape[1]
+    found = np.full((len(shares), num_resources), np.nan)
+    seen = statistics.count > 0
+    for row in np.flatnonzero(np.isfinite(shares[:, 0])).tolist():
+        weights = np.where(seen, shares[row], 0.0)
+        for place in range(num_resources):
+            found[row, place] = mixture_quantile(statistics.quantiles[:, place], weights / weights.sum(), level)
+    return found
+
+
+def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:
+    """Return slope (units a second) and deviation of the window that ends at each sample, NaN without history."""
+    interval_s = series.interval_s if series.interval_s is not None else 1.0
+    ends, windows = series.ends(num_delays), series.windows(num_delays)
+    clock = (np.arange(num_delays + 1) - num_delays / 2) * interval_s
+    slope, spread = np.full(series.values.shape, np.nan), np.full(series.values.shape, np.nan)
+    slope[ends] = np.einsum("t,ntr->nr", clock, windows) / max(float(clock @ clock), 1e-300)
+    spread[ends] = windows.std(axis=1)
+    return slope, spread
+
+
+RISING_SHARE = 0.6
+
+"""Share of windows in which a level rises (or, for a release, falls) above which the phase is named after it."""
+
+MIN_CHANGE = 0.01
+
+"""Mean change of a level in a minute, as a share of its mean, below which it counts as constant."""
+
+BURST_VARIATION = 0.4
+
+"""Deviation within runs over the mean above which a rate comes in bursts."""
+
+IDLE_SHARE = 0.5
+
+"""Below this share of the mean over all phases, a phase's use of every resource is small."""
+
+
+def phase_names(statistics: PhaseStatistics, resources: Sequence[Resource]) -> tuple[str, ...]:
+    """Return a name for each phase; equal names are numbered in the order of the phases.
+
+    In this order: ``growth`` if a level rises in more than 60 % of windows, and by more than 1 % of its mean in a minute on
+    average, ``release`` if it falls likewise,
+    ``idle`` if all resources are below half their mean, ``burst`` if a rate's deviation within runs is above 0.4 of its
+    mean, else ``stable``; ``unseen`` without samples.
+    """
+    overall = statistics.share @ statistics.mean
+    plain = [_name(statistics, resources, overall, phase) for phase in range(len(statistics.count))]
+    counts, used, names = Counter(plain), Counter[str](), []
+    for name in plain:
+        used[name] += 1
+        names.append(name if counts[name] == 1 else f"{name}-{used[name]}")
+    return tuple(names)
+
+
+def _name(statistics: PhaseStatistics, resources: Sequence[Resource], overall: FloatArray, phase: int) -> str:
+    if statistics.count[phase] == 0:
+        return "unseen"
+    levels = [place for place, resource in enumerate(resources) if resource.is_level]
+    rates = [place for place, resource in enumerate(resources) if not resource.is_level]
+    rising, mean = statistics.rising[phase], statistics.mean[phase]
+    change = 60.0 * statistics.slope[phase] / mean.clip(min=1e-12)
+    if any(rising[place] > RISING_SHARE and change[place] > MIN_CHANGE for place in levels):
+        return "growth"
+    if any(rising[place] < 1 - RISING_SHARE and change[place] < -MIN_CHANGE for place in levels):
+        return "release"
+    if (mean < IDLE_SHARE * overall).all():
+        return "idle"
+    if any(statistics.within[phase, place] > BURST_VARIATION * mean[place] for place in rates):
+        return "burst"
+    return "stable"

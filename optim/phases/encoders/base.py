@@ -1,0 +1,209 @@
+"""The protocol of encoders, the two without training, and whitening of embeddings."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.archives import Field
+from optim.core.arrays import FloatArray
+from optim.core.errors import check_in
+from optim.phases.preprocessing import ScaledSeries
+
+Arrays = dict[str, NDArray[np.float64]]
+
+
+class Encoder(ABC):
+    """Turns windows into codes, which are then clustered.
+
+    Made with its options alone, then fitted or restored; it never sees a true phase.
+
+    Parameters
+    ----------
+    options
+        A frozen dataclass.
+    """
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+
+    @property
+    def num_delays(self) -> int:
+        """Samples of history that the first code of a segment needs."""
+        return int(self.options.num_delays)
+
+    def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
+        """Fit to training series; `num_phases` is a hint that most ignore. Without anything to fit, as it is."""
+        del series, num_phases, seed
+        return self
+
+    @abstractmethod
+    def encode(self, series: ScaledSeries) -> FloatArray:
+        """Return the codes at the rows ``series.ends(num_delays)``, shape (n, width): no lag, and no row without one."""
+
+    def arrays(self) -> Arrays:
+        """Return what was fitted, as plain arrays."""
+        return {}
+
+    def fields(self, num_resources: int) -> dict[str, Field]:
+        """Return what `arrays` must be, with ``W`` for the width of a code; raise ValueError where options don't go together."""
+        del num_resources
+        return {}
+
+    def code_width(self, num_resources: int) -> int | str:
+        """Return the width of a code, or ``W`` where the arrays say it."""
+        del num_resources
+        return "W"
+
+    def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
+        """Take what `arrays` returned."""
+        del arrays
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawWindowOptions:
+    """Options of the encoder.
+
+    Attributes
+    ----------
+    num_delays
+        Samples of history in a window; three with the sample itself are a minute at 15 s.
+    """
+
+    num_delays: int = 3
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_in("[0, inf)", self, "num_delays")
+
+
+class RawWindowEncoder(Encoder):
+    """All samples of the window, oldest first: what any other encoder has to improve on."""
+
+    def encode(self, series: ScaledSeries) -> FloatArray:
+        """Return the windows, shape (n, (num_delays + 1) R)."""
+        windows = series.windows(self.num_delays)
+        return windows.reshape(len(windows), windows.shape[1] * windows.shape[2])
+
+    def code_width(self, num_resources: int) -> int:
+        """Return it."""
+        return num_resources * (self.num_delays + 1)
+
+
+SMALLEST_VARIANCE = 1e-4
+
+"""Directions whose variance is below this share of the greatest are noise, and left out of whitened codes."""
+
+
+class Spread(StrEnum):
+    """How codes are spread."""
+
+    NONE = "none"
+    """As they are."""
+    STANDARDISED = "standardised"
+    """Each to mean zero and deviation one."""
+    WHITENED = "whitened"
+    """All principal directions to deviation one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Whitening:
+    """A linear map of codes: ``(code - origin) matrix``."""
+
+    origin: FloatArray
+    matrix: FloatArray
+
+    @classmethod
+    def fit(cls, codes: FloatArray, spread: Spread) -> "Whitening":
+        """Return the map for training codes (n, width)."""
+        width = codes.shape[1]
+        origin = codes.mean(axis=0)
+        if spread == Spread.NONE:
+            return cls(origin=np.zeros(width), matrix=np.eye(width))
+        if spread == Spread.STANDARDISED:
+            deviation = codes.std(axis=0)
+            return cls(origin=origin, matrix=np.diag(1.0 / np.where(deviation > 1e-9, deviation, 1.0)))
+        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(codes, rowvar=False, ddof=0)))
+        kept = values > SMALLEST_VARIANCE * max(float(values[-1]), 1e-300)
+        # Eigenvectors have no sign of their own: the largest entry is made positive.
+        chosen = vectors[:, kept]
+        signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(chosen.shape[1])])
+        return cls(origin=origin, matrix=chosen * signs / np.sqrt(values[kept]))
+
+    def apply(self, codes: FloatArray) -> FloatArray:
+        """Return spread codes."""
+        return np.asarray((codes - self.origin) @ self.matrix)
+
+    def arrays(self) -> dict[str, FloatArray]:
+        """Return the map's arrays."""
+        return {"spread_origin": self.origin, "spread_matrix": self.matrix}
+
+    @classmethod
+    def fields(cls, width: int) -> dict[str, Field]:
+        """Return what the map's arrays must be for codes so wide."""
+        return {"spread_origin": Field(shape=(width,)), "spread_matrix": Field(shape=(width, "W"))}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, NDArray[np.float64]]) -> "Whitening":
+        """Return the map from its arrays."""
+        return cls(origin=arrays["spread_origin"], matrix=arrays["spread_matrix"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowStatisticsOptions:
+    """Options of the encoder.
+
+    Attributes
+    ----------
+    num_delays
+        Samples of history in a window.
+    spread
+        How the statistics are brought to one scale.
+    """
+
+    num_delays: int = 3
+    spread: Spread = Spread.STANDARDISED
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_in("[1, inf)", self, "num_delays")
+
+
+class WindowStatisticsEncoder(Encoder):
+    """Three numbers a resource: how much, how unsteady, and where it is going."""
+
+    _spread: Whitening
+
+    def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
+        """Fit the spread of the statistics."""
+        del num_phases, seed
+        self._spread = Whitening.fit(self._statistics(series), self.options.spread)
+        return self
+
+    def encode(self, series: ScaledSeries) -> FloatArray:
+        """Return means, then deviations, then slopes, shape (n, 3 R) unless whitened."""
+        return self._spread.apply(self._statistics(series))
+
+    def _statistics(self, series: ScaledSeries) -> FloatArray:
+        windows = series.windows(self.num_delays)
+        clock = np.arange(self.num_delays + 1) - self.num_delays / 2
+        slope = np.einsum("t,ntr->nr", clock, windows) / (clock @ clock)
+        return np.concatenate([windows.mean(axis=1), windows.std(axis=1), slope], axis=1)
+
+    def arrays(self) -> Arrays:
+        """Return the spread."""
+        return self._spread.arrays()
+
+    def fields(self, num_resources: int) -> dict[str, Field]:
+        """Return what they must be."""
+        return Whitening.fields(3 * num_resources)
+
+    def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
+        """Take the spread."""
+        self._spread = Whitening.restore(arrays)
+        return self

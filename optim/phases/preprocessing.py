@@ -1,0 +1,237 @@
+"""From irregular samples to scaled windows: grid, scaling, windows of ragged segments."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.limits import current_limits
+from optim.models.containers.series import ContainerSeries, Segmented
+
+CLOCK_TOL = 1e-9
+
+"""Relative error of time stamps that are multiples of the interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grid:
+    """Series on a grid.
+
+    Attributes
+    ----------
+    series
+        The series, with an `interval_s`; a container that was split has several segments.
+    row
+        Shape (samples given,): row of `series` that each given sample went into.
+    """
+
+    series: ContainerSeries
+    row: IntArray
+
+
+def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Grid:
+    """Put series on a grid of `interval_s`.
+
+    Each sample belongs to the nearest point of its segment's grid, which starts at the segment's first sample. A rate is
+    the mean of a point's samples, a level the highest of them, so that no peak is lost; a point without a sample repeats the one before. Where
+    neighbouring samples are more than `max_gap_s` apart, a new segment begins.
+
+    Parameters
+    ----------
+    series
+        Any series; those that lie on this grid and have no gap come back as they are.
+    interval_s
+        Seconds between points.
+    max_gap_s
+        Longest time over which a sample is held.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the interval isn't positive, or longer than the gap, or leaves more points than `ReadLimits.rows`.
+    InvalidProblemError
+        If the samples are so far apart that splitting leaves hardly any neighbours.
+    """
+    if not 0 < interval_s <= max_gap_s:
+        raise InvalidOptionError(
+            f"need 0 < interval_s <= max_gap_s, got interval_s {interval_s:g} and max_gap_s {max_gap_s:g}"
+        )
+    step = np.diff(series.time_s)
+    is_inner = np.ones(len(step), dtype=bool)
+    is_inner[series.starts[1:] - 1] = False
+    if np.allclose(step[is_inner], interval_s, rtol=CLOCK_TOL, atol=CLOCK_TOL * interval_s):
+        return Grid(series=_on_grid(series, interval_s), row=np.arange(series.num_samples))
+    _require_neighbours(step[is_inner], interval_s, max_gap_s)
+    return _resampled(series, interval_s, is_inner & (step <= max_gap_s))
+
+
+def _on_grid(series: ContainerSeries, interval_s: float) -> ContainerSeries:
+    return series if series.interval_s == interval_s else replace(series, interval_s=interval_s)
+
+
+def _require_neighbours(step: FloatArray, interval_s: float, max_gap_s: float) -> None:
+    """Raise where most samples would stand alone."""
+    if len(step) and np.median(step) > max_gap_s:
+        median = float(np.median(step))
+        raise InvalidProblemError(
+            f"samples are {median:g} s apart, more than max_gap_s {max_gap_s:g} (interval_s {interval_s:g}); "
+            f"give interval_s {median:g} and max_gap_s {4 * median:g}"
+        )
+
+
+def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np.bool_]) -> Grid:
+    """Resample, with a new segment wherever two neighbours aren't joined."""
+    begins = np.flatnonzero(np.concatenate([[True], ~is_joined]))
+    part = np.cumsum(np.concatenate([[1], (~is_joined).astype(np.int64)])) - 1
+    origin = series.time_s[begins]
+    last = np.concatenate([begins[1:], [series.num_samples]]) - 1
+    with np.errstate(over="ignore"):
+        points = float(((series.time_s[last] - origin) / interval_s).sum())
+    if points > current_limits().rows:
+        raise InvalidOptionError(
+            f"interval_s {interval_s:g} leaves {points:.3g} points, at most {current_limits().rows} are taken; give a longer one, "
+            "or raise the limit with 'optim --limit rows=N'"
+        )
+    point = np.rint((series.time_s - origin[part]) / interval_s).astype(np.int64)
+    lengths = point[last] + 1
+    offset = np.cumsum(lengths) - lengths
+    row = offset[part] + point
+    total = int(lengths.sum())
+    # The last sample of each point, carried on over points without one.
+    latest = np.full(total, -1, dtype=np.int64)
+    latest[row] = np.arange(series.num_samples)
+    source = np.maximum.accumulate(latest)
+    counts = np.bincount(row, minlength=total)
+    own = np.maximum.accumulate(np.where(counts > 0, np.arange(total), -1))
+    first = np.flatnonzero(np.diff(row, prepend=-1))
+    values = np.empty((total, len(series.resources)))
+    for column, resource in enumerate(series.resources):
+        given, of_point = series.values[:, column], np.zeros(total)
+        if resource.is_level:
+            of_point[row[first]] = np.maximum.reduceat(given, first)
+        else:
+            of_point = np.bincount(row, weights=given, minlength=total) / np.maximum(counts, 1)
+        values[:, column] = of_point[own]
+    old = series.segment[begins]
+    local = np.arange(total) - np.repeat(offset, lengths)
+    grid = ContainerSeries(
+        resources=series.resources,
+        containers=tuple(series.containers[k] for k in old.tolist()),
+        lengths=lengths,
+        values=values,
+        time_s=np.repeat(origin, lengths) + local * interval_s,
+        interval_s=interval_s,
+        phase=None if series.phase is None else series.phase[source],
+        phase_names=series.phase_names,
+        limit=None if series.limit is None else series.limit[old],
+        units=series.units,
+    )
+    return Grid(series=grid, row=row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScaledSeries(Segmented):
+    """Scaled samples of many segments.
+
+    Attributes
+    ----------
+    values
+        Shape (T, R).
+    lengths
+        Shape (S,), samples of each segment.
+    """
+
+    values: FloatArray
+    lengths: IntArray
+
+    def padded(self, num_delays: int) -> "ScaledSeries":
+        """Return the series with the first sample of each segment repeated `num_delays` times before it."""
+        repeats = np.where(self.place == 0, 1 + num_delays, 1)
+        return ScaledSeries(values=np.repeat(self.values, repeats, axis=0), lengths=self.lengths + num_delays)
+
+    def sampled(self, size: int, rng: np.random.Generator) -> "ScaledSeries":
+        """Return at most `size` random segments, in their order."""
+        if len(self.lengths) <= size:
+            return self
+        is_chosen = np.zeros(len(self.lengths), dtype=bool)
+        is_chosen[rng.permutation(len(self.lengths))[:size]] = True
+        return ScaledSeries(values=self.values[np.repeat(is_chosen, self.lengths)], lengths=self.lengths[is_chosen])
+
+    def stretches(self, most: int, rng: np.random.Generator) -> "ScaledSeries":
+        """Return a random stretch of at most `most` samples of each segment."""
+        kept = np.minimum(self.lengths, most)
+        first = (rng.random(len(kept)) * (self.lengths - kept + 1)).astype(np.int64)
+        is_kept = (self.place >= first[self.segment]) & (self.place < (first + kept)[self.segment])
+        return ScaledSeries(values=self.values[is_kept], lengths=kept)
+
+
+def split_containers(
+    series: ContainerSeries, share: float, rng: np.random.Generator, min_samples: int = 1
+) -> tuple[IntArray, IntArray]:
+    """Return segments of a random part of the containers, and of a `share` of them that is held out.
+
+    All segments of a container, and all containers of a unit (a pod), are on one side. Units without a segment of at least `min_samples` are never held
+    out: they would tell nothing. Where a single unit tells something, both sides are all containers.
+    """
+    owner = series.unit_index
+    telling = np.unique(owner[series.lengths >= min_samples])
+    number = len(telling)
+    if number <= 1:
+        everything = np.arange(series.num_segments)
+        return everything, everything
+    held = telling[rng.permutation(number)[: min(max(1, round(share * number)), number - 1)]]
+    is_held = np.isin(owner, held)
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+
+
+SMALLEST_SHARE = 0.01
+
+"""Added before the logarithm, as a share of a resource's mean: below it, differences don't count."""
+
+MAX_SCORE = 10.0
+
+"""Values further from the mean, in deviations, are cut there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scaling:
+    """Scaling of R resources.
+
+    Attributes
+    ----------
+    offset
+        Shape (R,): added before the logarithm; NaN for a resource that is scaled without one.
+    mean, deviation
+        Shape (R,): over the training samples, after the logarithm.
+    """
+
+    offset: FloatArray
+    mean: FloatArray
+    deviation: FloatArray
+
+    @classmethod
+    def fit(cls, values: FloatArray, *, has_logarithm: bool) -> "Scaling":
+        """Return the scaling of training samples (T, R); a constant resource has deviation one."""
+        width = values.shape[1]
+        average = values.mean(axis=0)
+        offset = np.where(average > 0, SMALLEST_SHARE * average, 1.0) if has_logarithm else np.full(width, np.nan)
+        moved = _logarithm(values, offset)
+        deviation = moved.std(axis=0)
+        is_constant = deviation <= 1e-12 * np.maximum(np.abs(moved).max(axis=0), 1.0)
+        return cls(offset=offset, mean=moved.mean(axis=0), deviation=np.where(is_constant, 1.0, deviation))
+
+    def apply(self, values: FloatArray) -> FloatArray:
+        """Return scaled samples, shape (T, R)."""
+        score = (_logarithm(values, self.offset) - self.mean) / self.deviation
+        return np.clip(score, -MAX_SCORE, MAX_SCORE)
+
+    def scaled(self, series: ContainerSeries) -> ScaledSeries:
+        """Return series with scaled samples, in the same segments."""
+        return ScaledSeries(values=self.apply(series.values), lengths=series.lengths)
+
+
+def _logarithm(values: FloatArray, offset: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(np.isnan(offset), values, np.log(values + offset)))

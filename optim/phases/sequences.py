@@ -1,0 +1,413 @@
+"""Sequences of phases: runs, transitions, the prefix tree, and repeated blocks as one token."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import check_in
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+PERIODS = (1, 2, 3)
+
+"""Lengths of blocks, in the order in which they are looked for; 1 only joins equal neighbours."""
+
+
+def pack(tokens: Sequence[str | int]) -> tuple[str, ...]:
+    """Replace each block that is repeated at least twice by one token ``(x y)+``.
+
+    Blocks of two tokens come first, then those of three; of several repetitions the leftmost counts, with as many
+    repeats as there are. This goes on until nothing changes, so that packing a packed sequence leaves it as it is, and
+    blocks may hold blocks. Equal neighbours become one.
+
+    Examples
+    --------
+    >>> pack([0, 1, 2, 3, 2, 3, 2, 3])
+    ('0', '1', '(2 3)+')
+    """
+    packed = tuple(str(token) for token in tokens)
+    while True:
+        shorter = packed
+        for period in PERIODS:
+            shorter = _pack_once(shorter, period)
+        if shorter == packed:
+            return packed
+        packed = shorter
+
+
+def _pack_once(tokens: tuple[str, ...], period: int) -> tuple[str, ...]:
+    """Pack all repetitions of one period from left to right."""
+    out: list[str] = []
+    place = 0
+    while place < len(tokens):
+        block = tokens[place : place + period]
+        end = place + period
+        while len(block) == period and tokens[end : end + period] == block:
+            end += period
+        if end - place > period:
+            out.append(block[0] if period == 1 else f"({' '.join(block)})+")
+            place = end
+        else:
+            out.append(tokens[place])
+            place += 1
+    return tuple(out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhaseRuns:
+    """Runs of many segments, one after the other.
+
+    Attributes
+    ----------
+    phase
+        Shape (N,): phase of each run; neighbours of a segment differ.
+    dwell
+        Shape (N,): samples of each run.
+    offsets
+        Shape (S + 1,): runs of segment s are ``offsets[s]`` to ``offsets[s + 1]``.
+    """
+
+    phase: IntArray
+    dwell: IntArray
+    offsets: IntArray
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether all runs are the same."""
+        if not isinstance(other, PhaseRuns):
+            return NotImplemented
+        mine, others = ((one.phase, one.dwell, one.offsets) for one in (self, other))
+        return all(np.array_equal(a, b) for a, b in zip(mine, others, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def num_segments(self) -> int:
+        """S."""
+        return len(self.offsets) - 1
+
+    def sequences(self) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield phases and dwells of each segment that has any."""
+        for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
+            if end > begin:
+                yield self.phase[begin:end], self.dwell[begin:end]
+
+    def joined(self, other: "PhaseRuns") -> "PhaseRuns":
+        """Return these runs with those of further segments behind them."""
+        return PhaseRuns(
+            phase=np.concatenate([self.phase, other.phase]),
+            dwell=np.concatenate([self.dwell, other.dwell]),
+            offsets=np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]]),
+        )
+
+
+def runs_of(labels: IntArray, lengths: IntArray, min_dwell: int = 1) -> PhaseRuns:
+    """Return the runs of labelled segments.
+
+    A run shorter than `min_dwell` becomes part of the run before it; a segment's first run has none and stays.
+
+    Parameters
+    ----------
+    labels
+        Shape (T,); negative ones, samples without a phase, are left out.
+    lengths
+        Shape (S,).
+    min_dwell
+        Samples that a run needs.
+    """
+    segment = np.repeat(np.arange(len(lengths)), lengths)
+    known = labels >= 0
+    labels, segment = labels[known], segment[known]
+    is_first = np.ones(len(labels), dtype=bool)
+    is_first[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
+    begins = np.flatnonzero(is_first)
+    phase = labels[begins]
+    dwell = np.diff(np.concatenate([begins, [len(labels)]]))
+    counts = np.bincount(segment[begins], minlength=len(lengths)) if len(begins) else np.zeros(len(lengths), np.int64)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    runs = PhaseRuns(phase=phase.astype(np.int64), dwell=dwell.astype(np.int64), offsets=offsets)
+    return runs if min_dwell <= 1 else _without_short(runs, min_dwell)
+
+
+def _without_short(runs: PhaseRuns, min_dwell: int) -> PhaseRuns:
+    phases: list[int] = []
+    dwells: list[int] = []
+    offsets = [0]
+    for begin, end in zip(runs.offsets[:-1].tolist(), runs.offsets[1:].tolist(), strict=True):
+        first = len(phases)
+        for phase, dwell in zip(runs.phase[begin:end].tolist(), runs.dwell[begin:end].tolist(), strict=True):
+            if len(phases) > first and (phase == phases[-1] or dwell < min_dwell):
+                dwells[-1] += dwell
+            else:
+                phases.append(phase)
+                dwells.append(dwell)
+        offsets.append(len(phases))
+    return PhaseRuns(
+        phase=np.array(phases, dtype=np.int64),
+        dwell=np.array(dwells, dtype=np.int64),
+        offsets=np.array(offsets, dtype=np.int64),
+    )
+
+
+def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
+    """Return the number of the run of equal labels that each sample belongs to, shape (T,).
+
+    Parameters
+    ----------
+    labels
+        Shape (T,); samples without a phase make runs of their own.
+    segment
+        Shape (T,): series of each sample, neighbours in time being neighbours.
+    """
+    begins = np.ones(len(labels), dtype=bool)
+    begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
+    return np.asarray(np.cumsum(begins) - 1, dtype=np.int64)
+
+
+SMOOTHING = 0.5
+
+"""Added to each count of a transition."""
+
+MIN_SEEN = 5
+
+"""Times that a context must have been seen to count."""
+
+MAX_ORDER = 4
+
+START, END = -2, -3
+
+"""Stand for the beginning and the end of a container."""
+
+Context = tuple[int, ...]
+
+
+def sample_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOOTHING) -> FloatArray:
+    """Return transition probabilities from one sample to the next, staying included, shape (K, K)."""
+    counts = np.zeros((num_phases, num_phases))
+    for phase, dwell in runs.sequences():
+        np.add.at(counts, (phase, phase), dwell - 1)
+        np.add.at(counts, (phase[:-1], phase[1:]), 1)
+    return _normalised(counts + smoothing)
+
+
+def change_transitions(runs: PhaseRuns, num_phases: int, smoothing: float = SMOOTHING) -> FloatArray:
+    """Return probabilities of the next, different phase, shape (K, K) with zeros on the diagonal.
+
+    Ends of containers aren't counted: it is what comes next if something does. A single phase follows itself.
+    """
+    if num_phases == 1:
+        return np.ones((1, 1))
+    counts = np.full((num_phases, num_phases), float(smoothing))
+    for phase, _ in runs.sequences():
+        np.add.at(counts, (phase[:-1], phase[1:]), 1)
+    np.fill_diagonal(counts, 0.0)
+    return _normalised(counts)
+
+
+def _normalised(counts: FloatArray) -> FloatArray:
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeModel:
+    """Probability of the next phase, or the end, given the last m phases.
+
+    Attributes
+    ----------
+    num_phases
+        K.
+    order
+        m.
+    counts
+        Times that each symbol followed each context of at most m symbols, contexts seen often enough only.
+    """
+
+    num_phases: int
+    order: int
+    counts: Mapping[Context, Mapping[int, int]]
+
+    def probabilities(self, history: Sequence[int]) -> FloatArray:
+        """Return the probability of phases 0 to K - 1 and, last, of the end, given all phases so far; shape (K + 1,).
+
+        Interpolated: with N the times and T the distinct followers of a context, it counts N / (N + T), and the next
+        shorter context the rest (Witten and Bell 1991, doi:10.1109/18.87000, method C). The phase that is left has
+        probability zero.
+        """
+        padded = (START, *history)
+        symbols = [*range(self.num_phases), END]
+        estimate = np.full(len(symbols), SMOOTHING)
+        estimate += np.array([self.counts.get((), {}).get(symbol, 0) for symbol in symbols])
+        estimate /= estimate.sum()
+        for length in range(1, min(self.order, len(padded)) + 1):
+            followers = self.counts.get(padded[-length:])
+            if followers is None:
+                break
+            total, distinct = sum(followers.values()), len(followers)
+            own = np.array([followers.get(symbol, 0) for symbol in symbols]) / total
+            weight = total / (total + distinct)
+            estimate = weight * own + (1 - weight) * estimate
+        if history:
+            estimate[history[-1]] = 0.0
+        return np.asarray(estimate / estimate.sum())
+
+    def log_likelihood(self, runs: PhaseRuns) -> float:
+        """Return the mean logarithm of the probability of a transition, the end included; in nats."""
+        total, number = 0.0, 0
+        memory: dict[Context, FloatArray] = {}
+        for phase, _ in runs.sequences():
+            history = tuple(phase.tolist())
+            for place in range(len(history) + 1):
+                seen = history[:place]
+                key = (START, *seen)[-max(self.order, 1) :]
+                if key not in memory:
+                    memory[key] = self.probabilities(seen)
+                following = history[place] if place < len(history) else self.num_phases
+                total += float(np.log(max(memory[key][following], 1e-300)))
+                number += 1
+        return total / max(number, 1)
+
+
+def fit_changes(runs: PhaseRuns, num_phases: int, order: int) -> ChangeModel:
+    """Count what follows each context of at most `order` symbols."""
+    counts: defaultdict[Context, Counter[int]] = defaultdict(Counter)
+    for phase, _ in runs.sequences():
+        symbols = (START, *phase.tolist(), END)
+        for place in range(1, len(symbols)):
+            for length in range(min(order, place) + 1):
+                counts[symbols[place - length : place]][symbols[place]] += 1
+    kept = {key: dict(found) for key, found in counts.items() if len(key) <= 1 or sum(found.values()) >= MIN_SEEN}
+    return ChangeModel(num_phases=num_phases, order=order, counts=kept)
+
+
+def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> tuple[int, tuple[float, ...]]:
+    """Return the order with the highest held-out likelihood, the lowest of equals, and the likelihoods of 1, 2, ..."""
+    found = tuple(
+        fit_changes(training, num_phases, order).log_likelihood(held_out) for order in range(1, MAX_ORDER + 1)
+    )
+    return 1 + int(np.argmax(np.round(found, 12))), found
+
+
+def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "nx.DiGraph[Context]":
+    """Return the graph of changes: a node a context of `order` phases, with beginnings and ends.
+
+    Edges have `count` and `probability`, the share of a node's departures. Nodes have `label`, and `count`, the times
+    they were entered; contexts seen less than five times are left out for orders above one.
+    """
+    import networkx as nx
+
+    graph: nx.DiGraph[Context] = nx.DiGraph(order=order)
+    edges: Counter[tuple[Context, Context]] = Counter()
+    visits: Counter[Context] = Counter()
+    for phase, _ in runs.sequences():
+        symbols: Context = (START, *phase.tolist(), END)
+        nodes = [symbols[max(0, place - order + 1) : place + 1] for place in range(len(symbols) - 1)] + [(END,)]
+        visits.update(nodes)
+        edges.update(pairwise(nodes))
+    kept = {node for node, number in visits.items() if order == 1 or number >= MIN_SEEN}
+    leaving: Counter[Context] = Counter()
+    for (source, _), number in edges.items():
+        leaving[source] += number
+    for node in sorted(kept):
+        graph.add_node(node, label=_label(node, names), count=visits[node])
+    for (source, target), number in sorted(edges.items()):
+        if source in kept and target in kept:
+            graph.add_edge(source, target, count=number, probability=number / leaving[source])
+    return graph
+
+
+def _label(context: Context, names: Sequence[str]) -> str:
+    own = {START: "start", END: "end"}
+    return " > ".join(own[phase] if phase in own else names[phase] for phase in context)
+
+
+Path = tuple[str, ...]
+
+COVERAGE = 0.9
+
+"""Share of containers that prototypes stand for."""
+
+
+def packed_sequences(runs: PhaseRuns) -> list[Path]:
+    """Return the packed sequence of each segment that has a phase."""
+    return [pack(phase.tolist()) for phase, _ in runs.sequences()]
+
+
+def paths_by_count(sequences: Iterable[Sequence[str]]) -> list[tuple[Path, int]]:
+    """Return distinct sequences with their numbers, the most frequent first, then by their tokens."""
+    counts = Counter(tuple(sequence) for sequence in sequences)
+    return sorted(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0]))
+
+
+def prefix_tree(sequences: Iterable[Sequence[str]]) -> "nx.DiGraph[Path]":
+    """Return the prefix tree of sequences.
+
+    Its nodes are prefixes, the root the empty one; `count` is how many sequences begin with a prefix, `ends` how many
+    end with it, and `token` its last token.
+    """
+    import networkx as nx
+
+    tree: nx.DiGraph[Path] = nx.DiGraph()
+    tree.add_node((), token="", count=0, ends=0)
+    for path, number in paths_by_count(sequences):
+        for length in range(len(path) + 1):
+            prefix = path[:length]
+            if prefix not in tree:
+                tree.add_node(prefix, token=prefix[-1], count=0, ends=0)
+                tree.add_edge(prefix[:-1], prefix)
+            tree.nodes[prefix]["count"] += number
+        tree.nodes[path]["ends"] += number
+    return tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prototypes:
+    """The fewest paths that cover a share of containers.
+
+    Attributes
+    ----------
+    paths
+        The paths, most frequent first.
+    counts
+        Containers that follow each.
+    coverage
+        Share of containers covered by the first one, two, ... of all distinct paths.
+    """
+
+    paths: tuple[Path, ...]
+    counts: tuple[int, ...]
+    coverage: tuple[float, ...]
+
+    def share_covered(self, sequences: Sequence[Sequence[str]]) -> float:
+        """Return the share of sequences, of other containers say, that follow a prototype."""
+        known = set(self.paths)
+        return sum(tuple(sequence) in known for sequence in sequences) / max(len(sequences), 1)
+
+
+def prototypes(sequences: Iterable[Sequence[str]], coverage: float = COVERAGE) -> Prototypes:
+    """Return the fewest paths that cover a share of the sequences.
+
+    Each sequence follows one path, so the most frequent paths are the fewest.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the share isn't in (0, 1].
+    """
+    check_in("(0, 1]", {"coverage": coverage})
+    ranked = paths_by_count(sequences)
+    total = sum(number for _, number in ranked)
+    reached, curve = 0, []
+    for _, number in ranked:
+        reached += number
+        curve.append(reached / total)
+    size = next((place + 1 for place, share in enumerate(curve) if share >= coverage - 1e-12), len(curve))
+    return Prototypes(
+        paths=tuple(path for path, _ in ranked[:size]),
+        counts=tuple(number for _, number in ranked[:size]),
+        coverage=tuple(curve),
+    )

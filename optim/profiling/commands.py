@@ -1,0 +1,286 @@
+"""Profile a training script of one's own: run it with several numbers of workers, and fit what its steps took."""
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Struct
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption
+from optim.profiling.document import Demand, Interval, JobProfile, ScalingPoint, Usage
+from optim.profiling.fitting import choose_model
+from optim.profiling.job_profile import MEGA, MINUTE_S, PATIENCE_S, ProfileOptions, placement_of
+from optim.profiling.step_timer import FOLDER_VARIABLE, SCHEMA
+from optim.profiling.timing import DROPPED, Timing
+
+PLACE = "{workers}"
+MIN_STEPS = 3
+SHOWN = 200
+"""Characters of a failed script's last line that are shown."""
+
+GIGA = 1e9
+LOCAL_MBPS = 100_000.0
+"""Bandwidth within a machine, of which a script tells nothing: about a tenth of what memory copies."""
+
+LOOK_S = 0.1
+
+GRACE_S = 5.0
+"""Seconds that a script has to end after it was asked to."""
+
+
+class Steps(Struct):
+    """What one process of a script has measured, as `StepTimer` writes it."""
+
+    schema: str
+    seconds: list[float]
+    alone_s: list[float]
+    started_at: float
+    model_bytes: int
+    wall_s: float
+    host_bytes: int
+    devices: int = 0
+    cpu_share: float | None = None
+    network_bytes: int | None = None
+    device_bytes: int | None = None
+    device_share: float | None = None
+    samples: int | None = None
+    batch: int | None = None
+    epochs: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """A script's run with so many workers.
+
+    Parameters
+    ----------
+    workers
+        How many.
+    step, alone
+        A step's timing, and that of a worker's own part of it; warm-up left out.
+    startup_s, warmup_s
+        Seconds until the first step began, and that the steps left out took beyond as many usual ones.
+    processes
+        What each process has told.
+    """
+
+    workers: int
+    step: Timing
+    alone: Timing
+    startup_s: float
+    warmup_s: float
+    processes: tuple[Steps, ...]
+
+
+def profile_command(
+    command: str,
+    workers: Sequence[int],
+    options: ProfileOptions,
+    *,
+    name: str,
+    stop: Interruption,
+    progress: Progress,
+) -> JobProfile:
+    """Run a script for each number of workers, and return its profile; `usage.model` names what the data support.
+
+    Parameters
+    ----------
+    command
+        With ``{workers}`` where the number goes. It calls a `StepTimer` each step.
+    workers
+        Numbers of workers, 1 among them.
+    options
+        What isn't measured on one machine.
+    name
+        Of the job.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the command has no place for the workers, or 1 isn't among them.
+    NotAllowedError
+        If the script fails, calls no timer, or is interrupted.
+    """
+    if PLACE not in command:
+        raise InvalidOptionError(f"--command must have {PLACE} where the number of workers goes, got {command!r}")
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise InvalidOptionError(f"--command can't be cut into words: {error}; got {command!r}") from error
+    if not name.strip():
+        raise InvalidOptionError("--name must not be empty; leave it out, or name the script's job")
+    if 1 not in workers or len(set(workers)) < 2 or min(workers) < 1:
+        raise InvalidOptionError(f"--workers must be 1 and other numbers, got {','.join(map(str, workers))}")
+    counts = sorted(set(workers))
+    best: dict[int, Measured] = {}
+    progress.start(f"profile of {name}", options.rounds * len(counts))
+    for number, count in enumerate(counts * options.rounds):
+        found = run_script(command.replace(PLACE, str(count)), count, stop, patience_s=options.patience_s)
+        best[count] = min(best.get(count, found), found, key=lambda run: run.step.median)
+        progress.update(number + 1)
+    progress.finish()
+    return script_profile(name, command, [best[count] for count in counts], options)
+
+
+def run_script(command: str, workers: int, stop: Interruption, *, patience_s: float = PATIENCE_S) -> Measured:
+    """Run a script to its end, and read what its processes have written.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the command can't be run.
+    NotAllowedError
+        If the script fails, calls no timer, tells of no step for `patience_s`, or is interrupted.
+    """
+    with tempfile.TemporaryDirectory(prefix="optim-profile-") as folder:
+        words, begun = shlex.split(command), time.time()
+        with (Path(folder, "errors")).open("w+", encoding="utf-8", errors="replace") as errors:
+            try:
+                running = subprocess.Popen(
+                    words,
+                    env={**os.environ, FOLDER_VARIABLE: folder},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    process_group=0,  # a script that starts workers is ended with all of them
+                )
+            except OSError as error:
+                raise InvalidOptionError(f"--command can't be run: {error}; give a program and its words") from error
+            try:
+                while running.poll() is None and not stop.is_requested:
+                    if time.time() - max(begun, _last_written(Path(folder))) > patience_s:
+                        raise NotAllowedError(
+                            f"{command!r} told of no step for {patience_s:g} s and was ended; if steps or their preparation take longer, "
+                            "give --option patience_s=N"
+                        )
+                    time.sleep(LOOK_S)
+            finally:
+                _end(running)
+            errors.seek(0)
+            last = (errors.read().strip().splitlines() or ["no word"])[-1][:SHOWN]
+        if stop.is_requested:
+            raise NotAllowedError(f"stopped while {command!r} ran: no profile")
+        if running.returncode != 0:
+            raise NotAllowedError(f"{command!r} ended with code {running.returncode}: {last}")
+        return measured(_read(Path(folder), command), workers, begun)
+
+
+def _last_written(folder: Path) -> float:
+    """Return when a timer last wrote its steps, 0 if none has."""
+    return max((path.stat().st_mtime for path in folder.glob("*.json")), default=0.0)
+
+
+def _end(running: "subprocess.Popen[bytes]") -> None:
+    """End a script and all processes of its group: ask first, and kill who stays."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(running.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(GRACE_S)
+
+
+def _read(folder: Path, command: str) -> list[Steps]:
+    try:
+        found = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
+    except msgspec.DecodeError as error:
+        raise NotAllowedError(f"{command!r} wrote what no StepTimer of this release does: {error}") from error
+    if not found or any(len(own.seconds) < DROPPED + MIN_STEPS or own.schema != SCHEMA for own in found):
+        raise NotAllowedError(
+            f"{command!r} timed {min((len(own.seconds) for own in found), default=0)} steps, at least {DROPPED + MIN_STEPS} "
+            "are needed; call optim.profiling.StepTimer each step"
+        )
+    return found
+
+
+def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured:
+    """Put the processes of a run together: a step lasts as long as the slowest one's."""
+    length = min(len(own.seconds) for own in processes)
+    steps = np.max([own.seconds[:length] for own in processes], axis=0)
+    alone = np.max([(own.alone_s if len(own.alone_s) >= length else own.seconds)[:length] for own in processes], axis=0)
+    usual = float(np.median(steps[DROPPED:]))
+    return Measured(
+        workers=workers,
+        step=Timing(seconds=steps[DROPPED:]),
+        alone=Timing(seconds=alone[DROPPED:]),
+        startup_s=max(0.0, max(own.started_at for own in processes) - begun),
+        warmup_s=max(0.0, float(steps[:DROPPED].sum()) - DROPPED * usual),
+        processes=tuple(processes),
+    )
+
+
+def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
+    """Fit and assemble a script's profile; bandwidths are the options', for one machine has none to measure.
+
+    A mini-batch takes a whole step of one worker, whatever of it was timed alone: so long do jobs of the kind take.
+    """
+    one = next(run for run in runs if run.workers == 1)
+    model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])
+    told = one.processes[0]
+    gradient_mb = max(told.model_bytes / MEGA, 1e-6)
+    worker = Interval.exactly(options.rack_mbps)
+    carry_s = 8 * gradient_mb / options.rack_mbps
+    has_work = None not in (told.samples, told.batch, told.epochs)
+    points = []
+    for run in sorted(runs, key=lambda run: run.workers):
+        own, alone = run.step.interval(), one.step.interval()
+        low, high = (alone.low / own.high, alone.high / own.low) if run.workers > 1 else (1.0, 1.0)
+        points.append(ScalingPoint(workers=run.workers, speedup=alone.value / own.value, low=low, high=high))
+    host_gb = max(own.host_bytes for run in runs for own in run.processes) / GIGA
+    return JobProfile(
+        name=name,
+        source=f"measured by {command!r}",
+        minibatch_s=one.step.interval(),
+        gradient_mb=gradient_mb,
+        worker_mbps=worker,
+        ps_mbps=worker.through(lambda mbps: mbps * options.workers_a_server),
+        scaling=points,
+        startup_min=one.startup_s / MINUTE_S,
+        change_min=carry_s / MINUTE_S,
+        eviction_min=carry_s / MINUTE_S,
+        placement=placement_of(one.step.median, gradient_mb, LOCAL_MBPS, options),
+        worker=Demand(gpu=float(told.devices), vcpu=options.vcpu, memory_gb=round(host_gb, 3)),
+        ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * gradient_mb / 1000, 3))),
+        speed=speed,
+        linear_error=max(abs(point.workers / point.speedup - 1.0) for point in points),
+        usage=_usage(runs, model),
+        epochs=told.epochs if has_work and told.epochs is not None else UNSET,
+        minibatches=-(-told.samples // told.batch) if has_work and told.samples and told.batch else UNSET,
+        samples=told.samples if has_work and told.samples is not None else UNSET,
+    )
+
+
+def _usage(runs: Sequence[Measured], model: str) -> Usage:
+    """Return what the script takes of a machine, as far as anybody tells."""
+    everybody = [own for run in runs for own in run.processes]
+
+    def most(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return max(known) if known else None
+
+    device = most([own.device_bytes for own in everybody])
+    return Usage(
+        model=model,
+        alone_s=next(run.alone.median for run in runs if run.workers == 1),
+        warmup_s=max(run.warmup_s for run in runs),
+        host_gb=max(own.host_bytes for own in everybody) / GIGA,
+        device_gb=None if device is None else device / GIGA,
+        cpu_share=most([own.cpu_share for own in everybody]),
+        device_share=most([own.device_share for own in everybody]),
+        network_mbps=most(
+            [
+                None if own.network_bytes is None or own.wall_s <= 0 else own.network_bytes * 8 / MEGA / own.wall_s
+                for own in everybody
+            ]
+        ),
+    )

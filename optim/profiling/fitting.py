@@ -1,0 +1,322 @@
+"""Fit step times to speed models, choose among models, and draw concave curves from them.
+
+References
+----------
+Peng et al., "Optimus: An Efficient Dynamic Resource Scheduler for Deep Learning Clusters", EuroSys 2018,
+DOI 10.1145/3190508.3190517 (both speed functions and their fit by non-negative least squares).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from msgspec import UNSET
+from scipy.optimize import nnls
+
+from optim.core.arrays import FloatArray
+from optim.core.errors import InvalidProblemError
+from optim.models.admission.instance import TWENTIETHS
+from optim.models.bidding.instance import CurveKind, Scalability
+from optim.profiling.document import Interval, JobProfile, SpeedFunction
+from optim.statistics import bootstrap
+
+SAME = 1e-6
+
+"""Terms that differ by no more, relative to their length, are taken for the same."""
+
+RESAMPLES = 200
+
+"""Bootstrap samples behind an interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinearFit:
+    """A time as a sum of terms, with what the samples say of it.
+
+    Parameters
+    ----------
+    coefficients
+        Shape (terms,), at least 0.
+    low, high
+        Shape (terms,): the bootstrap's interval of each.
+    errors
+        Shape (samples,): relative error of each sample as predicted from all others.
+    untold
+        Terms that the samples can't tell from those before them: their coefficients are 0, their share is in the others'.
+    """
+
+    coefficients: FloatArray
+    low: FloatArray
+    high: FloatArray
+    errors: FloatArray
+    untold: tuple[int, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Median of the absolute relative errors."""
+        return float(np.median(np.abs(self.errors)))
+
+    def predict(self, terms: FloatArray) -> FloatArray:
+        """Return the times at some points, from their terms, shape (points, terms)."""
+        return np.asarray(terms @ self.coefficients)
+
+
+def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> LinearFit:
+    """Fit ``seconds ~ terms @ coefficients`` by least squares of relative errors, coefficients at least 0.
+
+    Terms that the samples can't tell apart, because there are too few of them or because they grow alike, are left out
+    in the order given, and named in the result.
+
+    Parameters
+    ----------
+    terms
+        Shape (samples, terms).
+    seconds
+        Shape (samples,), positive.
+    seed
+        Of the bootstrap.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is no sample, or a time isn't positive.
+    """
+    terms, seconds = np.asarray(terms, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
+    if not len(seconds):
+        raise InvalidProblemError(f"{terms.shape[1]} coefficients need measurements, got none; measure more points")
+    if not (np.isfinite(seconds).all() and (seconds > 0).all()):
+        raise InvalidProblemError("measured times must be positive; measure longer pieces of work")
+    told = told_apart(terms / seconds[:, None])
+    untold = tuple(k for k in range(terms.shape[1]) if k not in told)
+    terms = terms * np.isin(np.arange(terms.shape[1]), told)
+    coefficients = _solve(terms, seconds)
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(seconds), size=(RESAMPLES, len(seconds)))
+    samples = np.array([_solve(terms[pick], seconds[pick]) for pick in drawn])
+    low, high = bootstrap(samples)
+    return LinearFit(
+        coefficients=coefficients,
+        low=np.minimum(low, coefficients),
+        high=np.maximum(high, coefficients),
+        errors=_left_out_errors(terms, seconds, len(told)),
+        untold=untold,
+    )
+
+
+def told_apart(terms: FloatArray) -> list[int]:
+    """Return the columns that aren't sums of multiples of columns before them, to a millionth of their length."""
+    kept: list[int] = []
+    basis = np.zeros((len(terms), 0))
+    for column in range(terms.shape[1]):
+        own = terms[:, column]
+        length = float(np.linalg.norm(own))
+        for _ in range(2):  # twice, because once leaves rounding behind
+            own = own - basis @ (basis.T @ own)
+        rest = float(np.linalg.norm(own))
+        if rest > SAME * length:
+            kept.append(column)
+            basis = np.column_stack([basis, own / rest])
+    return kept
+
+
+def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
+    """Return the coefficients; columns are scaled first, as they may be ten decades apart."""
+    relative = terms / seconds[:, None]
+    scale = np.linalg.norm(relative, axis=0)
+    scale[scale == 0] = 1.0
+    solution, _ = nnls(relative / scale, np.ones(len(seconds)))
+    return np.asarray(solution / scale)
+
+
+def _left_out_errors(terms: FloatArray, seconds: FloatArray, told: int) -> FloatArray:
+    """Predict each sample from all others."""
+    everybody = np.arange(len(seconds))
+    if len(seconds) <= told:
+        return np.full(len(seconds), np.inf)
+    predicted = [terms[i] @ _solve(terms[everybody != i], seconds[everybody != i]) for i in everybody]
+    return np.array(predicted) / seconds - 1.0
+
+
+def concave_envelope(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the corners of the least concave function through the origin that lies on or above all points.
+
+    Parameters
+    ----------
+    x, y
+        Shape (points,): x positive and rising.
+    """
+    corners: list[tuple[float, float]] = [(0.0, 0.0)]
+    for point in zip(np.asarray(x).tolist(), np.asarray(y).tolist(), strict=True):
+        while len(corners) > 1 and _turns_up(corners[-2], corners[-1], point):
+            corners.pop()
+        corners.append(point)
+    hull = np.array(corners[1:])
+    return hull[:, 0], np.maximum.accumulate(hull[:, 1])
+
+
+def _turns_up(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+    rise = (middle[1] - first[1]) * (last[0] - first[0])
+    return rise <= (last[1] - first[1]) * (middle[0] - first[0])
+
+
+TERMS = {"synchronous": ("M/w", "1", "w/p", "w", "p"), "asynchronous": ("1", "w/p", "w", "p")}
+
+"""How the terms are written, by the kind of function."""
+
+
+def synchronous_terms(workers: FloatArray, servers: FloatArray, global_batch: float) -> FloatArray:
+    """Return the terms of a synchronous step's seconds, shape (points, 5): ``M/w, 1, w/p, w, p``."""
+    others = asynchronous_terms(workers, servers)
+    return np.column_stack([global_batch / others[:, 2], others])
+
+
+def asynchronous_terms(workers: FloatArray, servers: FloatArray) -> FloatArray:
+    """Return the terms of an asynchronous worker's seconds a step, shape (points, 4): ``1, w/p, w, p``."""
+    w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
+    return np.stack([np.ones_like(w), w / p, w, p], axis=1)
+
+
+def update_terms(pushes: FloatArray, num_bytes: FloatArray) -> FloatArray:
+    """Return the terms of an update's seconds, shape (points, 4): ``1, W, bytes, W bytes``."""
+    w, size = np.asarray(pushes, dtype=np.float64), np.asarray(num_bytes, dtype=np.float64)
+    return np.stack([np.ones_like(w), w, size, w * size], axis=1)
+
+
+def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: FloatArray) -> FloatArray:
+    """Return the speed of a job: global steps a second, or single updates a second where it is asynchronous."""
+    values = np.array([interval.value for interval in function.coefficients])
+    if function.kind == "asynchronous":
+        return np.asarray(workers / (asynchronous_terms(workers, servers) @ values))
+    batch = function.global_batch
+    assert isinstance(batch, float), "a synchronous speed function has a global batch"
+    return np.asarray(1.0 / (synchronous_terms(workers, servers, batch) @ values))
+
+
+def intervals(fit: LinearFit) -> list[Interval]:
+    """Return a fit's coefficients as a document holds them."""
+    return [
+        Interval(value=value, low=low, high=high)
+        for value, low, high in zip(
+            fit.coefficients.tolist(), np.maximum(fit.low, 0.0).tolist(), fit.high.tolist(), strict=True
+        )
+    ]
+
+
+MODELS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "compute": (0,),
+        "compute and fixed": (0, 1),
+        "compute and a part per worker": (0, 3),
+        "compute, fixed and a part per worker": (0, 1, 3),
+        "fixed": (1,),
+    }
+)
+
+"""Columns of the synchronous speed function's terms that each model has; without servers of their own w/p is w, and p is 1."""
+
+TIE = 1e-6
+
+"""Left-out errors that differ by no more are the same: the model with fewer coefficients is taken."""
+
+
+def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str, SpeedFunction]:
+    """Fit every model that has fewer coefficients than there are points; return the one that predicts points best.
+
+    Each point is predicted from all others, and the model with the least root mean square of relative errors is taken.
+
+    Parameters
+    ----------
+    workers
+        At least two different numbers.
+    seconds
+        Of a step of all the workers' samples together.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there are fewer than two points.
+    """
+    if len(set(workers)) < 2:
+        raise InvalidProblemError(
+            f"a speed needs at least 2 numbers of workers, got {sorted(set(workers))}; add to --workers"
+        )
+    w = np.array(workers, dtype=np.float64)
+    terms = synchronous_terms(w, np.ones_like(w), 1.0)
+    fits: dict[str, LinearFit] = {}
+    for name, columns in MODELS.items():
+        if len(columns) < len(w):
+            fits[name] = fit_times(terms[:, list(columns)], np.array(seconds))
+
+    def badness(name: str) -> tuple[float, int]:
+        error = float(np.sqrt(np.mean(fits[name].errors ** 2)))
+        return round(error / TIE), len(MODELS[name])
+
+    best = min(fits, key=badness)
+    return best, _function(best, fits[best], int(w.max()))
+
+
+def _function(name: str, fit: LinearFit, largest: int) -> SpeedFunction:
+    """Return a fit as a document's speed function: terms that the model leaves out have coefficient 0."""
+    found = dict(zip(MODELS[name], intervals(fit), strict=True))
+    nothing = found[MODELS[name][0]].exactly(0.0)
+    left_out = [TERMS["synchronous"][column] for column in range(5) if column not in found]
+    return SpeedFunction(
+        kind="synchronous",
+        coefficients=[found.get(column, nothing) for column in range(5)],
+        largest_workers=largest,
+        error=fit.error if np.isfinite(fit.error) else 1.0,
+        untold=[f"the terms {', '.join(left_out)} from those of the model '{name}'"],
+        global_batch=1.0,
+    )
+
+
+TRUSTED_REACH = 2.0
+
+"""Speed-ups are continued up to so many times the most workers measured, and held constant beyond."""
+
+
+def scalability_of(job: JobProfile) -> Scalability:
+    """Return a kind's speed-up by workers, each of work rate 1, as the concave envelope of what was measured.
+
+    Beyond the most workers measured it goes on at its last slope up to twice as many, and is constant from there.
+    """
+    workers, speedup = concave_envelope(
+        np.array([float(point.workers) for point in job.scaling]), np.array([point.speedup for point in job.scaling])
+    )
+    corners = list(zip(workers.tolist(), speedup.tolist(), strict=True))
+    before = corners[-2] if len(corners) > 1 else (0.0, 0.0)
+    last = corners[-1]
+    slope = (last[1] - before[1]) / (last[0] - before[0])
+    reach = TRUSTED_REACH * max(point.workers for point in job.scaling)
+    if slope > 0:
+        corners.append((reach, last[1] + slope * (reach - last[0])))
+    return Scalability(kind=CurveKind.POINTS, points=tuple(corners))
+
+
+def speedups(job: JobProfile, most: int) -> FloatArray:
+    """Return how many times as fast as one worker 1, ..., most workers are.
+
+    By the fitted speed function where there is one, with as many parameter servers as bandwidths ask for (row (6)); else by
+    the measured speed-ups' envelope.
+    """
+    workers = np.arange(1, most + 1, dtype=np.float64)
+    if job.speed is UNSET:
+        curve = scalability_of(job)
+        return np.asarray(curve.value(workers) / curve.value(np.ones(1)))
+    reached = np.minimum(workers, TRUSTED_REACH * job.speed.largest_workers)
+    servers = np.ceil(reached * job.worker_mbps.value / job.ps_mbps.value)
+    speed = steps_per_second(job.speed, reached, np.maximum(servers, 1.0))
+    return np.asarray(speed / speed[0])
+
+
+def speedup_table(job: JobProfile, most: int) -> tuple[int, ...]:
+    """Return an admission job's table in twentieths up to so many workers; an empty one where speed is linear to a fortieth."""
+    exact = speedups(job, most)
+    if np.abs(exact - np.arange(1, most + 1)).max() <= 0.5 / TWENTIETHS:
+        return ()
+    units = np.maximum.accumulate(np.round(exact * TWENTIETHS).astype(np.int64))
+    units = np.maximum(units, TWENTIETHS)
+    units[0] = TWENTIETHS
+    last = int(np.searchsorted(units, units[-1]))
+    return tuple(units[: last + 1].tolist())

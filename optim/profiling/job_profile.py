@@ -1,0 +1,364 @@
+"""From measurements of a job to its profile, its quality warnings, and its rescaling."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from msgspec import UNSET, UnsetType, structs
+
+from optim.core.arrays import FloatArray
+from optim.core.errors import InvalidOptionError, check_in
+from optim.profiling.document import (
+    Demand,
+    Interval,
+    JobProfile,
+    Placement,
+    ProfileDocument,
+    ScalingPoint,
+    SpeedFunction,
+    UpdateCost,
+)
+from optim.profiling.fitting import TERMS, asynchronous_terms, fit_times, intervals, synchronous_terms
+from optim.profiling.machine_benchmarks import FLOAT_BYTES, LinkFigures
+from optim.profiling.timing import MAX_NOISE, Timing
+
+MAX_ERROR = 0.10
+
+"""Median relative error of points predicted from all others beyond which a fit tells little."""
+
+
+def fit_errors(job: JobProfile) -> dict[str, float]:
+    """Return the median error of points predicted from the others, of each fit that the profile has."""
+    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
+    return {name: fit.error for name, fit in fits.items() if fit is not UNSET and fit.error is not UNSET}
+
+
+def quality_warnings(profiles: ProfileDocument) -> list[str]:
+    """Return a line for each figure that shouldn't be trusted, with what to do."""
+    found = []
+    machine = profiles.machine
+    if machine is not UNSET and machine.noise > MAX_NOISE:
+        found.append(
+            f"measured in noise: equal work took times that differ by {machine.noise:.0%}, at most {MAX_NOISE:.0%} gives a "
+            "profile; measure again on an idle machine"
+        )
+    for job in profiles.jobs:
+        for name, error in fit_errors(job).items():
+            if error > MAX_ERROR:
+                more = (
+                    "a larger --scale or --option repeats=N"
+                    if job.usage is UNSET
+                    else "more steps or --option rounds=N"
+                )
+                found.append(
+                    f"{job.name}: the {name} misses points that it is not fitted to by {error:.0%} (median), more than "
+                    f"{MAX_ERROR:.0%}; measure on a quieter machine, or with {more}"
+                )
+        for name, told in _untold(job).items():
+            found.append(f"{job.name}: measurements of the {name} can't tell {told}; it is counted there")
+    return found
+
+
+def _untold(job: JobProfile) -> dict[str, str]:
+    """Return what each fit of a profile can't tell apart."""
+    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
+    return {name: ", ".join(fit.untold) for name, fit in fits.items() if fit is not UNSET and fit.untold}
+
+
+MEGABITS_THERE_AND_BACK = 16.0
+
+"""Megabits for a megabyte sent and received."""
+
+MIN_POINTS = 6
+
+"""One more than the coefficients of the speed function, so that something is left to judge it by."""
+
+MEGA = 1e6
+
+MINUTE_S = 60.0
+
+PATIENCE_S = 600.0
+
+"""More than steps of one's own scripts take, and what comes before the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions:
+    """What isn't measured on one machine, and how much is measured.
+
+    Parameters
+    ----------
+    workers_a_server
+        Workers that one parameter server serves at once: b is B over this.
+    rack_mbps, cluster_mbps
+        Bandwidth of a worker beyond its machine, within and beyond the rack.
+    gpu, vcpu, memory_gb
+        Demand of a worker.
+    most_workers, most_servers
+        Powers of two up to these make the grid on which steps are timed.
+    most_points
+        Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
+    repeats
+        Steps timed at each point of the grid.
+    rounds
+        Runs of a script of one's own with each number of workers, in turns; of each the one with the least median counts.
+    patience_s
+        Seconds after which a script of one's own that tells of no further step is ended.
+    epochs
+        Passes over its data that a job makes: what is measured is small, and many are worth scheduling.
+    slot_s
+        Length of a slot that suits such jobs.
+    cache_mib, allowed_gb
+        Last-level cache, and memory that may be filled, where the system tells those of a host that is shared.
+    """
+
+    workers_a_server: int = 4
+    rack_mbps: float = 10_000.0
+    cluster_mbps: float = 2_500.0
+    gpu: float = 0.0
+    vcpu: float = 1.0
+    memory_gb: float = 2.0
+    most_workers: int = 4
+    most_servers: int = 4
+    most_points: int = 12
+    repeats: int = 40
+    rounds: int = 1
+    patience_s: float = PATIENCE_S
+    epochs: float = 1e6
+    slot_s: float = 60.0
+    cache_mib: float | None = None
+    allowed_gb: float | None = None
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats", "rounds")
+        check_in(
+            "(0, inf)", self, "rack_mbps", "cluster_mbps", "epochs", "slot_s", "cache_mib", "allowed_gb", "patience_s"
+        )
+        check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
+        if self.most_points < MIN_POINTS:
+            raise InvalidOptionError(
+                f"most_points must be at least {MIN_POINTS}, got {self.most_points}: the speed function has five "
+                "coefficients"
+            )
+
+    @property
+    def grid(self) -> tuple[tuple[int, int], ...]:
+        """All (workers, servers), workers outermost."""
+        return tuple(
+            (2**w, 2**p) for w in range(self.most_workers.bit_length()) for p in range(self.most_servers.bit_length())
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobMeasurements:
+    """What was measured of a job.
+
+    Parameters
+    ----------
+    name, source
+        Which job, and where.
+    minibatch
+        Seconds of one partition's gradient.
+    num_parameters, num_partitions
+        Of the job.
+    grid
+        (workers, servers) of the timed steps.
+    steps
+        Their timings.
+    startup_s
+        Seconds until a new worker's process can compute.
+    updates
+        Timings of asynchronous updates at the same points of the grid; none where they weren't measured.
+    num_samples
+        Examples in all partitions, 0 where nobody counts them.
+    """
+
+    name: str
+    source: str
+    minibatch: Timing
+    num_parameters: int
+    num_partitions: int
+    grid: tuple[tuple[int, int], ...]
+    steps: tuple[Timing, ...]
+    startup_s: float
+    updates: tuple[Timing, ...] = ()
+    num_samples: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFigures:
+    """What all jobs of a machine have in common."""
+
+    link: LinkFigures
+    update: UpdateCost
+    options: ProfileOptions = field(default_factory=ProfileOptions)
+
+
+def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
+    """Fit and assemble a job's profile.
+
+    tau is the time of a partition's gradient, e the parameters' bytes; B is the rate at which a server carries and adds
+    pushes, and b its share a worker. A planned change loses carrying the parameters, an eviction also applying what is
+    outstanding. Beyond the machine a step takes ``tau + 2 e / b`` with the bandwidth of the rack or of the cluster.
+    """
+    options, link = server.options, server.link
+    size = measured.num_parameters * FLOAT_BYTES
+    tau = measured.minibatch.interval()
+    ps = _server_rate(size, server)
+    worker = ps.through(lambda mbps: mbps / options.workers_a_server)
+    carry_s = link.start_s + size / MEGA * 8 / link.mbps.value
+    apply_s = update_seconds(server.update, options.workers_a_server, size)
+    workers, servers = np.array(measured.grid, dtype=np.float64).T
+    batch = float(measured.num_partitions)  # a step's is all partitions
+    terms = synchronous_terms(workers, servers, batch)
+    scaling = _scaling(measured)
+    return JobProfile(
+        name=measured.name,
+        source=measured.source,
+        minibatch_s=tau,
+        gradient_mb=size / MEGA,
+        worker_mbps=worker,
+        ps_mbps=ps,
+        scaling=scaling,
+        startup_min=measured.startup_s / MINUTE_S,
+        change_min=carry_s / MINUTE_S,
+        eviction_min=(carry_s + apply_s) / MINUTE_S,
+        placement=placement_of(tau.value, size / MEGA, worker.value, options),
+        worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
+        ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
+        speed=_speed("synchronous", terms, measured.steps, workers, batch),
+        asynchronous=_speed("asynchronous", asynchronous_terms(workers, servers), measured.updates, workers)
+        if measured.updates
+        else UNSET,
+        linear_error=max(abs(point.workers / point.speedup - 1.0) for point in scaling),
+        update=server.update,
+        epochs=options.epochs,
+        minibatches=measured.num_partitions,
+        samples=measured.num_samples or measured.num_partitions,
+    )
+
+
+def update_seconds(cost: UpdateCost, pushes: int, num_bytes: float) -> float:
+    """Return the seconds in which a server adds so many pushes of so many bytes and applies them."""
+    is_inside = (pushes + 2) * num_bytes <= cost.cache_bytes
+    terms = np.array([1.0, pushes, num_bytes, pushes * num_bytes])
+    return float(terms @ np.array([c.value for c in (cost.in_cache if is_inside else cost.beyond)]))
+
+
+def _server_rate(size: int, server: ServerFigures) -> Interval:
+    """Return the megabits a second that a server carries and adds."""
+    pushes = server.options.workers_a_server
+    megabits = pushes * size * 8 / MEGA
+
+    def rate(mbps: float) -> float:
+        return megabits / (pushes * server.link.start_s + megabits / mbps + update_seconds(server.update, pushes, size))
+
+    return server.link.mbps.through(rate)
+
+
+def _scaling(measured: JobMeasurements) -> list[ScalingPoint]:
+    """Return the speed-up of each number of workers, with the number of servers that suits it best."""
+    best: dict[int, Timing] = {}
+    for (workers, _), timing in zip(measured.grid, measured.steps, strict=True):
+        if workers not in best or timing.median < best[workers].median:
+            best[workers] = timing
+    alone = best[1].interval()
+    points = []
+    for workers, timing in sorted(best.items()):
+        own = timing.interval()
+        low, high = (alone.low / own.high, alone.high / own.low) if workers > 1 else (1.0, 1.0)
+        points.append(ScalingPoint(workers=workers, speedup=alone.value / own.value, low=low, high=high))
+    return points
+
+
+def _speed(
+    kind: Literal["synchronous", "asynchronous"],
+    terms: FloatArray,
+    timings: Sequence[Timing],
+    workers: FloatArray,
+    global_batch: float | UnsetType = UNSET,
+) -> SpeedFunction:
+    """Fit a speed function to the timings of the grid's points."""
+    fit = fit_times(terms, np.array([timing.median for timing in timings]))
+    return SpeedFunction(
+        kind=kind,
+        coefficients=intervals(fit),
+        largest_workers=int(workers.max()),
+        error=fit.error if np.isfinite(fit.error) else 1.0,
+        untold=[f"the term {TERMS[kind][term]} from those before it" for term in fit.untold],
+        global_batch=global_batch,
+    )
+
+
+def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
+    """Return how much longer a mini-batch takes beyond the machine, within which it has `own_mbps`."""
+
+    def step(mbps: float) -> float:
+        return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)
+
+    near = step(own_mbps)
+    return Placement(rack=step(options.rack_mbps) / near, cluster=step(options.cluster_mbps) / near)
+
+
+COMPUTED, CARRIED = {"synchronous": 0, "asynchronous": 0}, {"synchronous": 2, "asynchronous": 1}
+
+"""Which coefficient of a speed function is of computing (M/w, or 1), and which of carrying gradients (w/p)."""
+
+
+def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwidth: float = 1.0) -> JobProfile:
+    """Return the profile of the same job whose mini-batch takes `tau` times as long, and so on.
+
+    Its work stays. Step times are taken apart into ``tau + carrying``: the first part grows with `tau`, the second with
+    `gradient` over `bandwidth`; speed-ups, slowdowns by placement and losses follow. Starts, and what a step takes
+    whatever it computes and carries, stay as they are.
+
+    Parameters
+    ----------
+    job
+        The job.
+    tau, gradient, bandwidth
+        Factors of tau, of e, and of all bandwidths; positive.
+    """
+    carrying = gradient / bandwidth
+    own_tau, one = job.minibatch_s.value, _one_worker_s(job)
+    new_one = own_tau * tau + (one - own_tau) * carrying
+
+    def longer(seconds: float) -> float:
+        """Return what a step of so many seconds takes now: its part beyond tau is carrying."""
+        return own_tau * tau + max(0.0, seconds - own_tau) * carrying
+
+    points = [
+        ScalingPoint(
+            workers=point.workers, speedup=point.workers * new_one / longer(point.workers * one / point.speedup)
+        )
+        for point in job.scaling
+    ]
+    slower = {place: max(1.0, longer(ratio * one) / new_one) for place, ratio in structs.asdict(job.placement).items()}
+    return structs.replace(
+        job,
+        minibatch_s=job.minibatch_s.through(lambda value: value * tau),
+        gradient_mb=job.gradient_mb * gradient,
+        worker_mbps=job.worker_mbps.through(lambda value: value * bandwidth),
+        ps_mbps=job.ps_mbps.through(lambda value: value * bandwidth),
+        scaling=points,
+        change_min=job.change_min * carrying,
+        eviction_min=job.eviction_min * carrying,
+        placement=Placement(**slower),
+        speed=UNSET if job.speed is UNSET else _function(job.speed, tau, carrying),
+        asynchronous=UNSET if job.asynchronous is UNSET else _function(job.asynchronous, tau, carrying),
+    )
+
+
+def _one_worker_s(job: JobProfile) -> float:
+    """Return the seconds of one worker's mini-batch, ``tau + 2 e / b``."""
+    return job.minibatch_s.value + MEGABITS_THERE_AND_BACK * job.gradient_mb / job.worker_mbps.value
+
+
+def _function(function: SpeedFunction, tau: float, carrying: float) -> SpeedFunction:
+    factors = {COMPUTED[function.kind]: tau, CARRIED[function.kind]: carrying}
+    coefficients = [
+        Interval(value=own.value * factor, low=own.low * factor, high=own.high * factor)
+        for own, factor in ((own, factors.get(k, 1.0)) for k, own in enumerate(function.coefficients))
+    ]
+    return structs.replace(function, coefficients=coefficients)

@@ -1,0 +1,297 @@
+"""What this machine can do at most: copying, calls, a parameter server, a CRBM mini-batch."""
+
+import mmap
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.limits import MEASURED_SHARE, last_level_cache, memory_allowed, working_set
+from optim.core.provenance import cpu_name
+from optim.profiling.document import CrbmCost, Interval, Machine, UpdateCost
+from optim.profiling.fitting import fit_times, intervals, update_terms
+from optim.profiling.timing import Clock, Timing, Work, present_load, time_interleaved
+
+SHAPES = tuple(
+    (batch, delays, visible, hidden)
+    for batch in (256, 1024)
+    for delays in (3, 10)
+    for visible, hidden in ((2, 10), (2, 40), (8, 10), (8, 40))
+)
+
+"""Windows a batch, delays, visibles, hiddens."""
+
+BATCHES = 8
+
+"""Mini-batches of a timed epoch."""
+
+
+def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
+    """Time epochs of contrastive divergence of several sizes, and fit ``a0 + a1 B n nv (nv + nh)`` a mini-batch."""
+    import jax
+    import jax.numpy as jnp
+
+    from optim.kernels.crbm import Rates, initial_parameters, initial_state, train, window_ends
+
+    seconds = []
+    for batch, delays, visible, hidden in SHAPES:
+        length = batch * BATCHES + delays
+        series = jnp.asarray(np.random.default_rng(0).standard_normal((length, visible)), jnp.float32)
+        ends = jnp.asarray(window_ends([length], delays))
+        key = jax.random.key(0)
+        state = initial_state(initial_parameters(key, num_visible=visible, num_hidden=hidden, num_delays=delays))
+        held = [state]
+
+        def epoch(held=held, series=series, ends=ends, key=key, batch=batch) -> None:  # type: ignore[no-untyped-def]
+            held[0], errors = train(held[0], series, ends, Rates(), key, num_epochs=1, batch_size=batch)
+            errors.block_until_ready()
+
+        (timing,) = time_interleaved([epoch], repeats=repeats, clock=clock)
+        seconds.append(timing.median / BATCHES)
+    shapes = np.array(SHAPES, dtype=np.float64)
+    work = shapes[:, 0] * shapes[:, 1] * shapes[:, 2] * (shapes[:, 2] + shapes[:, 3])
+    fit = fit_times(np.stack([np.ones_like(work), work], axis=1), np.array(seconds))
+    return CrbmCost(coefficients=intervals(fit), error=fit.error)
+
+
+CACHE_SHARE = 0.25
+
+"""A copy of such a share of a cache runs in it."""
+
+MOST_BYTES = 2**31
+
+"""No buffer is larger."""
+
+ROOF_S = 4.0
+
+"""Seconds that the roofs may take, all repeats together."""
+
+FLOAT_BYTES = 4
+
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+DISPATCHES = 1_000
+
+"""Calls behind one timing of a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffers:
+    """Bytes of the last-level cache, and bytes that the measurement may fill."""
+
+    cache: int
+    allowed: int
+
+
+def usable_cores() -> int:
+    """Return the processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def measure_machine(
+    clock: Clock, *, repeats: int = 30, cache: int | None = None, allowed: int | None = None
+) -> tuple[Machine, Buffers]:
+    """Measure the copy roof in memory and in the cache, and the seconds of a call; return cache and memory too.
+
+    A donated ``x + 1.0`` reads and writes every byte once: the floor of every update.
+
+    Parameters
+    ----------
+    clock
+        Seconds.
+    repeats
+        At most; fewer where memory is slow.
+    cache, allowed
+        Bytes of the last-level cache, and bytes that may be filled; what the system tells if not given.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    load = present_load()
+    room = Buffers(cache=cache or last_level_cache(), allowed=allowed or memory_allowed())
+    add = jax.jit(lambda x: x + 1.0, donate_argnums=0)
+    large = jnp.zeros(min(working_set(room.cache, room.allowed), MOST_BYTES) // FLOAT_BYTES, jnp.float32)
+    small = jnp.zeros(int(min(CACHE_SHARE * room.cache, large.nbytes)) // FLOAT_BYTES, jnp.float32)
+    scalar = jnp.zeros((), jnp.float32)
+    held = {"large": large, "small": small, "scalar": scalar}
+    sizes = {name: 2 * array.nbytes for name, array in held.items()}
+    del large, small, scalar
+
+    def copy(name: str) -> None:
+        held[name] = add(held[name])
+        held[name].block_until_ready()
+
+    def call() -> None:
+        for _ in range(DISPATCHES):
+            held["scalar"] = add(held["scalar"])
+        held["scalar"].block_until_ready()
+
+    in_memory, in_cache, dispatch = time_interleaved(
+        [lambda: copy("large"), lambda: copy("small"), call],
+        repeats=repeats,
+        clock=clock,
+        budget_s=ROOF_S,
+    )
+    machine = Machine(
+        cpu=cpu_name(),
+        cores=usable_cores(),
+        device=jax.devices()[0].platform,
+        jax=jax.__version__,
+        numpy=np.__version__,
+        load=load,
+        noise=in_memory.noise,
+        copy_gb_s=in_memory.rate(sizes["large"] / 1e9),
+        cache_gb_s=in_cache.rate(sizes["small"] / 1e9),
+        dispatch_us=dispatch.interval(1e6 / DISPATCHES),
+        governor=_governor(),
+    )
+    return machine, room
+
+
+def _governor() -> str:
+    try:
+        return GOVERNOR.read_text().strip() or "unknown"
+    except OSError:
+        return "unknown"
+
+
+PUSHES = (1, 2, 4, 8, 16)
+
+CACHE_LIMIT = 0.7
+
+"""A working set of up to such a share of the cache counts as in it."""
+
+IN_CACHE_SIZES = (2**12, 2**14, 2**16, 2**18)
+
+"""Parameters of the shards that are measured in the cache."""
+
+BEYOND_SETS, BEYOND_STEP = 3, 1.2
+
+"""Working sets that are measured beyond the cache for each number of pushes, and how far beyond its edge they begin."""
+
+SHORT_REPEATS = 10
+
+"""How many times as often the short updates are timed."""
+
+POINT_S = 0.4
+
+"""Seconds that the repeats of one update may take."""
+
+MAX_SET_BYTES, EDGES = 2**29, 4
+
+"""The largest working set beyond the cache: so many bytes, or so many times the cache's edge where that is more."""
+
+TERMS = ("a start", "a push", "a byte", "a push's byte")
+
+COPY_SIZES = (2**14, 2**17, 2**20, 2**23)
+
+"""Bytes of the pushes that are carried."""
+
+MEGABITS_A_BYTE = 8 / 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFigures:
+    """Seconds of carrying bytes: ``start_s + bytes / rate``.
+
+    Parameters
+    ----------
+    start_s
+        Seconds of the shortest message.
+    mbps
+        Rate in megabits a second, with its interval.
+    """
+
+    start_s: float
+    mbps: Interval
+
+
+def update_points(cache_bytes: int, allowed_bytes: int) -> list[tuple[int, int]]:
+    """Return (pushes, parameters) of the updates to time: on both sides of the cache's edge, as far as memory allows.
+
+    Beyond the edge working sets go in equal factors from just above it to the largest that a share of the memory holds,
+    for every number of pushes; there are none where that share is smaller than the cache.
+    """
+    edge = CACHE_LIMIT * cache_bytes
+    inside = [(w, n) for n in IN_CACHE_SIZES for w in PUSHES if _set_bytes(w, n) <= min(edge, allowed_bytes)]
+    low, high = BEYOND_STEP * edge, min(max(MAX_SET_BYTES, EDGES * edge), MEASURED_SHARE * allowed_bytes)
+    sets = np.geomspace(low, high, BEYOND_SETS).tolist() if high > low else []
+    return inside + [(w, int(size // ((w + 2) * FLOAT_BYTES))) for size in sets for w in PUSHES]
+
+
+def _set_bytes(pushes: int, size: int) -> int:
+    """Return the bytes of pushes, parameters and sum."""
+    return (pushes + 2) * size * FLOAT_BYTES
+
+
+def measure_update(cache_bytes: int, clock: Clock, *, allowed_bytes: int, repeats: int = 9) -> UpdateCost:
+    """Time the kernel that adds W pushes and applies their mean by gradient descent, and fit it on both sides of the cache.
+
+    Where fewer points than coefficients are on a side, because memory or cache is small, one fit stands for both; the
+    cost says so in `untold`.
+    """
+    points = update_points(cache_bytes, allowed_bytes)
+    seconds = np.array(
+        [_time_update(w, n, clock, repeats * (SHORT_REPEATS if n in IN_CACHE_SIZES else 1)).median for w, n in points]
+    )
+    pushes, num_bytes = np.array(points, dtype=np.float64).T * np.array([[1.0], [FLOAT_BYTES]])
+    is_inside = (pushes + 2) * num_bytes <= CACHE_LIMIT * cache_bytes
+    terms = update_terms(pushes, num_bytes)
+    sides = {"in the cache": is_inside, "beyond the cache": ~is_inside}
+    few = [side for side, own in sides.items() if own.sum() < terms.shape[1]]
+    untold = [f"times {side} from the others: {int(sides[side].sum())} points" for side in few]
+    fits = [fit_times(terms[own], seconds[own]) for own in ([np.ones_like(is_inside)] if few else sides.values())]
+    untold += [f"{TERMS[merged]} from the rest" for fit in fits for merged in fit.untold]
+    errors = np.abs(np.concatenate([fit.errors for fit in fits]))
+    return UpdateCost(
+        in_cache=intervals(fits[0]),
+        beyond=intervals(fits[-1]),
+        cache_bytes=float(cache_bytes),
+        error=float(np.median(errors)) if np.isfinite(np.median(errors)) else 1.0,
+        untold=sorted(set(untold)),
+    )
+
+
+def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timing:
+    import jax.numpy as jnp
+
+    from optim.kernels.parameter_server import Sgd, apply_pushes
+
+    optimiser = Sgd(learning_rate=0.1)
+    held = jnp.zeros(size, jnp.float32)
+    pushes = [jnp.full(size, 0.5, jnp.float32) for _ in range(num_pushes)]
+    weights, version = jnp.ones(num_pushes, jnp.float32), jnp.zeros((), jnp.int32)
+
+    def update() -> None:
+        nonlocal held
+        held, _ = apply_pushes(held, (), pushes, weights, version, optimiser=optimiser)
+        held.block_until_ready()
+
+    return time_interleaved([update], repeats=repeats, clock=clock, budget_s=POINT_S)[0]
+
+
+def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
+    """Time carrying pushes of several sizes through shared memory, as between two processes of one machine."""
+    room = np.frombuffer(mmap.mmap(-1, max(COPY_SIZES)), dtype=np.uint8)
+    source = np.ones(max(COPY_SIZES), dtype=np.uint8)
+    carried: list[Work] = [partial(np.copyto, room[:size], source[:size]) for size in COPY_SIZES]
+    timings = time_interleaved(carried, repeats=repeats, clock=clock)
+    return fit_link(np.repeat(COPY_SIZES, repeats), np.concatenate([timing.seconds for timing in timings]))
+
+
+def fit_link(num_bytes: np.ndarray, seconds: np.ndarray) -> LinkFigures:
+    """Fit ``start_s + bytes / rate`` by the median of all slopes, which a few disturbed copies don't move.
+
+    References
+    ----------
+    Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of the American Statistical
+    Association 63 (1968), DOI 10.1080/01621459.1968.10480934.
+    """
+    from scipy.stats import theilslopes  # half a second, at each start of a benchmark
+
+    slope, start, low, high = theilslopes(seconds, num_bytes)
+    tiny = np.finfo(np.float64).tiny
+    value, fast, slow = (MEGABITS_A_BYTE / max(float(s), tiny) for s in (slope, low, high))
+    return LinkFigures(start_s=max(0.0, float(start)), mbps=Interval(value=value, low=slow, high=fast))

@@ -1,0 +1,1 @@
+"""Reports for people: plots, and HTML pages that need nothing but themselves."""

@@ -1,0 +1,176 @@
+"""One picture of an online run: what came, what was admitted, and the prices that decided it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.arrays import FloatArray
+from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
+from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
+from optim.solvers.admission.pricing.servers import FoundSchedule, ResidualSearch, ServerSide
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import QuadMesh
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+ADMITTED, REFUSED, LATE = "#2166ac", "#c4404f", "#777777"
+"""Told apart in grey, too: by the marker."""
+
+PRICE_RANGE = 1e3
+"""The colours span the highest price down to this part of it; cheaper is drawn as the cheapest."""
+
+CHEAPEST = 1e-2
+"""Costs below this, in utils, are drawn here: the first jobs pay next to nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What the cluster asked of one job on its arrival.
+
+    Parameters
+    ----------
+    job, arrival
+        Index and slot of arrival.
+    is_admitted
+        What was decided.
+    value, cost
+        Of the admitted schedule; of a refused job the schedule of the largest value less cost if every
+        server still had all its room, at the prices of that moment. NaN where no schedule ends in time.
+    """
+
+    job: int
+    arrival: int
+    is_admitted: bool
+    value: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WatchedRun:
+    """An online run, and what each job was asked for: one offer a decision, in order."""
+
+    run: OnlineRun
+    offers: tuple[Offer, ...]
+
+
+def watch(instance: AdmissionInstance, options: OnlineOptions | None = None, seed: int = 0) -> WatchedRun:
+    """Run the online algorithm and note the price of every job's best schedule, refused ones included.
+
+    Parameters
+    ----------
+    instance
+        The cluster and the jobs.
+    options
+        Those of `online`; its defaults if None.
+    seed
+        For options that draw a sample of jobs.
+
+    Examples
+    --------
+    >>> import optim
+    >>> instance = optim.reference_instance("tiny-0")
+    >>> watched = watch(instance)
+    >>> watched.run.plan.objective(instance) == optim.solve(instance, "online").objective
+    True
+    """
+    chosen = OnlineOptions() if options is None else options
+    bounds = make_bounds(instance, chosen, np.random.default_rng(seed))
+    algorithm = OnlineAlgorithm(instance, bounds=bounds, function=make_function(instance, chosen))
+    empty_servers = ResidualSearch(instance, is_residual_checked=False)
+    offers = []
+    for job in algorithm.order:
+        asked: FoundSchedule | None = empty_servers.find(job, algorithm.state, -np.inf)
+        algorithm.step()
+        made = algorithm.decisions[-1]
+        shown = made.schedule if made.is_accepted else asked
+        offers.append(
+            Offer(
+                job=job,
+                arrival=int(instance.jobs.arrival[job]),
+                is_admitted=made.is_accepted,
+                value=np.nan if shown is None else shown.value,
+                cost=np.nan if shown is None else shown.cost,
+            )
+        )
+    return WatchedRun(run=algorithm.finish(None), offers=tuple(offers))
+
+
+def server_prices(side: ServerSide) -> FloatArray:
+    """Return what each whole server costs in each slot, utils, shape (servers, slots)."""
+    return np.asarray(np.einsum("trs,trs->st", side.price, side.capacity)) / MICRO
+
+
+def draw_run(instance: AdmissionInstance, watched: WatchedRun) -> "Figure":
+    """Draw arrivals with worth and cost above the final prices of all servers over time.
+
+    No job that arrives after a slot changes its price: the final prices are those of the moment.
+    """
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure as NewFigure
+
+    sides = watched.run.state.sides
+    prices = [server_prices(side) for side in sides]
+    highest = max((float(price.max(initial=0.0)) for price in prices), default=0.0) or 1.0
+    norm = LogNorm(vmin=highest / PRICE_RANGE, vmax=highest, clip=True)
+    figure = NewFigure(figsize=(9.0, 3.4 + 1.7 * len(sides)), dpi=110, layout="constrained")
+    rows = figure.subplots(
+        1 + len(sides), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": [1.7] + [1.0] * len(sides)}
+    )[:, 0]
+    _draw_offers(rows[0], instance, watched)
+    names = ["server"] if len(sides) == 1 else ["worker server", "PS server"]
+    for axes, price, name in zip(rows[1:], prices, names, strict=True):
+        mesh = _draw_prices(axes, price, name, norm)
+    bar = figure.colorbar(mesh, ax=list(rows[1:]), extend="min", pad=0.01)
+    bar.set_label("price of a whole server\nfor the slot (utils)")
+    rows[-1].set_xlabel(f"time (slots of {instance.slot_micro_s / MICRO / 60:g} minutes)")
+    return figure
+
+
+def _draw_prices(axes: "Axes", price: FloatArray, name: str, norm: "LogNorm") -> "QuadMesh":
+    """Draw one side's heat map, dearest servers at the bottom; free cells take the lightest colour."""
+    from matplotlib.ticker import MaxNLocator
+
+    order = np.argsort(-price.sum(axis=1), kind="stable")
+    floor = np.maximum(price[order], float(norm.vmin or 0.0))
+    mesh = axes.pcolormesh(np.arange(price.shape[1] + 1), np.arange(len(price) + 1), floor, norm=norm, cmap="YlOrBr")
+    axes.set_ylabel(f"{name}\n(dearest first)")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return mesh
+
+
+def _draw_offers(axes: "Axes", instance: AdmissionInstance, watched: WatchedRun) -> None:
+    """Draw each job as a line from what its best schedule costs to what it is worth."""
+    place = _places(watched.offers)
+    value = np.array([offer.value for offer in watched.offers])
+    cost = np.maximum(CHEAPEST, np.array([offer.cost for offer in watched.offers]))
+    admitted = np.array([offer.is_admitted for offer in watched.offers], dtype=bool)
+    known = np.isfinite(value)
+    for chosen, colour, marker, label in (
+        (admitted, ADMITTED, "o", "admitted: worth more than it costs"),
+        (~admitted & known & (cost >= value), REFUSED, "X", "refused: costs more than it is worth"),
+        (~admitted & known & (cost < value), LATE, "s", "refused: no room left"),
+    ):
+        if chosen.any():
+            axes.vlines(place[chosen], cost[chosen], value[chosen], color=colour, linewidth=1.1, alpha=0.6)
+            axes.plot(place[chosen], value[chosen], marker, color=colour, ms=5, label=f"{label} ({chosen.sum()})")
+            axes.plot(place[chosen], cost[chosen], "_", color=colour, ms=7)
+    if not known.all():
+        least = np.full(int((~known).sum()), CHEAPEST)
+        label = f"refused: can't end in time ({(~known).sum()})"
+        axes.plot(place[~known], least, "v", color=LATE, ms=5, label=label)
+    axes.set(yscale="log", xlim=(0, instance.horizon), ylabel="worth (marker) and\ncost (dash) of a job (utils)")
+    axes.grid(axis="y", alpha=0.25)
+    if watched.offers:
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize="small")
+
+
+def _places(offers: tuple[Offer, ...]) -> FloatArray:
+    """Spread the jobs of one slot over its width, in the order of decision."""
+    arrival = np.array([offer.arrival for offer in offers], dtype=np.int64)
+    first = np.searchsorted(arrival, arrival, side="left")
+    number = np.searchsorted(arrival, arrival, side="right") - first
+    return np.asarray(arrival + (np.arange(len(arrival)) - first + 0.5) / np.maximum(number, 1))

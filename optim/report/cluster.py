@@ -1,0 +1,282 @@
+"""Plots and the HTML report of runs on a cluster."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.files import write_bytes
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Event, EventLog, Run
+from optim.models.cluster.metrics import HOUR_US, Metrics, rho_of_apps
+from optim.models.cluster.run_file import LoggedRun, RunRecord
+from optim.models.cluster.waiting import CAUSES, held_gpus, last_times, waiting
+from optim.models.cluster.workload import Workload
+from optim.report.page import figure_element, page, table
+from optim.report.plots import INK, PALETTE, Figure, FigureList, legend_beside, name_rows
+from optim.simulation.cluster.philly_study import StudyTable, philly_study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MAX_POINTS = 400
+
+"""Of a curve: more can't be seen."""
+
+MAX_GANTT_JOBS, MAX_GANTT_GPUS, MAX_GANTTS = 80, 64, 3
+
+"""Larger runs have no picture of who held which GPU."""
+
+CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota",
+               "fragmented": "enough GPUs free, not in one place", "full": "too few GPUs free",
+               "order": "room in one place, held up by the policy's order"}  # fmt: skip
+
+Bar = tuple[int, int, int, int]
+
+"""Row (a GPU), begin, end and job."""
+
+
+def cluster_figures(record: RunRecord) -> list[Figure]:
+    """Return the pictures of a record's runs."""
+    gallery = FigureList()
+    if record.runs:
+        _completion(gallery, record)
+        _fairness(gallery, record)
+        _ratio(gallery, record)
+        _over_time(gallery, record)
+        _causes(gallery, record)
+        if len(record.jobs) <= MAX_GANTT_JOBS and record.cluster.num_gpus <= MAX_GANTT_GPUS:
+            for run in record.runs[:MAX_GANTTS]:
+                _gantt(gallery, record, run)
+    return gallery
+
+
+def run_of(jobs: Workload, run: LoggedRun) -> Run:
+    """Return what a logged run's events tell of each job, as far as pictures need it."""
+    log, count = run.log, len(jobs)
+    start = np.flatnonzero(log.kind == Event.START)
+    first, end = np.full(count, -1), last_times(log, count)
+    first[log.job[start][::-1]] = log.time_us[start][::-1]
+    is_done = np.zeros(count, np.bool_)
+    is_done[log.job[log.kind == Event.END]] = True
+    nothing = np.zeros(count, np.int64)
+    return Run(
+        policy=run.policy, log=log, first_start_us=first, end_us=end, executed_us=nothing, overhead_us=nothing,
+        lost_us=nothing,
+        is_done=is_done, rules=run.rules, held_gpu_us=0.0, overhead_gpu_us=0.0,
+    )  # fmt: skip
+
+
+def _cdf(panel: "Axes", values: FloatArray, label: str, colour: str) -> None:
+    """Draw the share of jobs at most at each value."""
+    share = np.linspace(0.0, 1.0, min(MAX_POINTS, len(values) + 1))
+    panel.plot(np.quantile(values, share), share, color=colour, linewidth=1.3, label=label, drawstyle="steps-post")
+
+
+def _completion(gallery: FigureList, record: RunRecord) -> None:
+    caption = "Share of the jobs that were done within a time of their submission. Further left is better."
+    with gallery.picture("completion", "Completion times", caption, 7.5, 3.6) as (panel,):
+        for run, colour in zip(record.runs, _colours(record), strict=True):
+            whole = run_of(record.jobs, run)
+            hours = (whole.end_us - record.jobs.submit_us)[whole.is_done] / HOUR_US
+            _cdf(panel, np.maximum(hours, 1e-4), run.policy, colour)
+        panel.set(xscale="log", xlabel="completion time [h]", ylabel="share of jobs", ylim=(0, 1))
+        legend_beside(panel)
+
+
+def _fairness(gallery: FigureList, record: RunRecord) -> None:
+    caption = (
+        "Finish-time fairness rho, at most 1 where sharing was worth it, in both readings of the time that an equal share would "
+        "take: all GPUs for a share of the time (Themis'), and a share of the GPUs all the time, up to the gang."
+    )
+    with gallery.picture("fairness", "Fairness in both readings", caption, 10, 3.6, 1, 2) as panels:
+        for run, colour in zip(record.runs, _colours(record), strict=True):
+            whole = run_of(record.jobs, run)
+            for panel, rho in zip(panels, rho_of_apps(record.jobs, record.cluster, whole), strict=True):
+                _cdf(panel, np.maximum(rho, 1e-4), run.policy, colour)
+        for panel, name in zip(panels, ("shared in time", "shared in space"), strict=True):
+            panel.axvline(1, color=INK, linewidth=0.7, linestyle=":")
+            panel.set(xscale="log", xlabel=f"rho, {name}", ylabel="share of apps", ylim=(0, 1))
+        legend_beside(panels[-1])
+
+
+def _ratio(gallery: FigureList, record: RunRecord) -> None:
+    least = record.bounds.get("jct_mean_h")
+    if not least:
+        return
+    caption = "Mean completion time over what no schedule of rigid jobs could beat (proven; 1 is the bound itself)."
+    ratios = [run.metrics.jct_mean_h / least for run in record.runs]
+    with gallery.picture("ratio", "Over the bound", caption, 7.5, 0.8 + 0.32 * len(ratios)) as (panel,):
+        rows = range(len(ratios))[::-1]  # `name_rows` names them from the top
+        panel.barh(rows, ratios, color=_colours(record), height=0.6)
+        for row, ratio in zip(rows, ratios, strict=True):
+            panel.annotate(f" {ratio:.3g}", (ratio, row), va="center", fontsize=8)
+        panel.axvline(1, color=INK, linewidth=0.7, linestyle=":")
+        panel.set(xscale="log", xlabel="mean completion time over its bound")
+        name_rows(panel, [run.policy for run in record.runs])
+
+
+def _over_time(gallery: FigureList, record: RunRecord) -> None:
+    caption = "GPUs held by somebody, and jobs that wait, averaged over equal parts of the time."
+    with gallery.picture("over-time", "Utilisation and queue", caption, 9, 5, 2, 1) as panels:
+        for run, colour in zip(record.runs, _colours(record), strict=True):
+            marks = run.log.time_us / HOUR_US
+            held = held_gpus(record.cluster, run.log)
+            times, changes = _queue_changes(record.jobs, run.log)
+            for panel, when, values in (
+                (panels[0], marks, 100 * held / record.cluster.num_gpus),
+                (panels[1], times / HOUR_US, np.cumsum(changes)),
+            ):
+                panel.plot(*_averages(when, values.astype(float)), color=colour, linewidth=1.1, label=run.policy)
+        panels[0].set(ylabel="GPUs held [%]", ylim=(0, 102))
+        panels[1].set(ylabel="jobs waiting", xlabel="time [h]", ylim=(0, None))
+        legend_beside(panels[0])
+
+
+def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
+    """Return times, and by how many the number of waiting jobs changes then."""
+    is_start, is_stop = log.kind == Event.START, log.is_lost
+    began = np.zeros(len(jobs), np.int64)
+    np.add.at(began, log.job[is_start], 1)
+    gone = np.flatnonzero(log.is_over & (log.kind != Event.END))
+    order = np.argsort(log.job, kind="stable")
+    before = np.full(len(log), -1)
+    before[order[1:]] = np.where(log.job[order][1:] == log.job[order][:-1], log.kind[order][:-1], -1)
+    waited = gone[before[gone] != Event.START]
+    times = np.concatenate([jobs.submit_us, log.time_us[is_start], log.time_us[is_stop], log.time_us[waited]])
+    changes = np.concatenate(
+        [np.ones(len(jobs)), -np.ones(is_start.sum()), np.ones(is_stop.sum()), -np.ones(len(waited))]
+    )
+    by_time = np.argsort(times, kind="stable")
+    return times[by_time], changes[by_time].astype(np.int64)
+
+
+def _averages(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the averages of a step function over equal parts of its time."""
+    edges = np.linspace(0.0, float(times[-1]) or 1.0, MAX_POINTS + 1)
+    marks, steps = np.concatenate([[0.0], times]), np.concatenate([[0.0], values])
+    area = np.concatenate([[0.0], np.cumsum(steps[:-1] * np.diff(marks))])
+    at = np.searchsorted(marks, edges, side="right") - 1
+    total = area[at] + steps[at] * (edges - marks[at])
+    return (edges[1:] + edges[:-1]) / 2, np.diff(total) / np.diff(edges)
+
+
+def _causes(gallery: FigureList, record: RunRecord) -> None:
+    runs = record.runs
+    caption = "Waiting time by what for, the first that holds, as the Philly study tells it."
+    if any(run.rules.knows_quotas for run in runs):
+        caption += " Quotas are those that a policy goes by: of its option, or in proportion to GPU-hours."
+    shares = []
+    for run in runs:
+        spells = waiting(record.jobs, record.cluster, run.log, last_times(run.log, len(record.jobs)), run.rules)
+        shares.append(100 * spells.shares())
+    with gallery.picture("waiting", "What jobs wait for", caption, 9, 0.9 + 0.32 * len(runs)) as (panel,):
+        left = np.zeros(len(runs))
+        for cause, colour in zip(range(len(CAUSES)), PALETTE, strict=False):
+            part = np.array([share[cause] for share in shares])
+            panel.barh(
+                range(len(runs))[::-1], part, left=left, color=colour, height=0.6, label=CAUSE_NAMES[CAUSES[cause]]
+            )
+            left += part
+        panel.set(xlabel="share of waiting time [%]", xlim=(0, 100))
+        name_rows(panel, [run.policy for run in runs])
+        legend_beside(panel)
+
+
+def gantt_bars(cluster: Cluster, log: EventLog) -> list[Bar]:
+    """Return who held which GPU from when to when, microseconds; where a log names no GPUs, the lowest free of the machine."""
+    first = np.concatenate([[0], np.cumsum(cluster.gpus)]).tolist()
+    free = [set(range(first[machine], first[machine + 1])) for machine in range(cluster.num_machines)]
+    held: dict[int, tuple[int, list[int]]] = {}
+    bars: list[Bar] = []
+    bounds = log.first.tolist()
+    for event, (time, kind, job) in enumerate(
+        zip(log.time_us.tolist(), log.kind.tolist(), log.job.tolist(), strict=True)
+    ):
+        if kind == Event.START:
+            taken: list[int] = []
+            for place in range(bounds[event], bounds[event + 1]):
+                machine, slot = int(log.machine[place]), int(log.slot[place])
+                chosen = [first[machine] + slot] if slot >= 0 else sorted(free[machine])[: int(log.gpus[place])]
+                free[machine].difference_update(chosen)
+                taken.extend(chosen)
+            held[job] = time, taken
+        elif job in held:
+            begin, taken = held.pop(job)
+            bars.extend((gpu, begin, time, job) for gpu in taken)
+            for gpu in taken:
+                free[int(np.searchsorted(first, gpu, side="right")) - 1].add(gpu)
+    last = int(log.time_us[-1])
+    bars.extend((gpu, begin, last, job) for job, (begin, taken) in held.items() for gpu in taken)
+    return bars
+
+
+def _gantt(gallery: FigureList, record: RunRecord, run: LoggedRun) -> None:
+    caption = "A row a GPU, a colour a job with its name; lines part machines."
+    cluster, height = record.cluster, 1.0 + 0.16 * record.cluster.num_gpus
+    with gallery.picture(f"gantt-{run.policy}", f"Who held which GPU: {run.policy}", caption, 10, height) as (panel,):
+        named: set[int] = set()
+        for gpu, begin, end, job in sorted(gantt_bars(cluster, run.log)):
+            panel.barh(gpu, (end - begin) / HOUR_US, left=begin / HOUR_US, height=0.86, color=PALETTE[job % len(PALETTE)],
+                       edgecolor="none")  # fmt: skip
+            if job not in named:
+                named.add(job)
+                panel.annotate(record.jobs.ids[job][:10], (begin / HOUR_US, gpu), va="center", fontsize=6, clip_on=True)
+        for edge in np.cumsum(cluster.gpus)[:-1].tolist():
+            panel.axhline(edge - 0.5, color=INK, linewidth=0.5)
+        panel.set(xlabel="time [h]", ylabel="GPU", ylim=(cluster.num_gpus - 0.5, -0.5))
+        panel.grid(visible=False)
+
+
+def _colours(record: RunRecord) -> Sequence[str]:
+    return [PALETTE[number % len(PALETTE)] for number in range(len(record.runs))]
+
+
+def write_cluster_report(record: RunRecord, path: Path) -> None:
+    """Write the page; it is whole or absent."""
+    write_bytes(path, render_cluster(record).encode())
+
+
+def render_cluster(record: RunRecord) -> str:
+    """Return the page as HTML."""
+    jobs, world = record.jobs, record.cluster
+    said = (
+        f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs of {world.num_machines} machines"
+    )
+    body = ["<h1>Policies on a cluster</h1>", f'<p class="headline">{escape(said)}</p>']
+    if jobs.missing:
+        body.append(f'<p class="headline">Warning: {escape(jobs.missing)}</p>')
+    body.extend(f"<p>{escape(text)}</p>" for text in (*jobs.left_out, *jobs.notes))
+    options = ", ".join(f"{name}={value}" for name, value in record.settings.items() if name != "keys")
+    if options:
+        body.append(f"<p>Options: {escape(options)}</p>")
+    body.append(_figures(record))
+    body.extend(figure_element(figure) for figure in cluster_figures(record))
+    is_drawn = record.settings.get("failures") == "study"
+    for run in record.runs:
+        body.append(f"<h2>The Philly study under {escape(run.policy)}</h2>")
+        body.extend(_study(philly_study(jobs, world, run, is_drawn=is_drawn)))
+    return page("cluster", body)
+
+
+def _figures(record: RunRecord) -> str:
+    """Return a table with a row a policy, the bounds first."""
+    names = [field.name for field in fields(Metrics)]
+    least: list[object] = ["no schedule beats", *(record.bounds.get(name) for name in names)]
+    rows = [[run.policy, *asdict(run.metrics).values()] for run in record.runs]
+    return table(("policy", *names), [least, *rows])
+
+
+def _study(tables: Sequence[StudyTable]) -> list[str]:
+    parts = []
+    for each in tables:
+        parts.append(f"<h3>{escape(each.title)}</h3>")
+        if each.rows:
+            parts.append(table(each.header, each.rows))
+        if each.note:
+            parts.append(f"<p>{escape(each.note)}</p>")
+    return parts

@@ -1,0 +1,123 @@
+"""The report of a comparison of policies: the table at equal risk, and allocation against risk as curves."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.files import write_bytes
+from optim.report.page import figure_element, page, table
+from optim.report.plots import PALETTE, Figure, FigureList
+from optim.rightsizing.catalogue import ORACLES, REFERENCE
+from optim.rightsizing.comparison import ALL_RESOURCES, Row, TradePoint
+
+MAX_CURVES = 12
+"""More can't be told apart by their colours."""
+
+ROW_COLUMNS = {
+    "policy": ("policy", 1),
+    "resource": ("resource", 1),
+    "multiplier": ("multiplier", 1),
+    "risk met": ("is_reached", 1),
+    "risk %": ("risk", 100),
+    "allocation over demand": ("allocation_over_demand", 1),
+    "saving %": ("reduction", 100),
+    "low": ("reduction_low", 100),
+    "high": ("reduction_high", 100),
+    "most %": ("most", 100),
+    "over %": ("over_share", 100),
+    "lacking %": ("under_share", 100),
+    "kills": ("kills", 1),
+    "throttled %": ("throttled_time", 100),
+    "changes": ("changes", 1),
+}
+"""Columns of the table at equal risk: a field and its factor."""
+
+POINT_COLUMNS = {
+    name: ROW_COLUMNS[name] for name in ROW_COLUMNS if name not in ("risk met", "saving %", "low", "high", "most %")
+}
+
+WORST = 1.6
+"""Allocations above this many times the cheapest one at the risk lie outside the picture."""
+
+
+def write_container_report(rows: Sequence[Row], points: Sequence[TradePoint], required: str, path: Path) -> None:
+    """Write the page; it is whole or absent."""
+    write_bytes(path, render_containers(rows, points, required).encode())
+
+
+def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], required: str) -> str:
+    """Return the page as HTML.
+
+    Parameters
+    ----------
+    rows
+        Of `compare_policies`.
+    points
+        Of `trade_curve`, for the same policies.
+    required
+        What the rows are tuned to, in words.
+    """
+    body = [
+        "<h1>Allocations of containers</h1>",
+        f'<p class="headline">tuned to {escape(required)} on other containers; savings against {escape(REFERENCE)}</p>',
+        figure_element(trade_figure(rows, points)),
+        "<h2>At equal risk</h2>",
+        "<p>low and high: ends of the 95 % interval of the saving, by bootstrap over containers.</p>",
+        _table(ROW_COLUMNS, rows),
+        "<h2>Curves</h2>",
+        _table(POINT_COLUMNS, points),
+    ]
+    return page("containers", body)
+
+
+def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint]) -> Figure:
+    """Return the picture: a panel a resource, a curve a policy, what came out of each one's tuning as a dot."""
+    resources = list(dict.fromkeys(point.resource for point in points))
+    colours = dict(zip(drawn_policies(rows), PALETTE, strict=False))
+    caption = (
+        f"Each policy at all its multipliers; the dots are the tuned ones. Lower is cheaper, further left "
+        f"is safer. Dashed: references that know the future. At most {MAX_CURVES} policies are drawn, the cheapest "
+        f"at this risk and {REFERENCE}; the tables have them all."
+    )
+    gallery = FigureList()
+    with gallery.picture("trade-off", "Allocation against risk", caption, 11, 4.2, 1, len(resources)) as panels:
+        for panel, resource in zip(panels, resources, strict=True):
+            for name, colour in colours.items():
+                own = [point for point in points if point.policy == name and point.resource == resource]
+                across, height = (
+                    [100 * point.risk for point in own],
+                    [point.allocation_over_demand for point in own],
+                )
+                style = "--" if name in ORACLES else "-"
+                panel.plot(across, height, style, color=colour, linewidth=1.3, label=name)
+            tuned = [row for row in rows if row.resource == resource and row.policy in colours]
+            for row in tuned:
+                place = (100 * row.risk, row.allocation_over_demand)
+                panel.plot(*place, "o", color=colours[row.policy], markersize=4)
+            panel.set(xlabel="risk [%]", ylabel="allocation over demand", title=resource, xlim=(0, 25))
+            lowest = min((row.allocation_over_demand for row in tuned), default=np.inf)
+            if np.isfinite(lowest):
+                panel.set_ylim(0.8 * lowest, WORST * lowest)
+        panels[-1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return gallery[0]
+
+
+def drawn_policies(rows: Sequence[Row]) -> list[str]:
+    """Return the policies that are drawn, in the order of the rows: the reference and the cheapest."""
+    whole = [row for row in rows if row.resource == ALL_RESOURCES]
+    ranked = sorted(whole, key=lambda row: (row.policy != REFERENCE, row.total_allocation, row.policy))
+    chosen = {row.policy for row in ranked[:MAX_CURVES]}
+    return [row.policy for row in whole if row.policy in chosen]
+
+
+def _table(columns: Mapping[str, tuple[str, float]], rows: Sequence[Row] | Sequence[TradePoint]) -> str:
+    """Return a table of these fields, in per cent where the factor is 100."""
+    return table(
+        tuple(columns), [[_cell(getattr(row, name), factor) for name, factor in columns.values()] for row in rows]
+    )
+
+
+def _cell(value: object, factor: float) -> object:
+    return factor * value if factor != 1 and isinstance(value, (int, float)) else value

@@ -1,0 +1,255 @@
+"""Plots of reports: a style for light and dark pages, and compact SVG.
+
+Coordinates are rounded to what a screen shows, styles that come often become classes, and groups, ids and shapes without
+effect are left out.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+from xml.etree.ElementTree import Element, fromstring, tostring
+
+from optim.core.optional import import_extra
+from optim.core.text import keep_texts_plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A picture of the report.
+
+    Parameters
+    ----------
+    title, caption
+        What it shows, and how to read it.
+    svg
+        The picture, as made by `optim.benchmarks.report.as_svg`.
+    """
+
+    title: str
+    caption: str
+    svg: str
+
+
+INK = "#0a0b0c"
+
+"""Stands for the page's text colour: `as_svg` replaces it by ``currentColor``."""
+
+PALETTE = (
+    "#3b82c4", "#e0803a", "#3f9b5f", "#c4504f", "#8a6fc0", "#a0744f",
+    "#d170a8", "#7d8a96", "#b0a02c", "#2fa5b0", "#5f6fd6", "#cf9a6a",
+)  # fmt: skip
+
+"""Middle tones, told apart on white and on black alike."""
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.18,
+    "grid.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@contextmanager
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple["Canvas", list["Axes"]]]:
+    """Give a canvas of so many inches with its panels; the report's style holds inside the block only."""
+    mpl = import_extra("matplotlib", "a picture")
+    new_canvas = import_extra("matplotlib.figure", "a picture").Figure
+
+    with mpl.rc_context(_STYLE):
+        drawing = new_canvas(figsize=(width, height), layout="constrained")
+        yield drawing, list(drawing.subplots(rows, columns, squeeze=False).flat)
+
+
+class FigureList(list[Figure]):
+    """The pictures of a page, in the order in which they are drawn."""
+
+    @contextmanager
+    def picture(
+        self, name: str, title: str, caption: str, width: float, height: float, rows: int = 1, columns: int = 1
+    ) -> Iterator[list["Axes"]]:
+        """Give the panels of a new picture; it hangs in the gallery once the block is through."""
+        with canvas(width, height, rows, columns) as (drawing, panels):
+            yield panels
+            self.append(Figure(title=title, caption=caption, svg=as_svg(drawing, name)))
+
+
+def legend_beside(panel: "Axes") -> None:
+    """Put a panel's legend to its right."""
+    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def as_svg(drawing: "Canvas", name: str) -> str:
+    """Return a canvas as an ``<svg>`` element for a page; call it inside `canvas`.
+
+    Text takes the page's colour, no two pictures on a page share an id, and everything that names a foreign address (name
+    spaces, metadata) is taken out.
+    """
+    mpl = import_extra("matplotlib", "a picture")
+
+    keep_texts_plain(drawing)
+    buffer = StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        drawing.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = text.replace("xlink:href", "href").replace(INK, "currentColor")
+    text = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", text, count=1)
+    return compact_svg(re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r'\1 role="img"', text, count=1).strip())
+
+
+def name_rows(panel: "Axes", names: Sequence[str]) -> None:
+    """Name the rows of a picture from the top, and leave half a row of room at both ends."""
+    panel.set_yticks(range(len(names)), list(reversed(names)))
+    panel.set_ylim(-0.6, len(names) - 0.4)
+
+
+FINE_BELOW = 20.0
+
+"""Numbers below this keep two digits after the point, larger ones have one: markers are drawn around 0."""
+
+DIGEST_LETTERS = 5
+
+_FAMILY = re.compile(r"font-family:[^;]*;?")
+
+_NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+
+_GEOMETRY = frozenset(
+    {"d", "x", "y", "x1", "x2", "y1", "y2", "width", "height", "transform", "points", "viewBox", "r", "cx", "cy"}
+)
+
+_REFERENCE = re.compile(r"(?:url\(#|^#)([^)]+)")
+
+
+def compact_svg(text: str) -> str:
+    """Return an ``<svg>`` element that looks the same in fewer bytes.
+
+    Ids begin with a digest of the picture, so that two on a page share none; classes are digests of their style, so that
+    equal ones are equal throughout a page. The element holds its rules in a ``<style>`` of its own.
+
+    Parameters
+    ----------
+    text
+        A well-formed element without name spaces.
+
+    Raises
+    ------
+    xml.etree.ElementTree.ParseError
+        If the text isn't well-formed.
+    """
+    root = fromstring(text)
+    for style in [entry for entry in root.iter("defs") if entry.find("style") is not None]:
+        style.remove(style.find("style"))  # type: ignore[arg-type]  # it is there, or the line above had left it out
+    _prune(root)
+    _rename(root, f"f{_digest(text)}")
+    for element in root.iter():
+        element.text, element.tail = _stripped(element), None
+        for key in _GEOMETRY & element.attrib.keys():
+            element.set(key, _rounded(element.attrib[key]))
+    rules = _classes(root)
+    svg = tostring(root, encoding="unicode", short_empty_elements=True).replace(" />", "/>")
+    head = svg.index(">") + 1
+    return f"{svg[:head]}<style>{rules}</style>{svg[head:]}"
+
+
+def _stripped(element: Element) -> str | None:
+    text = element.text
+    return text if text and text.strip() else None
+
+
+def _prune(root: Element) -> None:
+    """Take out shapes that nothing fills or strokes, empty groups, and groups that say nothing."""
+    used = set(_references(root))
+    for element in root.iter():
+        if element.attrib.get("id") not in used:
+            element.attrib.pop("id", None)
+
+    def kept(parent: Element) -> list[Element]:
+        children: list[Element] = []
+        for child in parent:
+            child[:] = kept(child)
+            if (
+                child.tag == "path"
+                and parent.tag not in ("defs", "clipPath")
+                and child.get("style", "") == "fill: none"
+            ):
+                continue
+            if child.tag in ("g", "defs") and len(child) == 0:
+                continue
+            if child.tag == "g" and not child.attrib:
+                children.extend(child)
+                continue
+            children.append(child)
+        return children
+
+    root[:] = kept(root)
+
+
+def _references(root: Element) -> Iterator[str]:
+    for element in root.iter():
+        for value in element.attrib.values():
+            yield from _REFERENCE.findall(value)
+
+
+def _rename(root: Element, prefix: str) -> None:
+    """Give ids short names that no other picture has."""
+    short: dict[str, str] = {}
+    for element in root.iter():
+        if "id" in element.attrib:
+            old = element.attrib["id"]
+            element.set("id", short.setdefault(old, f"{prefix}-{len(short)}"))
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key != "id" and "#" in value:
+                element.set(
+                    key, _REFERENCE.sub(lambda found: found[0].replace(found[1], short.get(found[1], found[1])), value)
+                )
+
+
+def _rounded(text: str) -> str:
+    """Return a text with its numbers rounded, and no space that it can do without."""
+
+    def shorter(found: re.Match[str]) -> str:
+        value = float(found[0])
+        digits = 2 if abs(value) < FINE_BELOW else 1
+        return f"{value:.{digits}f}".rstrip("0").rstrip(".").replace("-0.", "-.").replace("-0", "0") if value else "0"
+
+    text = _NUMBER.sub(shorter, " ".join(text.split()))
+    return re.sub(r" ?([A-Za-z(),]) ?", r"\1", text)
+
+
+def _classes(root: Element) -> str:
+    """Turn styles into classes, and return their rules."""
+    names: dict[str, str] = {}
+    for element in root.iter():
+        style = element.attrib.pop("style", None)
+        if style is not None:
+            brief = _FAMILY.sub("", re.sub(r"\s*([:;,])\s*", r"\1", style.strip())).strip(";")
+            element.set("class", names.setdefault(brief, f"s{_digest(brief)}"))
+    return "".join(f".{name}{{{style}}}" for style, name in names.items())
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode()).hexdigest()[:DIGEST_LETTERS]

@@ -1,0 +1,15 @@
+"""Containers whose allocations are set every ten minutes: policies, references, and comparison at equal risk."""
+
+from optim.rightsizing.catalogue import make_plan as make_plan
+from optim.rightsizing.catalogue import policy_names as policy_names
+from optim.rightsizing.comparison import Row as Row
+from optim.rightsizing.comparison import compare_policies as compare_policies
+from optim.rightsizing.engine import Outcome as Outcome
+from optim.rightsizing.engine import measure as measure
+from optim.rightsizing.tuning import Measure as Measure
+from optim.rightsizing.tuning import Slo as Slo
+from optim.rightsizing.tuning import tune as tune
+from optim.rightsizing.world import CalibrationTestSplit as CalibrationTestSplit
+from optim.rightsizing.world import PhaseLabels as PhaseLabels
+from optim.rightsizing.world import World as World
+from optim.rightsizing.world import make_world as make_world

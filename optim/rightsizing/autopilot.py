@@ -1,0 +1,201 @@
+"""Google Autopilot's recommenders: moving windows, and the one that learns among them.
+
+Usage is aggregated over five minutes: of CPU a histogram of the samples, of memory the peak. With weights that halve
+after h = 12 h (CPU) or 48 h (memory), the limit is the weighted average, a percentile of the histogram weighted by
+load, or the maximum; times a margin, here the multiplier m; and of the last hour's recommendations the largest counts.
+
+References
+----------
+Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2. doi:10.1145/3342195.3387524
+
+Each model m has a decay d_m and a margin M_m. Samples are told by the least limit b(x) that holds them: at the end of a cycle
+the numbers of samples above and below each limit L are
+
+    o(L) <- (1 - d) o(L) + d #{b(x) > L},    u(L) <- (1 - d) u(L) + d #{b(x) < L},
+
+and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != L before]. Of the models the one is followed
+whose smoothed cost, w_o, w_u and w_c over its own limits, is least, with a penalty for another model than before and for
+another limit. The multiplier is a factor on the limit.
+
+References
+----------
+Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2.3, equations 1 to 5. Weights, decays and margins
+aren't published; these are ours. doi:10.1145/3342195.3387524
+"""
+
+from enum import StrEnum
+from functools import partial
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy, scaled_by
+from optim.rightsizing.world import World
+
+AGGREGATE_S = 300.0
+
+RATE_HALF_LIFE_S, LEVEL_HALF_LIFE_S = 12 * 3600.0, 48 * 3600.0
+
+NUM_BUCKETS = 400
+
+HOLD_S = 3600.0
+
+ROOM = 1.25
+
+"""Where no limit is known, buckets go up to the largest training sample times this; more is in the last one."""
+
+
+class Workload(StrEnum):
+    """What Autopilot's rules distinguish."""
+
+    BATCH = "batch"
+    """CPU by the average; memory by the 98th percentile."""
+    SERVING = "serving"
+    """CPU by the 95th percentile; memory by the maximum."""
+
+
+CPU_PERCENTILE, MEMORY_PERCENTILE = 0.95, 0.98
+
+
+class Autopilot:
+    """Autopilot by moving windows, begun with empty histograms.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    workload
+        Which rules.
+    """
+
+    def __init__(self, world: World, workload: Workload = Workload.BATCH) -> None:
+        self._workload = workload
+        self._levels = world.is_level.tolist()
+        self._interval_s = world.interval_s
+        self._aggregate = max(1, round(AGGREGATE_S / world.interval_s))
+        known = np.broadcast_to(ROOM * world.training.values.max(axis=0), world.limit.shape)
+        top = np.where(np.isfinite(world.limit), world.limit, known)
+        self._width = np.where(top > 0, top, 1.0) / NUM_BUCKETS
+        shape = world.limit.shape
+        # Load-adjusted histograms, and sums of weights, of weighted averages; and the maximum.
+        self._load = np.zeros((*shape, NUM_BUCKETS))
+        self._weight, self._total, self._most = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._seen = 0
+        self._held: list[FloatArray] = []
+        self._num_held = max(1, round(HOLD_S / (world.cycle_samples * world.interval_s)))
+
+    def estimate(self, view: CycleView) -> Estimate:
+        """Answer for a cycle."""
+        count, end = len(view.past), view.past.shape[1]
+        while self._seen < end:
+            stop = min(self._seen + self._aggregate, end)
+            self._observe(view.past[:, self._seen : stop])
+            self._seen = stop
+        value = np.stack([self._signal(column, count) for column in range(len(self._levels))], axis=1)
+        self._held = [*self._held[-self._num_held + 1 :], value] if self._num_held > 1 else [value]
+        return scaled_by(np.max([own[:count] for own in self._held], axis=0))
+
+    def _observe(self, part: FloatArray) -> None:
+        """Take an aggregate of the containers that run, shape (A, samples, R)."""
+        count, age_s = len(part), part.shape[1] * self._interval_s
+        rows = np.arange(count)[:, None]
+        for column, is_level in enumerate(self._levels):
+            fade = 2.0 ** (-age_s / (LEVEL_HALF_LIFE_S if is_level else RATE_HALF_LIFE_S))
+            own = part[:, :, column]
+            own = own.max(axis=1, keepdims=True) if is_level else own
+            place = np.clip(own / self._width[:count, column : column + 1], 0, NUM_BUCKETS - 1).astype(np.int64)
+            self._load[:count, column] *= fade
+            edge = (place + 1) * self._width[:count, column : column + 1]
+            np.add.at(self._load[:, column], (rows, place), edge)
+            self._weight[:count, column] = fade * self._weight[:count, column] + 1.0
+            self._total[:count, column] = fade * self._total[:count, column] + own.mean(axis=1)
+            np.maximum(self._most[:count, column], own.max(axis=1), out=self._most[:count, column])
+
+    def _signal(self, column: int, count: int) -> FloatArray:
+        """Return the average, percentile or maximum that the rules ask for, shape (A,)."""
+        is_level = self._levels[column]
+        if is_level and self._workload is Workload.SERVING:
+            return np.asarray(self._most[:count, column].copy())
+        if not is_level and self._workload is Workload.BATCH:
+            return np.asarray(self._total[:count, column] / self._weight[:count, column])
+        level = MEMORY_PERCENTILE if is_level else CPU_PERCENTILE
+        reached = np.cumsum(self._load[:count, column], axis=1)
+        place = (reached >= level * reached[:, -1:]).argmax(axis=1)
+        return np.asarray((place + 1) * self._width[:count, column])
+
+
+AUTOPILOT_POLICIES = (
+    NamedPolicy("autopilot", Autopilot),
+    NamedPolicy("autopilot-serving", partial(Autopilot, workload=Workload.SERVING)),
+)
+
+DECAYS = np.array([0.1, 0.3, 0.6, 0.9])
+
+MARGINS = np.array([1.0, 1.1, 1.25])
+
+NUM_LIMITS = 100
+
+OVERRUN, UNDERRUN, CHANGE = 8.0, 1.0, 0.1
+
+"""Weights of samples above a limit, below it (as shares of a cycle), and of a change."""
+
+SMOOTHING = 0.3
+
+
+class AutopilotLearning:
+    """The recommender above for all containers of a world, begun with nothing known.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    """
+
+    def __init__(self, world: World) -> None:
+        known = np.broadcast_to(ROOM * world.training.values.max(axis=0), world.limit.shape)
+        top = np.where(np.isfinite(world.limit), world.limit, known)
+        steps = (np.arange(NUM_LIMITS) + 1.0) / NUM_LIMITS
+        self._limits = np.where(top > 0, top, 1.0)[..., None] * steps
+        decay, margin = np.meshgrid(DECAYS, MARGINS, indexing="ij")
+        self._decay, self._margin = decay.ravel()[:, None, None, None], margin.ravel()[:, None, None]
+        shape = (decay.size, *world.limit.shape)
+        self._over, self._under = np.zeros((*shape, NUM_LIMITS)), np.zeros((*shape, NUM_LIMITS))
+        self._place: IntArray = np.full(shape, -1, dtype=np.int64)
+        self._cost, self._model = np.zeros(shape), np.full(world.limit.shape, -1, dtype=np.int64)
+
+    def estimate(self, view: CycleView) -> Estimate:
+        """Answer for a cycle."""
+        running = np.s_[:, : len(view.past)]
+        limits = self._limits[: len(view.past)]
+        above = (view.previous[..., None] > limits[:, None]).mean(axis=1)
+        below = np.zeros_like(above)
+        below[..., 1:] = 1.0 - above[..., :-1]  # what the next lower limit holds, too
+        for counts, seen in ((self._over, above), (self._under, below)):
+            counts[running] = (1.0 - self._decay) * counts[running] + self._decay * seen
+        costs = OVERRUN * self._over[running] + UNDERRUN * self._under[running]
+        before = self._place[running]
+        costs = costs + CHANGE * (np.arange(NUM_LIMITS) != before[..., None])
+        place = np.argmin(costs, axis=3)
+        is_changed = place != before
+        self._place[running] = place  # `before` is a view of it
+        limit = self._margin * np.take_along_axis(limits[None], place[..., None], axis=3)[..., 0]
+        self._follow(view, limit, is_changed)
+        model = self._model[: len(view.past)]
+        return scaled_by(np.take_along_axis(limit, model[None], axis=0)[0])
+
+    def _follow(self, view: CycleView, limit: FloatArray, is_changed: np.ndarray) -> None:
+        """Choose each container's model, by what their limits would have cost."""
+        count = len(view.past)
+        over = (view.previous[None] > limit[:, :, None]).mean(axis=2)
+        under = np.maximum(limit[:, :, None] - view.previous[None], 0.0).mean(axis=2)
+        # Who uses next to nothing is measured by the least limit: else one idle cycle would outweigh all that comes after.
+        level = np.maximum(view.previous.mean(axis=1), self._limits[:count, :, 0])
+        fresh = OVERRUN * over + UNDERRUN * under / level + CHANGE * is_changed
+        cost = self._cost[:, :count]
+        cost[:] = (1.0 - SMOOTHING) * cost + SMOOTHING * fresh
+        models = np.arange(len(cost))[:, None, None]
+        penalty = CHANGE * (models != self._model[:count]) + CHANGE * is_changed
+        self._model[:count] = np.argmin(cost + penalty, axis=0)
+
+
+AUTOPILOT_LEARNING = NamedPolicy("autopilot-ml", AutopilotLearning)

@@ -1,0 +1,546 @@
+"""All policies at equal risk, tuned on some containers and tested on others, and their trade-off with allocation.
+
+Policies keep the multipliers that they were tuned to on other containers, so that an interval is that of the tuned policy on
+fresh containers; both policies of a comparison see the same resample. What tuning adds shows between seeds.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import check_in
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption, SolveState, StoppingCriterion
+from optim.execution import AbstractTask, Engine, run_in_order
+from optim.rightsizing.catalogue import BOUNDS, HARMLESS, REFERENCE, check_names, make_plan
+from optim.rightsizing.engine import Outcome, decided_weight, measure, relative
+from optim.rightsizing.oracles import clairvoyant
+from optim.rightsizing.policy import Plan
+from optim.rightsizing.tuning import MOST, Measure, Slo, Tuned, guaranteed, num_drawn, requirement_on, tune
+from optim.rightsizing.world import CalibrationTestSplit, World
+from optim.statistics import bootstrap
+
+
+def resamples(world: World, number: int, rng: np.random.Generator) -> IntArray:
+    """Return how often each unit counts in each resample, shape (B, G)."""
+    count = num_units(world)
+    return np.asarray(rng.multinomial(count, np.full(count, 1.0 / count), size=number), dtype=np.int64)
+
+
+def num_units(world: World) -> int:
+    """Return G, the number of units."""
+    return int(world.group.max()) + 1
+
+
+def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
+    """Return sums over the series of each unit, shape (G, R), from shape (C, R)."""
+    number = num_units(world)
+    return np.stack([np.bincount(world.group, weights=column, minlength=number) for column in values.T], axis=1)
+
+
+def resampled(world: World, values: FloatArray | IntArray, counts: IntArray) -> FloatArray:
+    """Return the sums over all containers in each resample, shape (B, R), from shape (C, R)."""
+    return np.asarray(counts @ by_unit(world, values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TunedRun:
+    """A tuned policy on the test containers.
+
+    `total` has shape (C, R), with what restarts cost where that is charged; `bound`, shape (R,), is what no plan is below.
+    """
+
+    tuned: Tuned
+    outcome: Outcome
+    total: FloatArray
+    bound: FloatArray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
+    """Tune policies and run them: pieces are their names."""
+
+    trial: CalibrationTestSplit
+    wanted: Slo
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return "policies"
+
+    def do(self, piece: str, stop: StoppingCriterion, progress: Progress) -> tuple[str, TunedRun | None]:
+        """Tune and run a policy; None if it was stopped."""
+        del progress
+        try:
+            return piece, run_policy(self.trial, piece, self.wanted, self.seed, stop)
+        except _StoppedError:
+            return piece, None
+
+
+class _StoppedError(Exception):
+    """A policy was told to stop."""
+
+
+def run_policy(trial: CalibrationTestSplit, name: str, wanted: Slo, seed: int, stop: StoppingCriterion) -> TunedRun:
+    """Tune a policy on the calibration containers and run it on the test containers; `stop` is asked in between."""
+
+    def go_on() -> None:
+        if stop(SolveState(elapsed_s=0.0)) is not None:
+            raise _StoppedError
+
+    def is_met(allocation: FloatArray) -> NDArray[np.bool_]:
+        go_on()
+        return required(allocation)
+
+    go_on()
+    if name in BOUNDS:
+        return _bound(trial.test, wanted, is_harmless=name == HARMLESS)
+    required = requirement_on(trial.calibration, wanted, seed)
+    tuned = tune(make_plan(trial.calibration, name), is_met, len(trial.test.resources))
+    plan = make_plan(trial.test, name)
+    go_on()
+    outcome = measure(trial.test, plan.allocate(tuned.multiplier), wanted.restarts)
+    return TunedRun(tuned=tuned, outcome=outcome, total=charged_allocation(outcome, wanted))
+
+
+def _bound(world: World, wanted: Slo, *, is_harmless: bool) -> TunedRun:
+    """Return the plan that attains a bound; of each resource alone, without what kills for lack of another one cost."""
+    found = clairvoyant(world, wanted, is_harmless=is_harmless)
+    met = np.ones(len(world.resources), dtype=np.bool_)
+    return TunedRun(
+        tuned=Tuned(multiplier=found.price, is_reached=met),
+        outcome=measure(world, found.allocation, wanted.restarts),
+        total=found.total,
+        bound=found.bound,
+    )
+
+
+def charged_allocation(outcome: Outcome, wanted: Slo) -> FloatArray:
+    """Return the allocation of each container, shape (C, R), with what restarts cost where that is charged."""
+    return outcome.allocation + (outcome.harm.charge if wanted.is_charged else 0.0)
+
+
+ALL_RESOURCES = "all"
+
+COUNTS = ("kills", "changes")
+
+SECONDS_PER_HOUR = 3600.0
+
+TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A policy's figures for a resource on test containers; intervals (low, high) are of 95 %, over containers.
+
+    A row ``all`` takes the mean over resources, of allocations each relative to its demand.
+
+    Attributes
+    ----------
+    policy, resource
+        Which.
+    multiplier
+        The smallest one that meets the requirement on the calibration containers.
+    is_reached
+        Whether any multiplier does; if none, figures are those of the largest.
+    required
+        Share that is allowed on average over containers: of decided cycles with a kill, of decided samples throttled, or of time
+        under-provisioned; None in the row ``all``.
+    guaranteed, num_tuned
+        Share that is kept on average over containers like these, and how many containers it was tuned on: above `required` where
+        these are few. None where nothing is guaranteed (parts of one series, the paper's measure, no multiplier met it,
+        references that know the future), and in the row ``all``.
+    risk, risk_low, risk_high
+        What came out of what was required: decided cycles with a kill, decided samples throttled (means over containers of
+        their shares), or under-provisioned time.
+    per_day, per_day_low, per_day_high, per_day_unit
+        Kills, or hours throttled, a container-day, the first cycles included; none in the row ``all``.
+    restart_h_per_day
+        Hours of start-ups and work done again, a container-day.
+    under_time
+        Share of samples with less than 95 % of demand.
+    throttled_time, delayed_share
+        Share of samples throttled, and demand above the allocation over demand; 0 for a resource that is held.
+    kills
+        Cycles with a kill for lack of what is held.
+    total_allocation, unit
+        Allocation over all containers, in unit-hours, with what restarts cost unless the measure is the paper's; in the row
+        ``all`` over demand.
+    allocation_over_demand, charge_over_demand
+        Likewise over demand, and the part of it that restarts cost.
+    reduction, reduction_low, reduction_high
+        1 - allocation / allocation of the reference.
+    most
+        For the clairvoyant plans: a bound on the reduction of any such plan.
+    over_share, under_share
+        Volume above 105 % and lacking to 95 % of demand, over demand.
+    changes
+        Changes of allocations by more than 5 %.
+    container_p05, container_p50, container_p95
+        Percentiles over containers of allocation over demand.
+    """
+
+    policy: str
+    resource: str
+    multiplier: float | None
+    is_reached: bool
+    required: float | None
+    guaranteed: float | None
+    num_tuned: int
+    risk: float
+    risk_low: float
+    risk_high: float
+    per_day: float | None
+    per_day_low: float | None
+    per_day_high: float | None
+    per_day_unit: str
+    restart_h_per_day: float
+    under_time: float
+    throttled_time: float
+    delayed_share: float
+    kills: int
+    total_allocation: float
+    unit: str
+    allocation_over_demand: float
+    charge_over_demand: float
+    reduction: float
+    reduction_low: float
+    reduction_high: float
+    most: float | None
+    over_share: float
+    under_share: float
+    changes: int
+    container_p05: float
+    container_p50: float
+    container_p95: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Frame:
+    """What all rows share: shape (B, G) counts, and the reference."""
+
+    trial: CalibrationTestSplit
+    wanted: Slo
+    counts: IntArray
+    reference: TunedRun
+
+
+def compare_policies(
+    trial: CalibrationTestSplit,
+    names: Sequence[str],
+    wanted: Slo,
+    *,
+    num_resamples: int,
+    seed: int,
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> Iterator[tuple[Row, ...]]:
+    """Tune policies to the same requirement on some containers, and yield each one's rows on others.
+
+    Parameters
+    ----------
+    trial
+        Containers to tune and to test on.
+    names
+        Policies, see `policy_names`.
+    wanted
+        What is held equal.
+    num_resamples
+        Resamples of the containers for intervals.
+    seed
+        Of draws and resamples: same arguments and seed, same rows.
+    engine
+        Where policies are tuned and run, each a piece of work, in this process by default; the answer is the same for any.
+    stop, progress
+        Ends the comparison early, without the policies that are running; hears how many are done.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a policy is unknown or there are no resamples.
+    """
+    check_comparison(names, num_resamples)
+    counts = resamples(trial.test, num_resamples, np.random.default_rng(seed))
+    contest = Evaluation(trial=trial, wanted=wanted, seed=seed)
+    found = run_in_order(contest, tuple(dict.fromkeys((REFERENCE, *names))), engine, stop, progress)
+    return _rows(trial, names, wanted, counts, found)
+
+
+def check_comparison(names: Sequence[str], num_resamples: int) -> None:
+    """Check what `compare_policies` is asked for, before any work.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a policy is unknown or there are no resamples.
+    """
+    check_in("[1, inf)", {"num_resamples": num_resamples})
+    check_names(names)
+
+
+def _rows(
+    trial: CalibrationTestSplit,
+    names: Sequence[str],
+    wanted: Slo,
+    counts: IntArray,
+    found: Iterator[tuple[str, TunedRun | None]],
+) -> Iterator[tuple[Row, ...]]:
+    """Yield the rows of policies, in order, from runs of which the reference's is the first; without those stopped."""
+    runs = dict(itertools.islice(found, 1))
+    reference = runs.get(REFERENCE)
+    if reference is None:
+        return
+    frame = _Frame(trial=trial, wanted=wanted, counts=counts, reference=reference)
+    for name in names:
+        while name not in runs and (more := next(found, None)) is not None:
+            runs |= [more]
+        run = runs.get(name)
+        if run is not None:
+            yield tuple(_policy_rows(frame, name, run))
+
+
+def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
+    """Yield a row a resource, and the one of all."""
+    world, outcome, counts = frame.trial.test, run.outcome, frame.counts
+    allowed, number = frame.wanted.allowed(world), num_drawn(frame.trial.calibration)
+    kept = guaranteed(frame.trial.calibration, frame.wanted)
+    is_kept = run.tuned.is_reached & np.isfinite(kept) & (not frame.trial.is_by_time and name not in BOUNDS)
+    demand = resampled(world, outcome.demand, counts)
+    own, others = (resampled(world, part.total, counts) for part in (run, frame.reference))
+    low, high = bootstrap(1.0 - relative(own, others))
+    figures = _figures(run)
+    risk, day = risk_of(world, outcome, frame.wanted, counts), _per_day(world, outcome, counts)
+    percentiles = outcome.container_percentiles()
+    hours = run.total.sum(axis=0) * world.interval_s / SECONDS_PER_HOUR
+    compared_total = frame.reference.total.sum(axis=0)
+    reduction = 1.0 - relative(run.total.sum(axis=0), compared_total)
+    most = None if run.bound is None else 1.0 - relative(run.bound, compared_total)
+    for column, resource in enumerate(world.resources):
+        yield Row(
+            policy=name,
+            resource=resource.name,
+            multiplier=float(run.tuned.multiplier[column]),
+            is_reached=bool(run.tuned.is_reached[column]),
+            required=float(allowed[column]),
+            guaranteed=float(kept[column]) if is_kept[column] else None,
+            num_tuned=number,
+            **_at(column, risk, day),
+            per_day_unit="kills" if resource.is_level else "h throttled",
+            total_allocation=float(hours[column]),
+            unit=f"{resource.unit or resource.name} h",
+            reduction=float(reduction[column]),
+            reduction_low=float(low[column]),
+            reduction_high=float(high[column]),
+            most=None if most is None else float(most[column]),
+            **_container_figures(percentiles[:, column]),
+            **_at(column, figures),
+        )
+    whole = {key: values.sum() if key in COUNTS else values.mean() for key, values in figures.items()}
+    low, high = bootstrap(1.0 - relative(own, demand).mean(axis=1) / relative(others, demand).mean(axis=1))
+    compared = _figures(frame.reference)["allocation_over_demand"].mean()
+    yield Row(
+        policy=name,
+        resource=ALL_RESOURCES,
+        multiplier=None,
+        is_reached=bool(run.tuned.is_reached.all()),
+        required=None,
+        guaranteed=None,
+        num_tuned=number,
+        **{key: value.mean().item() for key, value in risk.items()},
+        per_day=None,
+        per_day_low=None,
+        per_day_high=None,
+        per_day_unit="",
+        total_allocation=float(whole["allocation_over_demand"]),
+        unit="of demand",
+        reduction=float(1.0 - whole["allocation_over_demand"] / compared),
+        reduction_low=float(low),
+        reduction_high=float(high),
+        most=None if run.bound is None else _whole_most(run, frame, compared),
+        **_container_figures(percentiles.mean(axis=1)),
+        **{key: value.item() for key, value in whole.items()},
+    )
+
+
+def _whole_most(run: TunedRun, frame: _Frame, compared: float) -> float:
+    """Return the bound on the mean reduction, each resource relative to its demand."""
+    bound = np.zeros(0) if run.bound is None else run.bound
+    return float(1.0 - relative(bound, frame.reference.outcome.demand.sum(axis=0)).mean() / compared)
+
+
+def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
+    """Return a resource's figures by field."""
+    return {key: values[column].item() for own in parts for key, values in own.items()}
+
+
+def _figures(run: TunedRun) -> dict[str, Any]:
+    """Return a run's figures by field, shape (R,) each."""
+    outcome = run.outcome
+    demand = outcome.demand.sum(axis=0)
+    total, plain = run.total.sum(axis=0), outcome.total_allocation
+    days = outcome.days.sum(axis=0)
+    return {
+        **outcome.figures(),
+        "allocation_over_demand": relative(total, demand),
+        "charge_over_demand": (total - plain) / np.where(demand > 0, demand, 1.0),
+        "restart_h_per_day": outcome.harm.restart_s.sum() / SECONDS_PER_HOUR / days,
+    }
+
+
+def risk_of(world: World, outcome: Outcome, wanted: Slo, counts: IntArray | None = None) -> dict[str, FloatArray]:
+    """Return `risk` and its interval, shape (R,) each: what came out of what was required; see `Row`."""
+    if wanted.measure is Measure.UNDER_TIME:
+        return _ratio("risk", world, outcome.under_samples, outcome.samples, counts)
+    return _ratio("risk", world, outcome.harm.decided, decided_share(world), counts)
+
+
+def decided_share(world: World) -> FloatArray:
+    """Return each series' share of its unit's decided part, shape (C, R): they add up to 1 over a unit that has any."""
+    samples = world.samples[:, 1:]
+    count = np.where(world.is_level, (samples > 0).sum(axis=1)[:, None], samples.sum(axis=1)[:, None])
+    return np.asarray(decided_weight(world) * count)
+
+
+def _per_day(world: World, outcome: Outcome, counts: IntArray) -> dict[str, FloatArray]:
+    hours = world.interval_s / SECONDS_PER_HOUR
+    harm = np.where(world.is_level, outcome.harm.kills, outcome.harm.throttled * hours)
+    return _ratio("per_day", world, harm, outcome.days, counts)
+
+
+def _ratio(
+    name: str, world: World, parts: FloatArray | IntArray, whole: FloatArray | IntArray, counts: IntArray | None
+) -> dict[str, FloatArray]:
+    """Return parts over whole, shape (R,), and its interval over units where there are resamples."""
+    found = {name: parts.sum(axis=0) / np.maximum(whole.sum(axis=0), TINY)}
+    if counts is not None:
+        drawn = resampled(world, parts, counts) / np.maximum(resampled(world, whole, counts), TINY)
+        found[f"{name}_low"], found[f"{name}_high"] = bootstrap(drawn)
+    return found
+
+
+def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
+    return dict(zip(("container_p05", "container_p50", "container_p95"), percentiles.tolist(), strict=True))
+
+
+RISKS = (0.005, 0.25)
+
+"""Risks that a curve spans."""
+
+NUM_POINTS = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradePoint:
+    """A policy's figures for a resource at one multiplier.
+
+    Attributes
+    ----------
+    policy, resource, multiplier
+        Which.
+    risk
+        Share of decided cycles with a kill, of decided samples throttled, or of samples with less than 95 % of demand.
+    under_time
+        The latter.
+    allocation_over_demand
+        Allocation over all containers, with what restarts cost unless the measure is the paper's, relative to their demand.
+    over_share, under_share
+        Volume above 105 % and lacking to 95 % of demand, over demand.
+    kills, throttled_time, delayed_share
+        Cycles with a kill for lack of what is held; share of samples throttled, and demand delayed over demand.
+    changes
+        Changes of allocations by more than 5 %.
+    """
+
+    policy: str
+    resource: str
+    multiplier: float
+    risk: float
+    under_time: float
+    allocation_over_demand: float
+    over_share: float
+    under_share: float
+    kills: int
+    throttled_time: float
+    delayed_share: float
+    changes: int
+
+
+def trade_points(world: World, name: str, wanted: Slo, multipliers: Sequence[float]) -> tuple[TradePoint, ...]:
+    """Measure a policy at given multipliers, the same for each resource.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    name
+        Policy, see `policy_names`.
+    wanted
+        Measure and restarts.
+    multipliers
+        Not negative.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the policy is unknown or a multiplier is negative or not finite.
+    """
+    check_multipliers(multipliers)
+    grid = np.repeat(np.asarray(multipliers, dtype=np.float64)[:, None], len(world.resources), axis=1)
+    return _measured(world, make_plan(world, name), name, wanted, grid)
+
+
+def check_multipliers(multipliers: Sequence[float]) -> None:
+    """Raise InvalidOptionError if a multiplier is negative or not finite."""
+    for value in multipliers:
+        check_in("[0, inf)", {"a multiplier": value})
+
+
+def trade_curve(world: World, name: str, wanted: Slo, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
+    """Measure a policy at multipliers that span risks from 0.5 to 25 %.
+
+    Where no multiplier is as safe as that, the curve ends at the safest one; where none is as risky, it begins at 0.
+    Multipliers differ by resource, as the risks that they mean do; they rise with the number of the point.
+    """
+    plan, number = make_plan(world, name), len(world.resources)
+
+    def risk(allocation: FloatArray) -> FloatArray:
+        return risk_of(world, measure(world, allocation, wanted.restarts), wanted)["risk"]
+
+    least = risk(plan.allocate(np.full(number, MOST)))
+
+    def found(share: float) -> FloatArray:
+        wall = np.maximum(least, share)
+        return tune(plan, lambda allocation: risk(allocation) <= wall, number).multiplier
+
+    low, high = (found(share) for share in reversed(RISKS))
+    return _measured(world, plan, name, wanted, np.linspace(low, np.maximum(low, high), num_points))
+
+
+def _measured(world: World, plan: Plan, name: str, wanted: Slo, grid: FloatArray) -> tuple[TradePoint, ...]:
+    """Measure a plan at multipliers of shape (J, R): a point a row and resource."""
+    points = []
+    for row in grid:
+        outcome = measure(world, plan.allocate(row), wanted.restarts)
+        total = charged_allocation(outcome, wanted).sum(axis=0)
+        figures = {
+            **outcome.figures(),
+            **risk_of(world, outcome, wanted),
+            "allocation_over_demand": relative(total, outcome.demand.sum(axis=0)),
+        }
+        points += [
+            TradePoint(
+                policy=name,
+                resource=resource.name,
+                multiplier=float(row[column]),
+                **{key: values[column].item() for key, values in figures.items()},
+            )
+            for column, resource in enumerate(world.resources)
+        ]
+    return tuple(points)

@@ -1,0 +1,309 @@
+"""Policies on a world: cycles, violations, and metrics.
+
+A resource that is held (memory) kills: a cycle with any sample above its allocation is a kill, at the first such sample. The
+work since the last checkpoint is done again after a start-up, and both are charged; the series isn't replayed, so that a
+cycle has one kill at most. A resource that is a rate (CPU) throttles: a sample above its allocation is throttled, and what lies
+above it is work that is delayed. Neither has a tolerance.
+
+The first cycle is given to all policies, so that only what comes after it, the decided part, says anything about them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import check_in
+from optim.rightsizing.policy import Answer, CycleView, Estimate, Policy
+from optim.rightsizing.world import World
+
+SECONDS_PER_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """What a kill costs.
+
+    Attributes
+    ----------
+    checkpoint_s
+        Seconds between checkpoints, counted from a container's start; what was done since the last one is lost. Half an hour:
+        by Young's rule about what a start-up of minutes and a kill a day ask for.
+    startup_s
+        Seconds until a container that was killed works again: scheduling, image, reading the checkpoint.
+    """
+
+    checkpoint_s: float = 1800.0
+    startup_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_in("(0, inf)", self, "checkpoint_s")
+        check_in("[0, inf)", self, "startup_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Harm:
+    """What an allocation did to each container.
+
+    Attributes
+    ----------
+    kills
+        Shape (C, R): cycles with a kill, 0 for rates.
+    throttled
+        Shape (C, R): samples throttled, 0 for resources that are held.
+    delayed
+        Shape (C, R): demand above the allocation of rates, summed over samples.
+    decided
+        Shape (C, R): share of the decided cycles with a kill, or of the decided samples that were throttled; 0 where nothing was
+        decided.
+    restart_s
+        Shape (C,): seconds of start-ups and of work done again.
+    charge
+        Shape (C, R): allocation, times samples, held during restarts: what was allocated, and of a resource that is held at least
+        what was used at the sample of the kill; what the cycle would have used later doesn't count.
+    """
+
+    kills: IntArray
+    throttled: IntArray
+    delayed: FloatArray
+    decided: FloatArray
+    restart_s: FloatArray
+    charge: FloatArray
+
+
+def harm_of(world: World, allocation: FloatArray, restarts: Restarts) -> Harm:
+    """Return the harm of an allocation, shape (C, K, R)."""
+    demand, levels = world.by_cycle, world.is_level
+    exceeds = demand > allocation[:, :, None]
+    killed = exceeds.any(axis=2) & levels
+    throttled = np.where(levels, 0, exceeds.sum(axis=2))
+    fatal = np.asarray((exceeds & levels).any(axis=3))
+    first = fatal.argmax(axis=2)
+    begins = np.arange(world.num_cycles) * world.cycle_samples
+    again = np.where(fatal.any(axis=2), restart_samples(first + begins, world.interval_s, restarts), 0.0)
+    at_kill = np.take_along_axis(demand, first[:, :, None, None], axis=2)[:, :, 0]
+    held = np.where(levels, np.maximum(allocation, at_kill), allocation)
+    return Harm(
+        kills=killed.sum(axis=1),
+        throttled=throttled.sum(axis=1),
+        delayed=np.where(levels, 0.0, np.maximum(demand - allocation[:, :, None], 0.0).sum(axis=(1, 2))),
+        decided=(np.where(levels, killed, throttled)[:, 1:] * decided_weight(world)[:, None]).sum(axis=1),
+        restart_s=again.sum(axis=1) * world.interval_s,
+        charge=(held * again[..., None]).sum(axis=1),
+    )
+
+
+def decided_weight(world: World) -> FloatArray:
+    """Return what a kill, or a throttled sample, of the decided part counts, shape (C, R); 0 where nothing is decided.
+
+    All series of a unit share one weight: a unit's harm lies in [0, 1] whatever its number of series.
+    """
+    samples = world.samples[:, 1:]
+    cycles, counts = (samples > 0).sum(axis=1), samples.sum(axis=1)
+    number = int(world.group.max()) + 1
+    whole = np.stack([np.bincount(world.group, weights=own, minlength=number) for own in (counts, cycles)], axis=1)
+    own = whole[world.group][:, world.is_level.astype(np.int64)]
+    return np.asarray(np.where(own > 0, 1.0 / np.maximum(own, 1), 0.0))
+
+
+def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> FloatArray:
+    """Return what kills at these samples of a container's life cost, in samples."""
+    return np.asarray((np.mod(sample * interval_s, restarts.checkpoint_s) + restarts.startup_s) / interval_s)
+
+
+OVER_SHARE = 1.05
+
+UNDER_SHARE = 0.95
+
+"""Allocations within 5 % of demand are neither over nor under it; HotCloud 2020 names the tolerance."""
+
+CHANGE = 0.05
+
+"""A change of an allocation counts if it is larger than this share of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """Sums over each container, shape (C, R) all.
+
+    Attributes
+    ----------
+    samples, days
+        Samples, and what they are in days.
+    demand, allocation
+        Sums over samples.
+    over, under
+        Sums of what is above 105 %, and of what lacks to 95 %, of demand.
+    under_samples
+        Samples with less than 95 % of demand.
+    changes
+        Changes of the allocation by more than 5 %.
+    harm
+        Kills, throttling and what restarts cost.
+    """
+
+    samples: IntArray
+    days: FloatArray
+    demand: FloatArray
+    allocation: FloatArray
+    over: FloatArray
+    under: FloatArray
+    under_samples: IntArray
+    changes: IntArray
+    harm: Harm
+
+    @property
+    def under_time(self) -> FloatArray:
+        """Share of samples with less than 95 % of demand, shape (R,)."""
+        return np.asarray(self.under_samples.sum(axis=0) / self.samples.sum(axis=0))
+
+    @property
+    def total_allocation(self) -> FloatArray:
+        """Sum of allocations over samples, shape (R,)."""
+        return np.asarray(self.allocation.sum(axis=0))
+
+    def figures(self) -> dict[str, FloatArray | IntArray]:
+        """Return what is told of a policy, by name, shape (R,) each.
+
+        `under_time`; `allocation_over_demand`; `over_share` and `under_share`, what is above 105 % and lacks to 95 % of
+        demand, over demand; `kills`, `throttled_time`, `delayed_share` (demand above the allocation of rates, over demand) and `changes`.
+        """
+        demand = self.demand.sum(axis=0)
+        return {
+            "under_time": self.under_time,
+            "allocation_over_demand": relative(self.total_allocation, demand),
+            "over_share": _over(self.over.sum(axis=0), demand),
+            "under_share": _over(self.under.sum(axis=0), demand),
+            "kills": self.harm.kills.sum(axis=0),
+            "delayed_share": _over(self.harm.delayed.sum(axis=0), demand),
+            "throttled_time": self.harm.throttled.sum(axis=0) / self.samples.sum(axis=0),
+            "changes": self.changes.sum(axis=0),
+        }
+
+    def container_percentiles(self, levels: tuple[float, ...] = (0.05, 0.5, 0.95)) -> FloatArray:
+        """Return percentiles over containers of allocation over demand, shape (levels, R)."""
+        return np.asarray(np.quantile(_over(self.allocation, self.demand), levels, axis=0))
+
+
+def under_time(world: World, allocation: FloatArray) -> FloatArray:
+    """Return the share of samples with less than 95 % of demand, shape (R,)."""
+    return np.asarray(_under_samples(world, allocation).sum(axis=0) / world.lengths.sum())
+
+
+def measure(world: World, allocation: FloatArray, restarts: Restarts | None = None) -> Outcome:
+    """Measure an allocation.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    allocation
+        Shape (C, K, R).
+    restarts
+        What a kill costs; None for the defaults.
+    """
+    demand, given = world.by_cycle, allocation[:, :, None]
+    is_sample = world.is_sample[..., None]
+    before, after = allocation[:, :-1], allocation[:, 1:]
+    runs = (world.samples[:, 1:] > 0)[..., None]
+    is_changed = runs & (np.abs(after - before) > CHANGE * before)
+    samples = np.repeat(world.lengths[:, None], len(world.resources), axis=1)
+    return Outcome(
+        samples=samples,
+        days=np.asarray(samples * world.interval_s / SECONDS_PER_DAY, dtype=np.float64),
+        demand=demand.sum(axis=(1, 2)),
+        allocation=(allocation * world.samples[..., None]).sum(axis=1),
+        over=(np.maximum(given - OVER_SHARE * demand, 0.0) * is_sample).sum(axis=(1, 2)),
+        under=(np.maximum(UNDER_SHARE * demand - given, 0.0) * is_sample).sum(axis=(1, 2)),
+        under_samples=_under_samples(world, allocation),
+        changes=is_changed.sum(axis=1),
+        harm=harm_of(world, allocation, restarts or Restarts()),
+    )
+
+
+def relative(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return part / whole; 1, neither more nor less, where a resource isn't used at all."""
+    is_used = whole > 0
+    return np.asarray(np.where(is_used, part / np.where(is_used, whole, 1.0), 1.0))
+
+
+def _under_samples(world: World, allocation: FloatArray) -> IntArray:
+    # Demand is 0 after a container's end, so that nothing is under it there.
+    is_under = allocation[:, :, None] < UNDER_SHARE * world.by_cycle
+    return np.asarray(is_under.sum(axis=(1, 2)), dtype=np.int64)
+
+
+def _over(part: FloatArray, whole: FloatArray) -> FloatArray:
+    return np.asarray(part / np.where(whole > 0, whole, 1.0))
+
+
+class AffinePlan:
+    """What is given is known but for the multiplier: base plus m spread in every cycle, at least a floor.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    estimate
+        Of every container and cycle, shape (C, K, R) all.
+    """
+
+    def __init__(self, world: World, estimate: Estimate) -> None:
+        self._world, self._estimate = world, estimate
+
+    def allocate(self, multiplier: FloatArray) -> FloatArray:
+        """Return allocations, shape (C, K, R), 0 after a container's end."""
+        world = self._world
+        value = self._estimate.allocation(multiplier, world.first, world.limit[:, None])
+        value[world.samples == 0] = 0.0
+        return value
+
+
+class SteppedPlan:
+    """A policy on a world.
+
+    Without feedback it is stepped through once: allocations for any multiplier follow from its estimates. With
+    feedback it is stepped through anew for every multiplier.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    policy
+        Rule.
+    """
+
+    def __init__(self, world: World, policy: Policy) -> None:
+        self._world, self._policy = world, policy
+        self._answers: list[Answer] = []
+        if not policy.has_feedback:
+            stepper, nothing = policy.start(world), np.zeros((*world.samples.shape, len(world.resources)))
+            self._answers = [stepper.estimate(view) for view in views(world, nothing)]
+
+    def allocate(self, multiplier: FloatArray) -> FloatArray:
+        """Return allocations, shape (C, K, R), 0 after a container's end."""
+        world = self._world
+        stepper = self._policy.start(world) if self._policy.has_feedback else None
+        given = np.zeros((*world.samples.shape, len(world.resources)))
+        given[:, 0] = np.minimum(world.first, world.limit)
+        for view in views(world, given):
+            answer = self._answers[view.cycle - 1] if stepper is None else stepper.estimate(view)
+            given[: len(view.past), view.cycle] = answer.allocation(multiplier, world.first, view.limit)
+        return given
+
+
+def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
+    """Yield what is known as each cycle but the first begins; `allocation`, shape (C, K, R), fills up meanwhile."""
+    for cycle, count in enumerate(world.running.tolist()):
+        if cycle > 0:
+            end = cycle * world.cycle_samples
+            yield CycleView(
+                cycle=cycle,
+                past=world.values[:count, :end],
+                phase=None if world.phase is None else world.phase[:count, :end],
+                allocation=allocation[:count, cycle - 1],
+                limit=world.limit[:count],
+                cycle_samples=world.cycle_samples,
+            )

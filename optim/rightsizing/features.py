@@ -1,0 +1,284 @@
+"""What is known at a moment as features, and demand that is censored by limits.
+
+A resource that is held can't be used beyond its limit: a container that tries is killed, and begins anew. A sample close to the limit with
+a fall to less than half of it behind it is such a kill, and the need there is taken as the Vertical Pod Autoscaler takes it after
+one: a fifth above the limit, memory at least 100 MiB above it. A container that reaches its limit without being killed needs at least
+the limit. Neither's limit binds what it should get.
+
+Numbers are relative to a container's own level now, so that containers of different sizes teach each other; the level itself is one
+of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import MEMORY, ContainerSeries
+from optim.rightsizing.engine import SECONDS_PER_DAY
+from optim.rightsizing.policy import CycleView
+from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
+from optim.rightsizing.world import World
+
+AT_LIMIT = 0.95
+
+"""From this share of the limit on a sample is at it: samples are seconds apart, and few are taken just before a kill."""
+
+FALL = 0.5
+
+"""A container whose use falls below this share of its limit at once has begun anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Uncensored:
+    """Series with needs in place of what limits left of them.
+
+    Attributes
+    ----------
+    series
+        Samples at kills raised; limits that were reached are unknown.
+    kills
+        Shape (S, R): kills at the limit.
+    kills_per_day
+        Shape (S, R): likewise, over the time from a segment's first sample to its last.
+    least
+        Shape (S, R): what a segment needs at least; 0 where no limit was reached.
+    limit
+        Shape (S, R): limits as they were; infinite where unknown.
+    """
+
+    series: ContainerSeries
+    kills: IntArray
+    kills_per_day: FloatArray
+    least: FloatArray
+    limit: FloatArray
+
+
+def uncensor(series: ContainerSeries) -> Uncensored:
+    """Return what containers need that ran into their limits, of resources that are held."""
+    shape = (series.num_segments, len(series.resources))
+    is_held = np.array([resource.is_level for resource in series.resources])
+    limit = (
+        np.full(shape, np.inf) if series.limit is None else np.where(np.isfinite(series.limit), series.limit, np.inf)
+    )
+    bound = np.where(is_held & (limit > 0), limit, np.inf)
+    by_row = bound[series.segment]
+    is_at = series.values >= AT_LIMIT * by_row
+    is_next = series.segment[1:] == series.segment[:-1]
+    is_kill = np.zeros_like(is_at)
+    is_kill[:-1] = is_at[:-1] & (series.values[1:] < FALL * by_row[:-1]) & is_next[:, None]
+    kills, reached = (np.add.reduceat(own.astype(np.int64), series.starts, axis=0) for own in (is_kill, is_at))
+    step = OOM_STEP * np.array([resource == MEMORY for resource in series.resources])
+    raised = np.maximum(OOM_FACTOR * bound, bound + step)
+    ends = series.starts + series.lengths - 1
+    days = (series.time_s[ends] - series.time_s[series.starts]) / SECONDS_PER_DAY
+    return Uncensored(
+        series=replace(
+            series,
+            values=np.where(is_kill, np.maximum(raised[series.segment], series.values), series.values),
+            limit=None if series.limit is None else np.where(reached > 0, np.nan, series.limit),
+        ),
+        kills=kills,
+        kills_per_day=np.where(kills > 0, kills / np.where(days > 0, days, 1.0)[:, None], 0.0),
+        least=np.where(kills > 0, raised, np.where(reached > 0, bound, 0.0)),
+        limit=limit,
+    )
+
+
+STRIDE = 4
+
+"""Every so manieth sample of a training series is a moment; neighbours hardly differ."""
+
+MOST_LESSONS = 20_000
+
+"""Training series of many samples have moments further apart, so that there are hardly more than this."""
+
+MAX_AFTER = 40
+
+TINY = 1e-9
+
+FLOOR = 0.02
+
+"""A level is at least this share of the most so far: an idle container isn't one whose demand grows a thousandfold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Features:
+    """Moments of containers.
+
+    Attributes
+    ----------
+    features
+        Shape (N, F).
+    level
+        Shape (N, R): what needs are relative to, above 0: of a rate the mean of the last cycle, of a resource that is held
+        the last sample.
+    """
+
+    features: FloatArray
+    level: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Examples:
+    """Moments of training containers, and the cycle that followed.
+
+    Attributes
+    ----------
+    moments
+        N moments.
+    after
+        Shape (N, n', R): logarithm of demand in samples of the next cycle over the level, in MAX_AFTER evenly spread ones at most.
+    is_there
+        Shape (N, n'): whether there was such a sample; one at least.
+    peak
+        Shape (N, R): logarithm of the largest demand in the next cycle over the level.
+    share
+        Shape (N, R): what harm in a sample of the next cycle counts: of a rate one over its unit's decided samples, of a resource that
+        is held one over its decided cycles and the samples of this one.
+    """
+
+    moments: Features
+    after: FloatArray
+    is_there: NDArray[np.bool_]
+    peak: FloatArray
+    share: FloatArray
+
+
+def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
+    """Return all moments of the training containers that have a whole cycle behind them and a sample before them.
+
+    A series that is shorter than a cycle has its moments from its middle on, with a shorter past.
+
+    Parameters
+    ----------
+    world
+        Whose training containers.
+    has_phases
+        Whether phases are among the numbers.
+    is_whole
+        Whether a whole cycle must follow on a moment: where a series' end isn't its container's.
+
+    Raises
+    ------
+    InvalidProblemError
+        If no training series is long enough.
+    """
+    training, width = world.training, world.cycle_samples
+    features, level, after, is_there, peak, share = [], [], [], [], [], []
+    decided = decided_parts(training, width)
+    stride = max(STRIDE, -(-training.num_samples // MOST_LESSONS))
+    kept = np.unique(np.linspace(0, width - 1, min(width, MAX_AFTER)).astype(np.int64))
+    for segment, rows in enumerate(training.segments()):
+        length = rows.stop - rows.start
+        now = np.arange(min(width, max(1, length // 2)), length - (width - 1 if is_whole else 0), stride)
+        if not len(now):
+            continue
+        values = training.values[rows]
+        phase = None if not has_phases or world.training_phase is None else world.training_phase[rows]
+        own = moments_at(values, now, world, phase)
+        ahead = now[:, None] + np.arange(width)
+        there = ahead < length
+        next_values = values[np.minimum(ahead, length - 1)]
+        features.append(own.features)
+        level.append(own.level)
+        relative = np.log(np.maximum(next_values, TINY * own.level[:, None]) / own.level[:, None])
+        after.append(relative[:, kept])
+        is_there.append(there[:, kept])
+        peak.append(np.where(there[..., None], relative, -np.inf).max(axis=1))
+        samples, cycles = decided[segment]
+        share.append(np.where(world.is_level, 1.0 / (cycles * there.sum(axis=1)[:, None]), 1.0 / samples))
+    if not features:
+        raise InvalidProblemError(
+            f"policies that learn need a training series of {2 * width if is_whole else 2} samples or more"
+        )
+    moments = Features(features=np.concatenate(features), level=np.concatenate(level))
+    return Examples(
+        moments=moments,
+        after=np.concatenate(after),
+        is_there=np.concatenate(is_there),
+        peak=np.concatenate(peak),
+        share=np.concatenate(share),
+    )
+
+
+def decided_parts(series: ContainerSeries, width: int) -> IntArray:
+    """Return the samples and the cycles after the first one of each segment's unit, shape (S, 2), at least 1 each."""
+    samples = np.maximum(series.lengths - width, 0)
+    unit = series.unit_index
+    whole = [np.bincount(unit, weights=own) for own in (samples, -(-samples // width))]
+    return np.maximum(np.stack(whole, axis=1)[unit], 1).astype(np.int64)
+
+
+def moments_of(view: CycleView, world: World, *, has_phases: bool) -> Features:
+    """Return the moments at which a cycle begins, one of each container that runs."""
+    now = np.array([view.past.shape[1]])
+    parts = [
+        moments_at(own, now, world, view.phases[place] if has_phases else None) for place, own in enumerate(view.past)
+    ]
+    return joined(parts)
+
+
+def joined(parts: Sequence[Features]) -> Features:
+    """Return moments one after the other."""
+    return Features(
+        features=np.concatenate([part.features for part in parts]), level=np.concatenate([part.level for part in parts])
+    )
+
+
+def moments_at(values: FloatArray, now: IntArray, world: World, phase: IntArray | None = None) -> Features:
+    """Return the moments before samples `now`, each at least 1, of one container.
+
+    Parameters
+    ----------
+    values
+        Shape (samples, R): of all samples, only those before a moment count for it.
+    now
+        Shape (N,).
+    world
+        Whose cycles and resources.
+    phase
+        Shape (samples,): its phases, where they are to be known.
+    """
+    width = world.cycle_samples
+    rows = np.maximum(now[:, None] - width + np.arange(width), 0)
+    window = values[rows]
+    earlier = values[np.maximum(rows - width, 0)]
+    most = np.maximum.accumulate(values, axis=0)[now - 1]
+    level = np.where(world.is_level, window[:, -1], window.mean(axis=1))
+    level = np.maximum(np.maximum(level, FLOOR * most), TINY)
+    quarter = max(1, width // 4)
+    numbers = [
+        np.log(level),
+        np.log(np.maximum(most, TINY) / level),
+        window.std(axis=1) / level,
+        window.max(axis=1) / level,
+        window.min(axis=1) / level,
+        (window[:, -quarter:].mean(axis=1) - window[:, :quarter].mean(axis=1)) / level,
+        window[:, -quarter:].std(axis=1) / level,
+        earlier.mean(axis=1) / level,
+    ]
+    features = np.concatenate([*(np.minimum(own, CLIP) for own in numbers), np.log1p(now)[:, None]], axis=1)
+    if phase is not None:
+        features = np.concatenate([features, _phase_features(phase, now, world.num_phases)], axis=1)
+    return Features(features=features, level=level)
+
+
+CLIP = 10.0
+
+"""Ratios above this say no more than it."""
+
+PHASE_WEIGHT = 2.0
+
+"""Moments of different phases are this many deviations apart, at least."""
+
+
+def _phase_features(phase: IntArray, now: IntArray, num_phases: int) -> FloatArray:
+    """Return which phase it is, and how long it has lasted, shape (N, K + 1)."""
+    change = np.flatnonzero(np.diff(phase, prepend=phase[0] - 1))
+    begun = change[np.searchsorted(change, now - 1, side="right") - 1]
+    current = np.where(phase[now - 1, None] == np.arange(num_phases), PHASE_WEIGHT, 0.0)
+    return np.concatenate([current, np.log1p(now - begun)[:, None]], axis=1)

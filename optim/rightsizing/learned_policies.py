@@ -1,0 +1,346 @@
+"""Policies that learn from similar moments: nearest neighbours, forests, and priced forecasts.
+
+A forecast is a distribution of the need: of a resource that is held the peak of the coming cycle, of a rate any of its samples. At
+price m^2 a container gets the y that minimises
+
+    y + m^2 s w P(need > y),
+
+s the mean demand of training containers, and w what a sample's harm counts there: a container that lives longer has more of it for the same
+share. Of all ways to do so much harm on average, this one allocates least, as harm is done where it saves most. The price is the square of the multiplier, so that multipliers to 1024 reach any safety, and calibration makes up for what is wrong with the distribution.
+
+Both know a moment by the same numbers (`windows`); with phases, which phase it is and how long it has lasted are among them.
+
+A quantile regression forest (Meinshausen 2006. Quantile regression forests. JMLR 7), whose draws from leaves are pooled with the nearest
+neighbours of `analogs`: the two err differently, and the pool saves more than either.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from threadpoolctl import threadpool_limits
+
+from optim.core.arrays import FloatArray
+from optim.core.optional import import_extra
+from optim.rightsizing.features import Examples, Features, joined, lessons_of, moments_of
+from optim.rightsizing.policy import CycleView, NamedPolicy, Stepper
+from optim.rightsizing.world import World
+
+TAIL = 24
+
+"""Points beyond the last quantile."""
+
+TAIL_FIRST, TAIL_GROWTH, TAIL_POWER = 0.25, 1.3, 4.0
+
+"""In units of the tail's mean the points lie at 0.25, 0.25 x 1.3, ...; risk falls as (1 + d / 4)^-4: as exp(-d) at first, then more slowly."""
+
+MIN_TAIL = 0.005
+
+TAIL_SHARE = 0.05
+
+"""The logarithm of what lies beyond the last quantile has this share of its distance to the median as its mean, and at least MIN_TAIL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """Distributions of needs.
+
+    Attributes
+    ----------
+    need
+        Shape (A, R, Q): quantiles, rising; NaN where nothing is known, as in the first cycle.
+    risk
+        Shape (Q,): probability that the need is above each, falling.
+    scale
+        Shape (R,): what a price of one is worth.
+    weight
+        Shape (A, R): what harm counts, 1 on average over training containers.
+    """
+
+    need: FloatArray
+    risk: FloatArray
+    scale: FloatArray
+    weight: FloatArray | None = None
+
+    def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
+        """Return what is given, shape (A, R): of equally good amounts the largest, and never more than the limit."""
+        value = np.empty(self.need.shape[:2])
+        last = len(self.risk) - 1
+        for column, price in enumerate((multiplier**2 * self.scale).tolist()):
+            need = self.need[:, column]
+            harm = self.risk if self.weight is None else self.weight[:, column, None] * self.risk
+            best = last - np.argmin((need + price * harm)[:, ::-1], axis=1)
+            value[:, column] = np.take_along_axis(need, best[:, None], axis=1)[:, 0]
+        return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
+
+    def at_risk(self, share: float) -> FloatArray:
+        """Return the smallest quantile that needs are above with a probability of at most `share`, shape (A, R)."""
+        is_safe = self.risk <= share
+        return self.need[:, :, int(is_safe.argmax()) if is_safe.any() else -1]
+
+
+def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return quantiles and risks with a heavy tail behind the last one, so that any safety can be bought.
+
+    Parameters
+    ----------
+    log_need
+        Shape (..., Q): logarithms of quantiles, rising.
+    risk
+        Shape (Q,): as in `Forecast`, above 0.
+    """
+    middle = int(np.argmin(np.abs(risk - 0.5)))
+    top = log_need[..., -1:]
+    width = np.maximum(TAIL_SHARE * (top - log_need[..., middle : middle + 1]), MIN_TAIL)
+    steps = TAIL_FIRST * TAIL_GROWTH ** np.arange(TAIL)
+    beyond = np.concatenate([log_need, top + width * steps], axis=-1)
+    return np.exp(beyond), np.concatenate([risk, risk[-1] * (1.0 + steps / TAIL_POWER) ** -TAIL_POWER])
+
+
+def scale_of(world: World) -> FloatArray:
+    """Return the mean demand of the training containers, shape (R,)."""
+    return np.asarray(world.training.values.mean(axis=0))
+
+
+NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
+
+"""Moments that count as similar: a moment tells one peak of a resource that is held, and a cycle's samples of a rate."""
+
+NUM_QUANTILES = 100
+
+BOOSTED_RISKS = np.array([0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.004])
+
+MOST_LESSONS = 20_000
+
+"""Boosted quantiles learn from at most so many moments, evenly spread."""
+
+
+class KnnQuantiles:
+    """The needs that followed on the most similar moments of training containers.
+
+    Parameters
+    ----------
+    world
+        Whose training containers are learned from.
+    has_phases
+        Whether the present phase is among what makes moments similar.
+    is_whole
+        Whether a whole cycle must have followed, see `lessons_of`; then nothing is known of the ends of containers, and harm
+        counts the same everywhere.
+    """
+
+    def __init__(self, world: World, *, has_phases: bool = False, is_whole: bool = False) -> None:
+        self._world, self._has_phases, self._is_whole = world, has_phases, is_whole
+        self._lessons = lessons_of(world, has_phases=has_phases, is_whole=is_whole)
+        features = self._lessons.moments.features
+        self._mean, deviation = features.mean(axis=0), features.std(axis=0)
+        self._deviation = np.where(deviation > 0, deviation, 1.0)
+        self._tree = cKDTree((features - self._mean) / self._deviation)
+        self._number = min(max(NUM_OF_LEVELS, NUM_OF_RATES), len(features))
+        self._scale = scale_of(world)
+        self._risk: FloatArray = np.linspace(1.0, 0.0, NUM_QUANTILES + 2)[1:-1]
+
+    def estimate(self, view: CycleView) -> Forecast:
+        """Answer for a cycle."""
+        return self.forecast([moments_of(view, self._world, has_phases=self._has_phases)])
+
+    def forecast(self, parts: Sequence[Features]) -> Forecast:
+        """Return what followed on the moments most similar to these."""
+        moments = joined(parts)
+        near = self._similar(moments)
+        followed = [self._followed(own, column) for column, own in enumerate(near)]
+        need, risk = with_tail(np.stack(followed, axis=1), self._risk)
+        weight = None if self._is_whole else np.stack([self._weight(own, k) for k, own in enumerate(near)], axis=1)
+        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
+
+    def _similar(self, moments: Features) -> list[NDArray[np.intp]]:
+        """Return the lessons that count for each resource, shape (A, number)."""
+        _, near = self._tree.query((moments.features - self._mean) / self._deviation, k=self._number)
+        near = near.reshape(len(moments.level), self._number)
+        return [near[:, : NUM_OF_LEVELS if is_level else NUM_OF_RATES] for is_level in self._world.is_level.tolist()]
+
+    def _weight(self, near: NDArray[np.intp], column: int) -> FloatArray:
+        """Return what a sample's harm counts by these lessons, over what it does by all, shape (A,)."""
+        share, samples = self._lessons.share[:, column], self._lessons.is_there.sum(axis=1)
+        usual = float((share * samples).sum() / samples.sum())
+        return np.asarray((share[near] * samples[near]).sum(axis=1) / samples[near].sum(axis=1) / usual)
+
+    def _followed(self, near: NDArray[np.intp], column: int) -> FloatArray:
+        """Return quantiles of what followed, shape (A, Q)."""
+        if self._world.is_level[column]:
+            return quantiles(self._lessons.peak[near, column], 1.0 - self._risk)
+        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near]
+        return quantiles(followed.reshape(len(near), -1), 1.0 - self._risk)
+
+
+def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return quantiles of each row's values that aren't NaN, between neighbours linear, shape (rows, levels)."""
+    ordered = np.sort(values, axis=1)  # NaN last
+    last = np.isfinite(ordered).sum(axis=1)[:, None] - 1
+    place = levels * last
+    low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
+    below, above = (np.take_along_axis(ordered, np.minimum(own, last), axis=1) for own in (low, low + 1))
+    return np.asarray(below + (place - low) * (above - below))
+
+
+class BoostedQuantiles:
+    """Quantiles of the need by gradient-boosted trees, of a rate from one random sample of the cycle that followed.
+
+    Parameters
+    ----------
+    world
+        Whose training containers are learned from.
+    has_phases
+        Whether the present phase is among what is known.
+
+    Raises
+    ------
+    MissingDependencyError
+        If scikit-learn isn't there.
+    """
+
+    def __init__(self, world: World, *, has_phases: bool = False) -> None:
+        self._world, self._has_phases = world, has_phases
+        lessons = lessons_of(world, has_phases=has_phases)
+        chosen = np.unique(np.linspace(0, len(lessons.after) - 1, MOST_LESSONS).astype(np.int64))
+        features = lessons.moments.features[chosen]
+        self._fitted = [
+            [_fit(features, needs[chosen], 1.0 - risk) for risk in BOOSTED_RISKS.tolist()]
+            for needs in _needs(lessons, world)
+        ]
+
+    def estimate(self, view: CycleView) -> Forecast:
+        """Answer for a cycle."""
+        moments = moments_of(view, self._world, has_phases=self._has_phases)
+        found = [np.stack([predict(moments.features) for predict in own], axis=1) for own in self._fitted]
+        # Each quantile is fitted on its own: sorted, they are as good or better (Chernozhukov et al. 2010).
+        need, risk = with_tail(np.sort(np.stack(found, axis=1), axis=2), BOOSTED_RISKS)
+        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=scale_of(self._world))
+
+
+def _needs(lessons: Examples, world: World) -> list[FloatArray]:
+    """Return a need of each moment by resource, shape (N,) each."""
+    rng = np.random.default_rng(0)
+    count = lessons.is_there.sum(axis=1)  # those that are there come first
+    place = (rng.random(len(count)) * count).astype(np.int64)
+    return [
+        lessons.peak[:, column] if is_level else lessons.after[np.arange(len(count)), place, column]
+        for column, is_level in enumerate(world.is_level.tolist())
+    ]
+
+
+def _fit(features: FloatArray, needs: FloatArray, level: float) -> Callable[[FloatArray], FloatArray]:
+    model = import_extra("sklearn.ensemble", "policy boosted-quantiles").HistGradientBoostingRegressor(
+        loss="quantile", quantile=level, max_iter=80, max_leaf_nodes=16, min_samples_leaf=40, random_state=0
+    )
+    with threadpool_limits(1):  # more threads wait for each other on so little data
+        model.fit(features, needs)
+
+    def predict(asked: FloatArray) -> FloatArray:
+        with threadpool_limits(1):
+            return np.asarray(model.predict(asked), dtype=np.float64)
+
+    return predict
+
+
+def _made(maker: Callable[..., Stepper], *, has_phases: bool) -> Callable[[World], Stepper]:
+    return partial(maker, has_phases=has_phases)
+
+
+LEARNED_POLICIES = (
+    NamedPolicy("analogs", KnnQuantiles),
+    NamedPolicy("analogs-phases", _made(KnnQuantiles, has_phases=True)),
+)
+
+OPTIONAL_POLICIES = (
+    NamedPolicy("boosted-quantiles", BoostedQuantiles),
+    NamedPolicy("boosted-quantiles-phases", _made(BoostedQuantiles, has_phases=True)),
+)
+
+"""Those that need an optional package, and seconds: they run where they are asked for."""
+
+NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0
+
+DRAWS_OF_A_LEAF = 4
+
+NEIGHBOUR_WEIGHT = 4
+
+"""Each of the nearest 50 counts so many times: a third of the pool, two thirds are the leaves'."""
+
+LEVELS = np.array([0.5, 0.8, 0.95])
+
+"""Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of a resource that is held by the peak."""
+
+
+class Forest(KnnQuantiles):
+    """What followed on moments in the same leaves, and on the nearest ones.
+
+    Parameters
+    ----------
+    world
+        Whose training containers are learned from.
+    has_phases
+        Whether the present phase is among what makes moments similar.
+
+    Raises
+    ------
+    MissingDependencyError
+        If scikit-learn isn't there.
+    """
+
+    def __init__(self, world: World, *, has_phases: bool = False) -> None:
+        super().__init__(world, has_phases=has_phases)
+        self._model = _fitted(self._lessons.moments.features, _targets(self._lessons, world))
+        leaves = self._leaves(self._lessons.moments.features)
+        self._order = np.argsort(leaves, axis=0, kind="stable")
+        ordered = np.take_along_axis(leaves, self._order, axis=0)
+        self._ordered = [np.ascontiguousarray(own) for own in ordered.T]
+
+    def _leaves(self, features: FloatArray) -> NDArray[np.int64]:
+        with threadpool_limits(1):
+            return np.asarray(self._model.apply(features), dtype=np.int64)
+
+    def _similar(self, moments: Features) -> list[NDArray[np.intp]]:
+        nearest = super()._similar(moments)[0][:, :NUM_OF_RATES]
+        leaves, rng, pool = self._leaves(moments.features), np.random.default_rng(0), []
+        for tree, ordered in enumerate(self._ordered):
+            first, end = (np.searchsorted(ordered, leaves[:, tree], side=side) for side in ("left", "right"))
+            drawn = first[:, None] + rng.random((len(first), DRAWS_OF_A_LEAF)) * (end - first)[:, None]
+            pool.append(self._order[drawn.astype(np.int64), tree])
+        both = np.concatenate([*pool, np.repeat(nearest, NEIGHBOUR_WEIGHT, axis=1)], axis=1)
+        return [both] * moments.level.shape[1]
+
+
+def _targets(lessons: Examples, world: World) -> FloatArray:
+    """Return what trees forecast of each lesson, shape (N, targets), in deviations."""
+    found = []
+    for column, is_level in enumerate(world.is_level.tolist()):
+        if is_level:
+            found.append(lessons.peak[:, [column]])
+            continue
+        after = np.where(lessons.is_there, lessons.after[:, :, column], np.nan)
+        found.append(quantiles(after, LEVELS))
+        found.append(np.nanmean(np.exp(after), axis=1)[:, None])
+    targets = np.concatenate(found, axis=1)
+    deviation = targets.std(axis=0)
+    return np.asarray((targets - targets.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+
+
+def _fitted(features: FloatArray, targets: FloatArray) -> Any:
+    model = import_extra("sklearn.ensemble", "policy forest").RandomForestRegressor(
+        NUM_TREES, min_samples_leaf=MIN_LEAF, max_features=FEATURE_SHARE, random_state=0, n_jobs=1
+    )
+    with threadpool_limits(1):
+        return model.fit(features, targets)
+
+
+FOREST_POLICIES = (
+    NamedPolicy("forest", Forest),
+    NamedPolicy("forest-phases", partial(Forest, has_phases=True)),
+)
+
+"""They need an optional package, and seconds: they run where they are asked for by name."""

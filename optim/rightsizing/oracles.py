@@ -1,0 +1,232 @@
+"""References that know the future, and bounds on what any policy allocates.
+
+References
+----------
+HotCloud 2020 (AI4DL), section 4: current.step.max, current.step.rules.
+
+A plan gives each resource one amount a cycle: in the first cycle what all get, never more than a limit, and its harm is no more
+than is allowed. By cycle c it chooses a level y from a menu (nothing, or what one of the samples needs; between two of these it
+would only pay more), with a cost a(y), what restarts cost included, and a harm h(y):
+
+    minimise sum_c a_c(y_c)   subject to   sum_c h_c(y_c) <= H.
+
+For any price p >= 0, sum_c min_y (a_c(y) + p h_c(y)) - p H is at most the least total: weak duality. The best price gives the
+optimum of the linear relaxation. At that price all cheapest choices but one cycle's fit, so that a plan close to the bound is at hand.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.arrays import FloatArray
+from optim.models.containers.clairvoyance import ClairvoyantClaim
+from optim.models.containers.series import ContainerSeries
+from optim.rightsizing.engine import UNDER_SHARE, AffinePlan, decided_weight, restart_samples
+from optim.rightsizing.policy import Estimate
+from optim.rightsizing.tuning import Measure, Slo
+from optim.rightsizing.world import World
+
+
+def current_maximum(world: World) -> AffinePlan:
+    """Return the plan m max(x) of each cycle."""
+    peak = world.by_cycle.max(axis=2)
+    return _plan(world, np.zeros_like(peak), peak)
+
+
+def current_rules(world: World) -> AffinePlan:
+    """Return the plan mean + m standard deviations of each cycle."""
+    count = np.maximum(world.samples, 1)[..., None]
+    mean = world.by_cycle.sum(axis=2) / count
+    away = np.where(world.is_sample[..., None], world.by_cycle - mean[:, :, None], 0.0)
+    return _plan(world, mean, np.sqrt((away**2).sum(axis=2) / count))
+
+
+def whole_maximum(world: World) -> AffinePlan:
+    """Return the plan m max(x) of each container's whole life."""
+    peak = world.values.max(axis=1)[:, None] * (world.samples > 0)[..., None]
+    return _plan(world, np.zeros_like(peak), peak)
+
+
+def _plan(world: World, base: FloatArray, spread: FloatArray) -> AffinePlan:
+    """Return the plan base + m spread, after the first cycle."""
+    base, spread = base.copy(), spread.copy()
+    base[:, 0], spread[:, 0] = world.first, 0.0
+    return AffinePlan(world, Estimate(base=base, spread=spread))
+
+
+NUM_HALVINGS = 100
+
+SLACK = 1e-12
+
+"""Sums of shares stray from the allowed share by rounding."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Clairvoyant:
+    """A bound and a plan.
+
+    Attributes
+    ----------
+    price
+        Shape (R,): of a whole unit of harm.
+    bound
+        Shape (R,): no plan's total, in units times samples, is less.
+    allocation
+        Shape (C, K, R): the plan.
+    total
+        Shape (C, R): what it costs, with the restarts that its own lack of the resource causes.
+    """
+
+    price: FloatArray
+    bound: FloatArray
+    allocation: FloatArray
+    total: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Menu:
+    """Choices of a resource, shape (C, K, n + 1) all; those that aren't there cost infinitely much."""
+
+    level: FloatArray
+    cost: FloatArray
+    harm: FloatArray
+
+    def best(self, price: float) -> np.ndarray:
+        """Return the cheapest choices at a price, of equal ones the least harmful, shape (C, K)."""
+        last = self.level.shape[2] - 1
+        return np.asarray(last - np.argmin((self.cost + price * self.harm)[:, :, ::-1], axis=2))
+
+    def at(self, values: FloatArray, choice: np.ndarray) -> FloatArray:
+        """Return the values of these choices, shape (C, K)."""
+        return np.asarray(np.take_along_axis(values, choice[:, :, None], axis=2)[:, :, 0])
+
+
+def clairvoyant(world: World, wanted: Slo, *, is_harmless: bool = False) -> Clairvoyant:
+    """Return bound and plan at the allowed harm, or where what a plan decides does no harm that can be avoided."""
+    allowed = wanted.allowed(world) * (0.0 if is_harmless else 1.0)
+    found = [
+        _solve(_menu(world, wanted, column), budget) for column, budget in enumerate(_budgets(world, wanted, allowed))
+    ]
+    price, bound, allocation, total = (list(part) for part in zip(*found, strict=True))
+    return Clairvoyant(
+        price=np.array(price),
+        bound=np.array(bound),
+        allocation=np.stack(allocation, axis=2),
+        total=np.stack(total, axis=1),
+    )
+
+
+def claim_of(series: ContainerSeries, world: World, found: Clairvoyant, wanted: Slo, column: int) -> ClairvoyantClaim:
+    """Return what a bound claims of a resource, to be checked from the series alone.
+
+    Parameters
+    ----------
+    series
+        What the world was made of.
+    world, found, wanted
+        The world, bound and plan on it, and what was allowed.
+    column
+        Number of the resource.
+    """
+    order = np.argsort(-series.lengths, kind="stable")
+    cycles = (world.samples > 0).sum(axis=1)
+    plan = {
+        int(segment): tuple(found.allocation[place, : cycles[place], column].tolist())
+        for place, segment in enumerate(order.tolist())
+    }
+    is_charged = wanted.is_charged
+    return ClairvoyantClaim(
+        resource=series.names[column],
+        cycle_samples=world.cycle_samples,
+        first=float(world.first[column]),
+        allowed=float(wanted.allowed(world)[column]),
+        share=1.0 if is_charged else UNDER_SHARE,
+        checkpoint_s=wanted.restarts.checkpoint_s if is_charged else None,
+        startup_s=wanted.restarts.startup_s,
+        price=float(found.price[column]),
+        bound=float(found.bound[column]),
+        total=float(found.total[:, column].sum()),
+        plan=plan,
+    )
+
+
+def _menu(world: World, wanted: Slo, column: int) -> _Menu:
+    """Return the choices; in the first cycle there is one."""
+    demand, count = world.by_cycle[..., column], world.samples
+    is_paper = wanted.measure is Measure.UNDER_TIME
+    need = UNDER_SHARE * demand if is_paper else demand
+    needed = np.where(world.is_sample, np.minimum(need, world.limit[:, None, None, column]), np.inf)
+    level = np.concatenate([np.zeros_like(needed[:, :, :1]), np.sort(needed, axis=2)], axis=2)
+    level[:, 0, 1:] = np.inf
+    level[:, 0, 0] = np.minimum(world.first[column], world.limit[:, column])
+    is_there = np.isfinite(level)
+    level = np.where(is_there, level, 0.0)
+    lacks = need[:, :, None, :] > level[..., None]
+    cost = level * count[:, :, None]
+    if world.is_level[column] and not is_paper:
+        harm = lacks.any(axis=3) * 1.0
+        first = lacks.argmax(axis=3)
+        begins = (np.arange(world.num_cycles) * world.cycle_samples)[None, :, None]
+        held = np.maximum(level, np.take_along_axis(demand, first, axis=2))
+        cost = cost + np.where(harm > 0, restart_samples(first + begins, world.interval_s, wanted.restarts), 0.0) * held
+    else:
+        harm = lacks.sum(axis=3) * 1.0
+    return _Menu(level=level, cost=np.where(is_there, cost, np.inf), harm=harm * _weight(world, wanted, column))
+
+
+def _weight(world: World, wanted: Slo, column: int) -> FloatArray:
+    """Return what a kill or a sample counts, shape (C, K, 1)."""
+    shape = (*world.samples.shape, 1)
+    if wanted.measure is Measure.UNDER_TIME:
+        return np.full(shape, 1.0 / world.lengths.sum())
+    own = decided_weight(world)[:, column]
+    weight = np.broadcast_to((own / _telling(world))[:, None, None], shape).copy()
+    weight[:, 0] = 0.0
+    return weight
+
+
+def _telling(world: World) -> int:
+    """Return the number of units with a decided cycle."""
+    return max(1, len(np.unique(world.group[world.lengths > world.cycle_samples])))
+
+
+def _budgets(world: World, wanted: Slo, allowed: FloatArray) -> list[float]:
+    """Return what a plan may do; without any, what it can't avoid: the first cycle's, or what a limit does."""
+    budgets = []
+    for column, share in enumerate(allowed.tolist()):
+        menu = _menu(world, wanted, column)
+        least = float(np.where(np.isfinite(menu.cost), menu.harm, np.inf).min(axis=2).sum())
+        budgets.append(max(share, least) + SLACK)
+    return budgets
+
+
+def _solve(menu: _Menu, budget: float) -> tuple[float, float, FloatArray, FloatArray]:
+    """Return price, bound, plan, shape (C, K), and its costs, shape (C,)."""
+
+    def harm(price: float) -> float:
+        return float(menu.at(menu.harm, menu.best(price)).sum())
+
+    low, high = 0.0, 1.0
+    while harm(high) > budget:
+        low, high = high, 4.0 * high
+    if harm(0.0) <= budget:
+        high = 0.0
+    for _ in range(NUM_HALVINGS if high > 0 else 0):
+        middle = (low + high) / 2
+        low, high = (low, middle) if harm(middle) <= budget else (middle, high)
+    choice, riskier = menu.best(high), menu.best(low)
+    _spend(menu, choice, riskier, budget)
+    bound = float((menu.cost + high * menu.harm).min(axis=2).sum() - high * budget)
+    return high, bound, menu.at(menu.level, choice), menu.at(menu.cost, choice).sum(axis=1)
+
+
+def _spend(menu: _Menu, choice: np.ndarray, riskier: np.ndarray, budget: float) -> None:
+    """Move cycles to the riskier of two equally good choices, as long as the budget lasts."""
+    left = budget - float(menu.at(menu.harm, choice).sum())
+    gain = menu.at(menu.cost, choice) - menu.at(menu.cost, riskier)
+    more = menu.at(menu.harm, riskier) - menu.at(menu.harm, choice)
+    for place in np.argsort(-gain, axis=None, kind="stable").tolist():
+        cell = np.unravel_index(place, choice.shape)
+        if gain[cell] > 0 and more[cell] <= left:
+            choice[cell] = riskier[cell]
+            left -= float(more[cell])

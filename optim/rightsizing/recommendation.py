@@ -1,0 +1,466 @@
+"""Requests and limits for the next cycle of containers, as JSON and as patches of Kubernetes' pods.
+
+A `Recommender` learns from some containers what follows on a moment (`Analogs`), and tunes one multiplier a resource on others by split
+conformal prediction. Of a container it then looks at the end of its series only, so that containers come in blocks of any size.
+
+Two figures tell of harm. The promise is the multipliers': it holds on average over containers like those tuned on and over their cycles,
+whatever the forecast is worth, and says nothing of one container. What is expected of one container is its forecast's, which nothing
+proves. With too few containers to tune on, the share that is asked for can't be promised; then each container gets at least its own
+peak so far (of a resource that is held), and at least the quantile of its own forecast at that share, so that none is expected to
+have more harm than was asked for.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidProblemError, check_in
+from optim.core.text import printable
+from optim.models.containers.series import ContainerSeries, Resource
+from optim.phases.preprocessing import split_containers, to_grid
+from optim.rightsizing.engine import SECONDS_PER_DAY
+from optim.rightsizing.features import moments_at, uncensor
+from optim.rightsizing.learned_policies import Forecast, KnnQuantiles
+from optim.rightsizing.tuning import Draws, Slo, Tuned, covered_of, draw_needs, num_needed, tune
+from optim.rightsizing.world import World, make_world
+
+MAX_LEARNED = 400
+
+"""Containers to learn from and to tune on together, unless the shares that are asked for need more."""
+
+SPARE = 3
+
+"""Containers for each one that tuning needs: half of them teach, and some are too short to tune on."""
+
+ROUNDING = 1e-9
+
+"""Shares that differ by no more are equal."""
+
+CPU_LIMIT_RISK = 0.001
+
+"""Where CPU is limited: a sample above the limit is as rare as this, by the forecast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendOptions:
+    """How recommendations are made.
+
+    Attributes
+    ----------
+    cycle_s
+        How long a recommendation is to hold.
+    interval_s, max_gap_s
+        Grid, and the longest gap that is bridged.
+    requirement
+        Kills and throttling that are allowed.
+    """
+
+    cycle_s: float = 3600.0
+    interval_s: float = 15.0
+    max_gap_s: float = 60.0
+    requirement: Slo = field(default_factory=Slo)
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_in("(0, inf)", self, "cycle_s", "interval_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """What a container should get of a resource.
+
+    Attributes
+    ----------
+    request
+        In the resource's unit; of a resource that is held the limit as well.
+    limit
+        Of a rate what only one sample in a thousand exceeds, by the forecast; None for none.
+    quantile
+        Level of the request in the forecast of the next cycle: of its peak (held) or of its samples (rate).
+    reason
+        Why so much, in words.
+    compared_with, saving
+        Its limit now, or where it has none its peak so far, and how much less the request is, as a share.
+    expected_kills_per_day, expected_throttled
+        By the forecast, if each cycle of a day were like the next one; kills of a resource that is held (one a cycle at most),
+        throttled share of a rate.
+    past_kills_per_day
+        Of a resource that is held: how often the container was killed at its limit so far, see `uncensor`.
+    """
+
+    request: float
+    limit: float | None
+    quantile: float
+    reason: str
+    compared_with: str
+    saving: float
+    expected_kills_per_day: float | None
+    expected_throttled: float | None
+    past_kills_per_day: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """What a container should get in the next cycle, by resource."""
+
+    container: str
+    unit: str | None
+    amounts: dict[str, Amount]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What a container did with a resource so far; `is_raised`: whether its request is what it gets at least."""
+
+    limit: float
+    peak: float
+    now: float
+    kills: int
+    kills_per_day: float
+    is_raised: bool
+
+
+class Recommender:
+    """Learned and tuned, ready for containers.
+
+    Parameters
+    ----------
+    series
+        Containers to learn from, at least two units; of many a random part counts.
+    options
+        How.
+    seed
+        Of the split and of the draws.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there are fewer than two units, or none has a whole cycle behind it.
+    """
+
+    def __init__(self, series: ContainerSeries, options: RecommendOptions, seed: int) -> None:
+        self.options = options
+        grid = to_grid(uncensor(series).series, options.interval_s, options.max_gap_s).series
+        rng = np.random.default_rng(seed)
+        if grid.unit_index.max() < 1:
+            raise InvalidProblemError(
+                "at least two containers of different pods are needed: one to learn from, one to tune on"
+            )
+        if int(grid.lengths.max()) * options.interval_s < 2 * options.cycle_s:
+            raise InvalidProblemError(
+                f"no container has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
+            )
+        wanted = options.requirement
+        needed = max(num_needed(wanted.kills if own.is_level else wanted.throttled) for own in grid.resources)
+        units = rng.permutation(int(grid.unit_index.max()) + 1)[: max(MAX_LEARNED, SPARE * needed)]
+        chosen = grid.select(np.flatnonzero(np.isin(grid.unit_index, units)))
+        learned, tuned = split_containers(chosen, 0.5, rng)
+        self._world = make_world(chosen.select(tuned), chosen.select(learned), cycle_s=options.cycle_s)
+        self._analogs = KnnQuantiles(self._world, is_whole=True)
+        self._draws = draw_needs(self._world, rng, is_whole=True)
+        if not len(self._draws.need):
+            raise InvalidProblemError(
+                f"no container to tune on has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
+            )
+        self._allowed = wanted.allowed(self._world)
+        self.tuned = self._tune()
+        is_enough = np.array([self.num_tuned >= num_needed(share) for share in self._allowed.tolist()])
+        self._is_kept = is_enough & self.tuned.is_reached
+
+    @property
+    def num_tuned(self) -> int:
+        """Containers that the multipliers were tuned on."""
+        return len(self._draws.need)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """Resources that there must be."""
+        return self._world.resources
+
+    def promise(self) -> str:
+        """Say what the multipliers keep, on average over containers like those learned from."""
+        least = 1.0 / (self.num_tuned + 1)
+        shares = " and ".join(
+            f"{100 * max(share, least):.3g} % of {what}"
+            for what, share, columns in self._requirements()
+            if self.tuned.is_reached[columns].all()
+        )
+        kept = f"on average at most {shares}, for containers like these" if shares else "nothing can be promised"
+        return f"tuned on {self.num_tuned} containers: {kept}"
+
+    def warnings(self, found: Sequence[Recommendation]) -> tuple[str, ...]:
+        """Say of what was asked for what can't be promised, and of whom more harm is expected."""
+        told = []
+        for what, share, columns in self._requirements():
+            names = ", ".join(self.resources[column].name for column in columns)
+            needed, is_held = num_needed(share), self.resources[columns[0]].is_level
+            if self.num_tuned < needed:
+                least = "the container's own peak so far and " if is_held else ""
+                told.append(
+                    f"{100 * share:.3g} % of {what} can't be promised: that needs {needed} containers to tune on, about {2 * needed} "
+                    f"in all, and {self.num_tuned} were there; each request of {names} is at least {least}what its own forecast "
+                    "asks for at that share"
+                )
+            for column in columns:
+                if not self.tuned.is_reached[column]:
+                    name = self.resources[column].name
+                    told.append(f"no multiplier covers what was required of {name}; the largest was taken")
+                told += self._exceeding(found, column, share, what)
+        return tuple(told)
+
+    def _requirements(self) -> Iterator[tuple[str, float, list[int]]]:
+        """Yield what is required: of what, the share, and the resources that it is required of, some at least."""
+        for what, is_held in (("cycles killed", True), ("samples throttled", False)):
+            columns = np.flatnonzero(self._world.is_level == is_held).tolist()
+            if columns:
+                yield what, float(self._allowed[columns[0]]), columns
+
+    def _exceeding(self, found: Sequence[Recommendation], column: int, share: float, what: str) -> Iterator[str]:
+        """Say of how many containers more harm is expected than is allowed on average."""
+        name = self.resources[column].name
+        expected = np.array([1.0 - own.amounts[name].quantile for own in found])
+        worst = int(expected.argmax()) if len(found) else 0
+        number = int((expected > share + ROUNDING).sum())
+        if number:
+            yield (
+                f"{name}: of {number} of {len(found)} containers more than {100 * share:.3g} % of {what} are expected by the forecast, of "
+                f"{found[worst].container} {100 * expected[worst]:.3g} %, of all together {100 * expected.mean():.3g} %"
+            )
+
+    def _tune(self) -> Tuned:
+        draws, world = self._draws, self._world
+        answers = [self._at_draws(draws, world, column) for column in range(len(world.resources))]
+        unknown, limit = world.first, np.full((len(draws.need), len(world.resources)), np.inf)
+        least = covered_of(len(draws.need), self._allowed)
+
+        class Drawn:
+            """Allocations at the draws only, shape (n, R)."""
+
+            def allocate(self, multiplier: FloatArray) -> FloatArray:
+                given = [own.allocation(multiplier, unknown, limit)[:, column] for column, own in enumerate(answers)]
+                return np.stack(given, axis=1)
+
+        return tune(Drawn(), lambda given: (given >= draws.need).sum(axis=0) >= least, len(world.resources))
+
+    def _at_draws(self, draws: Draws, world: World, column: int) -> Forecast:
+        """Return the forecasts that each draw's container would have had as the drawn cycle began."""
+        ends = draws.cycle[:, column] * world.cycle_samples
+        return self._forecast([world.values[k, :end] for k, end in zip(draws.series[:, column], ends, strict=True)])
+
+    def _forecast(self, pasts: list[FloatArray]) -> Forecast:
+        parts = [moments_at(own, np.array([len(own)]), self._world) for own in pasts]
+        return self._analogs.forecast(parts)
+
+    def recommend(self, series: ContainerSeries) -> Iterator[Recommendation]:
+        """Yield a recommendation a container, from its last segment.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the series have other resources than those learned from.
+        """
+        if series.resources != self._world.resources:
+            raise InvalidProblemError(
+                f"the series have {series.names}, learned were {[r.name for r in self._world.resources]}"
+            )
+        seen = uncensor(series)
+        grid = to_grid(seen.series, self.options.interval_s, self.options.max_gap_s).series
+        last = np.flatnonzero(np.append(np.diff(grid.container_index) != 0, True))
+        latest = np.flatnonzero(np.append(np.diff(series.container_index) != 0, True))
+        answer = self._forecast([grid.values[grid.rows(segment)] for segment in last.tolist()])
+        number = len(grid.resources)
+        limit = np.full((len(last), number), np.inf) if grid.limit is None else grid.limit[last]
+        limit = np.where(np.isfinite(limit), limit, np.inf)
+        peak = self._peaks(series, grid, last)
+        tuned = answer.allocation(self.tuned.multiplier, self._world.first, limit)
+        least = np.maximum(seen.least[latest], np.minimum(self._least(answer, peak), limit))
+        given = np.maximum(tuned, least)
+        for place, segment in enumerate(last.tolist()):
+            name, own = grid.containers[segment], latest[place]
+            amounts = {
+                resource.name: self._amount(
+                    answer,
+                    column,
+                    place,
+                    float(given[place, column]),
+                    _Seen(
+                        limit=float(seen.limit[own, column]),
+                        peak=float(peak[place, column]),
+                        now=float(grid.values[grid.rows(segment)][-1, column]),
+                        kills=int(seen.kills[own, column]),
+                        kills_per_day=float(seen.kills_per_day[own, column]),
+                        is_raised=bool(not self._is_kept[column] and least[place, column] > tuned[place, column]),
+                    ),
+                )
+                for column, resource in enumerate(grid.resources)
+            }
+            yield Recommendation(container=name, unit=grid.units.get(name), amounts=amounts)
+
+    def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
+        """Return each container's peak so far, shape (A, R): of what is held over all its segments, of rates in the last."""
+        on_grid = np.stack([grid.values[grid.rows(segment)].max(axis=0) for segment in last.tolist()])
+        begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
+        return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
+
+    def _least(self, answer: Forecast, peak: FloatArray) -> FloatArray:
+        """Return what containers get at least of resources of which nothing is promised that was asked for, shape (A, R); else 0."""
+        columns = range(len(self._allowed))
+        asked = np.stack([answer.at_risk(float(self._allowed[k]))[:, k] for k in columns], axis=1)
+        return np.where(self._is_kept, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
+
+    def _amount(self, answer: Forecast, column: int, place: int, given: float, seen: _Seen) -> Amount:
+        resource, need = self.resources[column], answer.need[place, column]
+        risk = float(np.interp(given, need, answer.risk))
+        peak = min(seen.peak, seen.limit)
+        is_limited = bool(np.isfinite(seen.limit))
+        now = seen.limit if is_limited else peak
+        cycles = SECONDS_PER_DAY / self.options.cycle_s
+        high = float(np.interp(CPU_LIMIT_RISK, answer.risk[::-1], need[::-1]))
+        what = "peak" if resource.is_level else "samples"
+        reason = (
+            f"{what} of the next {self.options.cycle_s / 60:g} min: the {100 * (1 - risk):.4g} % quantile of what followed on the most "
+            f"similar moments of {self._world.training.num_segments} containers; used now {seen.now:.4g}, at most so far {peak:.4g}"
+            + (f" {resource.unit}" if resource.unit else "")
+        )
+        if seen.is_raised:
+            reason += f"; raised, as {self.num_tuned} containers to tune on can't promise what was asked for"
+        if seen.kills:
+            reason = (
+                f"killed {seen.kills} times at its limit of {seen.limit:.4g}, {seen.kills_per_day:.3g} a day, so that it needs more, "
+                f"at least a fifth; {reason}"
+            )
+        return Amount(
+            request=given,
+            limit=given if resource.is_level else min(max(given, high), seen.limit),
+            quantile=1.0 - risk,
+            reason=reason,
+            compared_with="limit" if is_limited else "peak so far",
+            saving=1.0 - given / now if now > 0 else 0.0,
+            expected_kills_per_day=risk * cycles if resource.is_level else None,
+            expected_throttled=None if resource.is_level else risk,
+            past_kills_per_day=seen.kills_per_day if resource.is_level else None,
+        )
+
+
+def recommend_blocks(recommender: Recommender, blocks: Iterable[ContainerSeries]) -> Iterator[Recommendation]:
+    """Yield the recommendations of containers that come in blocks, one block in memory at a time."""
+    for block in blocks:
+        yield from recommender.recommend(block)
+
+
+SCHEMA = "optim/recommendation/2"
+
+"""Until 1, `past_kills_per_day` was `kills_per_day`, and there were no warnings."""
+
+MIB_PER_GIB = 1024.0
+
+PARTS = 3
+
+"""Of a name namespace/pod/container."""
+
+PLAIN = re.compile(r"[ -~]+")
+
+"""A part of a name, of which a string of JSON is one of YAML, too: Kubernetes' own rules are much narrower."""
+
+SHOWN = 80
+
+"""Characters of a name that an error shows."""
+
+KUBERNETES = ("cpu", "memory")
+
+"""Resources that a pod can ask for, in cores and GiB."""
+
+
+def as_json(found: Sequence[Recommendation], recommender: Recommender) -> str:
+    """Return recommendations as one JSON object; numbers are in the resources' units."""
+    document = {
+        "schema": SCHEMA,
+        "cycle_s": recommender.options.cycle_s,
+        "promise": recommender.promise(),
+        "warnings": list(recommender.warnings(found)),
+        "units": {resource.name: resource.unit for resource in recommender.resources},
+        "containers": [asdict(own) for own in found],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
+    """Return a patch a pod, as documents of YAML, to be looked at and applied by hand (``kubectl patch --patch-file``).
+
+    Names of the form namespace/pod/container give all three, pod/container two; a name without a slash stands for both. CPU is rounded up
+    to a thousandth of a core, memory to a MiB.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a name has characters or parts that no name of Kubernetes has: they could be read as something else.
+    """
+    pods: dict[tuple[str | None, str], list[tuple[str, Recommendation]]] = {}
+    for own in found:
+        namespace, pod, name = _names(own.container)
+        pods.setdefault((namespace, pod), []).append((name, own))
+    told = (recommender.promise(), *(f"warning: {own}" for own in recommender.warnings(found)))
+    lines = [f"# {printable(own)}" for own in told]
+    for (namespace, pod), parts in pods.items():
+        lines += ["---", "apiVersion: v1", "kind: Pod", "metadata:", f"  name: {_text(pod)}"]
+        lines += [] if namespace is None else [f"  namespace: {_text(namespace)}"]
+        lines += ["spec:", "  containers:"]
+        for name, own in parts:
+            for key, amount in own.amounts.items():
+                told = (amount.reason, _expected(amount, recommender.options))
+                lines += [f"  # {printable(f'{key}: {text}')}" for text in told]
+            lines += [f"  - name: {_text(name)}", "    resources:"]
+            lines += _resources(own.amounts)
+    return "\n".join(lines) + "\n"
+
+
+def _expected(amount: Amount, options: RecommendOptions) -> str:
+    """Say what harm is expected, beside what was asked for."""
+    if amount.expected_kills_per_day is None:
+        harm, asked = (
+            f"{100 * (amount.expected_throttled or 0.0):.3g} % of samples throttled",
+            100 * options.requirement.throttled,
+        )
+        return f"expected by the forecast: {harm}; asked for on average at most {asked:.3g} %"
+    most = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
+    kills = f"{amount.expected_kills_per_day:.3g} kills a day, one a cycle at most"
+    return f"expected by the forecast: {kills}; asked for on average at most {most:.3g}"
+
+
+def _names(container: str) -> tuple[str | None, str, str]:
+    parts = container.split("/")
+    if len(parts) > PARTS or not all(PLAIN.fullmatch(part) for part in parts):
+        raise InvalidProblemError(
+            f"container {container[:SHOWN]!r} can't stand in a patch: Kubernetes has names namespace/pod/container of "
+            "letters, digits, - and .; name it so, or use --format json"
+        )
+    if len(parts) == PARTS:
+        return parts[0], parts[1], parts[2]
+    return None, parts[0], parts[-1]
+
+
+def _resources(amounts: dict[str, Amount]) -> list[str]:
+    known = {name: amounts[name] for name in KUBERNETES if name in amounts}
+    lines = ["      requests:", *(f"        {name}: {_quantity(name, own.request)}" for name, own in known.items())]
+    limits = {name: own.limit for name, own in known.items() if own.limit is not None}
+    return [*lines, "      limits:", *(f"        {name}: {_quantity(name, value)}" for name, value in limits.items())]
+
+
+def _quantity(name: str, value: float) -> str:
+    """Return an amount as Kubernetes writes it, rounded up, at least the smallest there is."""
+    if name == "cpu":
+        return f"{max(1, math.ceil(1000 * value - FILE_ROUNDING))}m"
+    return f"{max(1, math.ceil(MIB_PER_GIB * value - FILE_ROUNDING))}Mi"
+
+
+FILE_ROUNDING = 1e-6
+
+
+def _text(name: str) -> str:
+    """Return a plain name in quotes."""
+    return json.dumps(name)

@@ -1,0 +1,254 @@
+"""The recommender of the Kubernetes Vertical Pod Autoscaler, with its decaying histograms.
+
+References
+----------
+Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender/util: `histogram.go`, `decaying_histogram.go`,
+`histogram_options.go`.
+
+CPU: a decaying histogram of one sample a minute. Memory: a decaying histogram of the peak of each day. The target is
+the 90th percentile times a margin, here the multiplier m, 1.15 in the source. Kills for lack of memory raise the peak that is recorded.
+
+References
+----------
+Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `model/container.go` (`addMemorySample`, `RecordOOM`),
+`model/aggregate_container_state.go` (weights), `logic/recommender.go` (margin, least amounts).
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.containers.series import ContainerSeries, Resource
+from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy
+from optim.rightsizing.world import World
+
+GROWTH = 1.05
+
+"""A bucket is 5 % wider than the one before."""
+
+EPSILON = 1e-4
+
+"""A bucket with less weight is empty at either end of the histogram."""
+
+HALF_LIFE_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buckets:
+    """Exponential buckets: bucket n begins at first (1.05^n - 1) / 0.05.
+
+    Attributes
+    ----------
+    first
+        Width of the first one.
+    cap
+        Largest value.
+    """
+
+    first: float
+    cap: float
+
+    @property
+    def count(self) -> int:
+        """Number of buckets."""
+        return int(np.ceil(np.log(self.cap * (GROWTH - 1) / self.first + 1) / np.log(GROWTH))) + 1
+
+    def find(self, value: FloatArray) -> IntArray:
+        """Return the bucket of each value."""
+        place = np.floor(np.log(value * (GROWTH - 1) / self.first + 1) / np.log(GROWTH)).astype(np.int64)
+        return np.where(value < self.first, 0, np.minimum(place, self.count - 1))
+
+    def begin(self, bucket: IntArray) -> FloatArray:
+        """Return where buckets begin."""
+        return np.asarray(self.first * (GROWTH**bucket - 1) / (GROWTH - 1))
+
+
+class DecayingHistograms:
+    """One histogram a row; weights are relative to time zero, so that only samples' own weights grow with time.
+
+    Parameters
+    ----------
+    buckets
+        Of all rows.
+    rows
+        Number of histograms.
+    initial
+        Shape (buckets,): weights that all begin with, or None.
+    """
+
+    def __init__(self, buckets: Buckets, rows: int, initial: FloatArray | None = None) -> None:
+        self.buckets = buckets
+        self.weight = np.zeros((rows, buckets.count))
+        if initial is not None:
+            self.weight += initial
+
+    def add(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
+        """Add a sample to each of some rows, each row once."""
+        self.weight[rows, self.buckets.find(value)] += weight * decay(time_s)
+
+    def subtract(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
+        """Take back a sample that was added; what is left below the threshold of emptiness vanishes."""
+        bucket = self.buckets.find(value)
+        left = self.weight[rows, bucket] - weight * decay(time_s)
+        self.weight[rows, bucket] = np.where(left < EPSILON, 0.0, left)
+
+    def percentile(self, level: float, count: int) -> FloatArray:
+        """Return a percentile of the first `count` rows, shape (count,): the end of its bucket, 0 of an empty row."""
+        weight = self.weight[:count]
+        is_full = weight >= EPSILON
+        last = self.buckets.count - 1
+        lowest, highest = is_full.argmax(axis=1), last - is_full[:, ::-1].argmax(axis=1)
+        inner = np.where(np.arange(last + 1) >= lowest[:, None], weight, 0.0)
+        reached = np.cumsum(inner, axis=1) >= level * weight.sum(axis=1)[:, None]
+        # Below the lowest bucket the sum is 0; a level of 0 still answers with the lowest one.
+        reached &= np.arange(last + 1) >= lowest[:, None]
+        bucket = np.where(reached.any(axis=1), np.minimum(reached.argmax(axis=1), highest), highest)
+        value = self.buckets.begin(np.minimum(bucket + 1, last))
+        return np.where(is_full.any(axis=1), value, 0.0)
+
+
+def decay(time_s: float) -> float:
+    """Return the factor on the weight of a sample at a time; later ones weigh more."""
+    return float(2.0 ** (time_s / HALF_LIFE_S))
+
+
+GIB = 2.0**30
+
+RATE_BUCKETS = Buckets(first=0.01, cap=1000.0)
+
+LEVEL_BUCKETS = Buckets(first=1e7 / GIB, cap=1e12 / GIB)
+
+RATE_WEIGHT = 0.1
+
+LEVEL_WEIGHT = 1.0
+
+PEAK_WINDOW_S = 86_400.0
+
+SAMPLE_S = 60.0
+
+PERCENTILE = 0.9
+
+MIN_RATE, MIN_LEVEL = 0.025, 250.0 / 1024.0
+
+OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
+
+
+class VerticalPodAutoscaler:
+    """Kubernetes' recommender: one histogram a resource; of a held resource the peak of the window that runs is in it.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    is_warm
+        Whether histograms begin with those of the training containers, as for a job that recurs; all of them ended
+        as the first container begins.
+    has_floor
+        Whether no container gets less than 25 milli-cores and 250 MiB.
+    """
+
+    def __init__(self, world: World, *, is_warm: bool = False, has_floor: bool = True) -> None:
+        self._resources = world.resources
+        self._interval_s = world.interval_s
+        self._step = samples_a_minute(world.interval_s)
+        self._begin_s = (self._step - 1) * world.interval_s
+        self._floor = has_floor * np.where(world.is_level, MIN_LEVEL, MIN_RATE)
+        self._rows = np.arange(world.num_containers)
+        self._peak = np.zeros(world.limit.shape)
+        self._window = -1
+        self._seen = 0
+        self._histograms = [
+            DecayingHistograms(
+                _buckets(resource),
+                world.num_containers,
+                warm_weights(world.training, column) if is_warm else None,
+            )
+            for column, resource in enumerate(world.resources)
+        ]
+
+    def estimate(self, view: CycleView) -> Estimate:
+        """Answer for a cycle."""
+        count, end = len(view.past), view.past.shape[1]
+        for place in range(self._seen, end):
+            if place % self._step == self._step - 1:
+                self._observe(view.past[:, place], place * self._interval_s)
+        self._seen = end
+        self._record_kills(view)
+        value = np.stack([own.percentile(PERCENTILE, count) for own in self._histograms], axis=1)
+        return Estimate(base=np.zeros_like(value), spread=value, floor=self._floor)
+
+    def _observe(self, value: FloatArray, time_s: float) -> None:
+        """Take a sample of the containers that run."""
+        rows = self._rows[: len(value)]
+        # The first sample opens the first window.
+        window = int((time_s - self._begin_s) // PEAK_WINDOW_S)
+        if window != self._window:
+            self._window = window
+            self._peak[:] = 0.0
+        for column, (resource, own) in enumerate(zip(self._resources, self._histograms, strict=True)):
+            if resource.is_level:
+                self._raise_peak(column, rows, value[:, column])
+            else:
+                own.add(rows, value[:, column], RATE_WEIGHT, time_s)
+
+    def _raise_peak(self, column: int, rows: IntArray, value: FloatArray) -> None:
+        """Replace the window's peak, stamped at the window's end, where a value is larger."""
+        end_s = self._begin_s + (self._window + 1) * PEAK_WINDOW_S
+        old = self._peak[rows, column]
+        is_larger = value > old
+        had = rows[is_larger & (old > 0)]
+        self._histograms[column].subtract(had, self._peak[had, column], LEVEL_WEIGHT, end_s)
+        larger = rows[is_larger]
+        self._histograms[column].add(larger, value[is_larger], LEVEL_WEIGHT, end_s)
+        self._peak[larger, column] = value[is_larger]
+
+    def _record_kills(self, view: CycleView) -> None:
+        """Where a held resource ran out in the cycle that ends, record a larger peak."""
+        for column, resource in enumerate(self._resources):
+            if not resource.is_level:
+                continue
+            given = view.allocation[:, column]
+            killed = np.flatnonzero((view.previous[:, :, column] > given[:, None]).any(axis=1))
+            used = np.maximum(given[killed], self._peak[killed, column])
+            self._raise_peak(column, killed, np.maximum(used + OOM_STEP, used * OOM_FACTOR))
+
+
+VPA_POLICIES = (
+    NamedPolicy("vpa", VerticalPodAutoscaler, has_feedback=True),
+    NamedPolicy("vpa-no-floor", partial(VerticalPodAutoscaler, has_floor=False), has_feedback=True),
+    NamedPolicy("vpa-warm", partial(VerticalPodAutoscaler, is_warm=True), has_feedback=True),
+)
+
+
+def samples_a_minute(interval_s: float) -> int:
+    """Return after how many samples of the grid the recommender, which runs each minute, looks again."""
+    return max(1, round(SAMPLE_S / interval_s))
+
+
+def warm_weights(training: ContainerSeries, column: int) -> FloatArray:
+    """Return the histogram that containers leave behind which all ended at time zero, shape (buckets,)."""
+    resource, buckets = training.resources[column], _buckets(training.resources[column])
+    interval_s = training.interval_s or SAMPLE_S
+    step = samples_a_minute(interval_s)
+    place = training.place
+    rows = np.flatnonzero(place % step == step - 1)
+    segment, value = training.segment[rows], training.values[rows, column]
+    begin_s, end_s = (step - 1) * interval_s, training.lengths[segment] * interval_s
+    time_s = place[rows] * interval_s
+    weight = RATE_WEIGHT * 2.0 ** ((time_s - end_s) / HALF_LIFE_S)
+    if resource.is_level:
+        window = ((time_s - begin_s) // PEAK_WINDOW_S).astype(np.int64)
+        # The last row of each segment and window, in order of value, is its peak.
+        order = np.lexsort((value, window, segment))
+        is_last = np.ones(len(order), dtype=bool)
+        is_last[:-1] = (np.diff(segment[order]) != 0) | (np.diff(window[order]) != 0)
+        peak = order[is_last]
+        value = value[peak]
+        weight = LEVEL_WEIGHT * 2.0 ** ((begin_s + (window[peak] + 1) * PEAK_WINDOW_S - end_s[peak]) / HALF_LIFE_S)
+    return np.bincount(buckets.find(value), weights=weight, minlength=buckets.count).astype(np.float64)
+
+
+def _buckets(resource: Resource) -> Buckets:
+    return LEVEL_BUCKETS if resource.is_level else RATE_BUCKETS

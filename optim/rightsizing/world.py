@@ -1,0 +1,376 @@
+"""The series that policies run on, in cycles, and how they are split and prepared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, Resource
+from optim.phases import ENCODERS, PhaseModel
+from optim.phases.model import DEFAULT_ENCODER
+from optim.phases.preprocessing import split_containers, to_grid
+
+CYCLE_S = 600.0
+
+"""Ten minutes between decisions, as in HotCloud 2020, section 4."""
+
+POOLED_LEVEL = 0.95
+
+"""In the first cycle nothing is known of a container: it gets this quantile of all training samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhaseLabels:
+    """Phases of the containers that are simulated, and of those that statistics are taken from.
+
+    A label must follow from its own and earlier samples only. Whoever finds phases can fill this: the truth of a
+    generator, a fitted model, a rule.
+
+    Attributes
+    ----------
+    labels
+        Shape (T,): phase of each simulated sample, -1 where unknown.
+    training
+        Shape (T',): likewise of the training samples.
+    num_phases
+        K.
+    """
+
+    labels: IntArray
+    training: IntArray
+    num_phases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class World:
+    """Containers in cycles; the longest container first, so that those still running are always the first ones.
+
+    Attributes
+    ----------
+    resources
+        R resources.
+    values
+        Shape (C, K n, R): demand, K the most cycles of any container and n the samples of a cycle; 0 after a
+        container's end. Demand above a container's limit counts as the limit: what is never given is no policy's harm.
+    lengths
+        Shape (C,): samples of each container, falling.
+    group
+        Shape (C,): number of the unit that a series belongs to: its container, which is several series where it has gaps, or the
+        pod of several containers.
+    limit
+        Shape (C, R): most that may be allocated, infinite where unknown.
+    first
+        Shape (R,): allocation in the first cycle, before anything is known.
+    cycle_samples
+        n.
+    interval_s
+        Seconds between samples.
+    training
+        Other containers, whose whole series are known beforehand.
+    phase
+        Shape (C, K n): phase of each sample, -1 where unknown; None where no phases are known.
+    training_phase
+        Shape (T',): phase of each training sample; None likewise.
+    num_phases
+        Number of phases, 0 where none are known.
+    """
+
+    resources: tuple[Resource, ...]
+    values: FloatArray
+    lengths: IntArray
+    group: IntArray
+    limit: FloatArray
+    first: FloatArray
+    cycle_samples: int
+    interval_s: float
+    training: ContainerSeries
+    phase: IntArray | None = None
+    training_phase: IntArray | None = None
+    num_phases: int = 0
+
+    @property
+    def is_level(self) -> NDArray[np.bool_]:
+        """Whether each resource is held, as memory is, shape (R,)."""
+        return np.array([resource.is_level for resource in self.resources])
+
+    @property
+    def num_containers(self) -> int:
+        """C."""
+        return len(self.lengths)
+
+    @property
+    def num_cycles(self) -> int:
+        """Most cycles of any container."""
+        return int(self.values.shape[1]) // self.cycle_samples
+
+    @property
+    def running(self) -> IntArray:
+        """Containers that run in each cycle, shape (K,)."""
+        begins = np.arange(self.num_cycles) * self.cycle_samples
+        return np.asarray((self.lengths[None, :] > begins[:, None]).sum(axis=1), dtype=np.int64)
+
+    @property
+    def samples(self) -> IntArray:
+        """Samples of each container in each cycle, shape (C, K)."""
+        begins = np.arange(self.num_cycles) * self.cycle_samples
+        return np.asarray(np.clip(self.lengths[:, None] - begins, 0, self.cycle_samples), dtype=np.int64)
+
+    @property
+    def is_sample(self) -> NDArray[np.bool_]:
+        """Whether there is a sample, shape (C, K, n)."""
+        return np.arange(self.cycle_samples) < self.samples[:, :, None]
+
+    @property
+    def by_cycle(self) -> FloatArray:
+        """Demand, shape (C, K, n, R)."""
+        return self.values.reshape(self.num_containers, self.num_cycles, self.cycle_samples, -1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CalibrationTestSplit:
+    """Containers that multipliers are tuned on, and others that the tuned policies run on; both know the same training.
+
+    Attributes
+    ----------
+    calibration, test
+        Worlds of different containers.
+    is_by_time
+        Whether they are parts of the same series, so that tuning guarantees nothing.
+    """
+
+    calibration: World
+    test: World
+    is_by_time: bool = False
+
+
+def make_world(
+    series: ContainerSeries,
+    training: ContainerSeries,
+    phases: PhaseLabels | None = None,
+    *,
+    cycle_s: float = CYCLE_S,
+) -> World:
+    """Lay series out in cycles.
+
+    Parameters
+    ----------
+    series, training
+        On the same grid, with the same resources; containers that are simulated, and others that are known.
+    phases
+        Phases of both, if any policy needs them.
+    cycle_s
+        Seconds between decisions.
+
+    Raises
+    ------
+    InvalidProblemError
+        If series aren't on a grid, differ in resources, or have shorter cycles than intervals.
+    """
+    interval_s = series.interval_s
+    if interval_s is None or training.interval_s != interval_s:
+        raise InvalidProblemError(
+            f"series must lie on one grid, got intervals of {interval_s} and {training.interval_s} s; resample them first"
+        )
+    if series.names != training.names:
+        raise InvalidProblemError(f"training has resources {training.names}, the series have {series.names}")
+    width = round(cycle_s / interval_s)
+    if width < 1:
+        raise InvalidProblemError(f"cycle_s must be at least the interval of {interval_s:g} s, got {cycle_s:g}")
+    order = np.argsort(-series.lengths, kind="stable")
+    longest = int(series.lengths.max())
+    shape = (series.num_segments, -(-longest // width) * width)
+    values = np.zeros((*shape, len(series.resources)))
+    phase = np.full(shape, UNKNOWN_PHASE, dtype=np.int64)
+    for place, segment in enumerate(order.tolist()):
+        rows = series.rows(segment)
+        values[place, : rows.stop - rows.start] = series.values[rows]
+        if phases is not None:
+            phase[place, : rows.stop - rows.start] = phases.labels[rows]
+    limit = np.full(values[:, 0].shape, np.inf)
+    if series.limit is not None:
+        limit = np.where(np.isfinite(series.limit), series.limit, np.inf)[order]
+    return World(
+        resources=series.resources,
+        values=np.minimum(values, limit[:, None]),
+        lengths=series.lengths[order],
+        group=series.unit_index[order],
+        limit=limit,
+        first=np.quantile(training.values, POOLED_LEVEL, axis=0),
+        cycle_samples=width,
+        interval_s=interval_s,
+        training=training,
+        phase=None if phases is None else phase,
+        training_phase=None if phases is None else phases.training,
+        num_phases=0 if phases is None else phases.num_phases,
+    )
+
+
+TRUTH = "truth"
+
+"""Stands for the true phases of series that know them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldOptions:
+    """How a world is made.
+
+    Attributes
+    ----------
+    encoder
+        Encoder of the phase model, or ``truth`` for the true phases of generated series.
+    num_phases
+        Number of phases; None leaves it to the model.
+    test_share
+        Share of containers that policies run on.
+    calibration_share
+        Share of the others that multipliers are tuned on; phases and statistics are learned on the rest.
+    is_by_time
+        Whether the first half of each series is learned from and tuned on instead, in parts that take turns, and policies
+        run on the second half: for a single long series. Parts of one series aren't exchangeable: nothing is guaranteed.
+    interval_s, max_gap_s
+        Grid, and the longest gap that is bridged.
+    cycle_s
+        Seconds between decisions.
+    """
+
+    encoder: str = DEFAULT_ENCODER
+    num_phases: int | None = None
+    test_share: float = 0.2
+    calibration_share: float = 0.5
+    is_by_time: bool = False
+    interval_s: float = 15.0
+    max_gap_s: float = 60.0
+    cycle_s: float = CYCLE_S
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.encoder != TRUTH and self.encoder not in ENCODERS:
+            known = ", ".join((*ENCODERS, TRUTH))
+            raise InvalidOptionError(f"encoder must be one of {known}, got {self.encoder!r}")
+        check_in("(0, 1)", self, "test_share", "calibration_share")
+        check_in("(0, inf)", self, "cycle_s")
+
+
+MIN_UNITS = 3
+
+"""One to learn from, one to tune on, one to test on."""
+
+PART_CYCLES = 6
+
+"""Cycles of a part of a series that is split by time."""
+
+Parts = tuple[ContainerSeries, ContainerSeries, ContainerSeries]
+
+
+def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> Parts:
+    """Return containers on the grid to learn from, to tune on and to test on.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there are fewer than three units: what is tuned or tested must not be learned from.
+    """
+    grid = to_grid(series, options.interval_s, options.max_gap_s).series
+    if options.is_by_time:
+        return _split_by_time(grid, options)
+    if grid.unit_index.max() + 1 < MIN_UNITS:
+        raise InvalidProblemError(
+            "at least three containers of different pods are needed, to learn from, to tune on and to test on; for fewer, "
+            "long ones split by time (--by-time)"
+        )
+    rng = np.random.default_rng(seed)
+    known, held = split_containers(grid, options.test_share, rng)
+    others = grid.select(known)
+    learned, tuned = split_containers(others, options.calibration_share, rng)
+    return others.select(learned), others.select(tuned), grid.select(held)
+
+
+def _split_by_time(grid: ContainerSeries, options: WorldOptions) -> Parts:
+    width = max(1, round(options.cycle_s / options.interval_s)) * PART_CYCLES
+    pieces: tuple[list[slice], list[slice], list[slice]] = ([], [], [])
+    for rows in grid.segments():
+        half = rows.start + (rows.stop - rows.start) // 2
+        for place, start in enumerate(range(rows.start, half, width)):
+            pieces[place % 2].append(slice(start, min(start + width, half)))
+        pieces[2].append(slice(half, rows.stop))
+    if not pieces[1]:
+        raise InvalidProblemError(
+            f"half of no series has {2 * PART_CYCLES} cycles to learn from; give longer ones, or shorter cycles"
+        )
+    learned, tuned, held = (_cut(grid, own) for own in pieces)
+    return learned, tuned, held
+
+
+def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
+    """Return pieces of series as containers of their own."""
+    rows = np.concatenate([np.arange(piece.start, piece.stop) for piece in pieces])
+    segment = grid.segment[[piece.start for piece in pieces]]
+    return replace(
+        grid,
+        containers=tuple(
+            f"{grid.containers[own]} from {piece.start}" for own, piece in zip(segment, pieces, strict=True)
+        ),
+        lengths=np.array([piece.stop - piece.start for piece in pieces], dtype=np.int64),
+        values=grid.values[rows],
+        time_s=grid.time_s[rows],
+        phase=None if grid.phase is None else grid.phase[rows],
+        limit=None if grid.limit is None else grid.limit[segment],
+        units={},
+    )
+
+
+def prepare_trial(
+    series: ContainerSeries, options: WorldOptions, seed: int, *, has_phases: bool = True
+) -> CalibrationTestSplit:
+    """Split series, and make worlds of the containers to tune and to test on.
+
+    Parameters
+    ----------
+    series
+        Any containers.
+    options
+        How.
+    seed
+        Of the split and of the phase model.
+    has_phases
+        Whether any policy needs phases; if not, no model is fitted.
+
+    Raises
+    ------
+    InvalidProblemError
+        If true phases are asked for and unknown, or there are too few containers.
+    """
+    training, tuned, test = split_series(series, options, seed)
+    phases = find_phases(training, (tuned, test), options, seed) if has_phases else (None, None)
+    worlds = [
+        make_world(part, training, own, cycle_s=options.cycle_s)
+        for part, own in zip((tuned, test), phases, strict=True)
+    ]
+    return CalibrationTestSplit(calibration=worlds[0], test=worlds[1], is_by_time=options.is_by_time)
+
+
+def find_phases(
+    training: ContainerSeries, parts: Sequence[ContainerSeries], options: WorldOptions, seed: int
+) -> tuple[PhaseLabels, ...]:
+    """Return phases of each of some parts and of the training part, from a model that has seen the training part only."""
+    if options.encoder == TRUTH:
+        number = len(training.phase_names)
+        return tuple(PhaseLabels(labels=_truth(part), training=_truth(training), num_phases=number) for part in parts)
+    model = PhaseModel(
+        encoder=options.encoder,
+        num_phases=options.num_phases,
+        interval_s=options.interval_s,
+        max_gap_s=options.max_gap_s,
+        seed=seed,
+    ).fit(training)
+    known, number = model.predict(training), model.num_phases_
+    return tuple(PhaseLabels(labels=model.predict(part), training=known, num_phases=number) for part in parts)
+
+
+def _truth(series: ContainerSeries) -> IntArray:
+    if series.phase is None:
+        raise InvalidProblemError("the series don't know their true phases; choose another encoder")
+    return series.phase

@@ -1,0 +1,795 @@
+"""The compiled loop of the capacity scheduler: starts, stops, preemption under quota, and its log.
+
+At one instant: ends, failures (tries, then machines) and repairs, submissions, then one pass.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from optim.compiled import compiled, inner
+from optim.core.arrays import IntArray
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import NO_JOB, Event, Run
+from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.compiled_yarn.state import (
+    ACTIVE,
+    AFTER,
+    AGAIN,
+    ARRIVED,
+    ASKS,
+    AT_LEVEL,
+    BACKOFF,
+    BEFORE,
+    BEGUN,
+    BY_SIZE,
+    CALLS,
+    CHECKPOINT,
+    CHOSEN,
+    DOWN,
+    DURATION,
+    END,
+    ENDS,
+    ENOUGH,
+    EVENTS,
+    EXECUTED,
+    FACTOR,
+    FAILS,
+    FIRST,
+    FIRST_GPU,
+    FIRST_START,
+    FRAGMENT_S,
+    FREE,
+    FREE_GPUS,
+    GOOD,
+    GROUP,
+    GROUP_WAITING,
+    HEAD,
+    HELD,
+    HOLDER,
+    IDLE_CALLS,
+    IS_HOPELESS,
+    IS_OVER,
+    IS_PASSED_OVER,
+    KIND,
+    LARGEST,
+    LAST_RUNNING,
+    LAST_TRY,
+    LEVEL,
+    LOST,
+    MACHINE_OF,
+    MAY_SPREAD,
+    MIN_LEVEL,
+    NEVER,
+    NEXT_GPU,
+    NO_LEVEL,
+    NOBODY,
+    NOW,
+    NUM_AT,
+    ORDER,
+    ORDERS,
+    OUTAGES,
+    OVER,
+    OVERHEAD,
+    PAUSED,
+    PLACES,
+    RACK,
+    REACHED,
+    RETRY_WAIT,
+    RUN_SINCE,
+    RUNNING,
+    RUNNING_JOBS,
+    SEEN_AT,
+    SEEN_FAIR_SHARE,
+    SEEN_FRAGMENTATION,
+    SERVED,
+    SHARE_S,
+    SIZE,
+    SLOWDOWN,
+    SPARE,
+    STARTED,
+    STARTING,
+    STATUS,
+    STOPPED,
+    STOPPING,
+    SUBMIT,
+    TAKES_FIRST,
+    TOLD,
+    TRIAL,
+    TRIED,
+    TRIES,
+    TRY_BASE,
+    TURNS,
+    USED,
+    VISITED,
+    WAITING_JOBS,
+    WIDTH,
+    World,
+    choose,
+    dequeue,
+    give_back,
+    make_world,
+    min_level,
+    next_relaxation,
+    num_from,
+    relax_locality,
+    set_free,
+    take_chosen,
+    wait,
+)
+from optim.simulation.cluster.index.loop import next_event, pop_event, push_event
+from optim.simulation.cluster.index.preemption import time_for, work_in
+from optim.simulation.cluster.options import EngineOptions, OutageFeed
+from optim.simulation.cluster.planning.engine import MAX_CALLS, MAX_IDLE_CALLS, as_log
+from optim.simulation.cluster.policies.yarn_cs import YarnCs
+
+STARTS, PREEMPTED, ENDED, CRASHED = int(Event.START), int(Event.PREEMPT), int(Event.END), int(Event.CRASH)
+
+FAULTED, GAVE_UP = int(Event.FAULT), int(Event.GIVE_UP)
+
+
+@inner
+def log(w, kind, job, first_gpu):
+    """Write an event with the GPUs from one of its job on."""
+    event, entry, gpu = w.scalar[EVENTS], w.scalar[PLACES], first_gpu
+    while gpu != NOBODY:
+        w.place[entry] = gpu
+        entry += 1
+        gpu = w.gpu[gpu, NEXT_GPU]
+    w.event[event, 0], w.event[event, 1], w.event[event, 2] = w.scalar[NOW], kind, job
+    w.event[event, 3] = entry - w.scalar[PLACES]
+    w.scalar[EVENTS], w.scalar[PLACES] = event + 1, entry
+
+
+@inner
+def push_turn(w, when, job):
+    """Note when a try of a job fails, or when it may wait again after one."""
+    push_event(w.scalar, w.version, w.turn_time, w.turn_job, w.turn_version, TURNS, when, job)
+
+
+@inner
+def _begin_of_try(w, job):
+    """Return where in a job's run time its present try begins."""
+    number, good = w.job[job, TRIED], w.job[job, GOOD]
+    return min(number * w.job[job, FAILS], good) if number < w.job[job, TRIES] else good
+
+
+@inner
+def _slowdown(w, job):
+    """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
+    first = w.gpu[w.job[job, FIRST_GPU], MACHINE_OF]
+    gpu, level = w.job[job, FIRST_GPU], 0
+    while gpu != NOBODY:
+        machine = w.gpu[gpu, MACHINE_OF]
+        if w.machine[machine, RACK] != w.machine[first, RACK]:
+            level = 2
+        elif machine != first:
+            level = max(level, 1)
+        gpu = w.gpu[gpu, NEXT_GPU]
+    return w.job[job, SLOWDOWN + level]
+
+
+@inner
+def _list_running(w, job):
+    """Put a job among the running ones: by start, and by row where they start together."""
+    after, before = NOBODY, w.scalar[LAST_RUNNING]
+    while before != NOBODY and w.job[before, BEGUN] == w.scalar[NOW] and before > job:
+        before, after = w.job[before, BEFORE], before
+    w.job[job, BEFORE], w.job[job, AFTER] = before, after
+    if before != NOBODY:
+        w.job[before, AFTER] = job
+    if after == NOBODY:
+        w.scalar[LAST_RUNNING] = job
+    else:
+        w.job[after, BEFORE] = job
+    w.scalar[RUNNING_JOBS] += 1
+
+
+@inner
+def begin(w, job):
+    """Let a job that has its GPUs run."""
+    now, is_first = w.scalar[NOW], w.job[job, FIRST_START] < 0
+    if is_first:
+        w.job[job, FIRST_START] = now
+    since = now if is_first else now + w.scalar[OVERHEAD]
+    w.job[job, STATUS], w.job[job, BEGUN], w.job[job, RUN_SINCE] = RUNNING, now, since
+    w.job[job, ORDER] = w.scalar[ORDERS]
+    w.scalar[ORDERS] += 1
+    w.version[job] += 1
+    _list_running(w, job)
+    w.job[job, FACTOR] = _slowdown(w, job)
+    log(w, STARTS, job, w.job[job, FIRST_GPU])
+    if w.job[job, TRIED] < w.job[job, TRIES]:
+        push_turn(w, since + w.job[job, FAILS] - (w.job[job, EXECUTED] - w.job[job, TRY_BASE]), job)
+        return
+    end = since + time_for(w.job[job, DURATION] - w.job[job, SERVED], w.job[job, FACTOR])
+    push_event(w.scalar, w.version, w.end_time, w.end_job, w.end_version, ENDS, end, job)
+    told = since + w.job[job, TOLD] - w.job[job, EXECUTED]
+    if w.job[job, TOLD] > w.job[job, EXECUTED] and told < end:
+        push_turn(w, told, job)  # policies are told: a pass, that is all
+
+
+@inner
+def stop(w, job, kind):
+    """Book what a job did that has lost its GPUs, take it out of those that run, and log why."""
+    elapsed = max(0, w.scalar[NOW] - w.job[job, RUN_SINCE])
+    w.job[job, EXECUTED] += elapsed
+    w.job[job, PAUSED] += w.scalar[NOW] - w.job[job, BEGUN] - elapsed
+    done = w.job[job, SERVED] + work_in(elapsed, w.job[job, FACTOR])
+    if kind == ENDED:
+        done = w.job[job, DURATION]
+    elif kind == CRASHED:
+        kept = max(w.job[job, SERVED], done // w.scalar[CHECKPOINT] * w.scalar[CHECKPOINT])
+        w.job[job, LOST] += done - kept
+        done = kept
+    elif kind == FAULTED:
+        w.job[job, LOST] += done - _begin_of_try(w, job)
+        w.job[job, TRIED] += 1
+        w.job[job, TRY_BASE] = w.job[job, EXECUTED]
+        done = _begin_of_try(w, job)
+    w.job[job, SERVED] = done
+    w.version[job] += 1
+    before, after = w.job[job, BEFORE], w.job[job, AFTER]
+    if before != NOBODY:
+        w.job[before, AFTER] = after
+    if after == NOBODY:
+        w.scalar[LAST_RUNNING] = before
+    else:
+        w.job[after, BEFORE] = before
+    w.scalar[RUNNING_JOBS] -= 1
+    if kind == FAULTED and w.job[job, TRIED] >= w.job[job, LAST_TRY]:
+        kind = GAVE_UP
+    if kind in (ENDED, GAVE_UP):
+        w.job[job, STATUS], w.job[job, END] = OVER, w.scalar[NOW]
+        w.scalar[ACTIVE] -= 1
+    if kind in (ENDED, GAVE_UP, FAULTED):
+        w.scalar[CALLS] = NOBODY
+    log(w, kind, job, NOBODY)
+
+
+@inner
+def lose(w, job, kind):
+    """Let a job lose its GPUs before the pass: to its end, or to a failure, after which it waits unless it is held back."""
+    give_back(w, job)
+    stop(w, job, kind)
+    if w.job[job, STATUS] == OVER:
+        return
+    if kind == FAULTED and w.scalar[RETRY_WAIT] > 0:
+        w.job[job, STATUS] = BACKOFF
+        push_turn(w, w.scalar[NOW] + w.scalar[RETRY_WAIT], job)
+    else:
+        wait(w, job)
+
+
+@inner
+def _find_levels(w):
+    """Note the least level at which each width finds a place; return how many widths have a job for it."""
+    count = 0
+    for kind in range(len(w.kind)):
+        w.kind[kind, MIN_LEVEL] = NO_LEVEL
+        if w.kind[kind, ASKS] <= w.scalar[FREE] and num_from(w.kind, kind, NUM_AT, 0):
+            level = min_level(w, kind)
+            w.kind[kind, MIN_LEVEL] = level
+            count += num_from(w.kind, kind, NUM_AT, level) > 0
+    return count
+
+
+@inner
+def _first_in(w, group):
+    """Return the first job of a virtual cluster that finds a place, `NOBODY` if none does."""
+    first = NOBODY
+    for kind in range(len(w.kind)):
+        level, cell = w.kind[kind, MIN_LEVEL], group * len(w.kind) + kind
+        if num_from(w.cell, cell, AT_LEVEL, level):
+            job = w.cell[cell, HEAD]
+            while w.job[job, LEVEL] < level:
+                job = w.job[job, AFTER]
+            if first == NOBODY or job < first:
+                first = job
+    return first
+
+
+@inner
+def _min_used(w):
+    """Return the first job with a place of the virtual cluster that uses least of its quota, `NOBODY` if there is none."""
+    best, least = NOBODY, 0.0
+    for group in range(len(w.group)):
+        share = w.group[group, USED] / w.quota[group]
+        if w.group[group, GROUP_WAITING] and (best == NOBODY or share < least):
+            job = _first_in(w, group)
+            if job != NOBODY:
+                best, least = job, share
+    return best
+
+
+@inner
+def start(w, job):
+    """Let a job that waits have the GPUs chosen for it."""
+    dequeue(w, job)
+    take_chosen(w, job)
+    w.job[job, STATUS] = STARTING
+    w.started[w.scalar[STARTED]] = job
+    w.scalar[STARTED] += 1
+
+
+@inner
+def fill(w):
+    """Place waiting jobs until none finds a place any more."""
+    while _find_levels(w):
+        job = _min_used(w)
+        choose(w, w.job[job, KIND], w.job[job, LEVEL])
+        start(w, job)
+
+
+@inner
+def _forget_hopeless(w):
+    for kind in range(len(w.kind)):
+        w.kind[kind, IS_HOPELESS] = 0
+
+
+@inner
+def _num_above(w):
+    """Return how many virtual clusters hold more than their quota by a GPU, nobody being stopped on trial."""
+    count = 0
+    for group in range(len(w.group)):
+        w.group[group, SPARE] = w.group[group, USED]
+        count += w.group[group, SPARE] - 1 >= w.quota[group]
+    return count
+
+
+@inner
+def _begin_trial(w):
+    """Begin a trial: nobody is stopped. Return free GPUs, those of wholly free machines, and the most of a machine."""
+    whole = most = 0
+    for machine in range(len(w.machine)):
+        free = w.machine[machine, FREE_GPUS]
+        w.machine[machine, TRIAL] = free
+        whole += free if free == w.machine[machine, SIZE] else 0
+        most = max(most, free)
+    return w.scalar[FREE], whole, most
+
+
+@inner
+def _free_on_trial(w, victim, whole, most):
+    """Give a victim's GPUs back on trial; return GPUs of wholly free machines, and the most of a machine, after it."""
+    gpu = w.job[victim, FIRST_GPU]
+    while gpu != NOBODY:
+        machine = w.gpu[gpu, MACHINE_OF]
+        free = w.machine[machine, TRIAL] + 1
+        w.machine[machine, TRIAL] = free
+        whole += free if free == w.machine[machine, SIZE] else 0
+        most = max(most, free)
+        gpu = w.gpu[gpu, NEXT_GPU]
+    return whole, most
+
+
+@inner
+def _choose_one(w, width):
+    """Return the machine that the engine's rule gives a gang which one machine holds on trial."""
+    if w.scalar[TAKES_FIRST]:
+        for machine in range(len(w.machine)):
+            if w.machine[machine, TRIAL] >= width:
+                return machine
+    for nth in range(w.levels.shape[1]):
+        for machine in range(len(w.machine)):
+            if w.machine[machine, TRIAL] == w.levels[width, nth]:
+                return machine
+    return NOBODY
+
+
+@inner
+def _add_choice(w, machine, count):
+    chosen = w.scalar[CHOSEN]
+    w.choice[chosen, 0], w.choice[chosen, 1] = machine, count
+    w.scalar[CHOSEN] = chosen + 1
+    return count
+
+
+@inner
+def _choose_on_trial(w, width, whole, most):
+    """Choose GPUs by the engine's rule: of one machine, of wholly free ones, or of those with most free ones; there is room."""
+    w.scalar[CHOSEN] = 0
+    if width <= w.scalar[LARGEST] and most >= width:
+        _add_choice(w, _choose_one(w, width), width)
+        return
+    if width > w.scalar[LARGEST] and whole >= width:
+        for at in range(len(w.machine)):
+            machine = w.machine[at, BY_SIZE]
+            if width > 0 and w.machine[machine, TRIAL] == w.machine[machine, SIZE]:
+                width -= _add_choice(w, machine, min(width, w.machine[machine, SIZE]))
+        return
+    for free in range(w.scalar[LARGEST], 0, -1):
+        for machine in range(len(w.machine)):
+            if width > 0 and w.machine[machine, TRIAL] == free:
+                width -= _add_choice(w, machine, min(width, free))
+
+
+@inner
+def _stop_on_choice(w, passed):
+    """Stop those of the victims passed that have GPUs among the first ones chosen of each machine."""
+    for nth in range(passed):
+        w.job[w.passed[nth], STATUS] = STOPPING  # who has GPUs that may be taken
+    before = w.scalar[STOPPED]
+    for nth in range(w.scalar[CHOSEN]):
+        gpu, left = w.machine[w.choice[nth, 0], FIRST], w.choice[nth, 1]
+        while left > 0:
+            holder = w.gpu[gpu, HOLDER]
+            if holder == NOBODY:
+                left -= 1
+            elif w.job[holder, STATUS] == STOPPING:
+                left -= 1
+                is_new = True
+                for at in range(before, w.scalar[STOPPED]):
+                    is_new = is_new and w.stopped[at] != holder
+                if is_new:
+                    w.stopped[w.scalar[STOPPED]] = holder
+                    w.scalar[STOPPED] += 1
+            gpu += 1
+    for nth in range(passed):
+        w.job[w.passed[nth], STATUS] = RUNNING
+    for at in range(before, w.scalar[STOPPED]):
+        w.job[w.stopped[at], STATUS] = STOPPING
+        give_back(w, w.stopped[at])
+
+
+@inner
+def _make_room(w, job):
+    """Stop the newest jobs of virtual clusters that stay at their quota without them until a job finds a place; tell whether it did."""
+    width, passed = w.job[job, WIDTH], 0
+    free, whole, most = _begin_trial(w)
+    above, victim = _num_above(w), w.scalar[LAST_RUNNING]
+    while victim != NOBODY and above:
+        group, held = w.job[victim, GROUP], w.job[victim, WIDTH]
+        if w.job[victim, STATUS] == RUNNING and w.group[group, SPARE] - held >= w.quota[group]:
+            w.group[group, SPARE] -= held
+            above -= w.group[group, SPARE] - 1 < w.quota[group]
+            w.passed[passed] = victim
+            passed += 1
+            free += held
+            whole, most = _free_on_trial(w, victim, whole, most)
+            is_held = most >= width if width <= w.scalar[LARGEST] else whole >= width
+            if is_held or (w.scalar[MAY_SPREAD] and free >= width):
+                _choose_on_trial(w, width, whole, most)
+                _stop_on_choice(w, passed)
+                start(w, job)
+                return True
+        victim = w.job[victim, BEFORE]
+    return False
+
+
+@inner
+def _next_stuck(w, group, before):
+    """Return the next job of a virtual cluster that fits into its quota and may find room, `before` some job; `NOBODY` without one."""
+    first = NOBODY
+    for kind in range(len(w.kind)):
+        if not w.kind[kind, IS_HOPELESS] and w.kind[kind, ASKS] <= w.quota[group] - w.group[group, USED]:
+            job = w.cell[group * len(w.kind) + kind, HEAD]
+            while job != NOBODY and job <= w.group[group, REACHED]:
+                job = w.job[job, AFTER]
+            if job != NOBODY and job < before and (first == NOBODY or job < first):
+                first = job
+    return first
+
+
+@inner
+def _may_help(w):
+    """Tell whether somebody waits who fits into its quota, and somebody holds more than that."""
+    if w.scalar[HELD] <= w.scalar[ENOUGH] or not _num_above(w):
+        return False
+    _forget_hopeless(w)
+    for group in range(len(w.group)):
+        w.group[group, REACHED] = NOBODY
+    for group in range(len(w.group)):
+        if w.group[group, GROUP_WAITING] and _next_stuck(w, group, NEVER) != NOBODY:
+            return True
+    return False
+
+
+@inner
+def _min_visited(w):
+    """Return the virtual cluster that the pass visits next, `NOBODY` when it is through with all."""
+    best, least = NOBODY, 0.0
+    for group in range(len(w.group)):
+        share = w.group[group, VISITED] / w.quota[group]
+        if not w.group[group, IS_PASSED_OVER] and (best == NOBODY or share < least):
+            best, least = group, share
+    return best
+
+
+@inner
+def take_back(w):
+    """Make room for jobs that found none, in the order in which the pass came past them.
+
+    The pass visits the virtual cluster that uses least of its quota: it goes past jobs without a place up to one that it
+    starts, and past all that are left where there is none, which ends its visits. `fill` skips what finds no place; from the
+    jobs that it started the visits are told again here, where their order matters.
+    """
+    if not _may_help(w):
+        return
+    for group in range(len(w.group)):
+        w.group[group, IS_PASSED_OVER], w.group[group, VISITED] = 0, w.group[group, USED]
+    filled = w.scalar[STARTED]
+    for nth in range(filled):
+        w.group[w.job[w.started[nth], GROUP], VISITED] -= w.job[w.started[nth], WIDTH]
+    nth = 0
+    while True:
+        group = _min_visited(w)
+        if group == NOBODY:
+            return
+        before = NEVER
+        if nth < filled and w.job[w.started[nth], GROUP] == group:
+            before = w.started[nth]
+            w.group[group, VISITED] += w.job[before, WIDTH]
+            nth += 1
+        else:
+            w.group[group, IS_PASSED_OVER] = 1
+        job = _next_stuck(w, group, before)
+        while job != NOBODY:
+            if w.scalar[HELD] <= w.scalar[ENOUGH]:
+                return
+            w.group[group, REACHED] = job
+            if _make_room(w, job):
+                _forget_hopeless(w)
+            else:
+                w.kind[w.job[job, KIND], IS_HOPELESS] = 1
+            job = _next_stuck(w, group, before)
+
+
+FAILED, REPAIRED = int(Event.FAIL), int(Event.REPAIR)
+
+
+@inner
+def _next_turn(w):
+    return next_event(w.scalar, w.version, w.turn_time, w.turn_job, w.turn_version, TURNS)
+
+
+@inner
+def _next_end(w):
+    return next_event(w.scalar, w.version, w.end_time, w.end_job, w.end_version, ENDS)
+
+
+@inner
+def _end_jobs(w):
+    """Let jobs end whose work is done."""
+    while _next_end(w) <= w.scalar[NOW]:
+        job = w.end_job[0]
+        pop_event(w.scalar, w.end_time, w.end_job, w.end_version, ENDS)
+        lose(w, job, ENDED)
+
+
+@inner
+def _take_turns(w):
+    """Let tries fail whose time has come, and those wait again that were held back long enough."""
+    while _next_turn(w) <= w.scalar[NOW]:
+        job = w.turn_job[0]
+        pop_event(w.scalar, w.turn_time, w.turn_job, w.turn_version, TURNS)
+        if w.job[job, STATUS] == BACKOFF:
+            w.scalar[CALLS] = NOBODY
+            wait(w, job)
+        elif w.job[job, TRIED] < w.job[job, TRIES]:
+            lose(w, job, FAULTED)
+
+
+@inner
+def _first_on(w, machine):
+    """Return the first job that has GPUs of a machine, `NOBODY` if there is none."""
+    first, job = w.machine[machine, FIRST], NOBODY
+    for gpu in range(first, first + w.machine[machine, SIZE]):
+        holder = w.gpu[gpu, HOLDER]
+        if holder != NOBODY and (job == NOBODY or holder < job):
+            job = holder
+    return job
+
+
+@inner
+def _log_machine(w, kind, machine):
+    gpu = w.machine[machine, FIRST]
+    next_gpu = w.gpu[gpu, NEXT_GPU]
+    w.gpu[gpu, NEXT_GPU] = NOBODY
+    log(w, kind, NO_JOB, gpu)
+    w.gpu[gpu, NEXT_GPU] = next_gpu
+
+
+@inner
+def _apply_outages(w):
+    """Let the machines whose time has come fail, or be repaired."""
+    while w.scalar[OUTAGES] < len(w.outage) and w.outage[w.scalar[OUTAGES], 0] == w.scalar[NOW]:
+        machine, fails = w.outage[w.scalar[OUTAGES], 1], w.outage[w.scalar[OUTAGES], 2]
+        w.scalar[OUTAGES] += 1
+        _log_machine(w, FAILED if fails else REPAIRED, machine)
+        while fails and _first_on(w, machine) != NOBODY:
+            lose(w, _first_on(w, machine), CRASHED)
+        set_free(w, machine, 0 if fails else w.machine[machine, SIZE])
+        w.scalar[DOWN] += 1 if fails else -1
+
+
+@inner
+def _arrive(w):
+    """Let jobs wait that are submitted now."""
+    while w.scalar[ARRIVED] < len(w.job) and w.job[w.scalar[ARRIVED], SUBMIT] == w.scalar[NOW]:
+        w.scalar[ARRIVED] += 1
+        w.scalar[ACTIVE] += 1
+        w.scalar[CALLS] = NOBODY
+        wait(w, w.scalar[ARRIVED] - 1)
+
+
+@inner
+def _delay(w, cause, count):
+    """Add the time since the last pass that so many jobs waited for a cause."""
+    elapsed = w.scalar[NOW] - w.scalar[SEEN_AT]
+    rest = w.delay[cause + 1] + elapsed % US * count
+    w.delay[cause], w.delay[cause + 1] = w.delay[cause] + elapsed // US * count + rest // US, rest % US
+
+
+@inner
+def _classify_waits(w):
+    """Note how many jobs wait at quota, and how many though enough GPUs are free, but not where they may take them."""
+    count = 0
+    for kind in range(len(w.kind)):
+        if w.kind[kind, ASKS] <= w.scalar[FREE] and num_from(w.kind, kind, NUM_AT, 0):
+            for group in range(len(w.group)):
+                if w.group[group, USED] + w.kind[kind, ASKS] <= w.quota[group]:
+                    count += num_from(w.cell, group * len(w.kind) + kind, AT_LEVEL, 0)
+    w.scalar[SEEN_AT] = w.scalar[NOW]
+    w.scalar[SEEN_FAIR_SHARE], w.scalar[SEEN_FRAGMENTATION] = w.scalar[WAITING_JOBS] - count, count
+
+
+@inner
+def _log_stops(w):
+    """Write down whom the pass stopped, in the order of their starts."""
+    for nth in range(w.scalar[STOPPED]):
+        job, at = w.stopped[nth], nth
+        while at > 0 and w.job[w.stopped[at - 1], ORDER] > w.job[job, ORDER]:
+            w.stopped[at] = w.stopped[at - 1]
+            at -= 1
+        w.stopped[at] = job
+    for nth in range(w.scalar[STOPPED]):
+        stop(w, w.stopped[nth], PREEMPTED)
+
+
+@inner
+def _look(w):
+    """Book the time since the last pass, and let those wait that it stopped."""
+    _delay(w, SHARE_S, w.scalar[SEEN_FAIR_SHARE])
+    _delay(w, FRAGMENT_S, w.scalar[SEEN_FRAGMENTATION])
+    for nth in range(w.scalar[STOPPED]):
+        wait(w, w.stopped[nth])
+    w.scalar[STARTED] = w.scalar[STOPPED] = 0
+    relax_locality(w)
+
+
+@inner
+def _next_time(w):
+    """Return when something happens next."""
+    when = min(_next_end(w), _next_turn(w), w.scalar[AGAIN])
+    if w.scalar[ARRIVED] < len(w.job):
+        when = min(when, w.job[w.scalar[ARRIVED], SUBMIT])
+    if len(w.outage):
+        when = min(when, w.outage[w.scalar[OUTAGES], 0])
+    return when
+
+
+@inner
+def _give_up(w):
+    """Stop whoever runs, in the order of their starts: nobody gets done any more."""
+    w.scalar[STOPPED] = 0
+    job = w.scalar[LAST_RUNNING]
+    while job != NOBODY:
+        w.stopped[w.scalar[STOPPED]] = job
+        w.scalar[STOPPED] += 1
+        job = w.job[job, BEFORE]
+    _log_stops(w)
+    w.scalar[IS_OVER] = 1
+
+
+@compiled
+def advance(w, steps, margin):
+    """Play until all is over, `steps` instants are done, known outages are, or the log has room for fewer than `margin` events.
+
+    It is long, as each function between it and the loops that it calls would have them optimised once more.
+    """
+    w.scalar[EVENTS] = w.scalar[PLACES] = 0
+    for _ in range(steps):
+        if w.scalar[EVENTS] + margin > len(w.event) or w.scalar[PLACES] + margin > len(w.place):
+            return
+        if len(w.outage) and w.scalar[OUTAGES] == len(w.outage):
+            return
+        is_through = w.scalar[ARRIVED] == len(w.job)
+        when = NEVER if is_through and w.scalar[ACTIVE] == 0 else _next_time(w)
+        if when == NEVER or w.scalar[IDLE_CALLS] > MAX_IDLE_CALLS or w.scalar[CALLS] > MAX_CALLS:
+            _give_up(w)
+            return
+        w.scalar[NOW] = when
+        _end_jobs(w)
+        _take_turns(w)
+        _apply_outages(w)
+        _arrive(w)
+        w.scalar[CALLS] += 1  # from -1 where a job ended or was submitted
+        _look(w)
+        fill(w)
+        take_back(w)
+        _classify_waits(w)
+        w.scalar[AGAIN] = next_relaxation(w)
+        _log_stops(w)
+        for nth in range(w.scalar[STARTED]):
+            begin(w, w.started[nth])
+        is_idle = w.scalar[RUNNING_JOBS] == 0 and w.scalar[ARRIVED] == len(w.job)
+        w.scalar[IDLE_CALLS] = w.scalar[IDLE_CALLS] + (w.scalar[DOWN] == 0) if is_idle else 0
+
+
+STEPS = 20_000
+
+"""Instants played between two looks at progress and interruption: some milliseconds."""
+
+KNOWN_OUTAGES = 1_024
+
+"""Failures and repairs that the loop is told of ahead."""
+
+LOGGED = 65_536
+
+"""Events that the log holds at a time besides one instant's."""
+
+
+def play_capacity(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: YarnCs,
+    options: EngineOptions,
+    seed: int,
+    watch: Callable[[int], bool] | None = None,
+) -> Run | None:
+    """Play jobs until all are over, or none gets on any more; None if `watch` wanted to stop before.
+
+    Jobs must take whole GPUs of one type and have room on hosts, and nothing be wrapped around the policy.
+    """
+    policy.begin(cluster, seed)
+    margin = 6 * cluster.num_gpus + 2 * cluster.num_machines + 16
+    share = policy.options.preempts_above
+    world = make_world(jobs, cluster, policy.limit, policy.step_us, share, options, LOGGED + margin)
+    feed = OutageFeed(cluster, options, seed)
+    events: list[IntArray] = []
+    places: list[IntArray] = []
+    while not world.scalar[IS_OVER]:
+        if world.scalar[OUTAGES] == len(world.outage):
+            world = world._replace(outage=np.column_stack(feed.take_many(KNOWN_OUTAGES)))
+            world.scalar[OUTAGES] = 0
+        advance(world, STEPS, margin)
+        events.append(world.event[: world.scalar[EVENTS]].copy())
+        places.append(world.place[: world.scalar[PLACES]].copy())
+        if watch is not None and watch(int(world.scalar[ARRIVED])) and not world.scalar[IS_OVER]:
+            return None
+    return _as_run(jobs, cluster, policy, options, world, np.concatenate(events), np.concatenate(places))
+
+
+def _as_run(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: YarnCs,
+    options: EngineOptions,
+    world: World,
+    events: IntArray,
+    places: IntArray,
+) -> Run:
+    """Return what the loop wrote and counted."""
+    log = as_log(cluster, events, places)
+    table = {name: world.job[:, name].copy() for name in (FIRST_START, END, EXECUTED, PAUSED, LOST)}
+    end = np.where(table[END] != NOBODY, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
+    is_done = np.zeros(len(jobs), np.bool_)
+    is_done[log.job[log.kind == Event.END]] = True
+    for cause, column in (("fair_share", SHARE_S), ("fragmentation", FRAGMENT_S)):
+        policy.delays[cause] = int(world.delay[column]) * US + int(world.delay[column + 1])
+    return Run(
+        policy=policy.name,
+        log=log,
+        first_start_us=np.where(table[FIRST_START] != NOBODY, table[FIRST_START], end),
+        end_us=end,
+        executed_us=table[EXECUTED],
+        overhead_us=table[PAUSED],
+        lost_us=table[LOST],
+        is_done=is_done,
+        rules=options.on_failures(policy.rules(options)),
+        held_gpu_us=float(jobs.gpus @ (table[EXECUTED] + table[PAUSED])),
+        overhead_gpu_us=float(jobs.gpus @ table[PAUSED]),
+        figures=dict(policy.figures()),
+        worth=policy.worth(),
+    )

@@ -1,0 +1,410 @@
+"""Free GPUs while a plan is made, which of them gangs take, and fragmentation.
+
+For a mix of demands with shares of the submissions, the fragmentation of a machine is the expected free GPU that a job
+drawn from the mix can't take: all of it if the job doesn't fit there, otherwise that of the GPUs too full for its share
+(docs/mathematics/cluster.md, (D.5)). The rule places each job where fragmentation grows least. Host demands decide
+whether a job fits where it is placed; the mix weighs GPUs alone.
+
+References
+----------
+Weng, Yang, Yu, Wang, Tang, Yang, Zhang, "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
+Gradient Descent", USENIX ATC 2023, section 4.
+"""
+
+from bisect import insort
+from collections.abc import Callable
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, IntArray
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.workload import WHOLE_MILLI, Workload, hosts
+from optim.simulation.cluster.options import Placement
+
+
+def gang_growth(widths: IntArray, largest: int) -> IntArray:
+    """Return how much fragmentation grows when a gang takes some of a machine's free GPUs, in GPUs times jobs of the mix.
+
+    Parameters
+    ----------
+    widths
+        Gang of each job of the mix; shape (jobs,).
+    largest
+        GPUs of the largest machine; wider gangs need that many of each machine.
+
+    Returns
+    -------
+    IntArray
+        By free GPUs and gang; shape (largest + 1, largest + 1).
+    """
+    free = np.arange(largest + 1)
+    lost = free * (len(widths) - np.cumsum(np.bincount(np.minimum(widths, largest), minlength=largest + 1)))
+    left = np.maximum(free[:, None] - free[None, :], 0)
+    return np.asarray(lost[left] - lost[:, None])
+
+
+class Fragmentation:
+    """What a placement adds to fragmentation, for the mix of demands of a workload."""
+
+    def __init__(self, jobs: Workload, largest: int, is_shared: bool) -> None:
+        demand = np.where(jobs.gpus == 1, jobs.share_milli if is_shared else WHOLE_MILLI, 0)
+        demand += np.where(jobs.gpus > 1, WHOLE_MILLI * np.minimum(jobs.gpus, largest), 0)
+        self.demand, self.weight = np.unique(demand, return_counts=True)  # whole numbers: no tie hangs on rounding
+        self.growth = gang_growth(jobs.gpus, largest)
+        self.is_shared = is_shared
+        self._known: dict[tuple[int, ...], int] = {}
+
+    def growth_of_gang(self, room: "FreeGpus", machines: IntArray, width: int) -> IntArray:
+        """Return the growth where a gang takes wholly free GPUs of each machine."""
+        if not self.is_shared:
+            return np.asarray(self.growth[room.free[machines], width])
+        growth = np.empty(len(machines), np.int64)
+        for at, machine in enumerate(machines.tolist()):
+            before = self._left(room, machine)
+            growth[at] = self._lost(before[:-width]) - self._lost(before)  # wholly free ones stand last
+        return growth
+
+    def growth_of_share(self, room: "FreeGpus", gpus: IntArray, share: int) -> IntArray:
+        """Return the growth where each GPU gives a share."""
+        growth = np.empty(len(gpus), np.int64)
+        seen: dict[tuple[int, int], int] = {}
+        for at, gpu in enumerate(gpus.tolist()):
+            machine, left = room.site.machine_of[gpu], int(room.left_milli[gpu])
+            if (machine, left) not in seen:
+                before = self._left(room, machine)
+                after = list(before)
+                after.remove(left)
+                seen[machine, left] = self._lost(tuple(sorted([*after, left - share]))) - self._lost(before)
+            growth[at] = seen[machine, left]
+        return growth
+
+    def _left(self, room: "FreeGpus", machine: int) -> tuple[int, ...]:
+        first = room.site.first
+        return tuple(np.sort(room.left_milli[first[machine] : first[machine + 1]]).tolist())
+
+    def _lost(self, left: tuple[int, ...]) -> int:
+        """Return the fragmentation of a machine whose GPUs have so much left, in thousandths of a GPU."""
+        if left not in self._known:
+            each = np.array(left, np.int64)
+            total, whole = each.sum(), (each == WHOLE_MILLI).sum()
+            is_gang = self.demand > WHOLE_MILLI
+            fits = np.where(is_gang, whole * WHOLE_MILLI >= self.demand, each.max(initial=0) >= self.demand)
+            too_full = each[None, :] < np.minimum(self.demand, WHOLE_MILLI)[:, None]
+            lost = np.where(fits, (too_full * each).sum(axis=1), total)
+            self._known[left] = int(self.weight @ lost)
+        return self._known[left]
+
+
+Gpus = tuple[int, ...]
+
+"""GPUs by number: those of machine 0 first. The order says nothing."""
+
+NO_WIDTH = 2**62
+
+NOTHING_KNOWN = (NO_WIDTH, NO_WIDTH)
+
+
+class SimulationContext:
+    """What doesn't change in a run: where GPUs are, what jobs ask for, and how gangs are placed.
+
+    Parameters
+    ----------
+    jobs, cluster
+        Who asks, and what there is.
+    placement, spread
+        As in `EngineOptions`.
+    is_shared
+        Whether jobs take only their share of a GPU.
+    jobs_a_gpu
+        How many jobs a GPU may hold, which decides whether host demands can bind.
+    """
+
+    def __init__(
+        self,
+        jobs: Workload,
+        cluster: Cluster,
+        placement: Placement,
+        spread: bool,
+        is_shared: bool = False,
+        jobs_a_gpu: int = 1,
+    ) -> None:
+        self.jobs, self.cluster = jobs, cluster
+        self.placement, self.spread, self.is_shared = placement, spread, is_shared
+        self.machine = np.repeat(np.arange(cluster.num_machines), cluster.gpus)
+        self.machine_of: list[int] = self.machine.tolist()
+        self.first = np.concatenate([[0], np.cumsum(cluster.gpus)]).astype(np.int64)
+        self.by_size = np.lexsort((np.arange(cluster.num_machines), -cluster.gpus))
+        self.largest = int(cluster.gpus.max())
+        self.max_of = max_machines(jobs, cluster)
+        self.widths: list[int] = jobs.gpus.tolist()
+        self.shares: list[int] = jobs.share_milli.tolist() if is_shared else [WHOLE_MILLI] * len(jobs)
+        self.host = hosts(cluster)
+        self.asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
+        self.has_host = is_shared or jobs.strains_hosts(cluster, jobs_a_gpu)
+        self.is_plain = not self.has_host and not is_shared and not jobs.kind_ppm.shape[1]
+        self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
+        asked = np.column_stack([jobs.gpus, jobs.share_milli, self.asks.T, jobs.kind_ppm > 0])
+        self.alike: list[int] = np.unique(asked, axis=0, return_inverse=True)[1].ravel().tolist()
+        self._could_hold: dict[tuple[int, int, bytes], bool] = {}
+
+    def could_hold(self, job: int, machines: BoolArray, width: int | None = None) -> bool:
+        """Tell whether the placement rule finds a job its gang, or a `width`, on some machines when all of them are free."""
+        width = width or self.widths[job]
+        key = (self.alike[job], width, machines.tobytes())
+        if key not in self._could_hold:
+            self._could_hold[key] = FreeGpus(self).find(job, width, machines) is not None
+        return self._could_hold[key]
+
+    def types_of(self, job: int) -> tuple[bool, ...]:
+        """Return which types of GPU can run a job; empty where types make no difference."""
+        return tuple((self.jobs.kind_ppm[job] > 0).tolist())
+
+    def usable(self, job: int) -> BoolArray | None:
+        """Return the machines whose type of GPU can run a job, None if all can."""
+        if not self.jobs.kind_ppm.shape[1]:
+            return None
+        return np.asarray(self.jobs.kind_ppm[job, self.cluster.kind] > 0)
+
+
+def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:
+    """Return for each job the GPUs of the largest machine that its types of GPU let it use: wider gangs take whole ones."""
+    if not jobs.kind_ppm.shape[1]:
+        return [int(cluster.gpus.max())] * len(jobs)
+    kinds, which = np.unique(jobs.kind_ppm > 0, axis=0, return_inverse=True)
+    sizes = np.array([cluster.gpus.max(where=usable[cluster.kind], initial=0) for usable in kinds])
+    return [int(size) for size in sizes[which.ravel()]]
+
+
+class FreeGpus:
+    """Free GPUs. `place` takes some for a job; nothing happens to the cluster before the plan is handed in.
+
+    Parameters
+    ----------
+    free
+        Wholly free GPUs of each machine.
+    left_milli
+        What is left of each GPU, in thousandths.
+    too_wide
+        Least width that is known to find no place any more among those that one machine can hold, and among wider ones: nor
+        does a wider one of its kind. Where GPUs or what is allowed differ for jobs none is known.
+    allowed
+        Machines that a job is confined to, None for no limit: a wrapper's.
+    """
+
+    def __init__(self, site: SimulationContext) -> None:
+        cluster = site.cluster
+        self.site = site
+        self.free: IntArray = cluster.gpus.copy()
+        self.left_milli: IntArray = np.full(cluster.num_gpus, WHOLE_MILLI)
+        self.host: IntArray = site.host.copy()
+        self.allowed: Callable[[int], BoolArray | None] | None = None
+        self.may_spread: Callable[[int], bool] | None = None
+        self.too_wide = NOTHING_KNOWN
+        self._whole = [list(range(site.first[m], site.first[m + 1])) for m in range(cluster.num_machines)]
+
+    def copy(self) -> "FreeGpus":
+        """Return room of its own with the same GPUs free."""
+        other = FreeGpus.__new__(FreeGpus)
+        other.site, other.allowed, other.may_spread, other.too_wide = (
+            self.site,
+            self.allowed,
+            self.may_spread,
+            self.too_wide,
+        )
+        other.free, other.left_milli, other.host = self.free.copy(), self.left_milli.copy(), self.host.copy()
+        other._whole = [each.copy() for each in self._whole]
+        return other
+
+    @property
+    def num_free(self) -> int:
+        """Number of wholly free GPUs."""
+        return int(self.free.sum())
+
+    def whole_gpus(self, machine: int) -> Gpus:
+        """Return the wholly free GPUs of a machine."""
+        return tuple(self._whole[machine])
+
+    def take(self, job: int, gpus: Gpus) -> None:
+        """Take GPUs for a job."""
+        share, machine_of = self.site.shares[job], self.site.machine_of
+        for gpu in gpus:
+            machine = machine_of[gpu]
+            if self.left_milli[gpu] == WHOLE_MILLI:
+                self._whole[machine].remove(gpu)
+                self.free[machine] -= 1
+            self.left_milli[gpu] -= share
+            if self.site.has_host:
+                self.host[:, machine] -= self.site.asks[:, job]
+
+    def give(self, job: int, gpus: Gpus) -> None:
+        """Give GPUs of a job back."""
+        self.too_wide = NOTHING_KNOWN
+        share, machine_of = self.site.shares[job], self.site.machine_of
+        for gpu in gpus:
+            machine = machine_of[gpu]
+            self.left_milli[gpu] += share
+            if self.left_milli[gpu] == WHOLE_MILLI:
+                insort(self._whole[machine], gpu)
+                self.free[machine] += 1
+            if self.site.has_host:
+                self.host[:, machine] += self.site.asks[:, job]
+
+    def machine_of(self, gpu: int) -> int:
+        """Return the machine of a GPU."""
+        return self.site.machine_of[gpu]
+
+    def short_hosts(self, job: int, gpus: Gpus) -> set[int]:
+        """Return the machines that have too little vCPU or memory left for a job on GPUs."""
+        if not self.site.has_host:
+            return set()
+        machines = [self.site.machine_of[gpu] for gpu in gpus]
+        asks = self.site.asks[:, job]
+        return {each for each in machines if (self.host[:, each] < asks * machines.count(each)).any()}
+
+    def set_up(self, machine: int, is_up: bool) -> None:
+        """Let a machine have its GPUs again, or none; nobody holds any."""
+        gpus = range(self.site.first[machine], self.site.first[machine + 1])
+        self.too_wide = NOTHING_KNOWN
+        self._whole[machine] = list(gpus) if is_up else []
+        self.free[machine] = len(gpus) if is_up else 0
+        self.left_milli[gpus.start : gpus.stop] = WHOLE_MILLI if is_up else 0
+
+    def confine(self, part: Callable[[int], BoolArray | None]) -> None:
+        """Confine jobs to machines, besides other limits."""
+        before = self.allowed
+
+        def both(job: int) -> BoolArray | None:
+            mine, others = part(job), before(job) if before is not None else None
+            return mine if others is None else others if mine is None else mine & others
+
+        self.allowed, self.too_wide = both, NOTHING_KNOWN
+
+    def limit(self, job: int) -> BoolArray | None:
+        """Return the machines that a job is confined to, None for all."""
+        usable, allowed = self.site.usable(job), self.allowed(job) if self.allowed else None
+        return allowed if usable is None else usable if allowed is None else usable & allowed
+
+    def place(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
+        """Find GPUs for a job and take them; None where there is no room."""
+        gpus = self.find(job, width, machines)
+        if gpus is not None:
+            self.take(job, gpus)
+        return gpus
+
+    def find(
+        self,
+        job: int,
+        width: int | None = None,
+        machines: BoolArray | None = None,
+        most: IntArray | None = None,
+        placement: Placement | None = None,
+    ) -> Gpus | None:
+        """Return GPUs for a job by the placement rule, None where there is no room; nothing is taken.
+
+        Parameters
+        ----------
+        job
+            Whose.
+        width
+            How many GPUs; its gang unless given.
+        machines
+            Machines that may be taken, shape (machines,); all unless given.
+        most
+            Wholly free GPUs that may be taken of each machine, shape (machines,); all unless given.
+        placement
+            Which machine of those that hold the gang; as the run's options say unless given.
+        """
+        placement = placement or self.site.placement
+        width = width or self.site.widths[job]
+        if self.is_hopeless(width):
+            return None
+        is_plain = self.site.is_plain and machines is None and most is None and self.allowed is None
+        limit = self.limit(job)
+        if limit is not None:
+            machines = limit if machines is None else machines & limit
+        free = self.free if machines is None else np.where(machines, self.free, 0)
+        if most is not None:
+            free = np.minimum(free, most)
+        if self.site.has_host:
+            free = np.minimum(free, (self.host // np.maximum(1, self.site.asks[:, job])[:, None]).min(axis=0))
+        if width == 1 and self.site.shares[job] < WHOLE_MILLI:
+            return self._find_share(job, machines, placement)
+        if width <= self.site.max_of[job]:
+            fitting = np.flatnonzero(free >= width)
+            if len(fitting):
+                return tuple(self._whole[self._choose(fitting, width, placement)][:width])
+        else:
+            gpus = self._wholly_free(free, width)
+            if gpus is not None:
+                return gpus
+        if self.spreads(job) and free.sum() >= width:
+            return self._spread(free, width)
+        if is_plain and self.may_spread is None:
+            narrow, wide = self.too_wide
+            is_narrow = width <= self.site.largest
+            self.too_wide = (min(narrow, width), wide) if is_narrow else (narrow, min(wide, width))
+        return None
+
+    def is_hopeless(self, width: int) -> bool:
+        """Tell whether a gang of some width is known to find no place."""
+        return width >= self.too_wide[width > self.site.largest]
+
+    def loosen(self, may_spread: Callable[[int], bool]) -> None:
+        """Let some jobs spread over machines besides those that may already."""
+        before = self.may_spread
+        self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))
+        self.too_wide = NOTHING_KNOWN
+
+    def spreads(self, job: int) -> bool:
+        """Tell whether a job takes GPUs anywhere where the placement rule finds none."""
+        return self.site.spread if self.may_spread is None else self.may_spread(job)
+
+    def _choose(self, fitting: IntArray, width: int, placement: Placement) -> int:
+        """Return which of the machines that hold a gang takes it."""
+        free = self.free[fitting]
+        if placement == Placement.FIRST_FIT:
+            return int(fitting[0])
+        if placement == Placement.WORST_FIT:
+            return int(fitting[free.argmax()])
+        if self.site.fragmentation is not None:
+            growth = self.site.fragmentation.growth_of_gang(self, fitting, width)
+            return int(fitting[np.lexsort((free, growth))[0]])  # of equal ones the fullest
+        return int(fitting[free.argmin()])
+
+    def _find_share(self, job: int, machines: BoolArray | None, placement: Placement) -> Gpus | None:
+        share, site = self.site.shares[job], self.site
+        fits = self.left_milli >= share
+        if machines is not None:
+            fits &= machines[site.machine]
+        has_host: BoolArray = np.all(self.host >= site.asks[:, job][:, None], axis=0)
+        fits &= has_host[site.machine]
+        fitting = np.flatnonzero(fits)
+        if not len(fitting):
+            return None
+        left = self.left_milli[fitting]
+        if placement == Placement.FIRST_FIT:
+            return (int(fitting[0]),)
+        if placement == Placement.WORST_FIT:
+            return (int(fitting[left.argmax()]),)
+        if site.fragmentation is not None:
+            return (int(fitting[site.fragmentation.growth_of_share(self, fitting, share).argmin()]),)
+        return (int(fitting[left.argmin()]),)
+
+    def _wholly_free(self, free: IntArray, width: int) -> Gpus | None:
+        """Return GPUs of wholly free machines, largest first."""
+        whole = free == self.site.cluster.gpus
+        if free[whole].sum() < width:
+            return None
+        chosen: list[int] = []
+        for machine in self.site.by_size:
+            if whole[machine] and len(chosen) < width:
+                chosen.extend(self._whole[machine][: width - len(chosen)])
+        return tuple(chosen)
+
+    def _spread(self, free: IntArray, width: int) -> Gpus:
+        """Return GPUs of the machines with most free ones, one machine after the other."""
+        chosen: list[int] = []
+        for machine in np.lexsort((np.arange(len(free)), -free)):
+            if len(chosen) < width:
+                chosen.extend(self._whole[machine][: min(int(free[machine]), width - len(chosen))])
+        return tuple(chosen)

@@ -1,0 +1,115 @@
+"""An index policy played by planning: for wrappers, shared GPUs and whatever else the compiled loop doesn't know."""
+
+import numpy as np
+
+from optim.core.arrays import IntArray
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Event
+from optim.models.cluster.workload import Workload
+from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, random_priorities
+from optim.simulation.cluster.planning.free_gpus import Gpus
+from optim.simulation.cluster.planning.placing import HeldUp, sparing
+from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
+
+NEVER = 2**62
+
+
+class IndexPolicyAdapter(PlanningPolicy):
+    """The same order, ticks, thresholds and rule of preemption as the compiled loop: the same log, event by event."""
+
+    def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
+        self.policy, self.jobs = policy, jobs
+        self.name, self.source = policy.name, policy.source  # type: ignore[misc]
+        reads = policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
+        self.sees = (Oracle.RUN_TIMES,) if reads else ()  # type: ignore[misc]
+
+    @property
+    def needs(self) -> str:
+        """What it sees that a real scheduler wouldn't."""
+        return self.policy.needs
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Draw the order of a lottery."""
+        del cluster
+        self.drawn = random_priorities(seed, len(self.jobs))
+
+    def executed(self, view: View) -> IntArray:
+        """Return the time with GPUs in progress that thresholds go by."""
+        return view.executed_us
+
+    def _keys(self, view: View) -> IntArray:
+        """Return key and tie of each job submitted so far; shape (2, jobs)."""
+        key, count = self.policy.key, len(view.gpus)
+        first = np.zeros(count, np.int64)
+        if key is Key.DRAWN:
+            first = self.drawn[:count]
+        elif key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE):
+            first = view.remaining_us
+        elif key in (Key.ATTAINED_TIME, Key.ATTAINED_SERVICE):
+            first = view.executed_us
+        elif key is Key.TABLE:
+            ranks = np.asarray(self.policy.ranks, np.int64)
+            first = ranks[np.searchsorted(self.policy.thresholds, self.executed(view) * view.gpus, side="right")]
+        if key in (Key.REMAINING_SERVICE, Key.ATTAINED_SERVICE):
+            first = first * view.gpus
+        started = np.where(view.first_start_us >= 0, view.first_start_us, NEVER)
+        return np.stack([first, started if self.policy.tie is Tie.FIRST_START else np.zeros(count, np.int64)])
+
+    def _more_left(self, view: View, job: int) -> int:
+        """Return by how much a job's key grows when it is stopped and loses work."""
+        if self.policy.key not in (Key.REMAINING_TIME, Key.REMAINING_SERVICE):
+            return 0
+        return view.undone_by_stop(job) * (int(view.gpus[job]) if self.policy.key is Key.REMAINING_SERVICE else 1)
+
+    def plan(self, view: View) -> Plan:
+        """Go through the jobs once."""
+        policy, gpus, room = self.policy, dict(view.running), view.room()
+        is_tick = policy.preempts is Preempts.AT_TICKS and view.now_us % policy.quantum_us == 0
+        keys = self._keys(view)
+        waiting = view.waiting
+        order = waiting[np.lexsort((waiting, keys[1][waiting], keys[0][waiting]))]
+        running = np.fromiter(gpus, np.int64, len(gpus))
+        victims = running[np.lexsort((running, keys[1][running], keys[0][running]))][::-1].tolist()
+        rank = {job: (int(keys[0][job]), int(keys[1][job]), job) for job in [*victims, *order.tolist()]}
+        can_preempt = is_tick or policy.preempts is Preempts.AT_EVENTS
+        queue, held_up = order.tolist()[::-1], HeldUp(room.site, is_strict=not policy.backfill)
+        steps: list[tuple[Event, int]] = []
+        while queue and not held_up.is_all:
+            job = queue.pop()
+            if held_up.holds(job):
+                continue
+            taken = room.place(job)
+            if taken is None and can_preempt:
+                less = [other for other in victims if other in gpus and rank[other] > rank[job]]
+                stopped = sparing(room, job, less, gpus)
+                for other in stopped:
+                    room.give(other, gpus.pop(other))
+                    steps.append((Event.PREEMPT, other))
+                    rank[other] = (rank[other][0] + self._more_left(view, other), *rank[other][1:])
+                if stopped:
+                    queue = sorted([*queue, *stopped], key=lambda other: rank[other], reverse=True)
+                    taken = room.place(job)
+            if taken is None:
+                held_up.add(job)
+                continue
+            gpus[job] = taken
+            steps.append((Event.START, job))
+        return Plan(gpus=gpus, again_us=self._next_time(view, gpus), steps=steps)
+
+    def _next_time(self, view: View, gpus: dict[int, Gpus]) -> int | None:
+        """Return the next tick, or when a job reaches a threshold, if anybody waits for it."""
+        if not gpus or len(gpus) == len(view.jobs):
+            return None
+        times = (
+            [(view.now_us // self.policy.quantum_us + 1) * self.policy.quantum_us]
+            if self.policy.preempts is Preempts.AT_TICKS
+            else []
+        )
+        executed = self.executed(view)
+        for job in gpus:
+            service = int(executed[job]) * int(view.gpus[job])
+            ahead = next((crossing for crossing in self.policy.crossings if crossing > service), None)
+            if ahead is not None:
+                begins = max(view.now_us, view.progress_since(job) if job in view.running else view.now_us)
+                times.append(begins + -(-(ahead - service) // int(view.gpus[job])))
+        return min((time for time in times if time > view.now_us), default=None)

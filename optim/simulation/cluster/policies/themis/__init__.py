@@ -1,0 +1,1 @@
+"""Themis: rounds of partial-allocation auctions for leases of GPUs."""

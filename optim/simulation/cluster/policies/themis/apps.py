@@ -1,0 +1,477 @@
+"""Apps of a simulated cluster as their agents know them, one by one and as arrays."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import overload
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.auction.bids import NeedsTable, bid_table, possible_sizes, smallest_subtree, with_held
+from optim.models.auction.fairness import AppProfile, IdealTime, Needs, ideal_minutes, shared_minutes
+from optim.models.auction.instance import Cluster as Offered
+from optim.models.auction.instance import Horizon, Slowdown
+from optim.models.cluster.workload import PPM, US
+from optim.simulation.cluster.planning.policy import View
+from optim.solvers.auction.mechanism import Bid, Crowd, Grant, Offer
+
+MINUTE_US = 60 * US
+
+MIN_LEFT_MIN = 1e-6
+
+"""Minutes of work that a live app has at least: one that ends within the microsecond is still there."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is known of an app from its submission on: its jobs, their gang-time, the longest of them, all their GPUs.
+
+    `within` is the worst slowdown within a slot, machine, rack, and the cluster.
+    """
+
+    first_us: int
+    area_us: float
+    work_min: float = 0.0
+    longest_min: float = 0.0
+    demand: int = 0
+    slowdown: Slowdown = field(default_factory=Slowdown)
+    within: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    jobs: list[int] = field(default_factory=list)
+
+
+class AppTracker:
+    """Keeps count of active apps over time, and of what each was submitted with."""
+
+    def __init__(self) -> None:
+        self.totals: dict[int, Totals] = {}
+        self._known_jobs = 0
+        self._area, self._since, self._active = 0.0, 0, 0
+
+    def update(self, view: View, remaining_us: IntArray, num_active: int) -> None:
+        """Let time pass, and take note of the jobs submitted since."""
+        self._area += self._active * (view.now_us - self._since)
+        self._since, self._active = view.now_us, num_active
+        for job in range(self._known_jobs, len(view.submit_us)):
+            app = int(view.app[job])
+            if app not in self.totals:
+                slowdown = _slowdown(view, job)
+                within = tuple(slowdown.within(level) for level in range(4))
+                self.totals[app] = Totals(int(view.submit_us[job]), self._area, slowdown=slowdown, within=within)
+            found = self.totals[app]
+            minutes, gang = float(remaining_us[job]) / MINUTE_US, int(view.gpus[job])
+            found.work_min += minutes * gang
+            found.longest_min = max(found.longest_min, minutes)
+            found.demand += gang
+            found.jobs.append(job)
+        self._known_jobs = len(view.submit_us)
+
+    def mean_apps(self, app: int, now_us: int) -> float:
+        """Return the number of active apps on average over an app's life so far."""
+        known = self.totals[app]
+        elapsed = now_us - known.first_us
+        return max(1.0, (self._area - known.area_us) / elapsed if elapsed else float(self._active))
+
+    def mean_apps_each(self, totals: Sequence[Totals], now_us: int) -> FloatArray:
+        """Return `mean_apps` of many apps, given what is known of each."""
+        elapsed = now_us - np.array([each.first_us for each in totals])
+        area = self._area - np.array([each.area_us for each in totals])
+        mean = np.divide(area, elapsed, out=np.full(len(totals), float(self._active)), where=elapsed > 0)
+        return np.asarray(np.maximum(1.0, mean))
+
+
+def _slowdown(view: View, job: int) -> Slowdown:
+    """Return an app's slowdown by locality; jobs of one GPU are never spread."""
+    if view.gpus[job] == 1:
+        return Slowdown()
+    machine, rack, cluster = (max(1.0, value / PPM) for value in view.slowdown_ppm[job].tolist())
+    return Slowdown(slot=machine, machine=machine, rack=rack, cluster=cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ActiveApps:
+    """The live jobs of all apps, one row an app.
+
+    Parameters
+    ----------
+    apps
+        Numbers of the apps that have any, ascending.
+    work_min, longest_min, demand, gang
+        By app what is left, in serial GPU minutes; the longest job's minutes; all their GPUs; their gangs' common divisor.
+    is_mixed
+        Whether an app's jobs come in several gangs.
+    asking
+        Numbers of the jobs whose gangs these are: those that aren't paused, but all of an app that has no other.
+    """
+
+    apps: IntArray
+    work_min: FloatArray
+    longest_min: FloatArray
+    demand: IntArray
+    gang: IntArray
+    is_mixed: IntArray
+    asking: IntArray
+
+
+def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: BoolArray) -> ActiveApps:
+    """Add live jobs up by app; those that are paused have work, but no use for a GPU now."""
+    app = view.app[jobs]
+    is_there = np.bincount(app) > 0
+    apps, row = np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[app]
+    minutes, gangs = remaining_us[jobs] / MINUTE_US, view.gpus[jobs]
+    longest, common = np.zeros(len(apps)), np.zeros(len(apps), np.int64)
+    np.maximum.at(longest, row, minutes)
+    is_asking = ~is_paused | (np.bincount(row, ~is_paused, len(apps)) == 0)[row]
+    np.gcd.at(common, row[is_asking], gangs[is_asking])
+    most = np.zeros(len(apps), np.int64)
+    np.maximum.at(most, row[is_asking], gangs[is_asking])
+    return ActiveApps(
+        apps=apps,
+        work_min=np.bincount(row, minutes * gangs, len(apps)).astype(np.float64),
+        longest_min=longest,
+        demand=np.maximum(common, np.bincount(row, np.where(is_paused, 0, gangs), len(apps)).astype(np.int64)),
+        gang=common,
+        is_mixed=np.asarray(common < most, np.int64),
+        asking=jobs[is_asking],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTypeHoldings:
+    """GPUs of other types than the one on offer: how many, and how many of the one on offer do as much."""
+
+    gpus: int = 0
+    speed: float = 0.0
+
+
+NOTHING = OtherTypeHoldings()
+
+
+class AppAgent:
+    """An app's agent in one auction.
+
+    Parameters
+    ----------
+    app
+        Its number.
+    profile
+        What it knows, without the GPUs it holds.
+    held
+        (slot, GPUs) under leases that go on.
+    expiring
+        (slot, GPUs) whose leases have just ended: it reports its fairness as if it kept them.
+    beside, expiring_beside
+        The same of GPUs of other types than the one on offer.
+    """
+
+    def __init__(
+        self,
+        app: int,
+        profile: AppProfile,
+        held: tuple[tuple[int, int], ...] = (),
+        expiring: tuple[tuple[int, int], ...] = (),
+        beside: OtherTypeHoldings = NOTHING,
+        expiring_beside: OtherTypeHoldings = NOTHING,
+    ) -> None:
+        self.app, self.name = app, f"a{app:06d}"
+        self.profile, self.places, self.expiring = profile, held, expiring
+        self.beside, self.expiring_beside = beside, expiring_beside
+        self.grant: Grant | None = None
+
+    @property
+    def gang(self) -> int:
+        """The least that helps it."""
+        return min(self.profile.gangs, default=self.profile.gang)
+
+    def wanted(self) -> int:
+        """Return its demand less what it holds."""
+        return max(0, self.profile.demand - sum(count for _, count in self.places) - self.beside.gpus)
+
+    def rho(self, cluster: Offered) -> float:
+        """Return rho with what it holds, or held until now; without any, with one gang."""
+        has_some = self.places or self.beside.gpus
+        places, beside = (self.places, self.beside) if has_some else (self.expiring, self.expiring_beside)
+        gpus = min(self.profile.demand, sum(count for _, count in places) + beside.speed) or self.gang
+        level = smallest_subtree(cluster, (slot for slot, _ in places)) if len(places) > 1 else 0
+        minutes = shared_minutes(
+            self.profile, gpus, level, horizon=Horizon.HOLD, lease_min=1.0, cluster_gpus=cluster.num_gpus
+        )
+        return minutes / ideal_minutes(self.profile, cluster.num_gpus)
+
+    def profile_with_held(self, cluster: Offered) -> AppProfile:
+        """Return what the app knows of itself, with the GPUs of the type on offer that it holds."""
+        return with_held(self.profile, cluster, self.places) if self.places else self.profile
+
+    def bid(self, offer: Offer) -> Bid:
+        """Value every number and locality on offer."""
+        begun = time.perf_counter()
+        profile = self.profile_with_held(offer.cluster)
+        if self.beside.gpus:
+            profile = replace(profile, beside_gpus=self.beside.gpus, beside_speed=self.beside.speed)
+        table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
+        return Bid(
+            table=table,
+            gang=profile.gang,
+            elapsed_min=profile.elapsed_min,
+            work_min=profile.work_min,
+            prepare_s=time.perf_counter() - begun,
+            sizes=tuple(possible_sizes(profile.gangs, min(profile.demand, offer.cluster.num_free))),
+        )
+
+    def win(self, grant: Grant) -> None:
+        """Keep the grant; a second one of the same auction comes on top."""
+        entries = (*(self.grant.entries if self.grant else ()), *grant.entries)
+        self.grant = Grant(app=self.name, entries=entries, lease_min=grant.lease_min)
+
+
+class Profiles:
+    """What each live app knows of itself, without the GPUs it holds.
+
+    Parameters
+    ----------
+    view, live, census, ideal
+        What is seen, the sums of the live jobs, and what is known of their apps.
+    slowness
+        That of the GPUs on offer, by live app.
+    """
+
+    def __init__(
+        self, view: View, live: ActiveApps, census: AppTracker, ideal: IdealTime, slowness: FloatArray
+    ) -> None:
+        self._now_us, self._live, self._census, self._ideal = view.now_us, live, census, ideal
+        self._work, self._longest = live.work_min * slowness, live.longest_min * slowness
+        self._gangs: dict[int, tuple[int, ...]] = {}
+        if live.is_mixed.any():
+            mixed = set(live.apps[live.is_mixed > 0].tolist())
+            for job in live.asking.tolist():
+                app = int(view.app[job])
+                if app in mixed:
+                    self._gangs[app] = (*self._gangs.get(app, ()), int(view.gpus[job]))
+
+    def of(self, row: int) -> AppProfile:
+        """Return the profile of an app by its position among those that live."""
+        live, app = self._live, int(self._live.apps[row])
+        totals = self._census.totals[app]
+        needs = Needs(
+            work_min=max(MIN_LEFT_MIN, float(self._work[row])),
+            longest_min=max(MIN_LEFT_MIN, float(self._longest[row])),
+            demand=int(live.demand[row]),
+            total_work_min=totals.work_min,
+            total_longest_min=totals.longest_min,
+            total_demand=totals.demand,
+        )
+        return AppProfile(
+            elapsed_min=(self._now_us - totals.first_us) / MINUTE_US,
+            active_apps=self._census.mean_apps(app, self._now_us),
+            needs=needs,
+            slowdown=totals.slowdown,
+            gang=int(live.gang[row]),
+            gangs=self._gangs.get(app, ()),
+            ideal=self._ideal,
+        )
+
+
+class GpuTypes:
+    """The types of a cluster's GPUs, for the jobs that live at one instant.
+
+    Parameters
+    ----------
+    view, jobs, work_us
+        What is seen, the live jobs, and the work that each has left on the type that is fastest for it.
+    """
+
+    def __init__(self, view: View, jobs: IntArray, work_us: IntArray) -> None:
+        self.of_machine = view.cluster.kind
+        self.there: list[int] = np.unique(self.of_machine).tolist()
+        self._is_typed = bool(view.kind_ppm.shape[1])
+        if self.is_one and not self._is_typed:
+            self.slowness: FloatArray = np.ones((int(view.app.max(initial=0)) + 1, max(self.there) + 1))
+            return
+        self._ppm = view.kind_ppm if view.kind_ppm.shape[1] else np.full((len(view.app), max(self.there) + 1), PPM)
+        count = int(view.app.max(initial=0)) + 1
+        weight = np.maximum(1, work_us[jobs]).astype(float)
+        self._demand = np.bincount(view.app[jobs], view.gpus[jobs], count)
+        self.slowness = np.full((count, self._ppm.shape[1]), np.inf)
+        for kind in self.there:
+            can = self._ppm[jobs, kind] > 0
+            whole = np.bincount(view.app[jobs][can], weight[can], count)
+            slow = np.bincount(view.app[jobs][can], weight[can] * self._ppm[jobs[can], kind] / PPM, count)
+            np.divide(slow, whole, out=self.slowness[:, kind], where=whole > 0)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether types make no difference."""
+        return len(self.there) == 1
+
+    def by_speed(self, apps: Iterable[int]) -> list[int]:
+        """Return the types in the order of their mean speed for some apps, the fastest first, ties by number."""
+        if self.is_one:
+            return self.there
+        speed = (1 / self.slowness[list(apps)]).mean(axis=0)
+        return sorted(self.there, key=lambda kind: (-float(speed[kind]), kind))
+
+    def usable(self, jobs: IntArray, kind: int) -> IntArray:
+        """Return those of some jobs that can run on a type."""
+        if self.is_one and not self._is_typed:
+            return jobs
+        return np.asarray(jobs[self._ppm[jobs, kind] > 0])
+
+    def beside(self, app: int, places: Iterable[tuple[int, int]], kind: int, demand: int) -> OtherTypeHoldings:
+        """Return what (machine, GPUs) entries of other types are for an app, in GPUs of one type.
+
+        Its jobs that can run on that type can use so many GPUs; others that it holds are first of all for those that can't.
+        """
+        gpus, speed = 0, 0.0
+        for machine, count in places:
+            slow = float(self.slowness[app, self.of_machine[machine]])
+            if self.of_machine[machine] != kind and np.isfinite(slow):
+                gpus += count
+                speed += count * float(self.slowness[app, kind]) / slow
+        kept = max(0, gpus - (int(self._demand[app]) - demand))
+        return OtherTypeHoldings(kept, speed * kept / gpus) if kept else NOTHING
+
+    def own(self, places: Iterable[tuple[int, int]], kind: int) -> tuple[tuple[int, int], ...]:
+        """Return the entries of one type."""
+        return tuple(entry for entry in places if self.of_machine[entry[0]] == kind)
+
+
+class AgentBatch(Crowd[AppAgent]):
+    """The agents of apps that have one gang each, where there is one type of GPU; they say what `AppAgent` would.
+
+    Parameters
+    ----------
+    live, census, now_us, ideal, slowness
+        As in `Profiles`.
+    held, expiring
+        GPUs under leases that go on, and under those that have just ended, by app and machine.
+    agent_of
+        Returns the agent of an app by its position.
+    """
+
+    def __init__(
+        self,
+        live: ActiveApps,
+        census: AppTracker,
+        now_us: int,
+        ideal: IdealTime,
+        slowness: FloatArray,
+        held: IntArray,
+        expiring: IntArray,
+        agent_of: Callable[[int], AppAgent],
+    ) -> None:
+        self.apps: list[int] = live.apps.tolist()
+        totals = [census.totals[app] for app in self.apps]
+        self._needs = NeedsTable(
+            elapsed_min=(now_us - np.array([each.first_us for each in totals])) / MINUTE_US,
+            active_apps=census.mean_apps_each(totals, now_us),
+            work_min=np.maximum(MIN_LEFT_MIN, live.work_min * slowness),
+            longest_min=np.maximum(MIN_LEFT_MIN, live.longest_min * slowness),
+            demand=live.demand,
+            gang=live.gang,
+            total_work_min=np.array([each.work_min for each in totals]),
+            total_longest_min=np.array([each.longest_min for each in totals]),
+            total_demand=np.array([each.demand for each in totals], np.int64),
+            slowdown=np.array([each.within for each in totals]).reshape(-1, 4),
+            ideal=ideal,
+        )
+        self._held, self._expiring, self._agent_of = held, expiring, agent_of
+        self._made: dict[int, AppAgent] = {}
+        self._names = [f"a{app:06d}" for app in self.apps]
+
+    def __len__(self) -> int:
+        return len(self.apps)
+
+    @overload
+    def __getitem__(self, index: int) -> AppAgent: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[AppAgent]: ...
+
+    def __getitem__(self, index: int | slice) -> AppAgent | Sequence[AppAgent]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        if index not in self._made:
+            self._made[index] = self._agent_of(index)
+        return self._made[index]
+
+    @property
+    def made(self) -> Sequence[AppAgent]:
+        """The agents that were asked for so far: all that can have won anything."""
+        return list(self._made.values())
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of all."""
+        return self._names
+
+    @property
+    def gangs(self) -> IntArray:
+        """The gang of each."""
+        return self._needs.gang
+
+    def wanted(self) -> IntArray:
+        """Return the demand of each less what it holds."""
+        return np.asarray(np.maximum(0, self._needs.demand - self._held.sum(axis=1)))
+
+    def rho(self, cluster: Offered) -> FloatArray:
+        """Return rho of each with what it holds, or held until now; without any, with one gang."""
+        has_some = self._held.sum(axis=1) > 0
+        places = np.where(has_some[:, None], self._held, self._expiring)
+        gpus = np.minimum(self._needs.demand, places.sum(axis=1))
+        gpus = np.where(gpus > 0, gpus, self._needs.gang)
+        return self._needs.rho(gpus, _levels(cluster, places), cluster.num_gpus)
+
+    def bids(self, who: Sequence[int], offer: Offer) -> list[Bid]:
+        """Value every number and locality on offer."""
+        if offer.horizon is not Horizon.HOLD:
+            return super().bids(who, offer)
+        begun = time.perf_counter()
+        cluster, rows, needs = offer.cluster, np.array(who, np.int64), self._needs
+        tables = needs.bid_tables(
+            rows,
+            cluster,
+            lease_min=offer.lease_min,
+            held=self._held.sum(axis=1),
+            held_level=_levels(cluster, self._held),
+            profile_of=lambda i: self._profile(i, cluster),
+        )
+        spent = (time.perf_counter() - begun) / max(1, len(who))
+        gang, elapsed, work = (each[rows].tolist() for each in (needs.gang, needs.elapsed_min, needs.work_min))
+        return [
+            Bid(table=table, gang=g, elapsed_min=e, work_min=w, prepare_s=spent)
+            for table, g, e, w in zip(tables, gang, elapsed, work, strict=True)
+        ]
+
+    def _profile(self, index: int, cluster: Offered) -> AppProfile:
+        """Return what an app knows of itself, with the GPUs that it holds."""
+        return self[index].profile_with_held(cluster)
+
+
+def _levels(cluster: Offered, counts: IntArray) -> IntArray:
+    """Return the locality of the smallest subtree that holds GPUs, by app and machine of one slot each."""
+    is_there = counts > 0
+    machines = is_there.sum(axis=1)
+    if cluster.num_racks == 1:
+        return np.where(machines > 1, 2, 0)
+    found = np.zeros(len(counts), np.int64)
+    for row in np.flatnonzero(machines > 1).tolist():
+        racks = cluster.machine_rack[is_there[row]]
+        found[row] = 2 if (racks == racks[0]).all() else 3
+    return found
+
+
+def count_gpus(
+    apps: IntArray, gpus_of: Mapping[int, Iterable[int]], machine_of: Sequence[int], num_machines: int
+) -> IntArray:
+    """Return GPUs, given by app, by app of some and machine, shape (apps, machines)."""
+    counts = np.zeros((len(apps), num_machines), np.int64)
+    row_of = {app: row for row, app in enumerate(apps.tolist())}
+    for app, gpus in gpus_of.items():
+        if app in row_of:
+            row = counts[row_of[app]]
+            for gpu in gpus:
+                row[machine_of[gpu]] += 1
+    return counts

@@ -1,0 +1,294 @@
+"""From grants to GPUs and jobs of an app, and the app schedulers that decide among its trials.
+
+They see what a tuner sees: how far each trial is, and the losses it has reported. Progress is a share of a trial's whole work.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.auction.tuning import TrialClass, classify_trials, expected_trial_work, rung_sizes
+from optim.simulation.cluster.planning.free_gpus import Gpus
+
+Losses = Callable[[int], FloatArray]
+
+"""Losses that a job has reported so far, at equal steps of its work, the first before any."""
+
+MIN_LOSSES = 4
+
+"""Losses of a trial, the first before any work, from which its curve is fitted."""
+
+MIN_SHARE = 1e-3
+
+"""Share of its work that a live trial is expected to do at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunerDecision:
+    """What a tuner says of an app's live trials.
+
+    Parameters
+    ----------
+    killed, paused
+        Trials that are given up, and those that wait until others have come as far.
+    expected
+        By live trial the share of its whole work that it is expected to do from now on.
+    """
+
+    killed: frozenset[int]
+    paused: frozenset[int]
+    expected: Mapping[int, float]
+
+
+class AppTuner(ABC):
+    """The scheduler of one app's trials."""
+
+    @abstractmethod
+    def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
+        """Look at the live trials, by their progress, and decide."""
+
+
+class Halving(AppTuner):
+    """Successive halving: all trials of a rung train up to its share of the work, the best of them go on.
+
+    Parameters
+    ----------
+    trials
+        All of the app's trials.
+    eta
+        One in so many goes on.
+    points
+        Losses that a whole trial reports.
+
+    References
+    ----------
+    Li et al., "Hyperband", JMLR 18 (2018), algorithm 1 (one bracket, trials resume).
+    """
+
+    def __init__(self, trials: Sequence[int], eta: int, points: int) -> None:
+        self._number, self._eta, self._points = len(trials), eta, points
+        self._sizes = rung_sizes(len(trials), eta)
+        self._rung = 0
+
+    def _limit(self, rung: int) -> float:
+        """Return the share of the work up to which a rung trains."""
+        return float(self._eta) ** (rung + 1 - len(self._sizes))
+
+    def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
+        """Close rungs that all live trials have come through."""
+        live, killed = dict(progress), set()
+        while live and self._rung < len(self._sizes) - 1 and min(live.values()) >= self._limit(self._rung):
+            at = int(self._limit(self._rung) * (self._points - 1))
+            ranked = sorted(live, key=lambda job: (float(losses(job)[at]), job))
+            self._rung += 1
+            for job in ranked[self._sizes[self._rung] :]:
+                killed.add(job)
+                del live[job]
+        is_last = self._rung == len(self._sizes) - 1
+        limit = self._limit(self._rung)
+        whole = expected_trial_work(self._number, self._eta, self._limit(0), self._rung)
+        before = self._limit(self._rung - 1) if self._rung else 0.0
+        return TunerDecision(
+            killed=frozenset(killed),
+            paused=frozenset(job for job, share in live.items() if not is_last and share >= limit),
+            expected={job: max(MIN_SHARE, whole - (min(share, limit) - before)) for job, share in live.items()},
+        )
+
+
+class Hyperband(AppTuner):
+    """Hyperband: brackets of successive halving with more and more trials that start on less and less work.
+
+    Completed here: the app's trials are dealt to the brackets in the proportions of the algorithm.
+    """
+
+    def __init__(self, trials: Sequence[int], eta: int, points: int) -> None:
+        last = len(rung_sizes(len(trials), eta)) - 1
+        weights = [-(-(last + 1) * eta**s // (s + 1)) for s in range(last, -1, -1)]
+        cuts = np.rint(np.cumsum(weights) / sum(weights) * len(trials)).astype(int).tolist()
+        parts = [tuple(trials[a:b]) for a, b in zip([0, *cuts], cuts, strict=False) if b > a]
+        self._brackets = [(frozenset(part), Halving(part, eta, points)) for part in parts]
+
+    def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
+        """Review each bracket by itself."""
+        killed: frozenset[int] = frozenset()
+        paused: frozenset[int] = frozenset()
+        expected: dict[int, float] = {}
+        for trials, bracket in self._brackets:
+            found = bracket.review({job: share for job, share in progress.items() if job in trials}, losses)
+            killed, paused = killed | found.killed, paused | found.paused
+            expected |= found.expected
+        return TunerDecision(killed=killed, paused=paused, expected=expected)
+
+
+@dataclass
+class Curves(AppTuner):
+    """Early stopping by the curves of the losses: poor trials are killed, promising ones expected to do half of their work.
+
+    Parameters
+    ----------
+    points
+        Losses that a whole trial reports.
+    """
+
+    points: int
+
+    def review(self, progress: Mapping[int, float], losses: Losses) -> TunerDecision:
+        """Classify the trials that have reported enough."""
+        curves = {job: losses(job)[1:] for job in progress}
+        judged = [job for job, curve in curves.items() if len(curve) >= MIN_LOSSES - 1]
+        classes = dict.fromkeys(progress, TrialClass.GOOD)
+        found = classify_trials([curves[job].tolist() for job in judged], self.points - 1)
+        classes |= dict(zip(judged, found, strict=True))
+        live = {job: share for job, share in progress.items() if classes[job] is not TrialClass.POOR}
+        return TunerDecision(
+            killed=frozenset(set(progress) - set(live)),
+            paused=frozenset(),
+            expected={job: max(MIN_SHARE, (1.0 - share) * classes[job].share) for job, share in live.items()},
+        )
+
+
+TUNERS: Mapping[str, Callable[[Sequence[int], int, int], AppTuner]] = {
+    "halving": Halving,
+    "hyperband": Hyperband,
+    "curves": lambda trials, eta, points: Curves(points),
+}
+
+"""By name, from an app's trials, eta and the number of losses."""
+
+Entries = tuple[tuple[int, int], ...]
+
+"""(machine, GPUs) of a grant."""
+
+
+def minimise_migrations(
+    rack_of: IntArray,
+    there: IntArray,
+    grants: Mapping[int, Entries],
+    before: Mapping[int, Sequence[int]],
+    machine_of: Sequence[int],
+) -> dict[int, Entries]:
+    """Exchange equal machines between grants so that apps keep as many of the GPUs they had as possible.
+
+    All GPUs that there are are on offer: machines of one size in one rack, and racks with equal machines, are interchangeable.
+
+    Parameters
+    ----------
+    rack_of, there
+        Rack of each machine, and its GPUs, 0 while it is down.
+    grants
+        By app.
+    before
+        By app the GPUs that it had.
+    machine_of
+        Machine of each GPU.
+    """
+    apps = sorted(set(grants) & set(before))
+    if not apps:
+        return dict(grants)
+    granted, held = (np.zeros((len(apps), len(there)), np.int64) for _ in range(2))
+    for row, app in enumerate(apps):
+        for machine, count in grants[app]:
+            granted[row, machine] += count
+        np.add.at(held[row], [machine_of[gpu] for gpu in before[app]], 1)
+    kept = np.minimum(granted[:, :, None], held[:, None, :]).sum(axis=0)  # GPUs kept if machine m becomes machine n
+    members = [np.flatnonzero(rack_of == rack) for rack in np.unique(rack_of)]
+    makeup = [tuple(np.sort(there[inside]).tolist()) for inside in members]
+    worth = np.full((len(members), len(members)), -1.0)
+    moves: dict[tuple[int, int], IntArray] = {}
+    for a, old in enumerate(members):
+        for b, new in enumerate(members):
+            if makeup[a] == makeup[b]:
+                same = there[old][:, None] == there[new][None, :]
+                block = np.where(same, kept[np.ix_(old, new)], -(10**9))
+                rows, columns = linear_sum_assignment(-block)
+                worth[a, b], moves[a, b] = block[rows, columns].sum(), new[columns]
+    target = np.arange(len(there))
+    rows, columns = linear_sum_assignment(-np.where(worth < 0, -(10**12), worth))
+    for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
+        target[members[a]] = moves[a, b]
+    return {app: tuple((int(target[machine]), count) for machine, count in entries) for app, entries in grants.items()}
+
+
+def chosen_gpus(entries: Entries, free: Mapping[int, Sequence[int]], wished: Iterable[int]) -> list[int]:
+    """Return GPUs of the machines of a grant, those wished for first.
+
+    Parameters
+    ----------
+    entries
+        The grant.
+    free
+        GPUs left on each machine, ascending.
+    wished
+        GPUs that the app would like.
+    """
+    liked = set(wished)
+    found: list[int] = []
+    for machine, count in entries:
+        found += sorted(free[machine], key=lambda gpu: (gpu not in liked, gpu))[:count]
+    return found
+
+
+def split(
+    gpus: Iterable[int],
+    running: Mapping[int, Gpus],
+    waiting: Sequence[tuple[int, int]],
+    machine_of: Sequence[int],
+    rack_of: Sequence[int],
+) -> dict[int, Gpus]:
+    """Return which of an app's jobs run where: those that can stay do, then others in order where they fit.
+
+    A job takes the fullest machine that holds it; failing that GPUs of one rack, then any, most of a machine first.
+
+    Parameters
+    ----------
+    gpus
+        What the app may use.
+    running
+        Its running jobs and their GPUs.
+    waiting
+        (job, gang) of the others, the most urgent first.
+    machine_of, rack_of
+        By GPU, and by machine.
+    """
+    left = set(gpus)
+    found: dict[int, Gpus] = {}
+    for job, held in running.items():
+        if left.issuperset(held):
+            found[job] = held
+            left.difference_update(held)
+    free: dict[int, list[int]] = {}
+    for gpu in sorted(left):
+        free.setdefault(machine_of[gpu], []).append(gpu)
+    room = len(left)
+    for job, gang in waiting:
+        if job in found or gang > room:
+            continue
+        taken = _taken(free, gang, rack_of)
+        found[job] = tuple(sorted(gpu for machine, count in taken for gpu in free[machine][:count]))
+        for machine, count in taken:
+            del free[machine][:count]
+        room -= gang
+    return found
+
+
+def _taken(free: Mapping[int, Sequence[int]], gang: int, rack_of: Sequence[int]) -> list[tuple[int, int]]:
+    """Return (machine, GPUs) for a gang; there are enough."""
+    fitting = [(len(gpus), machine) for machine, gpus in free.items() if len(gpus) >= gang]
+    if fitting:
+        return [(min(fitting)[1], gang)]
+    racks: dict[int, int] = {}
+    for machine, gpus in free.items():
+        racks[rack_of[machine]] = racks.get(rack_of[machine], 0) + len(gpus)
+    inside = [(count, rack) for rack, count in racks.items() if count >= gang]
+    rack = min(inside)[1] if inside else None
+    taken: list[tuple[int, int]] = []
+    for machine in sorted(free, key=lambda m: (-len(free[m]), m)):
+        if gang and free[machine] and (rack is None or rack_of[machine] == rack):
+            count = min(gang, len(free[machine]))
+            taken.append((machine, count))
+            gang -= count
+    return taken

@@ -1,0 +1,384 @@
+"""Wrappers around any policy: the lessons of the Philly study (Jeon et al., ATC 2019, section 5)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.core.arrays import BoolArray
+from optim.core.errors import check_in
+from optim.core.registry import Support
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.proof import Worth
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
+from optim.simulation.cluster.policies.slaq import fit_loss
+
+PLACES_ITSELF = "it brings its own placement, which {} can't steer"
+
+
+class Wrapper(PlanningPolicy):
+    """Does what the policy inside does, but for what a subclass changes."""
+
+    wrap = ""
+    steers_placement = True
+
+    def __init__(self, inner: PlanningPolicy) -> None:
+        self.inner = inner
+        self.name = f"{self.wrap}+{inner.name}"  # type: ignore[misc]
+        self.sees, self.reads_losses = inner.sees, inner.reads_losses  # type: ignore[misc]
+        self.may_spread = self.may_spread or inner.may_spread  # type: ignore[misc]
+        self.plans_at_events = inner.plans_at_events
+
+    @property
+    def needs(self) -> str:
+        """What the policy inside sees that a real scheduler wouldn't."""
+        return self.inner.needs
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Return the rules of the policy inside."""
+        return self.inner.rules(options)
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Tell whether the policy inside can serve such jobs, and be steered."""
+        if self.steers_placement and self.inner.places_itself:
+            return Support(False, PLACES_ITSELF.format(self.wrap))
+        return self.inner.supports(jobs, cluster)
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Begin a run."""
+        self.inner.begin(cluster, seed)
+
+    def plan(self, view: View) -> Plan:
+        """Plan as the policy inside does."""
+        return self.inner.plan(view)
+
+    def worth(self) -> Worth | None:
+        """Return what jobs are worth to the policy inside."""
+        return self.inner.worth()
+
+    def figures(self) -> Mapping[str, float]:
+        """Return what the policy inside says."""
+        return self.inner.figures()
+
+
+def earliest(*times: int | None) -> int | None:
+    """Return the earliest of the times that there are."""
+    return min((time for time in times if time is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailEarlyOptions:
+    """Options.
+
+    Parameters
+    ----------
+    trial_s
+        How long a gang runs on one GPU first.
+    share
+        Share of the machines that trials have to themselves; at least one machine.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    trial_s: float = 300.0
+    share: float = 0.03
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 86400]", self, "trial_s")
+        check_in("(0, 0.5]", self, "share")
+
+
+class FailEarly(Wrapper):
+    """A gang's work on one GPU counts; a job that fails in its trial is sent away, its failure being one of every try."""
+
+    wrap = "fail-early"
+
+    def __init__(self, options: FailEarlyOptions, inner: PlanningPolicy, jobs: Workload) -> None:
+        super().__init__(inner)
+        self.options = options
+        del jobs
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Let gangs run on one GPU, and jobs that failed be sent away."""
+        return replace(self.inner.rules(options), is_elastic=True, may_refuse=True)
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Set the pool apart."""
+        super().begin(cluster, seed)
+        count = max(1, round(self.options.share * cluster.num_machines))
+        self.pool = np.arange(cluster.num_machines) >= cluster.num_machines - count
+        self.has_pool = count < cluster.num_machines
+        self.tried: set[int] = set()
+        self.trials: dict[int, Gpus] = {}
+        self.caught = 0
+
+    def plan(self, view: View) -> Plan:
+        """Look after the trials, and let the policy inside plan the rest on the other machines."""
+        if not self.has_pool:
+            return self.inner.plan(view)
+        failed = view.has_failed
+        for job in [job for job in self.trials if job in view.jobs and job not in view.running]:
+            del self.trials[job]  # its machine failed
+        ended = {job: self.trials.pop(job) for job in list(self.trials) if self._is_over(view, job, bool(failed[job]))}
+        self.tried.update(ended)
+        stopped = {job: gpus for job, gpus in ended.items() if job in view.running}
+        leave = [job for job in stopped if failed[job]]
+        self.caught += len(leave)
+        room = view.room(stopped)
+        is_due = (view.gpus > 1) & (view.least_gpus == 1)
+        due = [
+            job
+            for job in view.waiting.tolist()
+            if is_due[job] and job not in self.tried and room.site.could_hold(job, self.pool, 1)
+        ]
+        for job in due:
+            taken = room.place(job, 1, self.pool)
+            if taken is not None:
+                self.trials[job] = taken
+        begun = [job for job in due if job in self.trials]
+
+        def prepare(room: FreeGpus) -> None:
+            for job, gpus in stopped.items():
+                room.give(job, gpus)
+            for job in begun:
+                room.take(job, self.trials[job])
+            room.confine(lambda job: ~self.pool if room.site.could_hold(job, ~self.pool) else None)
+
+        view.hide({*self.trials, *due, *leave}, stopped)
+        view.prepare.append(prepare)
+        plan = self.inner.plan(view)
+        again = earliest(plan.again_us, *(self._ends(view, job) for job in self.trials))
+        return replace(plan, gpus={**self.trials, **plan.gpus}, again_us=again, leave=(*plan.leave, *leave))
+
+    def _ends(self, view: View, job: int) -> int:
+        """Return when a trial is over."""
+        since = view.progress_since(job) if view.started_us[job] >= 0 else view.now_us
+        done = int(view.executed_us[job])
+        return max(view.now_us + 1, max(since, view.now_us) + round(self.options.trial_s * US) - done)
+
+    def _is_over(self, view: View, job: int, has_failed: bool) -> bool:
+        is_long = int(view.executed_us[job]) >= round(self.options.trial_s * US)
+        return job not in view.jobs or has_failed or is_long
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how many jobs failed in their trials, with what the policy inside says."""
+        return {**self.inner.figures(), "caught_early": float(self.caught)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsolateOptions:
+    """Options.
+
+    Parameters
+    ----------
+    wide
+        Gangs from so many GPUs on are wide.
+    share
+        Share of the machines for the others; 0 for their share of the trace's GPU-hours.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    wide: int = 4
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[2, 1000000]", self, "wide")
+        check_in("[0, 1]", self, "share")
+
+
+class Isolate(Wrapper):
+    """Jobs below `wide` GPUs go to the last machines, all others to the first; a gang that its part can't hold goes anywhere."""
+
+    wrap = "isolate"
+
+    def __init__(self, options: IsolateOptions, inner: PlanningPolicy, jobs: Workload) -> None:
+        super().__init__(inner)
+        self.options, self.jobs = options, jobs
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Divide the machines."""
+        super().begin(cluster, seed)
+        is_wide = self.jobs.gpus >= self.options.wide
+        work = self.jobs.gpus.astype(float) * self.jobs.duration_us
+        share = self.options.share or float(work[~is_wide].sum() / work.sum())
+        small = min(
+            max(round(share * cluster.num_machines), int((~is_wide).any())), cluster.num_machines - int(is_wide.any())
+        )
+        self.is_small = np.arange(cluster.num_machines) >= cluster.num_machines - max(small, 0)
+        self.limits = [self.is_small, ~self.is_small]
+
+    def plan(self, view: View) -> Plan:
+        """Confine each job to its part."""
+
+        def prepare(room: FreeGpus) -> None:
+            widths = room.site.widths
+
+            def part(job: int) -> BoolArray | None:
+                is_wide = int(widths[job] >= self.options.wide)
+                return self.limits[is_wide] if room.site.could_hold(job, self.limits[is_wide]) else None
+
+            room.confine(part)
+
+        view.prepare.append(prepare)
+        return self.inner.plan(view)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceOptions:
+    """Options.
+
+    Parameters
+    ----------
+    wait_s
+        How long a job waits, for each GPU of its gang.
+    most_slowdown
+        Slowdown of places that it takes before.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    wait_s: float = 60.0
+    most_slowdown: float = 1.05
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[0, 1000000]", self, "wait_s")
+        check_in("[1, 1000]", self, "most_slowdown")
+
+
+class Patience(Wrapper):
+    """Starts at a slowdown above `most_slowdown` wait until the job has waited `wait_s` a GPU; then any GPUs will do."""
+
+    wrap = "patience"
+    may_spread = True
+
+    def __init__(self, options: PatienceOptions, inner: PlanningPolicy, jobs: Workload) -> None:
+        super().__init__(inner)
+        self.options = options
+        del jobs
+
+    def _until(self, view: View, job: int) -> int:
+        """Return until when a job insists: from its submission, or from when it last lost its GPUs."""
+        since = max(int(view.submit_us[job]), int(view.stopped_us[job]))
+        return since + round(self.options.wait_s * US) * int(view.gpus[job])
+
+    def plan(self, view: View) -> Plan:
+        """Let jobs that waited long enough spread, and hold back the others' bad places."""
+
+        def prepare(room: FreeGpus) -> None:
+            room.loosen(lambda job: view.now_us >= self._until(view, job))
+
+        view.prepare.append(prepare)
+        plan = self.inner.plan(view)
+        most = round(self.options.most_slowdown * PPM)
+        gpus = {
+            job: held
+            for job, held in plan.gpus.items()
+            if view.running.get(job) == held
+            or view.slowdown_ppm[job, view.level(held)] <= most
+            or view.now_us >= self._until(view, job)
+        }
+        ends = [self._until(view, int(job)) for job in view.waiting if int(job) not in gpus and view.gpus[job] > 1]
+        again = earliest(plan.again_us, *(end for end in ends if end > view.now_us))
+        return replace(plan, gpus=gpus, again_us=again)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopAtGainOptions:
+    """Options.
+
+    Parameters
+    ----------
+    least_gain
+        Share of the loss that all work still planned must be predicted to take off.
+    check_s
+        How often running jobs are looked at.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is outside its range.
+    """
+
+    least_gain: float = 0.001
+    check_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        check_in("[0, 1)", self, "least_gain")
+        check_in("[1, 1000000]", self, "check_s")
+
+
+class StopAtGain(Wrapper):
+    """A job leaves once the curve fitted to its losses predicts less than `least_gain` up to its last planned step."""
+
+    wrap = "stop-at-gain"
+    steers_placement = False
+
+    def __init__(self, options: StopAtGainOptions, inner: PlanningPolicy, jobs: Workload) -> None:
+        super().__init__(inner)
+        self.options = options
+        self.reads_losses = True  # type: ignore[misc]
+        del jobs
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Tell whether there are losses to predict from."""
+        if not jobs.loss.shape[1]:
+            return Support(False, "it follows loss curves, and these jobs have none")
+        return super().supports(jobs, cluster)
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Let jobs be stopped."""
+        return replace(self.inner.rules(options), may_refuse=True)
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Forget what was fitted."""
+        super().begin(cluster, seed)
+        self.seen: dict[int, int] = {}
+        self.stopped = 0
+
+    def plan(self, view: View) -> Plan:
+        """Send away running jobs that gain too little."""
+        leave = {job: gpus for job, gpus in view.running.items() if self._is_done(view, job)}
+        self.stopped += len(leave)
+
+        def prepare(room: FreeGpus) -> None:
+            for job, gpus in leave.items():
+                room.give(job, gpus)
+
+        view.hide(leave)
+        view.prepare.append(prepare)
+        plan = self.inner.plan(view)
+        again = view.now_us + round(self.options.check_s * US) if plan.gpus else None
+        return replace(plan, leave=(*plan.leave, *leave), again_us=earliest(plan.again_us, again))
+
+    def _is_done(self, view: View, job: int) -> bool:
+        losses = view.losses(job)
+        if self.seen.get(job) == len(losses) or len(losses) == view.num_losses:
+            return False
+        self.seen[job] = len(losses)
+        curve = fit_loss(losses)
+        if curve is None:
+            return False
+        now = curve.at(len(losses) - 1)
+        return now - curve.at(view.num_losses - 1) < self.options.least_gain * now
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how many jobs were stopped, with what the policy inside says."""
+        return {**self.inner.figures(), "stopped_early": float(self.stopped)}

@@ -1,0 +1,426 @@
+"""The leases of an auction on real processes.
+
+What a lease holds of an app's work follows from the app's own terms: its serial minutes left, its GPUs, and how much their
+placement slows it down. Here a GPU is a process, the slowdown is time that a worker waits for its link, and the question is
+whether that work is done when the lease ends. What lateness does to the finish-time fairness is what it does to utility.
+
+A lease's processes begin from the app's last checkpoint and write the next one when the lease is over. An app begins no
+clock of training that wouldn't end within its lease: what is left of the lease then is lost.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.errors import UnsupportedProblemError
+from optim.models.auction.bids import with_held
+from optim.models.auction.decision import APP, COUNT, SLOT, AuctionPlan
+from optim.models.auction.fairness import AppProfile, remaining_minutes, whole_minutes
+from optim.models.auction.instance import AuctionInstance
+from optim.simulation.emulation.job_run import (
+    MIN_S,
+    PARTITIONS_PER_WORKER,
+    JobPlan,
+    JobRow,
+    OwnJob,
+    PlanOptions,
+    SharedSpeed,
+    make_job,
+)
+from optim.simulation.emulation.plan_run import play_jobs
+from optim.training.controller import Phase
+from optim.training.processes import Processes
+from optim.training.stages import NEVER, ClusterOptions, Fixed, Stage
+from optim.training.trainer import Action, Event, Trainer, TrainingRecord, resumable, run_alone
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRow(JobRow):
+    """An app's lease as planned and as it went; a slot is the lease, and utility is 1 / rho.
+
+    Attributes
+    ----------
+    gpus, placement
+        What it trained with, GPUs held before included, and the smallest subtree that holds them.
+    planned_min, realised_min
+        Serial GPU minutes done within the lease: by the app's own speed, and here; None if it did not end.
+    planned_rho, realised_rho
+        Finish-time fairness if the app goes on as fast as planned, and as fast as here; None if it did not end.
+    """
+
+    gpus: int
+    placement: str
+    planned_min: float
+    realised_min: float | None
+    planned_rho: float
+    realised_rho: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppLease:
+    """What an app is granted, and what it says that this is worth.
+
+    Attributes
+    ----------
+    app, name
+        Its number and its name.
+    profile
+        What it knows of itself, with the GPUs granted among those held.
+    left_min
+        Minutes that all its work takes so.
+    """
+
+    app: int
+    name: str
+    profile: AppProfile
+    left_min: float
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it trains with."""
+        return self.profile.held_gpus
+
+    @property
+    def placement(self) -> str:
+        """The smallest subtree that holds them."""
+        return ("slot", "machine", "rack", "cluster")[self.profile.held_locality]
+
+    @property
+    def speed(self) -> float:
+        """Serial GPU minutes a minute."""
+        return self.profile.work_min / self.left_min
+
+    def work_min(self, lease_min: float) -> float:
+        """Return the serial GPU minutes that are done within a lease."""
+        return min(self.profile.work_min, self.speed * lease_min)
+
+    def rho(self, instance: AuctionInstance, stretch: float = 1.0) -> float:
+        """Return the finish-time fairness if everything takes so many times as long."""
+        left = np.array(self.left_min * stretch)
+        lease, gpus = instance.lease_min, instance.cluster.num_gpus
+        whole = float(whole_minutes(self.profile, left, instance.horizon, lease, gpus))
+        return whole / float(instance.apps.ideal_min[self.app])
+
+    def job_plan(self, lease_min: float) -> JobPlan:
+        """Return the lease as a plan of one slot."""
+        profile = self.profile
+        slowdown = profile.slowdown.at(profile.held_locality)
+        minutes = [remaining_minutes(profile, gpus, slowdown) for gpus in range(1, self.gpus + 1)]
+        return JobPlan(
+            job=self.app,
+            name=self.name,
+            machines={0: (self.gpus, 1)},
+            work=self.work_min(lease_min) / lease_min,
+            speeds=tuple(profile.work_min / each for each in minutes),
+            link_share=1.0 - 1.0 / slowdown,
+        )
+
+
+def read_leases(instance: AuctionInstance, plan: AuctionPlan) -> tuple[AppLease, ...]:
+    """Return the leases of the apps that were granted something.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If the instance knows its apps' bids alone.
+    """
+    if not instance.profiles:
+        raise UnsupportedProblemError(
+            f"{instance.name} has bids without profiles: nobody knows how much work a lease holds; give its apps profiles"
+        )
+    leases = []
+    for app in np.unique(plan.grants[:, APP]).tolist():
+        own = instance.profiles[app]
+        assert isinstance(own, AppProfile), "instances are read so"
+        granted = plan.grants[plan.grants[:, APP] == app]
+        leases.append(lease_of(instance, app, own, granted[:, [SLOT, COUNT]].tolist()))
+    return tuple(leases)
+
+
+def lease_of(instance: AuctionInstance, app: int, profile: AppProfile, entries: Iterable[tuple[int, int]]) -> AppLease:
+    """Return the lease of an app that is granted (slot, GPUs) entries beside those it holds.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If nobody knows where those are.
+    """
+    if profile.held_gpus and not profile.held_places:
+        raise UnsupportedProblemError(f"app {instance.apps.ids[app]} holds GPUs in unknown places; name them in `held`")
+    counts = dict(profile.held_places)
+    for slot, count in entries:
+        counts[slot] = counts.get(slot, 0) + count
+    held = with_held(profile, instance.cluster, counts.items())
+    left = remaining_minutes(held, held.held_gpus, held.slowdown.at(held.held_locality))
+    return AppLease(app=app, name=instance.apps.ids[app], profile=held, left_min=left)
+
+
+def run_leases(
+    instance: AuctionInstance,
+    plan: AuctionPlan,
+    options: PlanOptions,
+    *,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_slot: Callable[[int], None] = lambda slot: None,
+    on_held: Callable[[float], None] = lambda seconds: None,
+) -> tuple[LeaseRow, ...]:
+    """Train all apps that were granted GPUs, and return a row for each.
+
+    Parameters
+    ----------
+    instance, plan
+        The auction and its decision.
+    options
+        How it is played; a slot is the lease.
+    is_stopped, on_slot, on_held
+        As in `run_plan`.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If the instance knows bids alone, or the leases have more workers and servers than allowed.
+    """
+    leases = read_leases(instance, plan)
+    scale = options.slot_s / (60.0 * instance.lease_min)
+    jobs = [lease.job_plan(instance.lease_min) for lease in leases]
+    runs = play_jobs(jobs, options, scale=scale, is_stopped=is_stopped, on_slot=on_slot, on_held=on_held)
+    rows = []
+    for lease, run in zip(leases, runs, strict=True):
+        value = partial(_value, instance, lease, run.plan.planned_slots)
+        rows.append(lease_row(instance, lease, run.row(value(run.plan.planned_slots), value)))
+    return tuple(rows)
+
+
+def _value(instance: AuctionInstance, lease: AppLease, planned_slots: float, slots: float) -> float:
+    """Return 1 / rho of an app whose work of the lease took so many slots."""
+    return 1.0 / lease.rho(instance, slots / planned_slots)
+
+
+def lease_row(instance: AuctionInstance, lease: AppLease, row: JobRow) -> LeaseRow:
+    """Return an app's row with what the lease's time came to."""
+    work = lease.work_min(instance.lease_min)
+    realised = row.realised_slots
+    # The lease ends after one slot; up to there the work went on as evenly as it did on the whole.
+    done = None if realised is None else work * min(1.0, 1.0 / realised)
+    own = {field.name: getattr(row, field.name) for field in fields(JobRow)}
+    return LeaseRow(
+        **own,
+        gpus=lease.gpus,
+        placement=lease.placement,
+        planned_min=work,
+        realised_min=done,
+        planned_rho=1.0 / row.planned_utility,
+        realised_rho=None if realised is None else 1.0 / row.realised_utility,
+    )
+
+
+def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
+    """Return the sums of log(1 / rho) over the apps, planned and realised; None if one did not end."""
+    if any(row.realised_rho is None for row in rows):
+        return None
+    planned = -math.fsum(math.log(row.planned_rho) for row in rows)
+    return planned, -math.fsum(math.log(row.realised_rho) for row in rows if row.realised_rho is not None)
+
+
+MAX_COMMON = 48
+
+"""Most partitions that are a common multiple of all the numbers of GPUs that an app may lease."""
+
+
+@dataclass
+class LeasedApp:
+    """What an app trains over all its leases.
+
+    Parameters
+    ----------
+    app
+        Its number.
+    profile
+        What it knows of itself before the first round.
+    options
+        How leases are played; a slot is a lease.
+    lease_min
+        Minutes of a lease.
+    most_gpus
+        Of the cluster.
+    folder
+        Where its checkpoints go.
+
+    Attributes
+    ----------
+    clocks, done
+        Clocks of training that its work comes to, and those that its checkpoints hold.
+    gradient_s
+        Seconds of a gradient on a GPU that nothing slows down.
+    record
+        What training came to so far.
+    """
+
+    app: int
+    profile: AppProfile
+    options: PlanOptions
+    lease_min: float
+    most_gpus: int
+    folder: Path
+    done: int = 0
+    record: TrainingRecord | None = None
+    clocks: int = field(init=False)
+    gradient_s: float = field(init=False)
+    job: OwnJob = field(init=False)
+    optimiser: "AbstractOptimiser" = field(init=False)
+
+    def __post_init__(self) -> None:
+        partitions = num_partitions(self.profile, self.most_gpus)
+        application, self.optimiser = make_job(self.app, partitions, self.options.seed)
+        self.job = OwnJob(application=application)
+        whole_s = self.profile.work_min / self.lease_min * self.options.slot_s
+        self.clocks = max(1, round(whole_s / partitions / max(self.options.gradient_s, MIN_S)))
+        self.gradient_s = whole_s / partitions / self.clocks
+
+    @property
+    def left(self) -> float:
+        """The share of its work that is left."""
+        return 1.0 - self.done / self.clocks
+
+    def is_exact(self) -> bool:
+        """Tell whether losses and parameters after all leases are those of a run that nobody stopped, bit for bit."""
+        alone = run_alone(self.job, self.optimiser, self.done)
+        return self.record is None or self.record.equals(alone)
+
+
+def num_partitions(profile: AppProfile, most_gpus: int) -> int:
+    """Return into how many partitions an app's data is cut: all its workers then have as many, whatever it leases."""
+    most = max(1, min(profile.demand, most_gpus))
+    gang = min(profile.gang, most)
+    common = math.lcm(*range(gang, most + 1, gang))
+    return common if common <= MAX_COMMON else PARTITIONS_PER_WORKER * most
+
+
+@dataclass
+class LeaseTurn:
+    """One lease of an app, in a thread of its own.
+
+    Parameters
+    ----------
+    job, lease
+        The app, and what it is granted.
+    share
+        Of a core, that each worker holds itself to.
+
+    Attributes
+    ----------
+    clocks
+        Clocks that it has done.
+    spent_s
+        Seconds from the lease's beginning to the end of the last of them.
+    start_s
+        Seconds that its processes took to be up.
+    error
+        What it failed with, for the main thread to raise.
+    """
+
+    job: LeasedApp
+    lease: AppLease
+    share: float
+    clocks: int = 0
+    spent_s: float = 0.0
+    start_s: float = 0.0
+    error: BaseException | None = None
+
+    def play(self, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
+        """Train until the lease is over, or the work is."""
+        pace = SharedSpeed()
+        try:
+            self._play(pace, start, is_stopped)
+        except threading.BrokenBarrierError:
+            return  # another app's lease has failed
+        except Exception as error:  # handed to the main thread, which raises it
+            self.error = error
+            start.abort()
+        finally:
+            pace.close()
+
+    def _play(self, pace: SharedSpeed, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
+        job, plan, gpus = self.job, self.lease.job_plan(self.job.lease_min), self.lease.gpus
+        # A gradient takes as long as makes all workers together as fast as the app says; part of that is waiting.
+        pace.write(gpus / plan.speed(gpus))
+        played = replace(
+            job.job,
+            compute_s=job.gradient_s * (1 - plan.link_share),
+            link_s=job.gradient_s * plan.link_share,
+            share=self.share,
+            pace=pace,
+        )
+        # One shard that moves only at the ends of leases: nothing but their checkpoints reaches the storage.
+        cluster = ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=Fixed(fixed=Stage.SEPARATE))
+        begun = time.perf_counter()
+        with Processes(played, cluster, max_machines=gpus + 1) as transport:
+            trainer = resumable(played, job.optimiser, cluster, transport, job.folder)
+            trainer.controller.resume(trainer.clock)
+            workers = tuple(f"worker-{k}" for k in range(gpus))
+            trainer.apply(Event(clock=0, action=Action.ADD_RELIABLE, machines=("server",)))
+            trainer.apply(Event(clock=0, action=Action.ADD_TRANSIENT, machines=workers))
+            while not _is_up(trainer, workers) and not is_stopped():
+                trainer.step()
+            self.start_s = time.perf_counter() - begun
+            start.wait()  # a lease begins when all its apps' processes are up
+            self._train(trainer, is_stopped)
+            if self.clocks:
+                trainer.controller.save()
+            while trainer.controller.saved_clock < trainer.clock:
+                trainer.step()
+            job.done, job.record = trainer.clock, trainer.record()
+
+    def _train(self, trainer: Trainer, is_stopped: Callable[[], bool]) -> None:
+        """Train clock by clock as long as one more ends within the lease, by the time that the last one took."""
+        begun, last_s = time.perf_counter(), 0.0
+        while trainer.clock < self.job.clocks and not is_stopped():
+            before = time.perf_counter() - begun
+            if before + last_s > self.job.options.slot_s:
+                return
+            clock = trainer.clock + 1
+            trainer.controller.resume(clock)
+            while not trainer.is_done:
+                trainer.step()
+            self.clocks += 1
+            self.spent_s = time.perf_counter() - begun
+            last_s = self.spent_s - before
+
+
+def _is_up(trainer: Trainer, workers: tuple[str, ...]) -> bool:
+    """Tell whether all processes have joined, and nothing is under way."""
+    controller = trainer.controller
+    return (
+        not controller.machines.joining
+        and set(controller.roles.workers) == set(workers)
+        and controller.phase is Phase.RUNNING
+    )
+
+
+def play_turns(turns: list[LeaseTurn], is_stopped: Callable[[], bool]) -> None:
+    """Play the leases of a round at once; they begin together.
+
+    Raises
+    ------
+    BaseException
+        What one of them failed with.
+    """
+    start = threading.Barrier(len(turns))
+    threads = [threading.Thread(target=turn.play, args=(start, is_stopped), daemon=True) for turn in turns]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for turn in turns:
+        if turn.error is not None:
+            raise turn.error

@@ -1,0 +1,670 @@
+"""One job of an admission plan as real processes, on a clock that all processes share.
+
+A worker computes for as many processor seconds as its share of a core gives it in the time that the job's mini-batches take,
+and holds itself to that share: after each piece of work it sleeps until its mean is no higher. What it would wait for its
+link it waits for. So a plan of many workers is played on few cores, and contention, barriers, transport and joining are real.
+"""
+
+import math
+import mmap
+import os
+import struct
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError, NotAllowedError, check_in
+from optim.models.admission.decision import COUNT, JOB, SLOT, AdmissionPlan
+from optim.models.admission.instance import (
+    MEGABITS_THERE_AND_BACK,
+    MICRO,
+    TWENTIETHS,
+    AdmissionInstance,
+    curve_of,
+    progress_by_workers,
+)
+from optim.training.application import Application
+from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.controller import Phase
+from optim.training.machine import Lost
+from optim.training.messages import Message, Ready, Vector
+from optim.training.processes import Processes
+from optim.training.stages import ClusterOptions, Fixed, Stage
+from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+NUMBER = struct.Struct("d")
+
+RUNNING = -1.0
+
+"""What is held, of a clock that isn't."""
+
+LOOK_S = 0.002
+
+"""How often those who sleep look whether a clock that is held goes on."""
+
+
+class Shared:
+    """Numbers in a file that is mapped into memory, so that a change is seen by processes in the midst of their work.
+
+    The file has no name in any folder: it needs no room on a disk, and goes with its owner, however that one ends.
+
+    Parameters
+    ----------
+    values
+        What they are at first.
+    """
+
+    def __init__(self, *values: float) -> None:
+        descriptor = os.memfd_create("optim-shared")
+        os.write(descriptor, b"".join(map(NUMBER.pack, values)))
+        self.path = f"/proc/{os.getpid()}/fd/{descriptor}"
+        self._map: mmap.mmap | None = None
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"path": self.path, "_map": None}  # whoever is handed it doesn't close the owner's file
+
+    def close(self) -> None:
+        """Close the file, as also happens once nobody has it; processes that have it mapped keep what they see."""
+        self._finalizer()
+
+    def _get(self, place: int) -> float:
+        return float(NUMBER.unpack_from(self._memory(), place * NUMBER.size)[0])
+
+    def _set(self, place: int, value: float) -> None:
+        NUMBER.pack_into(self._memory(), place * NUMBER.size, value)
+
+    def _memory(self) -> mmap.mmap:
+        if self._map is None:
+            with open(self.path, "r+b") as file:
+                self._map = mmap.mmap(file.fileno(), 0)
+        return self._map
+
+
+class SharedSpeed(Shared):
+    """How many times as long a gradient takes as a lone worker's; the runner writes it, all workers read it."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+
+    def write(self, value: float) -> None:
+        """Set it."""
+        self._set(0, value)
+
+    def read(self) -> float:
+        """Return it."""
+        return self._get(0)
+
+
+class SharedClock(Shared):
+    """Seconds of a run, the same in all its processes; the runner may hold them. At first they are held, at 0.
+
+    Its two functions are those of the module `time`, and stand for them.
+
+    Attributes
+    ----------
+    held_s
+        Seconds for which it was held so far, as its owner knows.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(0.0, 0.0)
+        self.held_s = 0.0
+        self._since = time.monotonic()
+
+    def monotonic(self) -> float:
+        """Return the seconds that it has gone for."""
+        held = self._get(1)
+        return time.monotonic() - self._get(0) if held == RUNNING else held
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep until so many of its seconds are over."""
+        end = self.monotonic() + seconds
+        while (left := end - self.monotonic()) > 0:
+            time.sleep(left if self._get(1) == RUNNING else LOOK_S)
+
+    def hold(self) -> None:
+        """Let it stand still."""
+        self._set(1, self.monotonic())
+        self._since = time.monotonic()
+
+    def go(self) -> None:
+        """Let it go on from where it stands."""
+        now = time.monotonic()
+        self.held_s += now - self._since
+        # First what it counts from: whoever sees it go sees that, too.
+        self._set(0, now - self._get(1))
+        self._set(1, RUNNING)
+
+
+PIECE = 1 << 15
+
+"""Numbers that are worked on between two looks at the time: some ten microseconds."""
+
+STINT_S = 0.001
+
+"""Processor seconds that a worker works for before it sleeps: shorter ones would spend a core on falling asleep."""
+
+
+class Timer(Protocol):
+    """What tells the time and lets it pass: the module `time`, or a run's own clock."""
+
+    def monotonic(self) -> float:
+        """Return the seconds since some time."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Let so many of them pass."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnJob:
+    """An application whose gradients take a job's time and have its size.
+
+    Parameters
+    ----------
+    application
+        What is really computed.
+    compute_s, link_s
+        Seconds of a gradient that a lone worker computes, and that it waits for its link.
+    share
+        Of a core, that a worker holds itself to.
+    num_floats
+        Length of the vectors that are carried; what the application needs at least, the rest is zeros.
+    pace
+        How many times as long a gradient takes; always 1 if not given.
+    clock
+        The run's, by which all these seconds are; the world's if not given.
+
+    Notes
+    -----
+    What is printed of it tells what is computed and not how fast: checkpoints of one lease are those of the next.
+    """
+
+    application: Application
+    compute_s: float = field(default=0.0, repr=False)
+    link_s: float = field(default=0.0, repr=False)
+    share: float = field(default=1.0, repr=False)
+    num_floats: int = 0
+    pace: SharedSpeed | None = field(default=None, compare=False, repr=False)
+    clock: SharedClock | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def num_partitions(self) -> int:
+        """Partitions of the application."""
+        return self.application.num_partitions
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the vectors."""
+        return max(self.num_floats, self.application.num_parameters)
+
+    def initial_parameters(self) -> Vector:
+        """Return the application's, and zeros."""
+        return self._padded(self.application.initial_parameters())
+
+    def weight(self, partition: int) -> float:
+        """Return the application's."""
+        return self.application.weight(partition)
+
+    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
+        """Return the application's, and zeros, when the job's time is over."""
+        timer: Timer = time if self.clock is None else self.clock
+        begun, spent = timer.monotonic(), time.thread_time()
+        factor = 1.0 if self.pace is None else self.pace.read()
+        gradient, loss = self.application.gradient(parameters[: self.application.num_parameters], partition, clock)
+        hold_share(self.compute_s * self.share * factor, self.share, begun=begun, spent=spent, timer=timer)
+        if self.link_s:
+            timer.sleep(max(0.0, begun + (self.compute_s + self.link_s) * factor - timer.monotonic()))
+        return self._padded(gradient), loss
+
+    def _padded(self, vector: Vector) -> Vector:
+        padded = np.zeros(self.num_parameters, dtype=np.float32)
+        padded[: len(vector)] = vector
+        return padded
+
+
+def hold_share(processor_s: float, share: float, *, begun: float, spent: float, timer: Timer = time) -> None:
+    """Work until so many processor seconds are spent, never faster than a share of a core allows.
+
+    Parameters
+    ----------
+    processor_s
+        Of this thread, what is spent since `spent` included.
+    share
+        Of a core.
+    begun, spent
+        The timer's time and this thread's processor seconds when the work began.
+    timer
+        By whose seconds shares are held to.
+    """
+    numbers = np.linspace(0.0, 1.0, PIECE, dtype=np.float32)
+    while (used := time.thread_time() - spent) < processor_s:
+        timer.sleep(max(0.0, used / share - (timer.monotonic() - begun)))
+        until = min(processor_s, used + STINT_S)
+        while time.thread_time() - spent < until:
+            np.sqrt(numbers, out=numbers)
+    timer.sleep(max(0.0, processor_s / share - (timer.monotonic() - begun)))
+
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How a plan is played.
+
+    Parameters
+    ----------
+    slot_s
+        Seconds that a slot of the plan lasts here.
+    gradient_s
+        Least seconds that a lone worker takes for what it computes between two pushes: as many of the job's mini-batches.
+    cores
+        Cores that all workers of the busiest slot hold themselves to together.
+    most_floats
+        Longest vectors that are carried: a job's gradients at the scale of time, and no longer than this.
+    max_processes
+        Most processes at once.
+    overrun
+        Slots after the plan's last one that a late job may still use, with its last machines.
+    seed
+        Of the data.
+    """
+
+    slot_s: float = 4.0
+    gradient_s: float = 0.05
+    cores: float = 1.6
+    most_floats: int = 1 << 18
+    max_processes: int = 64
+    overrun: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.slot_s > 0 and 0 <= self.gradient_s < self.slot_s):
+            raise InvalidOptionError(
+                f"need slot_s > 0 and 0 <= gradient_s < slot_s, got {self.slot_s} and {self.gradient_s}"
+            )
+        check_in("[1, inf)", self, "max_processes", "most_floats")
+        check_in("(0, inf)", self, "cores")
+        check_in("[0, inf)", self, "overrun", "seed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """What the plan gives one job.
+
+    Attributes
+    ----------
+    job, name
+        Its number and its name.
+    machines
+        By slot: number of workers and of servers; slots without any are absent.
+    work
+        Slots that one worker would take for the whole job: the job's own mini-batches by its own seconds of one.
+    speeds
+        How many times as fast 1, 2, ... workers are, as the instance says.
+    link_share
+        Share of a mini-batch's seconds in which gradients are carried.
+    gradient_floats
+        Length of the job's gradients at full size.
+    """
+
+    job: int
+    name: str
+    machines: dict[int, tuple[int, int]]
+    work: float
+    speeds: tuple[float, ...]
+    link_share: float = 0.0
+    gradient_floats: int = 0
+
+    @property
+    def last_slot(self) -> int:
+        """The slot in which the plan completes it."""
+        return max(self.machines)
+
+    def speed(self, workers: int) -> float:
+        """Return how many times as fast as one so many workers are."""
+        return self.speeds[min(workers, len(self.speeds)) - 1] if workers else 0.0
+
+    @property
+    def planned_slots(self) -> float:
+        """When the work is done by the instance's own speeds, in slots from the beginning."""
+        left = self.work
+        for slot, (workers, _) in sorted(self.machines.items()):
+            speed = self.speed(workers)
+            if left <= speed:
+                return slot + left / speed
+            left -= speed
+        return float(self.last_slot + 1)
+
+    @property
+    def most(self) -> tuple[int, int]:
+        """Most workers, and most servers, in any slot."""
+        return max(pair[0] for pair in self.machines.values()), max(pair[1] for pair in self.machines.values())
+
+
+def read_plan(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[JobPlan, ...]:
+    """Return what each admitted job is given, slot by slot."""
+    jobs = []
+    for job in plan.admitted.tolist():
+        machines: dict[int, list[int]] = {}
+        for side, rows in enumerate((plan.workers, plan.ps)):
+            for row in rows[rows[:, JOB] == job]:
+                machines.setdefault(int(row[SLOT]), [0, 0])[side] += int(row[COUNT])
+        pairs = {slot: (workers, max(1, servers)) for slot, (workers, servers) in machines.items() if workers > 0}
+        jobs.append(_job_plan(instance, job, pairs))
+    return tuple(jobs)
+
+
+def _job_plan(instance: AdmissionInstance, job: int, machines: dict[int, tuple[int, int]]) -> JobPlan:
+    """Return a job's plan with the job's own work, speeds and sizes."""
+    jobs = instance.jobs
+    most = max(workers for workers, _ in machines.values())
+    curve = curve_of(jobs, job)
+    table = progress_by_workers(curve, most)[1:] / TWENTIETHS if curve else np.arange(1.0, most + 1)
+    gradient_mb = int(jobs.gradient_micro_mb[job]) / MICRO
+    carried_s = MEGABITS_THERE_AND_BACK * gradient_mb / (int(jobs.worker_micro_mbps[job]) / MICRO)
+    minibatch_s = int(jobs.minibatch_micro_s[job]) / MICRO + carried_s
+    return JobPlan(
+        job=job,
+        name=jobs.ids[job],
+        machines=machines,
+        work=float(int(jobs.epochs[job]) * int(jobs.chunks[job]) * instance.chunk_slots[job]),
+        speeds=tuple(table.tolist()),
+        link_share=carried_s / minibatch_s if minibatch_s > 0 else 0.0,
+        gradient_floats=round(gradient_mb * 1e6 / FLOAT_BYTES),
+    )
+
+
+MAX_PARTITIONS, PARTITIONS_PER_WORKER = 24, 4
+
+"""Partitions are a common multiple of all the plan's numbers of workers, so that nobody waits for the last; where that is
+more than the first of these, so many for each of the most workers."""
+
+MIN_S, MAX_CLOCKS = 0.01, 1_000
+
+"""Least seconds of a push, and most clocks of a job."""
+
+MAX_FAILED = 5
+
+"""So many processes may end in a row before they are up."""
+
+IDLE_S = 0.01
+
+"""How often a job without machines looks at the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job as planned and as it went.
+
+    Attributes
+    ----------
+    job, application
+        Its name, and what it trained.
+    planned_slots, realised_slots
+        When its work is done, in slots from the beginning (the end of slot 2 is 3): by the instance's own seconds of a
+        mini-batch and speeds, and here; None if it was not.
+    error
+        Realised over planned time since its first slot, less 1.
+    planned_utility, realised_utility
+        What that earns.
+    clocks, gradients
+        Clocks of training, and gradients computed for them.
+    changes
+        How often machines were added or evicted.
+    first_loss, last_loss
+        Before the first clock and before the last.
+    is_exact
+        Whether losses and parameters are those of an undisturbed run, bit for bit; None if the job is not complete.
+    """
+
+    job: str
+    application: str
+    planned_slots: float
+    realised_slots: float | None
+    error: float | None
+    planned_utility: float
+    realised_utility: float
+    clocks: int
+    gradients: int
+    changes: int
+    first_loss: float | None
+    last_loss: float | None
+    is_exact: bool | None
+
+
+@dataclass
+class JobRun:
+    """One job in its thread.
+
+    Attributes
+    ----------
+    plan, options
+        What it is given, and how it is played.
+    record
+        What training came to; None until it has ended.
+    finished_s
+        Seconds from slot 0 until its work was done; None if it was not.
+    changes
+        How often machines were added or evicted.
+    error
+        What it failed with, for the main thread to raise.
+    application, optimiser
+        What it trains.
+    clocks
+        Clocks of training that the job's work comes to.
+    share
+        Of a core, that each worker holds itself to.
+    clock
+        The run's, which all its processes read; the world's if not given.
+    settled_slot
+        The last slot whose machines are up, all of them; infinite once none will be waited for.
+    """
+
+    plan: JobPlan
+    options: PlanOptions
+    share: float = 1.0
+    scale: float = 1.0
+    record: TrainingRecord | None = None
+    finished_s: float | None = None
+    changes: int = 0
+    error: BaseException | None = None
+    clock: SharedClock | None = None
+    settled_slot: float = -1
+    _count: int = 0
+    _num_failed: int = 0
+    application: OwnJob = field(init=False)
+    _played: OwnJob = field(init=False)
+    optimiser: "AbstractOptimiser" = field(init=False)
+    clocks: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        plan, options = self.plan, self.options
+        application, self.optimiser = make_job(plan.job, num_partitions(plan), options.seed)
+        # One worker's seconds of the whole job, dealt out in equal pushes that are no shorter than asked for.
+        whole_s, partitions = plan.work * options.slot_s, application.num_partitions
+        self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, MIN_S), 1, MAX_CLOCKS))
+        gradient_s = whole_s / partitions / self.clocks
+        self.application = OwnJob(
+            application=application,
+            num_floats=min(round(plan.gradient_floats * self.scale), options.most_floats),
+        )
+        self._played = replace(
+            self.application,
+            compute_s=gradient_s * (1 - plan.link_share),
+            link_s=gradient_s * plan.link_share,
+            share=self.share,
+            pace=SharedSpeed(),
+            clock=self.clock,
+        )
+
+    def play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
+        """Train until the work is done, the time is over, or somebody asks to stop.
+
+        Parameters
+        ----------
+        slot_now
+            Tells the slot that has begun, or whose machines are waited for.
+        last_slot
+            The last one that is played.
+        is_stopped
+            Tells whether to stop.
+        """
+        try:
+            self._play(slot_now, last_slot, is_stopped)
+        except Exception as error:  # handed to the main thread, which raises it
+            self.error = error
+        finally:
+            self.settled_slot = math.inf
+            if self._played.pace is not None:
+                self._played.pace.close()
+
+    def _play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
+        _, most_servers = self.plan.most
+        cluster = ClusterOptions(num_shards=most_servers, policy=Fixed(fixed=Stage.SEPARATE))
+        with Processes(self._played, cluster, max_machines=2 * self.options.max_processes) as transport:
+            trainer = Trainer(self._played, self.optimiser, cluster, transport)
+            try:
+                self._train(trainer, transport, slot_now, last_slot, is_stopped)
+            finally:
+                self.settled_slot = math.inf  # or a clock that is held would keep workers from ending
+            self.record = trainer.record()
+
+    def _train(
+        self,
+        trainer: Trainer,
+        transport: Processes,
+        slot_now: Callable[[], int],
+        last_slot: int,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        timer: Timer = time if self.clock is None else self.clock
+        while not is_stopped() and (slot := slot_now()) <= last_slot:
+            if trainer.clock == self.clocks:
+                self.finished_s = timer.monotonic()
+                return
+            self._fit(trainer, slot)
+            if _is_up(trainer):
+                self.settled_slot = slot
+                if trainer.controller.stop_at != self.clocks:
+                    trainer.controller.resume(self.clocks)
+            if not _has_company(trainer):
+                time.sleep(IDLE_S)
+            elif (message := transport.receive(IDLE_S)) is not None:
+                self._count_failed(trainer, message)
+                trainer.take(message)
+
+    def _count_failed(self, trainer: Trainer, message: Message | Lost) -> None:
+        """Give up once so many processes in a row have ended as they started: those that follow would, too."""
+        if isinstance(message, Ready):
+            self._num_failed = 0
+        elif isinstance(message, Lost) and message.machine in trainer.controller.machines.joining:
+            self._num_failed += 1
+            if self._num_failed >= MAX_FAILED:
+                raise NotAllowedError(
+                    f"{MAX_FAILED} processes of job {self.plan.name} in a row ended as they started, the last "
+                    f"{message.reason}; what they said stands above: mend that, and give the same command again"
+                )
+
+    def _wanted(self, slot: int) -> tuple[int, int]:
+        """Return the machines that the plan gives in a slot; late jobs keep their last."""
+        return self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
+
+    def _fit(self, trainer: Trainer, slot: int) -> None:
+        """Add and evict until the job has, or will have, what the plan gives it in a slot."""
+        wanted = self._wanted(slot)
+        workers = max(1, len(trainer.controller.roles.workers))
+        assert self._played.pace is not None, "made with one"
+        self._played.pace.write(workers / self.plan.speed(workers))
+        controller = trainer.controller
+        if not controller.machines.staying:
+            controller.resume(trainer.clock)  # it begins when all are up, not with the first who is
+        tiers = (
+            ("worker", wanted[0], controller.machines.transient, Action.ADD_TRANSIENT),
+            ("server", wanted[1], controller.machines.reliable, Action.ADD_RELIABLE),
+        )
+        for kind, number, tier, action in tiers:
+            coming = [name for name, future in controller.machines.joining.items() if future is tier]
+            have = [*tier, *coming]
+            if number > len(have):
+                names = tuple(f"{kind}-{self._count + k}" for k in range(number - len(have)))
+                self._count += len(names)
+                trainer.apply(Event(clock=0, action=action, machines=names))
+            elif number < len(have):
+                trainer.apply(Event(clock=0, action=Action.EVICT, machines=tuple(have[number:])))
+            self.changes += number != len(have)
+
+    def row(self, planned_utility: float, utility_at: Callable[[float], float]) -> JobRow:
+        """Return what came of it.
+
+        Parameters
+        ----------
+        planned_utility
+            What the plan earns.
+        utility_at
+            What completing after so many slots from the beginning earns.
+        """
+        record, plan = self.record, self.plan
+        losses = record.losses if record else ()
+        realised = self.finished_s / self.options.slot_s if self.finished_s is not None else None
+        first = min(plan.machines)
+        return JobRow(
+            job=plan.name,
+            application=type(self.application.application).__name__,
+            planned_slots=plan.planned_slots,
+            realised_slots=realised,
+            error=None if realised is None else (realised - first) / (plan.planned_slots - first) - 1.0,
+            planned_utility=planned_utility,
+            realised_utility=0.0 if realised is None else utility_at(realised),
+            clocks=len(losses),
+            gradients=record.num_computed if record else 0,
+            changes=self.changes,
+            first_loss=losses[0] if losses else None,
+            last_loss=losses[-1] if losses else None,
+            is_exact=record.equals(run_alone(self.application, self.optimiser, self.clocks))
+            if record and realised is not None
+            else None,
+        )
+
+
+def _is_up(trainer: Trainer) -> bool:
+    """Tell whether all that were ordered are here, and have what they start from."""
+    controller = trainer.controller
+    return not controller.machines.joining and controller.phase is not Phase.REBUILDING
+
+
+def _has_company(trainer: Trainer) -> bool:
+    """Tell whether anybody can send a message soon."""
+    controller = trainer.controller
+    is_at_rest = (
+        controller.phase is Phase.STOPPED and not controller.machines.staying and not controller.machines.leaving
+    )
+    return bool(controller.machines.joining) or not is_at_rest
+
+
+def num_partitions(plan: JobPlan) -> int:
+    """Return into how many partitions a job's data is cut."""
+    common = math.lcm(*{workers for workers, _ in plan.machines.values()})
+    return common if common <= MAX_PARTITIONS else PARTITIONS_PER_WORKER * plan.most[0]
+
+
+def make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, AbstractOptimiser]":
+    """Return one of three small applications in turn, and a rule that suits it."""
+    from optim.kernels.parameter_server import Adagrad, Sgd
+
+    kind, own_seed = job % 3, 1000 * seed + job
+    if kind == 0:
+        return MatrixFactorisation(num_partitions=num_partitions, seed=own_seed), Adagrad(learning_rate=0.1)
+    if kind == 1:
+        return LogisticRegression(num_partitions=num_partitions, seed=own_seed), Adagrad(learning_rate=0.1)
+    return TopicModel(num_partitions=num_partitions, seed=own_seed), Sgd(learning_rate=0.5)

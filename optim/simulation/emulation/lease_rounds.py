@@ -1,0 +1,417 @@
+"""Rounds of leases with real processes: what was planned compared with what was done.
+
+The first round plays the auction's own solution. When its leases end, all GPUs that apps leased or held are on offer again, and apps
+that aren't done bid by what is left of their work. Leases may be played by real processes, or as the apps' profiles say.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.errors import UnsupportedProblemError, check_in
+from optim.models.auction.bids import with_held
+from optim.models.auction.decision import AuctionPlan
+from optim.models.auction.fairness import AppProfile, ideal_minutes
+from optim.models.auction.instance import AuctionInstance, Cluster
+from optim.simulation.emulation.auction_run import AppLease, LeasedApp, LeaseTurn, lease_of, play_turns, read_leases
+from optim.simulation.emulation.job_run import PlanOptions
+from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, ProfileAgent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundOptions:
+    """How many rounds there are, and how their auctions are held.
+
+    Parameters
+    ----------
+    rounds
+        At most; they end when all apps are done.
+    fairness
+        f of the arbiter: in later rounds the 1 - f of the apps with the worst rho may bid, 0 for all.
+    """
+
+    rounds: int = 2
+    fairness: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "rounds")
+        check_in("[0, 1]", self, "fairness")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseOutcome:
+    """What came of a lease.
+
+    Parameters
+    ----------
+    done_min
+        Serial GPU minutes.
+    finished_min
+        Minutes from its beginning after which the app was done; None if it isn't.
+    clocks, start_s
+        Clocks of training, and seconds that the processes took to be up.
+    """
+
+    done_min: float
+    finished_min: float | None = None
+    clocks: int = 0
+    start_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRow:
+    """An app's lease of a round.
+
+    Attributes
+    ----------
+    round, app, gpus, placement
+        Which, how many GPUs, and the smallest subtree that holds them.
+    left_min
+        Serial GPU minutes of the app's work at its beginning, from its last checkpoint.
+    planned_min, realised_min, error
+        Those that the lease does by the app's own speed, those done here, and the latter over the former, less 1.
+    clocks, start_s
+        As in `Turnout`.
+    """
+
+    round: int
+    app: str
+    gpus: int
+    placement: str
+    left_min: float
+    planned_min: float
+    realised_min: float
+    error: float
+    clocks: int
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppRow:
+    """An app over all rounds: as foreseen from the beginning, and as it went.
+
+    Attributes
+    ----------
+    app
+        Its name.
+    planned_leases, realised_leases
+        Rounds in which it had GPUs.
+    planned_min, realised_min
+        Serial GPU minutes done.
+    planned_finish_min, realised_finish_min
+        Minutes from the first lease until it was done; None if it wasn't.
+    planned_rho, realised_rho
+        Finish-time fairness of apps that are done.
+    is_exact
+        Whether training through all checkpoints is that of a run that nobody stopped, bit for bit.
+    """
+
+    app: str
+    planned_leases: int
+    realised_leases: int
+    planned_min: float
+    realised_min: float
+    planned_finish_min: float | None
+    realised_finish_min: float | None
+    planned_rho: float | None
+    realised_rho: float | None
+    is_exact: bool | None = None
+
+
+def total_error(rows: Sequence[RoundRow]) -> float | None:
+    """Return how far the work done in all leases is from what they planned; None without any."""
+    planned = math.fsum(row.planned_min for row in rows)
+    return math.fsum(row.realised_min for row in rows) / planned - 1.0 if planned else None
+
+
+MIN_LEFT = 1e-9
+
+"""Share of an app's work below which nothing is left of it."""
+
+
+@dataclass
+class AppState:
+    """Where an app stands between rounds.
+
+    Attributes
+    ----------
+    profile
+        What it knew of itself before the first round.
+    left
+        The share of its work then that is still left.
+    minutes, apps_minutes
+        Since then, until it was done, and the integral over them of the number of active apps.
+    leases, finish_min
+        Rounds with GPUs, and when it was done.
+    """
+
+    profile: AppProfile
+    left: float = 1.0
+    minutes: float = 0.0
+    apps_minutes: float = 0.0
+    leases: int = 0
+    finish_min: float | None = None
+
+    @property
+    def work_min(self) -> float:
+        """Serial GPU minutes before the first round."""
+        return self.profile.work_min
+
+    def present(self, cluster: Cluster) -> AppProfile:
+        """Return what it knows of itself now: older, with less to do, and without GPUs."""
+        own = self.profile
+        elapsed = own.elapsed_min + self.minutes
+        active = (own.active_apps * own.elapsed_min + self.apps_minutes) / elapsed if elapsed else own.active_apps
+        trials = tuple(replace(trial, work_min=trial.work_min * self.left) for trial in own.trials)
+        free = with_held(own, cluster, ())
+        return replace(free, elapsed_min=elapsed, active_apps=max(1.0, active), trials=trials)
+
+    def rho(self, cluster: Cluster) -> float | None:
+        """Return the finish-time fairness of an app that is done."""
+        if self.finish_min is None:
+            return None
+        aged = replace(self, left=1.0).present(cluster)
+        return aged.elapsed_min / ideal_minutes(aged, cluster.num_gpus)
+
+
+Play = Callable[[int, Sequence[AppLease]], Sequence[LeaseOutcome]]
+
+"""What plays a round's leases: its number and the leases in, what came of each out."""
+
+
+def profile_model(lease_min: float) -> Play:
+    """Return what plays leases by the apps' own speeds."""
+
+    def play(number: int, leases: Sequence[AppLease]) -> list[LeaseOutcome]:
+        del number
+        return [
+            LeaseOutcome(
+                done_min=lease.work_min(lease_min), finished_min=lease.left_min if lease.left_min <= lease_min else None
+            )
+            for lease in leases
+        ]
+
+    return play
+
+
+def run_rounds(
+    instance: AuctionInstance, plan: AuctionPlan, options: RoundOptions, play: Play, *, seed: int = 0
+) -> tuple[list[RoundRow], dict[int, AppState]]:
+    """Hold round after round, each from where the one before has left the apps.
+
+    Parameters
+    ----------
+    instance, plan
+        The auction and its decision: the first round's.
+    options
+        How many, and how later auctions are held.
+    play
+        What plays a round's leases.
+    seed
+        Of lots and leftovers.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If an app's work isn't that of trials.
+    """
+    states = {}
+    for app, profile in enumerate(instance.profiles):
+        assert isinstance(profile, AppProfile), "instances are read so"
+        if profile.needs is not None:
+            raise UnsupportedProblemError(f"app {instance.apps.ids[app]} has needs without trials; give its trials")
+        states[app] = AppState(profile=profile)
+    lease_min, rows = instance.lease_min, []
+    for number in range(options.rounds):
+        live = [app for app, state in states.items() if state.finish_min is None]
+        if not live:
+            break
+        leases = _first(instance, plan) if number == 0 else _awarded(instance, states, live, options, seed, number)
+        for lease, turnout in zip(leases, play(number, leases), strict=True):
+            state = states[lease.app]
+            left_min = state.left * state.work_min
+            rows.append(_row(number, lease, turnout, left_min, lease_min))
+            state.leases += 1
+            state.left = max(0.0, left_min - turnout.done_min) / state.work_min
+            if turnout.finished_min is not None or state.left <= MIN_LEFT:
+                spent = lease_min if turnout.finished_min is None else min(lease_min, turnout.finished_min)
+                state.finish_min = state.minutes + spent
+        for app in live:
+            state = states[app]
+            passed = lease_min if state.finish_min is None else state.finish_min - state.minutes
+            state.minutes += passed
+            state.apps_minutes += passed * len(live)
+    return rows, states
+
+
+def _first(instance: AuctionInstance, plan: AuctionPlan) -> list[AppLease]:
+    """Return the first round's leases: what was granted, and what apps that were granted nothing hold."""
+    leases = {lease.app: lease for lease in read_leases(instance, plan)}
+    for app, profile in enumerate(instance.profiles):
+        if app not in leases and isinstance(profile, AppProfile) and profile.held_gpus:
+            leases[app] = lease_of(instance, app, profile, ())
+    return [leases[app] for app in sorted(leases)]
+
+
+def _awarded(
+    instance: AuctionInstance,
+    states: Mapping[int, AppState],
+    live: Sequence[int],
+    options: RoundOptions,
+    seed: int,
+    number: int,
+) -> list[AppLease]:
+    """Return the leases that the arbiter grants of all GPUs that apps had, to the apps that aren't done."""
+    cluster = freed(instance)
+    profiles = {app: states[app].present(cluster) for app in live}
+    agents = [ProfileAgent(instance.apps.ids[app], profiles[app]) for app in live]
+    arbiter = Arbiter(
+        ArbiterOptions(
+            fairness=options.fairness,
+            lease_min=instance.lease_min,
+            horizon=instance.horizon,
+            empty_value=instance.empty_value,
+        )
+    )
+    name = f"{instance.name}-round-{number}"
+    grants = arbiter.hold(cluster, agents, seed=seed, round_number=number, name=name).grants
+    entries: dict[str, list[tuple[int, int]]] = {}
+    for grant in grants:
+        entries.setdefault(grant.app, []).extend(grant.entries)
+    return [
+        lease_of(instance, app, profiles[app], entries[instance.apps.ids[app]])
+        for app in live
+        if instance.apps.ids[app] in entries
+    ]
+
+
+def freed(instance: AuctionInstance) -> Cluster:
+    """Return the cluster when the first leases have ended: what apps held before them is on offer too."""
+    free = instance.cluster.slot_free.copy()
+    for profile in instance.profiles:
+        assert isinstance(profile, AppProfile), "instances are read so"
+        for slot, count in profile.held_places:
+            free[slot] += count
+    return replace(instance.cluster, slot_free=np.minimum(free, instance.cluster.slot_gpus))
+
+
+def _row(number: int, lease: AppLease, turnout: LeaseOutcome, left_min: float, lease_min: float) -> RoundRow:
+    planned = lease.work_min(lease_min)
+    return RoundRow(
+        round=number,
+        app=lease.name,
+        gpus=lease.gpus,
+        placement=lease.placement,
+        left_min=left_min,
+        planned_min=planned,
+        realised_min=turnout.done_min,
+        error=turnout.done_min / planned - 1.0,
+        clocks=turnout.clocks,
+        start_s=turnout.start_s,
+    )
+
+
+def play_rounds(
+    instance: AuctionInstance,
+    plan: AuctionPlan,
+    options: PlanOptions,
+    rounds: RoundOptions,
+    folder: Path,
+    *,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_slot: Callable[[int], None] = lambda slot: None,
+) -> tuple[list[RoundRow], list[AppRow]]:
+    """Play rounds of leases with real processes, and return a row for each lease and one for each app.
+
+    Parameters
+    ----------
+    instance, plan
+        The auction and its decision: the first round's.
+    options, rounds
+        How leases are played, a slot being one, and how many there are.
+    folder
+        Where the apps' checkpoints go, each app's in a folder of its own.
+    is_stopped, on_slot
+        As in `run_plan`; told each round that begins.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If the instance knows bids alone, or a round has more workers and servers than allowed.
+    """
+    _, expected = run_rounds(instance, plan, rounds, profile_model(instance.lease_min), seed=options.seed)
+    apps: dict[int, LeasedApp] = {}
+
+    def play(number: int, leases: Sequence[AppLease]) -> list[LeaseOutcome]:
+        if is_stopped():
+            return [LeaseOutcome(done_min=0.0)] * len(leases)
+        on_slot(number)
+        return _played(leases, apps, instance, options, folder, is_stopped)
+
+    rows, states = run_rounds(instance, plan, rounds, play, seed=options.seed)
+    found = []
+    for app, state in states.items():
+        foresight = expected[app]
+        found.append(
+            AppRow(
+                app=instance.apps.ids[app],
+                planned_leases=foresight.leases,
+                realised_leases=state.leases,
+                planned_min=(1.0 - foresight.left) * foresight.work_min,
+                realised_min=(1.0 - state.left) * state.work_min,
+                planned_finish_min=foresight.finish_min,
+                realised_finish_min=state.finish_min,
+                planned_rho=foresight.rho(instance.cluster),
+                realised_rho=state.rho(instance.cluster),
+                is_exact=apps[app].is_exact() if app in apps and not is_stopped() else None,
+            )
+        )
+    return rows, found
+
+
+def _played(
+    leases: Sequence[AppLease],
+    apps: dict[int, LeasedApp],
+    instance: AuctionInstance,
+    options: PlanOptions,
+    folder: Path,
+    is_stopped: Callable[[], bool],
+) -> list[LeaseOutcome]:
+    """Play a round's leases with real processes."""
+    workers = sum(lease.gpus for lease in leases)
+    if workers + len(leases) > options.max_processes:
+        raise UnsupportedProblemError(
+            f"a round has {workers + len(leases)} workers and servers, more than max_processes {options.max_processes}; raise it"
+        )
+    turns = []
+    for lease in leases:
+        if lease.app not in apps:
+            own = instance.profiles[lease.app]
+            assert isinstance(own, AppProfile), "instances are read so"
+            apps[lease.app] = LeasedApp(
+                app=lease.app,
+                profile=own,
+                options=options,
+                lease_min=instance.lease_min,
+                most_gpus=instance.cluster.num_gpus,
+                folder=folder / f"app-{lease.app}",
+            )
+        turns.append(LeaseTurn(apps[lease.app], lease, min(1.0, options.cores / max(1, workers))))
+    if turns:
+        play_turns(turns, is_stopped)
+    turnouts = []
+    for turn in turns:
+        is_done = turn.job.done == turn.job.clocks
+        minutes = turn.spent_s / options.slot_s * instance.lease_min
+        turnouts.append(
+            LeaseOutcome(
+                done_min=turn.clocks / turn.job.clocks * turn.job.profile.work_min,
+                finished_min=minutes if is_done else None,
+                clocks=turn.clocks,
+                start_s=turn.start_s,
+            )
+        )
+    return turnouts

@@ -1,0 +1,508 @@
+"""A simulated start on the spot market played with real processes.
+
+The simulation says when machines come and go, and how far the job is at any time. Here every group of machines is a
+process of the elastic trainer; a clock of training is due when the simulation has done its share of the work, and the
+processes compute it then. So clocks, losses and bill are the same in every run of a seed, on any machine; only the
+seconds differ.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.errors import UnsupportedProblemError, check_in
+from optim.execution import sigint_blocked
+from optim.models.bidding.market.prices import HOUR_S
+from optim.simulation.emulation.timeline import Change, LeaseFacts, Step, Timeline
+from optim.simulation.spot.policy import Recovery
+from optim.training.applications import LogisticRegression
+from optim.training.controller import Phase
+from optim.training.processes import Processes
+from optim.training.stages import NEVER, ClusterOptions, Fixed, Stage
+from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+    from optim.training.application import Application
+    from optim.training.machine import Transport
+
+
+def processes_of(lease: LeaseFacts, work_per_process: int) -> int:
+    """Return the processes of a lease: its work an hour over that of one, rounded up."""
+    return -(-round(1000 * lease.count * lease.rate) // (1000 * work_per_process))
+
+
+def peak(timeline: Timeline, work_per_process: int) -> int:
+    """Return the most processes at once."""
+    sizes = [processes_of(lease, work_per_process) for lease in timeline.leases]
+    return max(sum(sizes[number] for number in held) for held in _held(timeline))
+
+
+def _held(timeline: Timeline) -> Iterator[list[int]]:
+    """Yield the leases with processes, step by step: those of an elastic job end with the warning."""
+    gone: set[int | None] = set()
+    for step in timeline.steps:
+        if timeline.recovery is Recovery.ELASTIC:
+            gone |= {number for change, number in step.changes if change is Change.WARNED}
+        yield [number for number in step.held if number not in gone]
+
+
+def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
+    """Return the least work an hour for which a process must stand, so that no policy ever has too many.
+
+    One unit of work an hour is a c3.xlarge. Every lease has one process at least: which of a policy's machines are
+    evicted is what a replay is about.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If there are more leases than processes allowed.
+    """
+
+    def most(scale: int) -> int:
+        return max(peak(timeline, scale) for timeline in timelines)
+
+    leases = max(len(held) for timeline in timelines for held in _held(timeline))
+    if leases > max_processes:
+        raise UnsupportedProblemError(
+            f"a policy holds {leases} leases at once, more than max_processes {max_processes}; raise it"
+        )
+    low, high = 0, 1  # most(low) is too many, most(high) isn't
+    while most(high) > max_processes:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if most(middle) > max_processes else (low, middle)
+    return high
+
+
+CLOCK = "clock"
+
+"""Event of the rows between the simulation's own: a clock of training is complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow:
+    """A moment of a replay.
+
+    Attributes
+    ----------
+    policy, event
+        Whose, and what happened: a `Change` of the simulation, or a clock of training.
+    hours
+        Since the start, by the simulation's time.
+    machines, processes
+        Instances held by the simulated job, and the processes that stand for them.
+    clock, loss
+        Clocks of training that count, and the mean loss that the last of them began with; None before the first.
+    bill_usd, free_hours
+        Due so far, and machine-hours that evictions have made free.
+    lost_clocks
+        Clocks that this event has undone.
+    seconds
+        Since the replay's begin, by this machine's time.
+    """
+
+    policy: str
+    event: str
+    hours: float
+    machines: int
+    processes: int
+    clock: int
+    loss: float | None
+    bill_usd: float
+    free_hours: float
+    lost_clocks: int = 0
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSummary:
+    """A replay as a whole.
+
+    Attributes
+    ----------
+    policy
+        Whose.
+    hours, is_done
+        Simulated time of the job, and whether it was finished within the horizon.
+    bill_usd, free_hours, evictions
+        The simulation's figures.
+    clocks, lost_clocks, gradients
+        Clocks at the end, clocks undone on the way, and gradients computed for all of them.
+    processes_started
+        By how many processes.
+    last_loss
+        At the end.
+    is_exact
+        Whether losses and parameters are those of one undisturbed machine, bit for bit; None if it was stopped.
+    seconds
+        That it took.
+    late_median, late_p90, late_end
+        How far clocks were from when the simulation has them, as shares of its job's time at the replay's scale: the
+        median and the ninth decile of the distances, and by how much the last clock was late (negative: early). None
+        where no scale was set.
+    bill_if_late_usd
+        The bill if machines had been held as long as the last clock was late, at the same dollars an hour.
+    """
+
+    policy: str
+    summary: bool = True
+    hours: float
+    is_done: bool
+    bill_usd: float
+    free_hours: float
+    evictions: int
+    clocks: int
+    lost_clocks: int
+    gradients: int
+    processes_started: int
+    last_loss: float | None
+    is_exact: bool | None
+    seconds: float
+    late_median: float | None = None
+    late_p90: float | None = None
+    late_end: float | None = None
+    bill_if_late_usd: float | None = None
+
+
+def with_lateness(summary: TrainingSummary, rows: Sequence[TrainingRow], hour_s: float) -> TrainingSummary:
+    """Return a summary with how well the replay kept the simulation's time.
+
+    Parameters
+    ----------
+    summary, rows
+        Of one policy's replay.
+    hour_s
+        What an hour lasts in it; where it is 0 nothing was to be kept.
+    """
+    clocks = [row for row in rows if row.event == CLOCK and row.policy == summary.policy]
+    whole = hour_s * max((row.hours for row in clocks), default=0.0)
+    if not whole:
+        return summary
+    late = np.array([row.seconds - hour_s * row.hours for row in clocks]) / whole
+    return replace(
+        summary,
+        late_median=float(np.median(np.abs(late))),
+        late_p90=float(np.quantile(np.abs(late), 0.9)),
+        late_end=float(late[-1]),
+        bill_if_late_usd=summary.bill_usd * (1.0 + max(0.0, float(late[-1]))),
+    )
+
+
+NAP_S = 0.02
+
+"""How often a replay that is early looks at the time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How a start is played.
+
+    Parameters
+    ----------
+    clocks
+        The job is cut into so many clocks of training, equal in work.
+    hour_s
+        Seconds that an hour lasts here, at least: a machine that is slower takes longer, and tells so.
+    max_processes
+        Most processes at once; each stands for as many machines as that demands.
+    is_warned
+        Whether an elastic job's machines hear of their eviction before it; else they are killed at work.
+    seed
+        Of the data.
+    """
+
+    clocks: int = 120
+    hour_s: float = 1.0
+    max_processes: int = 8
+    is_warned: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "clocks", "max_processes")
+        check_in("[0, inf)", self, "hour_s", "seed")
+
+
+class _StoppedError(Exception):
+    """Somebody has asked to stop."""
+
+
+@dataclass
+class Replay:
+    """One policy's start on real processes; iterate over `rows`, then ask for the `summary`.
+
+    Parameters
+    ----------
+    timeline
+        What the simulation did.
+    work_per_process
+        Work an hour for which a process stands.
+    options
+        How it is played.
+    is_stopped
+        Asked again and again; once true, the rows end and no process is left.
+    connect
+        What gives the transport to the machines, in a context that ends them: processes, unless told otherwise.
+    """
+
+    timeline: Timeline
+    work_per_process: int
+    options: ReplayOptions
+    is_stopped: Callable[[], bool] = lambda: False
+    connect: "Callable[[Application, ClusterOptions], AbstractContextManager[Transport]] | None" = None
+    _names: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    _working: set[int] = field(default_factory=set)
+    _doomed: list[str] = field(default_factory=list)
+    _clock: int = 0
+    _started: int = 0
+    _lost: int = 0
+    _begun: float = 0.0
+    _seconds: float = 0.0
+    _record: TrainingRecord | None = None
+    _is_whole: bool = False
+    _trainer: Trainer = field(init=False)
+
+    def rows(self) -> Generator[TrainingRow]:
+        """Train as the simulation says, and yield a row for each clock and each change; close it to end early."""
+        application, optimiser = make_job(self.options)
+        cluster = self._cluster()
+        self._begun = time.perf_counter()
+        connect = self.connect or self._processes
+        with connect(application, cluster) as transport:
+            self._trainer = Trainer(application, optimiser, cluster, transport)
+            self._trainer.controller.resume(0)
+            try:
+                for index, step in enumerate(self.timeline.steps):
+                    yield from self._play(index, step)
+                self._is_whole = True
+            except _StoppedError:
+                return
+            finally:
+                self._record = self._trainer.record()
+                self._seconds = time.perf_counter() - self._begun
+
+    def summary(self) -> TrainingSummary:
+        """Return what came of it."""
+        result, record, losses = self.timeline.result, self._record, self.losses
+        return TrainingSummary(
+            policy=self.timeline.policy,
+            hours=result.hours,
+            is_done=result.is_done,
+            bill_usd=result.cost_usd,
+            free_hours=result.free_hours,
+            evictions=result.evictions,
+            clocks=len(losses),
+            lost_clocks=self._lost,
+            gradients=record.num_computed if record is not None else 0,
+            processes_started=self._started,
+            last_loss=losses[-1] if losses else None,
+            is_exact=record.equals(undisturbed(self.options, len(losses))) if record and self._is_whole else None,
+            seconds=self._seconds,
+        )
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """Loss that each clock began with, as if nothing had been done twice."""
+        return self._record.losses if self._record is not None else ()
+
+    def _processes(self, application: "Application", cluster: ClusterOptions) -> Processes:
+        # Those who leave may still be ending while others are starting.
+        return Processes(application, cluster, max_machines=2 * self.options.max_processes)
+
+    def _cluster(self) -> ClusterOptions:
+        """Return AgileML's tiers for an elastic job; for others servers and workers everywhere, and checkpoints."""
+        if self.timeline.recovery is Recovery.ELASTIC:
+            return ClusterOptions(num_shards=2, max_actives=2)
+        # One shard: it moves only when its machine goes, so that nothing but a checkpoint reaches the storage.
+        policy = Fixed(fixed=Stage.TRADITIONAL)
+        return ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=policy)
+
+    # -- one step -----------------------------------------------------------------------------------------------------
+
+    def _play(self, index: int, step: Step) -> Iterator[TrainingRow]:
+        """Have a step's changes happen, then train until the next."""
+        self._wait_until(step.time_s)
+        for change, number in step.changes:
+            undone = self._happen(change, number, step)
+            self._lost += undone
+            yield self._row(step, change.value, step.time_s, undone)
+        for clock, time_s in self.timeline.clock_times(self.options.clocks, index):
+            self._train_to(clock)
+            self._wait_until(time_s)
+            yield self._row(step, CLOCK, time_s)
+
+    def _happen(self, change: Change, number: int | None, step: Step) -> int:
+        """Do to processes what happens to machines; return how many clocks that undoes."""
+        is_elastic = self.timeline.recovery is Recovery.ELASTIC
+        match change:
+            case Change.GRANTED if number is not None:
+                self._start(number)
+            case Change.WORKING if number is not None:
+                self._working.add(number)
+                self._come_to_rest(self._names[number])
+            case Change.WARNED if number is not None and is_elastic:
+                return self._let_go(number) if self.options.is_warned else self._kill(number)
+            case Change.LOST if number in self._working and not is_elastic:
+                self._doomed += self._names.pop(number, ())
+            case Change.LOST | Change.RETURNED if number is not None:
+                return self._let_go(number)
+            case Change.SAVED:
+                self._save()
+            case Change.RESTARTED:
+                return self._restart(step)
+            case Change.DONE | Change.GIVEN_UP:
+                for held in list(self._names):
+                    self._let_go(held)
+        return 0
+
+    def _start(self, number: int) -> None:
+        """Start a lease's processes; they join when they are up, and the others don't wait for them."""
+        lease = self.timeline.leases[number]
+        count, kind = processes_of(lease, self.work_per_process), "spot" if lease.is_spot else "reliable"
+        names = tuple(f"{kind}-{number}-{self._started + k}" for k in range(count))
+        action = Action.ADD_TRANSIENT if lease.is_spot else Action.ADD_RELIABLE
+        with sigint_blocked():
+            self._trainer.apply(Event(clock=0, action=action, machines=names))
+        self._started += count
+        self._names[number] = names
+
+    def _let_go(self, number: int) -> int:
+        """Evict a lease's processes with a warning: nothing is undone."""
+        names = self._names.pop(number, ())
+        if names:
+            self._trainer.apply(Event(clock=0, action=Action.EVICT, machines=names))
+            self._come_to_rest()
+        return 0
+
+    def _kill(self, number: int) -> int:
+        """Kill a lease's processes while they work; the others do again at once what is lost with them."""
+        controller, names = self._trainer.controller, self._names.pop(number, ())
+        seen = len(controller.rollbacks)
+        self._put_to_work()
+        self._trainer.apply(Event(clock=0, action=Action.KILL, machines=names))
+        self._hear_of_deaths(names)
+        self._come_to_rest()
+        return sum(max(0, self._clock - rollback.to_clock) for rollback in controller.rollbacks[seen:])
+
+    def _restart(self, step: Step) -> int:
+        """Kill all processes that had a part in the work, and start anew those whose machines are left.
+
+        Machines that are still starting up have nothing to lose: theirs stay.
+        """
+        controller, before = self._trainer.controller, self._clock
+        ended = [
+            number for number in self._names if number in self._working or not self.timeline.leases[number].is_spot
+        ]
+        names = [*self._doomed, *(name for number in ended for name in self._names.pop(number))]
+        self._doomed.clear()
+        self._put_to_work()
+        self._trainer.apply(Event(clock=0, action=Action.KILL, machines=tuple(names)))
+        controller.resume(controller.saved_clock)  # before the deaths are heard of: whoever is left must not go on
+        self._hear_of_deaths(names)
+        for number in ended:
+            self._start(number)
+        self._come_to_rest([name for number in ended for name in self._names[number]])
+        self._clock = self._trainer.clock
+        return before - self._clock
+
+    def _put_to_work(self) -> None:
+        """Have the next clock begun, so that death comes in the midst of it."""
+        controller, clock = self._trainer.controller, self._trainer.clock
+        if controller.phase is Phase.RUNNING and controller.stop_at == clock < self.options.clocks:
+            controller.resume(clock + 1)
+
+    def _hear_of_deaths(self, names: Sequence[str]) -> None:
+        controller = self._trainer.controller
+        while {*controller.machines.staying, *controller.machines.leaving, *controller.machines.joining} & set(names):
+            self._step()
+
+    def _save(self) -> None:
+        """Have a checkpoint written."""
+        controller = self._trainer.controller
+        if controller.saved_clock < self._trainer.clock:
+            controller.save()
+        while controller.saved_clock < self._trainer.clock:
+            self._step()
+
+    def _train_to(self, clock: int) -> None:
+        """Train up to a clock, unless it is done already."""
+        if clock > self._trainer.controller.stop_at:
+            self._trainer.controller.resume(clock)
+        self._come_to_rest()
+        self._clock = clock
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _come_to_rest(self, joining: Sequence[str] = ()) -> None:
+        """Take messages until those who leave have left, some have joined, and the clock to stop at is complete."""
+        while not self._is_at_rest(joining):
+            self._step()
+
+    def _is_at_rest(self, joining: Sequence[str]) -> bool:
+        controller = self._trainer.controller
+        if controller.machines.leaving or any(name in controller.machines.joining for name in joining):
+            return False
+        if not controller.machines.staying:
+            return controller.phase is Phase.STOPPED
+        return controller.phase is Phase.RUNNING and controller.flow.is_settled_at(controller.stop_at)
+
+    def _step(self) -> None:
+        self._check()
+        self._trainer.step()
+
+    def _wait_until(self, time_s: float) -> None:
+        """Wait for a time of the simulation, unless this machine is late."""
+        due = self._begun + self._hours(time_s) * self.options.hour_s
+        self._check()
+        while time.perf_counter() < due:
+            time.sleep(min(NAP_S, max(0.0, due - time.perf_counter())))
+            self._check()
+
+    def _check(self) -> None:
+        if self.is_stopped():
+            raise _StoppedError
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def _hours(self, time_s: float) -> float:
+        return (time_s - self.timeline.start_s) / HOUR_S
+
+    def _row(self, step: Step, event: str, time_s: float, lost_clocks: int = 0) -> TrainingRow:
+        timeline, clock = self.timeline, self._clock
+        # The bill is whole once the job is: instances that are held on in hope cost what they cost.
+        billed_s = timeline.over_s if step is timeline.steps[-1] else time_s
+        losses = self._trainer.controller.flow.losses
+        return TrainingRow(
+            policy=timeline.policy,
+            event=event,
+            hours=self._hours(time_s),
+            machines=timeline.num_machines(step),
+            processes=sum(len(names) for names in self._names.values()),
+            clock=clock,
+            loss=losses[clock - 1] if clock else None,
+            bill_usd=timeline.bill_usd(billed_s),
+            free_hours=timeline.free_hours(billed_s),
+            lost_clocks=lost_clocks,
+            seconds=time.perf_counter() - self._begun,
+        )
+
+
+def make_job(options: ReplayOptions) -> "tuple[LogisticRegression, AbstractOptimiser]":
+    """Return what is trained, and by which rule: the data is cut as finely as there may ever be processes."""
+    from optim.kernels.parameter_server import Adagrad
+
+    partitions = max(8, options.max_processes)
+    application = LogisticRegression(
+        num_observations=200 * partitions, num_features=64, num_classes=10, num_partitions=partitions, seed=options.seed
+    )
+    return application, Adagrad(learning_rate=0.05)
+
+
+def undisturbed(options: ReplayOptions, clocks: int) -> TrainingRecord:
+    """Return the run of the same job on one machine that nobody disturbs."""
+    return run_alone(*make_job(options), clocks)

@@ -1,0 +1,515 @@
+"""The bound of one node: its restricted master, column generation and cuts, and a proven dual point.
+
+max sum v x  s.t.  use of each row <= capacity, cuts, sum of x over each job's schedules <= 1 (= 1 if the
+    node admits the job), x >= 0; schedules that a node forbids are fixed at 0.
+
+HiGHS keeps its basis from node to node: only bounds change, and rows and columns are added.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, hstack, vstack
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut
+from optim.solvers.admission.branching.node_pricing import BranchRestrictions, NodePricer
+from optim.solvers.admission.cuts.count_cuts import CountSeparator
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
+from optim.solvers.admission.packing.column_pool import ScheduleKeys
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
+from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_to_optimum
+
+PENALTY_STEP = 100.0
+
+MAX_PENALTY_FACTOR = 1e6
+
+"""How penalties of admitted jobs without room are raised where they don't drive them out, and how far."""
+
+MIN_WEIGHT = 1e-9
+
+"""Schedules of no larger weight aren't there."""
+
+DUAL, PRIMAL = 1, 4
+
+"""HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MasterPoint:
+    """An optimal pair of points of the restricted master.
+
+    Parameters
+    ----------
+    value
+        Objective, less the penalties of admitted jobs that find no room.
+    weight
+        Shape (schedules,): weights of the known schedules.
+    missing
+        Summed weight of admitted jobs that find no room.
+    row_prices, multiplier, job_price
+        Duals of the capacity rows (utils a whole unit), of the cuts (utils a unit of the left-hand side), and
+        of the jobs' rows. The first two are clipped to be at least 0.
+    """
+
+    value: float
+    weight: FloatArray
+    missing: float
+    row_prices: FloatArray
+    multiplier: FloatArray
+    job_price: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MasterBasis:
+    """A basis of the programme as it was: later columns and rows are nonbasic and basic, as added ones are.
+
+    HiGHS' statuses by number, a byte each: every open node keeps its parent's basis.
+    """
+
+    epoch: int
+    columns: NDArray[np.int8]
+    rows: NDArray[np.int8]
+
+
+class NodeMaster:
+    """Known schedules and cuts, and the linear programme over them.
+
+    Parameters
+    ----------
+    tables, rows
+        The instance.
+    penalty
+        Loss a unit of weight of an admitted job that finds no room.
+    """
+
+    def __init__(self, tables: JobTables, rows: CapacityRows, penalty: float) -> None:
+        self._tables, self._rows, self._penalty = tables, rows, penalty
+        self._live = np.flatnonzero(rows.capacity > 0)
+        self._scale = np.zeros(rows.num_rows)
+        self._scale[self._live] = 1.0 / rows.capacity[self._live]
+        self.schedules = PricedSchedules.blank(tables, np.zeros(0, dtype=np.int64))
+        self._keys = ScheduleKeys()
+        self.cuts = CutTable(tables.instance)
+        self._is_allowed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._is_admitted: IntArray = np.zeros(tables.num_jobs, dtype=np.int64)
+        self._last_use: IntArray = np.zeros(0, dtype=np.int64)
+        self._last_cut_use: IntArray = np.zeros(0, dtype=np.int64)
+        self._num_solves = 0
+        self._epoch = 0
+        self._penalty_factor = 1.0
+        self._strategy = DUAL
+        self._limits = BranchRestrictions.free(tables)
+        self._highs = self._empty_programme()
+
+    @property
+    def num_base_rows(self) -> int:
+        """Rows before the cuts: capacities, then jobs."""
+        return len(self._live) + self._tables.num_jobs
+
+    def basis(self) -> MasterBasis:
+        """Return the present basis."""
+        basis = self._highs.getBasis()
+        columns, rows = (
+            np.array([int(status) for status in statuses], dtype=np.int8)
+            for statuses in (basis.col_status, basis.row_status)
+        )
+        return MasterBasis(epoch=self._epoch, columns=columns, rows=rows)
+
+    def enter(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
+        """Turn to a node: fix what it forbids, and free the rest; start from a basis if it is still of use."""
+        self._limits = limits
+        allowed = limits.allows(self._tables, self.schedules)
+        changed = np.flatnonzero(allowed != self._is_allowed)
+        num_jobs = self._tables.num_jobs
+        self._set_bounds(num_jobs + changed, np.where(allowed[changed], np.inf, 0.0))
+        self._is_allowed = allowed
+        jobs = np.flatnonzero(limits.is_admitted != self._is_admitted)
+        admitted = limits.is_admitted[jobs].astype(np.float64)
+        self._set_bounds(jobs, admitted)
+        for i, is_admitted in zip(jobs.tolist(), admitted.tolist(), strict=True):
+            self._highs.changeRowBounds(len(self._live) + i, 1.0 if is_admitted else -np.inf, 1.0)
+        self._is_admitted = limits.is_admitted
+        if basis is not None and basis.epoch == self._epoch:
+            self._restore(basis)
+        if self._penalty_factor > 1.0:
+            self._set_penalty(1.0)
+        self._strategy = DUAL
+
+    def raise_penalty(self) -> bool:
+        """Make it dearer to leave admitted jobs without room, until another node is entered; False if it can't be."""
+        if self._penalty_factor >= MAX_PENALTY_FACTOR:
+            return False
+        self._set_penalty(self._penalty_factor * PENALTY_STEP)
+        return True
+
+    def add_schedules(self, priced: PricedSchedules) -> int:
+        """Add schedules of the present node that are new; return how many."""
+        added = priced.select(self._keys.append_new(priced))
+        self.schedules = self.schedules.followed_by(added)
+        self._append_columns(added, is_allowed=np.ones(len(added), dtype=np.bool_))
+        self._strategy = PRIMAL
+        return len(added)
+
+    def add_cuts(self, cuts: Sequence[Cut]) -> None:
+        """Add cuts as rows."""
+        self._strategy = DUAL
+        first = len(self.cuts)
+        self.cuts.add(cuts)
+        # The jobs' penalties have no use of cuts.
+        penalties = csr_array((len(cuts), self._tables.num_jobs))
+        use = hstack([penalties, csr_array(self._cut_shares(self.schedules, first))], format="csr")
+        add_rows(self._highs, use)
+        self._last_cut_use = np.concatenate([self._last_cut_use, np.full(len(cuts), self._num_solves)])
+
+    def solve(self) -> MasterPoint:
+        """Solve the present node's programme."""
+        highs = self._highs
+        highs.setOptionValue("simplex_strategy", self._strategy)
+        run_to_optimum(highs)
+        solution, num_jobs = highs.getSolution(), self._tables.num_jobs
+        primal, dual = np.array(solution.col_value), np.array(solution.row_dual)
+        num_live = len(self._live)
+        row_prices = np.zeros(self._rows.num_rows)
+        row_prices[self._live] = np.maximum(dual[:num_live], 0.0) * self._scale[self._live]
+        cut_dual = np.maximum(dual[self.num_base_rows :], 0.0)
+        self._num_solves += 1
+        self._last_use[primal[num_jobs:] > 0] = self._num_solves
+        self._last_cut_use[cut_dual > 0] = self._num_solves
+        return MasterPoint(
+            value=float(highs.getInfo().objective_function_value),
+            weight=np.maximum(primal[num_jobs:], 0.0),
+            missing=float(primal[:num_jobs].sum()),
+            row_prices=row_prices,
+            multiplier=cut_dual / self.cuts.right_hand_side,
+            job_price=dual[num_live : self.num_base_rows],
+        )
+
+    def loads(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return how many workers and PSs of each job each class holds, shape (jobs, classes, slots)."""
+        result = []
+        on = np.flatnonzero(weight > 0)
+        for counts in (self.schedules.workers, self.schedules.ps):
+            load = np.zeros((self._tables.num_jobs, *counts.shape[1:]))
+            np.add.at(load, self.schedules.jobs[on], weight[on, None, None] * counts[on])
+            result.append(load)
+        return result[0], result[1]
+
+    def counts(self, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return what a point has of each job in each class and slot, as `ColumnPool.counts` does."""
+        on = np.flatnonzero(weight > MIN_WEIGHT)
+        blocks, weights = [], []
+        for side, counts in enumerate((self.schedules.workers, self.schedules.ps)):
+            k, c, t = np.nonzero(counts[on])
+            column = on[k]
+            blocks.append(
+                np.column_stack([np.full_like(c, side), c, t, self.schedules.jobs[column], counts[column, c, t]])
+            )
+            weights.append(weight[column])
+        rows = np.concatenate(blocks)
+        order = np.lexsort(rows.T[::-1])
+        return rows[order], np.concatenate(weights)[order]
+
+    def shrink(self, max_schedules: int, max_cuts: int) -> None:
+        """Forget what was not used lately, if there is too much of it, and start the programme anew."""
+        if len(self.schedules) <= max_schedules and len(self.cuts) <= max_cuts:
+            return
+        self._rebuild(
+            np.sort(np.argsort(-self._last_use, kind="stable")[: max_schedules // 2]),
+            np.sort(np.argsort(-self._last_cut_use, kind="stable")[: max_cuts // 2]),
+        )
+
+    def drop_idle_cuts(self) -> None:
+        """Forget the cuts that the last point doesn't price, and start the programme anew."""
+        kept = np.flatnonzero(self._last_cut_use == self._num_solves)
+        if len(kept) < len(self.cuts):
+            self._rebuild(np.arange(len(self.schedules)), kept)
+
+    def _rebuild(self, kept: IntArray, kept_cuts: IntArray) -> None:
+        """Start the programme anew with some of the schedules and cuts."""
+        self.schedules = self.schedules.select(kept)
+        self._keys.take(kept)
+        self.cuts.keep(kept_cuts)
+        self._last_cut_use = self._last_cut_use[kept_cuts]
+        last_use = self._last_use[kept]
+        self._is_admitted = np.zeros_like(self._is_admitted)
+        self._is_allowed = np.zeros(0, dtype=np.bool_)
+        self._last_use = np.zeros(0, dtype=np.int64)
+        self._penalty_factor = 1.0
+        self._highs = self._empty_programme()
+        self._epoch += 1
+        add_rows(self._highs, csr_array((len(self.cuts), self._tables.num_jobs)))
+        self._append_columns(self.schedules, is_allowed=self._limits.allows(self._tables, self.schedules))
+        self._last_use = last_use
+
+    def _restore(self, basis: MasterBasis) -> None:
+        import highspy
+
+        status, restored = highspy.HighsBasisStatus, highspy.HighsBasis()
+        num_columns = self._tables.num_jobs + len(self.schedules)
+        num_rows = self.num_base_rows + len(self.cuts)
+        by_number = {int(known): known for known in status.__members__.values()}
+        columns, rows = ([by_number[k] for k in statuses.tolist()] for statuses in (basis.columns, basis.rows))
+        restored.col_status = columns + [status.kLower] * (num_columns - len(columns))
+        restored.row_status = rows + [status.kBasic] * (num_rows - len(rows))
+        restored.valid = True
+        self._highs.setBasis(restored)
+
+    def _empty_programme(self) -> Any:
+        """Return a programme with the capacity rows, the jobs' rows and the jobs' penalties."""
+        num_jobs = self._tables.num_jobs
+        highs = empty_programme(self.num_base_rows)
+        penalties = vstack([csr_array((len(self._live), num_jobs)), self._job_rows(np.arange(num_jobs))], format="csc")
+        add_columns(highs, np.full(num_jobs, -self._penalty), penalties, np.zeros(num_jobs))
+        return highs
+
+    def _append_columns(self, schedules: PricedSchedules, *, is_allowed: NDArray[np.bool_]) -> None:
+        number = len(schedules)
+        if not number:
+            return
+        usage = usage_matrix(self._tables, self._rows, schedules)
+        share = csr_array(usage.multiply(self._scale[:, None]))[self._live]
+        matrix = csc_array(vstack([share, self._job_rows(schedules.jobs), csr_array(self._cut_shares(schedules, 0))]))
+        matrix.sort_indices()
+        value = self._tables.value[schedules.jobs, schedules.completion]
+        add_columns(self._highs, value, matrix, np.where(is_allowed, np.inf, 0.0))
+        self._is_allowed = np.concatenate([self._is_allowed, is_allowed])
+        self._last_use = np.concatenate([self._last_use, np.full(number, self._num_solves)])
+
+    def _job_rows(self, jobs: IntArray) -> csr_array:
+        """Return the jobs' rows of columns that belong to `jobs`."""
+        number = len(jobs)
+        return csr_array((np.ones(number), (jobs, np.arange(number))), shape=(self._tables.num_jobs, number))
+
+    def _cut_shares(self, schedules: PricedSchedules, first: int) -> FloatArray:
+        """Return the left-hand sides of cuts as shares of their right-hand sides, shape (cuts, schedules)."""
+        return self.cuts.use(schedules, first) / self.cuts.right_hand_side[first:, None]
+
+    def _set_penalty(self, factor: float) -> None:
+        num_jobs = self._tables.num_jobs
+        self._penalty_factor = factor
+        cost = np.full(num_jobs, -self._penalty * factor)
+        self._highs.changeColsCost(num_jobs, np.arange(num_jobs, dtype=np.int32), cost)
+        self._strategy = PRIMAL
+
+    def _set_bounds(self, columns: IntArray, upper: FloatArray) -> None:
+        if len(columns):
+            self._highs.changeColsBounds(
+                len(columns), columns.astype(np.int32), np.zeros(len(columns)), np.ascontiguousarray(upper)
+            )
+
+
+PAYOFF_TOL = 1e-9
+
+"""Relative payoff beyond a job's price from which a schedule enters the master."""
+
+MISSING_TOL = 1e-7
+
+"""Weight of admitted jobs without room that is a rounding error."""
+
+CONVERGED_TOL = 1e-8
+
+"""Relative gap between bound and master at which column generation ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodePoint:
+    """A dual point of a node's programme.
+
+    Parameters
+    ----------
+    row_prices
+        Shape (rows,): utils a whole unit.
+    cuts, multiplier
+        Cuts with their duals.
+    payoff
+        Shape (jobs,): the most that a schedule which the node leaves is worth less its cost.
+    bound
+        What the point proves of the node's plans.
+    """
+
+    row_prices: FloatArray
+    cuts: tuple[Cut, ...]
+    multiplier: FloatArray
+    payoff: FloatArray
+    bound: float
+
+    def proof(self, rows: CapacityRows) -> PriceProof:
+        """Return the point as a checker reads it."""
+        prices = rows.prices(self.row_prices)
+        priced = [
+            replace(cut, multiplier=value)
+            for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
+            if value > 0
+        ]
+        return PriceProof(
+            worker_price=prices.worker,
+            ps_price=prices.ps,
+            payoff=self.payoff,
+            cuts=tuple(cut for cut in priced if isinstance(cut, ServerCut)),
+            count_cuts=tuple(cut for cut in priced if isinstance(cut, CountCut)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeResult:
+    """What is known of a node.
+
+    Parameters
+    ----------
+    point
+        The best dual point found.
+    master
+        The last point of the master; None if the node was closed without one.
+    is_converged
+        Whether the master's value is the node's bound: only then does it tell how to branch.
+    """
+
+    point: NodePoint
+    master: MasterPoint | None
+    is_converged: bool
+    basis: MasterBasis | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEffortLimits:
+    """How much work a node is worth.
+
+    Parameters
+    ----------
+    max_rounds
+        Rounds of pricing after which the node is left as it is.
+    max_cut_rounds
+        Rounds of separation.
+    max_count_rounds
+        Of these the first ones, in which cuts of counts are looked for, too.
+    least_gain
+        Separation ends when a round lowers the bound by less than this share of its distance to the cutoff.
+    """
+
+    max_rounds: int
+    max_cut_rounds: int
+    max_count_rounds: int
+    least_gain: float
+
+
+class NodeBounder:
+    """Bounds nodes one after the other; what one node's schedules and cuts teach serves the next.
+
+    Parameters
+    ----------
+    tables, rows
+        The instance.
+    """
+
+    def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
+        self._tables, self._rows = tables, rows
+        self._separator = CutSeparator(tables.instance)
+        self._count_separator = CountSeparator(tables.instance)
+        self.pricer = NodePricer.of(tables)
+        best = self.pricer.price(self._no_prices(), BranchRestrictions.free(tables))
+        self.max_value = float(best.payoff.sum())
+        self.master = NodeMaster(tables, rows, penalty=2.0 * self.max_value + 1.0)
+        self.master.enter(BranchRestrictions.free(tables))
+        self.master.add_schedules(best)
+        self.num_rounds = 0
+
+    def free_point(self) -> NodePoint:
+        """Return the point where nothing has a price."""
+        prices = self._no_prices()
+        priced = self.pricer.price(prices, BranchRestrictions.free(self._tables))
+        return NodePoint(
+            row_prices=self._rows.flat(prices),
+            cuts=(),
+            multiplier=np.zeros(0),
+            payoff=priced.payoff,
+            bound=float(priced.payoff.sum()),
+        )
+
+    def bound(
+        self,
+        limits: BranchRestrictions,
+        start: NodePoint,
+        *,
+        cutoff: float,
+        effort: NodeEffortLimits,
+        should_stop: Callable[[float], bool],
+        basis: MasterBasis | None = None,
+    ) -> NodeResult:
+        """Lower a node's bound until it is the master's value with all violated cuts, or at most `cutoff`.
+
+        Parameters
+        ----------
+        limits
+            The node; every job that it admits has a schedule.
+        start
+            A point that is valid for the node, such as its parent's.
+        cutoff
+            Nodes of no higher bound are of no interest.
+        effort
+            When to leave it at that.
+        should_stop
+            Asked with the present bound after each round of pricing.
+        """
+        best, master = start, self.master
+        master.enter(limits, basis)
+        num_cut_rounds, last_value = 0, math.inf
+        for _ in range(effort.max_rounds):
+            point = master.solve()
+            priced, found = self._price(point, limits)
+            self.num_rounds += 1
+            if found.bound < best.bound:
+                best = found
+            if best.bound <= cutoff:
+                return NodeResult(point=best, master=None, is_converged=False)
+            if should_stop(best.bound):
+                return NodeResult(point=best, master=point, is_converged=False)
+            if self._improve(point, priced, best.bound):
+                continue
+            if point.missing > MISSING_TOL and master.raise_penalty():
+                continue
+            gain = last_value - point.value
+            is_worth = gain >= effort.least_gain * max(point.value - cutoff, 0.0)
+            last_value = point.value
+            if num_cut_rounds == effort.max_cut_rounds or not is_worth:
+                return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
+            cuts: list[Cut] = [*self._separator.separate(*master.loads(point.weight))]
+            if num_cut_rounds < effort.max_count_rounds:
+                cuts += self._count_separator.separate(*master.counts(point.weight))
+            if not cuts:
+                return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
+            num_cut_rounds += 1
+            master.add_cuts(cuts)
+        return NodeResult(point=best, master=point, is_converged=False, basis=master.basis())
+
+    def _improve(self, point: MasterPoint, priced: PricedSchedules, bound: float) -> bool:
+        """Add the schedules that are worth more than their job's price; return whether that helps."""
+        if bound - point.value <= CONVERGED_TOL * max(1.0, abs(point.value)):
+            return False
+        needed = point.job_price + PAYOFF_TOL * np.maximum(1.0, np.abs(point.job_price))
+        priced.completion[priced.payoff <= needed] = -1
+        return self.master.add_schedules(priced) > 0
+
+    def _price(self, point: MasterPoint, limits: BranchRestrictions) -> tuple[PricedSchedules, NodePoint]:
+        """Price all jobs at the master's duals, which gives schedules and a bound."""
+        cuts = self.master.cuts
+        prices = cuts.charged(self._rows.prices(point.row_prices), point.multiplier)
+        priced = self.pricer.price(prices, limits)
+        rents = float(point.row_prices @ self._rows.capacity + point.multiplier @ cuts.right_hand_side)
+        return priced, NodePoint(
+            row_prices=point.row_prices,
+            cuts=cuts.cuts,
+            multiplier=point.multiplier,
+            payoff=priced.payoff,
+            bound=float(priced.payoff.sum()) + rents,
+        )
+
+    def _no_prices(self) -> Prices:
+        zero: FloatArray = np.zeros(self._rows.num_rows)
+        return self._rows.prices(zero)

@@ -1,0 +1,355 @@
+"""From counts over server classes to counts on single servers, and splits where they do not fit.
+
+The low child of each split has fewer units in the crowded place; the high child at least as many. Where all are at
+least as many, the servers hold none of the node's plans, and the checker shows it from the restrictions alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.arrays import IntArray
+from optim.core.stopping import never
+from optim.models.admission.decision import AdmissionPlan, Branch, BranchKind, Side
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.solvers.admission.branching.node_pricing import BranchRestrictions
+from optim.solvers.admission.packing.capacity_rows import segments_of
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
+from optim.solvers.admission.pricing.shared import share_limit
+
+NODE_LIMIT = 20_000
+
+"""Ways to place a kind that one search takes, after which it is given up: then the counts may or may not split."""
+
+NODES_A_CHECK = 64
+
+"""Nodes between two questions whether to stop."""
+
+Vector = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """Units of one sort: a schedule's workers or PSs in a class and slot.
+
+    Parameters
+    ----------
+    owner
+        Number of the schedule; on shared servers a schedule's workers and PSs are two kinds of one owner.
+    side
+        Workers or PSs.
+    units
+        How many there are in all.
+    demand
+        What one takes of each resource.
+    most
+        How many of them one server may hold.
+    """
+
+    owner: int
+    side: Side
+    units: int
+    demand: Vector
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpackableSet:
+    """A class and slot whose servers don't hold what schedules put there together.
+
+    Parameters
+    ----------
+    hosts, server_class, slot
+        Where; on shared servers `hosts` is the workers' side.
+    kinds
+        A set of kinds that the servers don't hold; without any one of them they might.
+    is_proven
+        Whether the search came to its end.
+    """
+
+    hosts: Side
+    server_class: int
+    slot: int
+    kinds: tuple[Item, ...]
+    is_proven: bool
+
+
+def split(
+    tables: JobTables, schedules: PricedSchedules, should_stop: Callable[[], bool] = never
+) -> AdmissionPlan | UnpackableSet:
+    """Place schedules of different jobs over server classes on single servers, exactly.
+
+    Parameters
+    ----------
+    tables, schedules
+        The instance, and what is placed.
+    should_stop
+        Asked within searches that take long; one that is stopped is given up.
+
+    Returns
+    -------
+    AdmissionPlan or Crowded
+        The plan; or the first class and slot where no way was found to split the counts.
+    """
+    instance, segments = tables.instance, segments_of(tables, schedules)
+    rows: dict[Side, list[tuple[int, int, int, int]]] = {Side.WORKER: [], Side.PS: []}
+    hosts = ((Side.WORKER, instance.worker_servers), (Side.PS, instance.ps_servers))
+    for side, servers in hosts[:1] if instance.has_shared_servers else hosts:
+        sides = (Side.WORKER, Side.PS) if instance.has_shared_servers else (side,)
+        shared_room = share_limit(instance, servers.capacity) if len(sides) == 2 else None
+        for c, t in np.ndindex(servers.num_classes, instance.horizon):
+            kinds = [kind for own in sides for kind in _kinds(instance, schedules, segments, own, c, t)]
+            first = int(servers.count[:c].sum())
+            room = ServerSpace(servers, c, t, None if shared_room is None else tuple(shared_room[c, t].tolist()))
+            placed, is_proven = pack(kinds, room, should_stop)
+            if placed is None:
+                few = tuple(_fewest(kinds, room, should_stop)) if is_proven else tuple(kinds)
+                return UnpackableSet(hosts=side, server_class=c, slot=t, kinds=few, is_proven=is_proven)
+            for kind, by_server in zip(kinds, placed, strict=True):
+                job = int(schedules.jobs[kind.owner])
+                rows[kind.side] += [(job, t, first + h, units) for h, units in enumerate(by_server) if units]
+    return AdmissionPlan.from_rows(rows[Side.WORKER], rows[Side.PS])
+
+
+def _kinds(
+    instance: AdmissionInstance, schedules: PricedSchedules, segments: IntArray, side: Side, c: int, t: int
+) -> Iterator[Item]:
+    """Yield what schedules put in a class and slot."""
+    is_worker = side is Side.WORKER
+    counts = schedules.workers if is_worker else schedules.ps
+    demand = instance.jobs.worker_demand if is_worker else instance.jobs.ps_demand
+    most = instance.workers_per_server if is_worker else instance.ps_per_server
+    for k in np.flatnonzero(counts[:, c, t]).tolist():
+        s = segments[k, t]
+        yield Item(
+            owner=k,
+            side=side,
+            units=int(counts[k, c, t]),
+            demand=tuple(demand[s].tolist()),
+            most=int(most[s, c, t]),
+        )
+
+
+class ServerSpace:
+    """Equal servers of a class in a slot.
+
+    Parameters
+    ----------
+    servers, c, t
+        The class and slot.
+    share
+        What one owner's kinds may take together of one server, a single unit excepted; None for no limit.
+    """
+
+    def __init__(self, servers: ServerClasses, c: int, t: int, share: Vector | None) -> None:
+        self.one: Vector = tuple(servers.capacity[c, t].tolist())
+        self.number = int(servers.count[c])
+        self.share = share
+
+
+def pack(
+    kinds: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool] = never
+) -> tuple[list[list[int]] | None, bool]:
+    """Spread units over equal servers.
+
+    Returns
+    -------
+    tuple
+        For each kind its units by server, None if no way was found; and whether that is proven.
+    """
+    for r, limit in enumerate(room.one):
+        if sum(kind.units * kind.demand[r] for kind in kinds) > room.number * limit:
+            return None, True
+    search = _Spread(kinds, room, should_stop)
+    placed = search.place()
+    return placed, not search.is_given_up
+
+
+def _fewest(kinds: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> list[Item]:
+    """Leave out kinds one after the other as long as the servers certainly don't hold the rest."""
+    left = list(kinds)
+    for kind in sorted(kinds, key=lambda kind: (kind.units * max(kind.demand), kind.owner)):
+        rest = [other for other in left if other is not kind]
+        placed, is_proven = pack(rest, room, should_stop)
+        if placed is None and is_proven:
+            left = rest
+    return left
+
+
+class _Spread:
+    """Depth-first over kinds; servers that hold the same are tried once."""
+
+    def __init__(self, kinds: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> None:
+        self._kinds, self._room, self._should_stop = kinds, room, should_stop
+        self._left = [list(room.one) for _ in range(room.number)]
+        self._placed = [[0] * room.number for _ in kinds]
+        self._nodes, self._is_stopped = 0, False
+        owners = [kind.owner for kind in kinds]
+        self._partner = [
+            next((j for j, owner in enumerate(owners) if owner == own and j != k), None) for k, own in enumerate(owners)
+        ]
+        # Large units first: they leave the fewest ways.
+        self._order = sorted(range(len(kinds)), key=lambda k: (-self._share_of_room(kinds[k].demand), k))
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the search ended before its end."""
+        return self._is_stopped or self._nodes > NODE_LIMIT
+
+    def place(self) -> list[list[int]] | None:
+        """Return all kinds' units by server."""
+        ways: list[Iterator[list[int]]] = []
+        taken: list[list[int]] = []
+        while len(taken) < len(self._order):
+            k = self._order[len(taken)]
+            if len(ways) == len(taken):
+                ways.append(self._ways(k))
+            counts = next(ways[-1], None)
+            if counts is not None:
+                self._nodes += 1
+                self._is_stopped = self._nodes % NODES_A_CHECK == 0 and self._should_stop()
+                if self.is_given_up:
+                    return None
+                self._take(k, counts, 1)
+                taken.append(counts)
+            elif taken:
+                ways.pop()
+                counts = taken.pop()
+                self._take(self._order[len(taken)], counts, -1)
+            else:
+                return None
+        return self._placed
+
+    def _share_of_room(self, demand: Vector) -> float:
+        return max((d / c if c else 0.0 for d, c in zip(demand, self._room.one, strict=True)), default=0.0)
+
+    def _ways(self, k: int) -> Iterator[list[int]]:
+        """Yield the ways to place a kind's units on the servers, fullest first.
+
+        Of neighbouring servers that hold the same an earlier one never gets fewer than a later one. So a count bounds
+        those of the servers like it that follow, which tells whether the rest has room: every way that is begun ends.
+        """
+        most = [self._fits(k, h) for h in range(self._room.number)]
+        is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._room.number)]
+        left, first = self._kinds[k].units, 0
+        if left > sum(most):
+            return
+        counts = [0] * len(most)
+        while True:
+            for h in range(first, len(most)):
+                counts[h] = min(left, counts[h - 1] if is_led[h] else most[h])
+                left -= counts[h]
+            yield counts.copy()
+            lowered, left = _next_to_lower(counts, most, is_led)
+            if lowered < 0:
+                return
+            counts[lowered] -= 1
+            first = lowered + 1
+
+    def _are_equal(self, a: int, b: int) -> bool:
+        """Tell whether two servers are alike for all kinds that aren't placed yet."""
+        if self._left[a] != self._left[b]:
+            return False
+        return self._room.share is None or all(placed[a] == placed[b] for placed in self._placed)
+
+    def _fits(self, k: int, server: int) -> int:
+        kind = self._kinds[k]
+        result = kind.most
+        for need, left in zip(kind.demand, self._left[server], strict=True):
+            if need:
+                result = min(result, left // need)
+        while result and not self._is_within_share(k, server, result):
+            result -= 1
+        return result
+
+    def _is_within_share(self, k: int, server: int, count: int) -> bool:
+        """Tell whether an owner's two kinds stay within its share of a server; a single unit always does."""
+        partner, share = self._partner[k], self._room.share
+        beside = 0 if partner is None else self._placed[partner][server]
+        if share is None or partner is None or beside == 0:
+            return True
+        demand, other = self._kinds[k].demand, self._kinds[partner].demand
+        return all(count * d + beside * o <= limit for d, o, limit in zip(demand, other, share, strict=True))
+
+    def _take(self, k: int, counts: Sequence[int], sign: int) -> None:
+        for h, count in enumerate(counts):
+            if count:
+                self._placed[k][h] = count if sign > 0 else 0
+                for r, need in enumerate(self._kinds[k].demand):
+                    self._left[h][r] -= sign * need * count
+
+
+def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[bool]) -> tuple[int, int]:
+    """Return the last server that can hold one unit less, as those after it have room, and what they then hold.
+
+    Parameters
+    ----------
+    counts, most
+        Units on each server, and the most that it holds.
+    is_led
+        Whether a server gets no more than the one before it.
+
+    Returns
+    -------
+    tuple
+        The server, -1 if there is none; and the units for the servers after it.
+    """
+    after = room_beyond = like_it = 0
+    for h in range(len(counts) - 1, -1, -1):
+        # `like_it` servers after this one get as much as it at most; `room_beyond` holds for those after them.
+        if counts[h] and after + 1 <= (counts[h] - 1) * like_it + room_beyond:
+            return h, after + 1
+        after += counts[h]
+        if is_led[h]:
+            like_it += 1
+        else:
+            room_beyond, like_it = room_beyond + most[h] * (like_it + 1), 0
+    return -1, 0
+
+
+def nogood_branch(
+    limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, crowded: UnpackableSet
+) -> Branch | None:
+    """Return a split of a count in a crowded place that the node leaves lower, the largest count first.
+
+    A job with several demand segments may be in another one there as long as its earlier workers aren't fixed: then
+    they are split next. None if the node leaves nothing that is less crowded.
+    """
+    place = (crowded.server_class, crowded.slot)
+    open_counts = []
+    for kind in crowded.kinds:
+        i, low = int(schedules.jobs[kind.owner]), limits.worker_low if kind.side is Side.WORKER else limits.ps_low
+        if low[i, *place] < kind.units:
+            open_counts.append((kind.units, -i, kind.side))
+    if open_counts:
+        units, minus_job, side = max(open_counts)
+        return Branch(
+            kind=BranchKind.WORKERS if side is Side.WORKER else BranchKind.PS,
+            job=-minus_job,
+            value=units - 1,
+            server_class=crowded.server_class,
+            slot=crowded.slot,
+        )
+    for owner in sorted({kind.owner for kind in crowded.kinds}):
+        branch = _fixing_segment(limits, tables, schedules, owner, crowded.slot)
+        if branch is not None:
+            return branch
+    return None
+
+
+def _fixing_segment(
+    limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, owner: int, slot: int
+) -> Branch | None:
+    """Return a split of a count of workers before a slot that isn't fixed yet, None if the job has one segment only."""
+    i = int(schedules.jobs[owner])
+    own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
+    if own.stop - own.start == 1:
+        return None
+    for t in range(int(tables.arrival[i]), slot):
+        for c, units in enumerate(schedules.workers[owner, :, t].tolist()):
+            low, high = int(limits.worker_low[i, c, t]), int(limits.worker_high[own, c, t].max())
+            if low < units or high > units:
+                value = units - 1 if low < units else units
+                return Branch(kind=BranchKind.WORKERS, job=i, value=value, server_class=c, slot=t)
+    return None

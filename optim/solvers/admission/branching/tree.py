@@ -1,0 +1,623 @@
+"""Branch and price: the branching tree, choice of splits, diving, and the search by best bound."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import AbstractIteration, Monitor, SolverState
+from optim.core.solution import Termination
+from optim.models.admission.decision import AdmissionPlan, Branch, BranchKind, TreeNode, TreeProof
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.branching.node import MasterBasis, NodeBounder, NodeEffortLimits, NodePoint, NodeResult
+from optim.solvers.admission.branching.node_pricing import BranchRestrictions
+from optim.solvers.admission.branching.splitting import UnpackableSet, nogood_branch, split
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
+
+INTEGRALITY_TOL = 1e-6
+
+"""Weights closer to 0 or 1 than this are whole."""
+
+MIN_LOSS = 1e-6
+
+"""Losses count as at least this much, so that one child's loss still ranks splits whose other child loses nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A split, and how much weight of the fractional point each child forbids."""
+
+    branch: Branch
+    low_share: float
+    high_share: float
+
+    @property
+    def balance(self) -> float:
+        """The smaller of the two."""
+        return min(self.low_share, self.high_share)
+
+
+def value_candidates(schedules: PricedSchedules, weight: FloatArray, is_admitted: IntArray) -> list[Candidate]:
+    """Return splits on what earns: whether a job is admitted, and by when it completes; by job.
+
+    Parameters
+    ----------
+    schedules, weight
+        Known schedules and their weights at the master's point.
+    is_admitted
+        Shape (jobs,): jobs that the node admits.
+    """
+    on = np.flatnonzero(weight > INTEGRALITY_TOL)
+    by_slot = np.zeros((len(is_admitted), schedules.workers.shape[2]))
+    np.add.at(by_slot, (schedules.jobs[on], schedules.completion[on]), weight[on])
+    found = []
+    for i, own in enumerate(by_slot):
+        total = float(own.sum())
+        if not is_admitted[i] and INTEGRALITY_TOL < total < 1.0 - INTEGRALITY_TOL:
+            branch = Branch(kind=BranchKind.ADMITTED, job=i)
+            found.append(Candidate(branch=branch, low_share=total, high_share=1.0 - total))
+        slots = np.flatnonzero(own > INTEGRALITY_TOL)
+        if len(slots) > 1:
+            until = np.cumsum(own[slots])[:-1]
+            k = int(np.argmax(np.minimum(until, total - until)))
+            branch = Branch(kind=BranchKind.COMPLETION, job=i, value=int(slots[k]))
+            found.append(Candidate(branch=branch, low_share=total - float(until[k]), high_share=float(until[k])))
+    return found
+
+
+def count_candidates(schedules: PricedSchedules, weight: FloatArray, num_jobs: int, most: int) -> list[Candidate]:
+    """Return the most balanced splits on a job's number of workers or PSs in a class and slot."""
+    found = []
+    for i in range(num_jobs):
+        on = np.flatnonzero((weight > INTEGRALITY_TOL) & (schedules.jobs == i))
+        if len(on) > 1:
+            own = list(_count_splits(i, weight[on], schedules.workers[on], schedules.ps[on]))
+            found += sorted(own, key=lambda candidate: -candidate.balance)[:2]
+    return sorted(found, key=lambda candidate: -candidate.balance)[:most]
+
+
+def _count_splits(job: int, weight: FloatArray, workers: IntArray, ps: IntArray) -> Iterator[Candidate]:
+    for kind, counts in ((BranchKind.WORKERS, workers), (BranchKind.PS, ps)):
+        differs = (counts != counts[0]).any(axis=0)
+        for c, t in np.argwhere(differs).tolist():
+            numbers = counts[:, c, t]
+            value = int(np.floor(weight @ numbers / weight.sum() + INTEGRALITY_TOL))
+            value = min(max(value, int(numbers.min())), int(numbers.max()) - 1)
+            above = float(weight[numbers > value].sum())
+            branch = Branch(kind=kind, job=job, value=value, server_class=c, slot=t)
+            yield Candidate(branch=branch, low_share=above, high_share=float(weight.sum()) - above)
+
+
+@dataclass(slots=True)
+class _Losses:
+    """Losses of one child, a unit of forbidden weight."""
+
+    total: float = 0.0
+    number: int = 0
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.number if self.number else 0.0
+
+
+@dataclass(slots=True)
+class PseudoCosts:
+    """What splits have cost so far: the mean loss of the bound a unit of weight that the child forbids.
+
+    Kept by kind of split, job and child; what a job lacks is taken from all jobs together.
+    """
+
+    _by_job: dict[tuple[BranchKind, int, bool], _Losses] = field(default_factory=dict)
+    _overall: dict[tuple[BranchKind, bool], _Losses] = field(default_factory=dict)
+
+    def record(self, candidate: Candidate, loss: float, *, is_high: bool) -> None:
+        """Learn from one child's loss."""
+        share = candidate.high_share if is_high else candidate.low_share
+        branch = candidate.branch
+        for losses in (
+            self._by_job.setdefault((branch.kind, branch.job, is_high), _Losses()),
+            self._overall.setdefault((branch.kind, is_high), _Losses()),
+        ):
+            losses.total += max(loss, 0.0) / max(share, 0.01)
+            losses.number += 1
+
+    def number(self, candidate: Candidate) -> int:
+        """Return how often the split's kind was tried on its job, in the child tried less often."""
+        branch = candidate.branch
+        return min(
+            losses.number if (losses := self._by_job.get((branch.kind, branch.job, is_high))) else 0
+            for is_high in (False, True)
+        )
+
+    def score(self, candidate: Candidate, default: float) -> float:
+        """Return the product of both children's expected losses; `default` a unit where nothing is known."""
+        return score(*(self._expected(candidate, default, is_high=is_high) for is_high in (False, True)))
+
+    def _expected(self, candidate: Candidate, default: float, *, is_high: bool) -> float:
+        branch = candidate.branch
+        share = candidate.high_share if is_high else candidate.low_share
+        own = self._by_job.get((branch.kind, branch.job, is_high))
+        overall = self._overall.get((branch.kind, is_high))
+        rate = own.mean if own else overall.mean if overall else default
+        return rate * share
+
+
+def score(low_loss: float, high_loss: float) -> float:
+    """Return how good a split is: the product of its children's losses."""
+    return max(low_loss, MIN_LOSS) * max(high_loss, MIN_LOSS)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Node:
+    """A node; `point` is None where its restrictions leave no plan. `branch` is set once it is split."""
+
+    point: NodePoint | None
+    branch: Branch | None = None
+    low: int = -1
+    high: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpenNode:
+    """A leaf that waits to be worked on."""
+
+    number: int
+    limits: BranchRestrictions
+    point: NodePoint
+    basis: MasterBasis | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Child:
+    """One side of a split: what it leaves, a valid point (None where it leaves no plan), and a basis to start from."""
+
+    limits: BranchRestrictions
+    point: NodePoint | None
+    basis: MasterBasis | None = None
+
+
+class SearchTree:
+    """All nodes, and the open ones by bound, ties by number.
+
+    Parameters
+    ----------
+    limits, point
+        The root.
+    """
+
+    def __init__(self, limits: BranchRestrictions, point: NodePoint) -> None:
+        self._nodes = [_Node(point=point)]
+        self._open: list[tuple[float, int, BranchRestrictions, MasterBasis | None]] = [(-point.bound, 0, limits, None)]
+        self._closed_bound = -float("inf")
+        self._taken: tuple[int, float] | None = None
+        """The leaf that is worked on, and what is proven of it: it covers plans like any other leaf."""
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def num_open(self) -> int:
+        """How many leaves wait."""
+        return len(self._open)
+
+    @property
+    def bound(self) -> float:
+        """The largest bound of all leaves: those closed, those that wait, and the one that was taken."""
+        first = -self._open[0][0] if self._open else -float("inf")
+        return max(self._closed_bound, first, -float("inf") if self._taken is None else self._taken[1])
+
+    def take(self) -> OpenNode:
+        """Take the open node of the largest bound; close, split or return it."""
+        _, number, limits, basis = heapq.heappop(self._open)
+        point = self._nodes[number].point
+        assert point is not None
+        self._taken = (number, point.bound)
+        return OpenNode(number=number, limits=limits, point=point, basis=basis)
+
+    def lower(self, bound: float) -> None:
+        """Note what is proven by now of the node that was taken."""
+        if self._taken is not None:
+            self._taken = (self._taken[0], min(self._taken[1], bound))
+
+    def _release(self, node: OpenNode) -> None:
+        """Note that a node has its place again; children that are put back were never taken."""
+        if self._taken is not None and self._taken[0] == node.number:
+            self._taken = None
+
+    def put_back(self, node: OpenNode, point: NodePoint) -> None:
+        """Return a node that was taken, with the better of its points."""
+        self._release(node)
+        self._nodes[node.number].point = point
+        heapq.heappush(self._open, (-point.bound, node.number, node.limits, node.basis))
+
+    def close(self, node: OpenNode, point: NodePoint) -> None:
+        """Leave a node as a leaf for good."""
+        self._release(node)
+        self._nodes[node.number].point = point
+        self._closed_bound = max(self._closed_bound, point.bound)
+
+    def close_as_empty(self, node: OpenNode) -> None:
+        """Leave a node as a leaf whose restrictions leave no plan."""
+        self._release(node)
+        self._nodes[node.number].point = None
+
+    def split(self, node: OpenNode, branch: Branch, low: Child, high: Child) -> tuple[OpenNode | None, ...]:
+        """Split a node that was taken; return its children, None for one that leaves no plan.
+
+        The children are not open yet: they are to be put back or closed.
+        """
+        self._release(node)
+        parent = self._nodes[node.number]
+        parent.branch, parent.point = branch, None
+        parent.low, parent.high = len(self._nodes), len(self._nodes) + 1
+        children: list[OpenNode | None] = []
+        for child in (low, high):
+            number = len(self._nodes)
+            self._nodes.append(_Node(point=child.point))
+            children.append(
+                None
+                if child.point is None
+                else OpenNode(number=number, limits=child.limits, point=child.point, basis=child.basis)
+            )
+        return tuple(children)
+
+    def proof(self, rows: CapacityRows) -> TreeProof:
+        """Return the tree as a checker reads it."""
+        known: dict[int, object] = {}
+        nodes = []
+        for node in self._nodes:
+            point = node.point
+            if point is not None and id(point) not in known:
+                known[id(point)] = point.proof(rows)
+            nodes.append(
+                TreeNode(
+                    branch=node.branch,
+                    low=node.low,
+                    high=node.high,
+                    proof=None if point is None else known[id(point)],  # type: ignore[arg-type]
+                )
+            )
+        return TreeProof(nodes=tuple(nodes))
+
+
+WHOLE_TOL = 1e-6
+
+"""Weights closer to 1 than this are whole."""
+
+DIVE_EFFORT = NodeEffortLimits(max_rounds=8, max_cut_rounds=1, max_count_rounds=0, least_gain=0.0)
+
+"""Rounds of pricing after each fixing: the bound doesn't matter, good schedules do."""
+
+
+def is_whole(weight: FloatArray) -> bool:
+    """Tell whether every schedule is either used or not."""
+    return bool((np.minimum(weight, np.abs(weight - 1.0)) <= WHOLE_TOL).all())
+
+
+def chosen(schedules: PricedSchedules, weight: FloatArray) -> PricedSchedules:
+    """Return the schedules that a whole point uses."""
+    return schedules.select(np.flatnonzero(weight > 0.5))
+
+
+def dive(
+    tables: JobTables,
+    bounder: NodeBounder,
+    limits: BranchRestrictions,
+    result: NodeResult,
+    *,
+    cutoff: float,
+    should_stop: Callable[[float], bool],
+) -> AdmissionPlan | None:
+    """Look for a plan of more than `cutoff` among a node's.
+
+    The schedules that the master's point uses in full are fixed, and the one of the largest weight among
+    the others; then the master is solved again with freshly priced schedules, until all are fixed.
+    """
+    while result.master is not None:
+        schedules, weight = bounder.master.schedules, result.master.weight
+        if is_whole(weight):
+            plan = split(tables, chosen(schedules, weight), partial(should_stop, result.point.bound))
+            return None if isinstance(plan, UnpackableSet) else plan
+        if should_stop(result.point.bound):
+            return None
+        free = np.where(weight < 1.0 - WHOLE_TOL, weight, 0.0)
+        for k in [*np.flatnonzero(weight >= 1.0 - WHOLE_TOL).tolist(), int(np.argmax(free))]:
+            limits = fixed(tables, limits, schedules, k)
+        result = bounder.bound(
+            limits, result.point, cutoff=cutoff, effort=DIVE_EFFORT, should_stop=should_stop, basis=result.basis
+        )
+    return None
+
+
+def fixed(tables: JobTables, limits: BranchRestrictions, schedules: PricedSchedules, k: int) -> BranchRestrictions:
+    """Return a node's limits with one schedule fixed for its job."""
+    i, completion = int(schedules.jobs[k]), int(schedules.completion[k])
+    own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
+    copy = BranchRestrictions(*(array.copy() for array in limits))
+    copy.is_admitted[i] = 1
+    copy.first[i] = copy.last[i] = completion
+    copy.worker_low[i] = schedules.workers[k]
+    copy.ps_low[i] = schedules.ps[k]
+    copy.worker_high[own] = schedules.workers[k]
+    copy.ps_high[own] = schedules.ps[k]
+    return copy
+
+
+ROOT_EFFORT = NodeEffortLimits(max_rounds=2_000, max_cut_rounds=100, max_count_rounds=100, least_gain=1e-3)
+
+NODE_EFFORT = NodeEffortLimits(max_rounds=400, max_cut_rounds=6, max_count_rounds=0, least_gain=0.02)
+
+COUNT_EFFORT = replace(NODE_EFFORT, max_count_rounds=1)
+
+LEAF_EFFORT = NodeEffortLimits(max_rounds=5_000, max_cut_rounds=6, max_count_rounds=0, least_gain=0.02)
+
+TRIAL_EFFORT = NodeEffortLimits(max_rounds=12, max_cut_rounds=0, max_count_rounds=0, least_gain=1.0)
+
+"""Rounds of pricing and of cuts at the root, at other nodes, at some of them, where nothing is left to split, and on trial.
+
+Cuts of counts are dense rows, with which a node takes the master several times as long: those of the root that have a
+price there lower all nodes' bounds, and more of them at every node cost more than they cut off.
+"""
+
+COUNT_EVERY = 25
+
+"""Nodes between two at which cuts of counts are looked for."""
+
+MAX_TRIALS = 8
+
+"""Splits of a node that are tried before one is chosen."""
+
+RELIABLE = 4
+
+"""Losses known of a kind of split and job from which it is no longer tried."""
+
+COUNT_CANDIDATES = 12
+
+DIVE_EVERY = 25
+
+"""Nodes between two dives for plans."""
+
+MAX_SCHEDULES, MAX_CUTS = 6_000, 3_000
+
+"""What the master may hold before it forgets what was not used lately."""
+
+
+class TreeSearch(AbstractIteration[AdmissionPlan]):
+    """One search of a tree.
+
+    Parameters
+    ----------
+    tables, rows
+        The instance.
+    plan
+        A feasible plan to start from.
+    improve
+        Return a feasible plan found from the best known one.
+    tol
+        Relative gap at which the plan counts as optimal.
+    monitor
+        Told and asked after every round of pricing.
+    """
+
+    def __init__(
+        self,
+        tables: JobTables,
+        rows: CapacityRows,
+        plan: AdmissionPlan,
+        *,
+        improve: Callable[[AdmissionPlan], AdmissionPlan],
+        tol: float,
+        monitor: Monitor,
+    ) -> None:
+        self._tables = tables
+        self._instance: AdmissionInstance = tables.instance
+        self.bounder = NodeBounder(tables, rows)
+        limits = BranchRestrictions.free(tables)
+        self.tree = SearchTree(limits, self.bounder.free_point())
+        self.plan, self.record = plan, plan.objective(tables.instance)
+        self._improve, self._tol, self._monitor = improve, tol, monitor
+        self._pseudo_costs = PseudoCosts()
+        self.num_bounded = 0
+        self.num_unsplittable = 0
+
+    @property
+    def cutoff(self) -> float:
+        """Nodes of no higher bound hold no plan worth looking for."""
+        return self.record + 0.5 * self._tol * max(1.0, abs(self.record))
+
+    @property
+    def bound(self) -> float:
+        """What is proven of all plans."""
+        return max(self.tree.bound, self.record)
+
+    def is_done(self) -> bool:
+        """Tell whether no node is open."""
+        return self.tree.num_open == 0
+
+    def step(self) -> None:
+        """Take the open node of the largest bound, and close or split it; told to stop in between, put it back."""
+        node = self.tree.take()
+        if node.point.bound <= self.cutoff:
+            self.tree.close(node, node.point)
+        else:
+            self._work_on(node)
+
+    def standing(self) -> SolverState:
+        """Tell how many nodes are bounded, and how many wait."""
+        return SolverState(
+            iterations=self.num_bounded,
+            objective=self.record,
+            bound=self.bound,
+            figures={"open": float(self.tree.num_open)},
+        )
+
+    def finish(self, reason: Termination | None) -> AdmissionPlan:
+        """Return the best plan; the tree is what is proven."""
+        return self.plan
+
+    def _is_over_at(self, bound: float) -> bool:
+        """Note what is proven by now of the node that was taken, and ask whether to stop."""
+        self.tree.lower(bound)
+        return self._is_over()
+
+    def _is_over(self, _: float = 0.0) -> bool:
+        standing = self.standing()
+        self._monitor.show(standing)
+        return self._monitor.is_over(standing)
+
+    def _work_on(self, node: OpenNode) -> None:
+        """Bound a node, then close or split it."""
+        is_root = self.num_bounded == 0
+        self.bounder.master.shrink(MAX_SCHEDULES, MAX_CUTS)
+        effort = ROOT_EFFORT if is_root else NODE_EFFORT if self.num_bounded % COUNT_EVERY else COUNT_EFFORT
+        result = self._bounded(node.limits, node.point, effort, node.basis, self._is_over_at)
+        self.tree.lower(result.point.bound)
+        self.num_bounded += 1
+        if is_root:
+            self.bounder.master.drop_idle_cuts()
+        is_time_for_plans = is_root or self.num_bounded % DIVE_EVERY == 0
+        if is_time_for_plans and not self._is_over():
+            self._adopt(self._improve(self.plan))
+        if result.point.bound <= self.cutoff:
+            self.tree.close(node, result.point)
+            return
+        if not is_root and self._is_lagging_leaf(node, result):
+            # Nothing is left to split, so what the rounds of pricing didn't prove would never be proven.
+            result = self._bounded(node.limits, result.point, LEAF_EFFORT, result.basis, self._is_over_at)
+            self.tree.lower(result.point.bound)
+            if result.point.bound <= self.cutoff:
+                self.tree.close(node, result.point)
+                return
+        if result.master is None or self._is_over():
+            self.tree.put_back(node, result.point)
+            return
+        weight = result.master.weight
+        if is_whole(weight):
+            self._settle(node, result, chosen(self.bounder.master.schedules, weight))
+            return
+        candidates = self._candidates(node, result)
+        if is_time_for_plans:
+            self._dive(node, result)
+        if not candidates or result.point.bound <= self.cutoff:
+            self.tree.close(node, result.point)
+        else:
+            self._split(node, result, candidates)
+
+    def _is_lagging_leaf(self, node: OpenNode, result: NodeResult) -> bool:
+        """Return whether a node can't be split although its bound isn't down to the master's value yet."""
+        if result.master is None or result.is_converged or self._is_over():
+            return False
+        return is_whole(result.master.weight) or not self._candidates(node, result)
+
+    def _bounded(
+        self,
+        limits: BranchRestrictions,
+        start: NodePoint,
+        effort: NodeEffortLimits,
+        basis: MasterBasis | None,
+        should_stop: Callable[[float], bool],
+    ) -> NodeResult:
+        """Bound a node; what the bound of the rounds says of the node that was taken, `should_stop` knows."""
+        return self.bounder.bound(
+            limits, start, cutoff=self.cutoff, effort=effort, should_stop=should_stop, basis=basis
+        )
+
+    def _settle(self, node: OpenNode, result: NodeResult, schedules: PricedSchedules) -> None:
+        """Deal with a whole point: it is a plan, or single servers don't hold what classes do."""
+        placed = split(self._tables, schedules, self._is_over)
+        if isinstance(placed, AdmissionPlan):
+            # Where the bound lags behind the master, by rounding or for want of rounds, it has to stand: nothing is
+            # left to split.
+            self._adopt(placed)
+            self.tree.close(node, result.point)
+            return
+        branch = nogood_branch(node.limits, self._tables, schedules, placed)
+        if branch is not None:
+            self._make_children(node, result, branch, None)
+        elif placed.is_proven:
+            # Whatever the node leaves puts at least as many units there.
+            self.tree.close_as_empty(node)
+        else:
+            self.num_unsplittable += 1
+            self.tree.close(node, result.point)
+
+    def _adopt(self, plan: AdmissionPlan | None) -> None:
+        if plan is not None and plan.objective(self._instance) > self.record:
+            self.plan, self.record = plan, plan.objective(self._instance)
+
+    def _dive(self, node: OpenNode, result: NodeResult) -> None:
+        self._adopt(
+            dive(self._tables, self.bounder, node.limits, result, cutoff=self.cutoff, should_stop=self._is_over)
+        )
+
+    def _candidates(self, node: OpenNode, result: NodeResult) -> list[Candidate]:
+        """Return the splits worth considering: on what earns first, else on counts."""
+        assert result.master is not None
+        schedules, weight = self.bounder.master.schedules, result.master.weight
+        return value_candidates(schedules, weight, node.limits.is_admitted) or count_candidates(
+            schedules, weight, self._tables.num_jobs, COUNT_CANDIDATES
+        )
+
+    def _split(self, node: OpenNode, result: NodeResult, candidates: list[Candidate]) -> None:
+        """Choose a split by expected or tried losses, and make its children."""
+        default = max(result.point.bound - self.record, 0.0)
+        ranked = sorted(
+            candidates, key=lambda candidate: (-self._pseudo_costs.score(candidate, default), _key(candidate.branch))
+        )
+        best: tuple[float, Branch, tuple[Child, Child] | None] | None = None
+        for candidate in ranked[:MAX_TRIALS]:
+            if self._is_over():
+                break
+            if self._pseudo_costs.number(candidate) >= RELIABLE:
+                worth, children = self._pseudo_costs.score(candidate, default), None
+            else:
+                children = self._tried(node, result, candidate)
+                losses = [
+                    default if child.point is None else result.point.bound - child.point.bound for child in children
+                ]
+                worth = score(losses[0], losses[1])
+            if best is None or worth > best[0]:
+                best = (worth, candidate.branch, children)
+        if best is None:
+            self.tree.put_back(node, result.point)
+        else:
+            self._make_children(node, result, best[1], best[2])
+
+    def _tried(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
+        """Bound both children of a split a little, and learn from it."""
+        children = []
+        for is_high in (False, True):
+            limits = node.limits.narrowed(self._tables, candidate.branch, is_high=is_high)
+            if self._is_empty(limits, candidate.branch.job):
+                children.append(Child(limits=limits, point=None))
+                continue
+            found = self._bounded(limits, result.point, TRIAL_EFFORT, result.basis, self._is_over)
+            self._pseudo_costs.record(candidate, result.point.bound - found.point.bound, is_high=is_high)
+            children.append(Child(limits=limits, point=found.point, basis=found.basis))
+        return children[0], children[1]
+
+    def _is_empty(self, limits: BranchRestrictions, job: int) -> bool:
+        return bool(limits.is_admitted[job]) and not self.bounder.pricer.has_schedule(job, limits)
+
+    def _make_children(
+        self, node: OpenNode, result: NodeResult, branch: Branch, children: tuple[Child, Child] | None
+    ) -> None:
+        """Split a node; both children are open, at their own points or at their parent's."""
+        if children is None:
+            made = []
+            for is_high in (False, True):
+                limits = node.limits.narrowed(self._tables, branch, is_high=is_high)
+                point = None if self._is_empty(limits, branch.job) else result.point
+                made.append(Child(limits=limits, point=point, basis=result.basis))
+            children = (made[0], made[1])
+        for opened in self.tree.split(node, branch, *children):
+            if opened is not None:
+                self.tree.put_back(opened, opened.point)
+
+
+def _key(branch: Branch) -> tuple[str, int, int, int, int]:
+    return branch.kind.value, branch.job, branch.value, branch.server_class, branch.slot

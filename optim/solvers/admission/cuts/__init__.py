@@ -1,0 +1,1 @@
+"""Cuts of the packing LP: what separates them, and how they are stored."""

@@ -1,0 +1,607 @@
+"""Insertions on real servers, compiled: a job's best schedule in the residual capacity.
+
+What several servers with different rests hold together is a sum of sets of pairs (workers, PSs), too dear to work out
+in every slot of every move. So units are put one after the other: workers from one end of the servers, the PSs that
+they then need from the other, first of all where no worker fits. Each number of workers goes on from the one before,
+which gives the whole table of a slot in one pass.
+
+Demands and residuals are whole numbers of 1e-6 units held as floats below 2^53, where sums are exact and the floor
+of a quotient is the floor of the rounded quotient.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.compiled import by_reference, compiled, inner
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.solvers.admission.cuts.cut_table import charged
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.pricing.best_schedule import (
+    INFINITE,
+    NONE,
+    ZERO,
+    JobArrays,
+    Space,
+    make_space,
+    min_plus_step,
+    sort_by_key,
+    trace_by,
+)
+from optim.solvers.admission.pricing.classes import JobTables, slot_table, unit_costs
+from optim.solvers.admission.pricing.shared import share_limit
+
+
+@by_reference
+class SharedServers(NamedTuple):
+    """What one job may use of a server, shape (classes, slots, resources), and work space; of no size elsewhere.
+
+    Parameters
+    ----------
+    room
+        Shape (servers,): workers that fit while the job has nothing there.
+    order, ps_order
+        Shape (servers,): in which units look for room.
+    class_of
+        Shape (servers,): class of each server.
+    workers, ps
+        Shape (servers,): units put so far.
+    """
+
+    share: FloatArray
+    class_of: IntArray
+    room: IntArray
+    order: IntArray
+    ps_order: IntArray
+    workers: IntArray
+    ps: IntArray
+
+
+@inner
+def _takes(h, y, z, s, t, left, workers, ps, shared):
+    """Tell whether server h holds y workers and z PSs of the job."""
+    c = shared.class_of[h]
+    if y > workers.room[s, c, t] or z > ps.room[s, c, t]:
+        return False
+    for r in range(left.shape[1]):
+        use = y * workers.demand[s, r] + z * ps.demand[s, r]
+        if use > left[h, r] or (y + z > 1 and use > shared.share[c, t, r]):
+            return False
+    return True
+
+
+@inner
+def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_tight):
+    """List the servers as workers look for room, and as PSs do, both by class; return how many there are.
+
+    PSs look first at servers without room for a worker, then at the others from the other end.
+    """
+    number = ZERO
+    for turn in range(len(class_order)):
+        c = class_order[turn]
+        low, size = workers.first[c], workers.first[c + 1] - workers.first[c]
+        for h in range(low, low + size):
+            held = float(workers.room[s, c, t])
+            for r in range(left.shape[1]):
+                if workers.demand[s, r] > 0.0:
+                    held = min(held, left[h, r] / workers.demand[s, r])
+            shared.room[h] = int(held)
+            shared.workers[h] = shared.ps[h] = 0
+        own = shared.order[number : number + size]
+        sort_by_key(shared.room[low : low + size], size, own)
+        for k in range(size):
+            own[k] += low
+        if not is_tight:
+            for k in range(size // 2):
+                own[k], own[size - 1 - k] = own[size - 1 - k], own[k]
+        number += size
+    count = ZERO
+    for turn in range(len(ps_class_order)):
+        c = ps_class_order[turn]
+        for is_spare in (True, False):
+            for position in range(number):
+                h = shared.order[position] if is_spare else shared.order[number - 1 - position]
+                if shared.class_of[h] == c and (shared.room[h] == 0) == is_spare:
+                    shared.ps_order[count] = h
+                    count += 1
+    return number
+
+
+@compiled
+def fill_shared(s, t, most, needed, scale, left, workers, ps, shared, class_order, ps_class_order, is_tight, unit, ps_unit, table):  # fmt: skip
+    """Put up to `most` workers and the ``needed[Y]`` PSs on servers; return how many workers found room with theirs.
+
+    Parameters
+    ----------
+    s, t
+        Segment and slot.
+    left
+        Shape (servers, resources): of the slot.
+    workers, ps
+        Sides.
+    class_order, ps_class_order
+        Classes by cost of a worker, and of a PS.
+    unit, ps_unit
+        Shape (classes,): cost of one at scale 1.
+    table
+        Receives the costs of Y = 0, 1, ... workers with their PSs. The units of the last Y are in `shared`.
+    """
+    number = _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_tight)
+    at, ps_at, placed, total = ZERO, ZERO, ZERO, 0.0
+    for y in range(most + 1):
+        if y > 0:
+            while at < number and not _takes(
+                shared.order[at], shared.workers[shared.order[at]] + 1, shared.ps[shared.order[at]], s, t, left,
+                workers, ps, shared,
+            ):  # fmt: skip
+                at += 1
+            if at == number:
+                return y - 1
+            h = shared.order[at]
+            shared.workers[h] += 1
+            total += scale * unit[shared.class_of[h]]
+        while placed < needed[y]:
+            while ps_at < number and not _takes(
+                shared.ps_order[ps_at], shared.workers[shared.ps_order[ps_at]], shared.ps[shared.ps_order[ps_at]] + 1,
+                s, t, left, workers, ps, shared,
+            ):  # fmt: skip
+                ps_at += 1
+            if ps_at == number:
+                return y - 1 if y > 0 else NONE
+            h = shared.ps_order[ps_at]
+            shared.ps[h] += 1
+            placed += 1
+            total += scale * ps_unit[shared.class_of[h]]
+        table[y] = total
+    return most
+
+
+@compiled
+def write_shared(i, s, t, units, row_offset, side, state):
+    """Append a side's units, by server, to a job's rows, and take their room."""
+    own = row_offset[i]
+    for h in range(len(units)):
+        if units[h] > 0:
+            row = own + state.used[i]
+            state.rows[row, 0], state.rows[row, 1], state.rows[row, 2], state.rows[row, 3] = t, h, units[h], s
+            state.used[i] += 1
+            for r in range(state.left.shape[2]):
+                state.left[t, h, r] -= units[h] * side.demand[s, r]
+
+
+@by_reference
+class Side(NamedTuple):
+    """One side's servers, which never change.
+
+    Parameters
+    ----------
+    demand
+        Shape (segments, resources): of one unit.
+    room
+        Shape (segments, classes, slots): most units on one empty server.
+    first
+        Shape (classes + 1,): number of each class' first server.
+    cost
+        Shape (segments, classes, slots): utils a unit, at the prices that guide insertions.
+    """
+
+    demand: FloatArray
+    room: IntArray
+    first: IntArray
+    cost: FloatArray
+
+
+@by_reference
+class SearchData(NamedTuple):
+    """Jobs (deadline -1 where no schedule is possible), both sides, and what guides the choice of jobs.
+
+    Parameters
+    ----------
+    row_offset
+        Shape (jobs + 1,): where a job's rows begin in a plan.
+    payoff
+        Shape (jobs,): of the LP.
+    candidates
+        Jobs that may be inserted, likely ones several times.
+    is_shared
+        Whether workers and PSs are on the same servers.
+    """
+
+    jobs: JobArrays
+    workers: Side
+    ps: Side
+    row_offset: IntArray
+    payoff: FloatArray
+    candidates: IntArray
+    is_shared: bool
+
+
+@by_reference
+class SideState(NamedTuple):
+    """What is left, shape (slots, servers, resources); each job's rows (slot, server, count, segment), and how many.
+
+    Both sides of shared servers have one and the same array of what is left.
+    """
+
+    left: FloatArray
+    rows: IntArray
+    used: IntArray
+
+
+@by_reference
+class State(NamedTuple):
+    """A plan."""
+
+    workers: SideState
+    ps: SideState
+    completion: IntArray
+
+
+@by_reference
+class SideScratch(NamedTuple):
+    """Costs and order of the classes in one slot, noise by slot and class, and what classes hold in a job's slots."""
+
+    cost: FloatArray
+    order: IntArray
+    noise: FloatArray
+    limit: IntArray
+
+
+@by_reference
+class Scratch(NamedTuple):
+    """Work space of one insertion (`costs` by number of workers), and the random state."""
+
+    space: Space
+    workers: SideScratch
+    ps: SideScratch
+    room: IntArray
+    server_order: IntArray
+    shared: SharedServers
+    costs: FloatArray
+    random: NDArray[np.uint64]
+
+
+def make_ground(tables: JobTables, rows: CapacityRows, point: PricePoint) -> SearchData:
+    """Lay out an instance at a dual point's prices, with what its cuts charge.
+
+    Without the cuts' charges units are too cheap where cuts took over from rows, and plans worse: on small-1 by 4 % after
+    10,000 moves, on small-2 by 4 to 7, on heavy-0 by 1 after 40,000.
+    """
+    instance = tables.instance
+    prices = charged(instance, rows.prices(point.row_prices), point.cuts)
+    worker_cost, ps_cost = unit_costs(tables, prices)
+    span = np.maximum(tables.deadline - tables.arrival + 1, 0)
+    max_rows = span * tables.most
+    if not instance.has_steps:
+        max_rows = np.minimum(max_rows, np.maximum(tables.target, span))
+    is_reachable = tables.target <= span * tables.progress[tables.table_offset[1:] - 1]
+
+    def side(demand: IntArray, room: IntArray, servers: ServerClasses, cost: FloatArray) -> Side:
+        first = np.concatenate([[0], np.cumsum(servers.count)]).astype(np.int64)
+        return Side(demand.astype(np.float64), np.ascontiguousarray(room), first, cost)
+
+    return SearchData(
+        jobs=tables.arrays._replace(deadline=np.where(is_reachable, tables.deadline, -1)),
+        workers=side(instance.jobs.worker_demand, instance.workers_per_server, instance.worker_servers, worker_cost),
+        ps=side(instance.jobs.ps_demand, instance.ps_per_server, instance.ps_servers, ps_cost),
+        row_offset=np.concatenate([[0], np.cumsum(np.where(is_reachable, max_rows, 0))]).astype(np.int64),
+        payoff=point.payoff.copy(),
+        candidates=np.flatnonzero(is_reachable & (tables.deadline >= 0)),
+        is_shared=instance.has_shared_servers,
+    )
+
+
+def empty_state(instance: AdmissionInstance, ground: SearchData) -> State:
+    """Return the plan that refuses everybody."""
+    num_rows = int(ground.row_offset[-1])
+
+    def room(servers: ServerClasses) -> FloatArray:
+        full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
+        return np.ascontiguousarray(full, dtype=np.float64)
+
+    def side(left: FloatArray) -> SideState:
+        return SideState(
+            left=left,
+            rows=np.zeros((num_rows, 4), dtype=np.int64),
+            used=np.zeros(instance.num_jobs, dtype=np.int64),
+        )
+
+    none = np.full(instance.num_jobs, -1, dtype=np.int64)
+    left = room(instance.worker_servers)
+    ps_left = left if ground.is_shared else room(instance.ps_servers)
+    return State(workers=side(left), ps=side(ps_left), completion=none)
+
+
+def make_scratch(instance: AdmissionInstance, ground: SearchData, seed: int | np.random.SeedSequence) -> Scratch:
+    """Return work space, the random state from a seed."""
+    sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    space = make_space(np.arange(len(ground.payoff)), ground.jobs)
+    most_servers = int(max(np.diff(side.first).max(initial=1) for side in (ground.workers, ground.ps)))
+
+    def side(own: Side) -> SideScratch:
+        _, num, num_slots = own.cost.shape
+        limit = np.zeros((*space.largest.shape, num), dtype=np.int64)
+        noise = np.ones((num_slots, num))
+        return SideScratch(cost=np.empty(num), order=np.empty(num, dtype=np.int64), noise=noise, limit=limit)
+
+    return Scratch(
+        space=space,
+        workers=side(ground.workers),
+        ps=side(ground.ps),
+        room=np.zeros(most_servers, dtype=np.int64),
+        server_order=np.zeros(most_servers, dtype=np.int64),
+        shared=_shared_servers(instance.worker_servers if ground.is_shared else None, instance),
+        costs=np.empty(space.tables.shape[2]),
+        random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
+    )
+
+
+def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) -> SharedServers:
+    """Return work space for shared servers, or of no size."""
+    if servers is None:
+        none = np.zeros(0, dtype=np.int64)
+        return SharedServers(np.zeros((0, 0, 0)), none, none, none, none, none, none)
+    number = len(servers.class_of_server)
+    share = share_limit(instance, servers.capacity).astype(np.float64)
+    room, order, ps_order, workers, ps = (np.zeros(number, dtype=np.int64) for _ in range(5))
+    return SharedServers(share, servers.class_of_server.astype(np.int64), room, order, ps_order, workers, ps)
+
+
+class SidePlacement(NamedTuple):
+    """One side as units are put on it; no more than that, since every array that crosses a call is counted."""
+
+    side: Side
+    state: SideState
+    scratch: SideScratch
+
+
+class Placement(NamedTuple):
+    """Where units are put: on the fullest servers that hold them (``is_tight``), or on the emptiest."""
+
+    workers: SidePlacement
+    ps: SidePlacement
+    row_offset: IntArray
+    room: IntArray
+    server_order: IntArray
+    shared: SharedServers
+    costs: FloatArray
+    is_shared: bool
+    is_tight: bool
+
+
+@compiled
+def class_limits(left, demand, room, s, t, first, limit):
+    """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
+    for c in range(len(limit)):
+        total = 0
+        most = room[s, c, t]
+        if most > 0:
+            for h in range(first[c], first[c + 1]):
+                held = float(most)
+                for r in range(len(demand)):
+                    if demand[r] > 0.0:
+                        held = min(held, left[h, r] / demand[r])
+                total += int(held)
+        limit[c] = total
+
+
+@inner
+def _order_classes(s, t, side, scratch):
+    """Fill in what one unit costs in each class at scale 1, and sort the classes by it."""
+    for c in range(len(scratch.cost)):
+        scratch.cost[c] = side.cost[s, c, t] * scratch.noise[t, c]
+    sort_by_key(scratch.cost, len(scratch.cost), scratch.order)
+
+
+@inner
+def best_fit(i, scale, is_tight, ground, state, scratch):
+    """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
+
+    On shared servers the best that `fill_shared` finds. A completion slot of -1 says that no payoff is positive. The recursion of `best_by`, with the slot's table made in
+    place: handed to it as a function, the table costs 2 of 9 microseconds a search (medium-0), since every array that
+    crosses a call is counted.
+    """
+    jobs, workers, ps = ground.jobs, ground.workers, ground.ps
+    first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
+    begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
+    steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
+    segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
+    states, tables, largest = scratch.space.states, scratch.space.tables, scratch.space.largest
+    unit, noise, ps_unit, ps_noise = scratch.workers.cost, scratch.workers.noise, scratch.ps.cost, scratch.ps.noise
+    best, completion, reached = 0.0, NONE, ZERO
+    states[0, : due + 1] = INFINITE
+    states[0, 0] = 0.0
+    for t in range(first_slot, last_slot + 1):
+        if jobs.value[i, t] <= best:
+            break
+        k = t - first_slot
+        before, after = states[k], states[k + 1]
+        after[: due + 1] = INFINITE
+        least = max(0, due - steps[-1] * (last_slot - t + 1))
+        furthest = reached
+        for s in range(segment, segment_end):
+            row = s - segment
+            low = max(least, jobs.segment_start[s])
+            high = min(reached + 1, jobs.segment_start[s + 1] if s + 1 < segment_end else due)
+            largest[k, row] = NONE
+            if low >= high:
+                continue
+            if ground.is_shared:
+                _order_classes(s, t, workers, scratch.workers)
+                _order_classes(s, t, ps, scratch.ps)
+                largest[k, row] = fill_shared(
+                    s, t, jobs.most[i], needed, scale, state.workers.left[t], workers, ps, scratch.shared,
+                    scratch.workers.order, scratch.ps.order, is_tight, unit, ps_unit, tables[k, row],
+                )  # fmt: skip
+                min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
+                furthest = max(furthest, high - 1 + steps[largest[k, row]])
+                continue
+            for c in range(len(unit)):
+                unit[c] = scale * workers.cost[s, c, t] * noise[t, c]
+            for c in range(len(ps_unit)):
+                ps_unit[c] = scale * ps.cost[s, c, t] * ps_noise[t, c]
+            limit, ps_limit = scratch.workers.limit[k, row], scratch.ps.limit[k, row]
+            class_limits(state.workers.left[t], workers.demand[s], workers.room, s, t, workers.first, limit)
+            class_limits(state.ps.left[t], ps.demand[s], ps.room, s, t, ps.first, ps_limit)
+            largest[k, row] = slot_table(
+                unit, limit, ps_unit, ps_limit, needed, jobs.most[i], scratch.workers.order, scratch.ps.order,
+                tables[k, row],
+            )  # fmt: skip
+            min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
+            furthest = max(furthest, high - 1 + steps[largest[k, row]])
+        after[due] = min(after[due], before[due])
+        reached = min(due, furthest)
+        payoff = jobs.value[i, t] - after[due]
+        if payoff > best:
+            best, completion = payoff, t
+    return best, completion
+
+
+@inner
+def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, order):
+    """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
+
+    The class must hold them. Returns the number of rows used so far.
+    """
+    low, high = first[c], first[c + 1]
+    for h in range(low, high):
+        held = float(room[s, c, t])
+        for r in range(len(demand)):
+            if demand[r] > 0.0:
+                held = min(held, left[h, r] / demand[r])
+        free[h - low] = int(held)
+    size = high - low
+    sort_by_key(free, size, order)
+    for turn in range(size):
+        h = order[turn] if tight else order[size - 1 - turn]
+        put = min(units, free[h])
+        if put == 0:
+            continue
+        for r in range(len(demand)):
+            left[low + h, r] -= put * demand[r]
+        rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = t, low + h, put, s
+        count += 1
+        units -= put
+        if units == 0:
+            break
+    return count
+
+
+@inner
+def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_order):
+    """Divide a slot's units over classes by cost, and over servers by fit."""
+    side, state, scratch = place_on.side, place_on.state, place_on.scratch
+    limit, order = scratch.limit[k, row], scratch.order
+    _order_classes(s, t, side, scratch)
+    for turn in range(len(limit)):
+        c = order[turn]
+        put = min(units, limit[c])
+        if put > 0:
+            state.used[i] = place(
+                put, c, t, s, state.left[t], side.demand[s], side.room, side.first, state.rows[own:], state.used[i],
+                is_tight, room, server_order,
+            )  # fmt: skip
+            units -= put
+
+
+@inner
+def _write_pairs(i, s, t, units, needed, out):
+    """Put a slot's workers and PSs on shared servers, as the table's maker did."""
+    workers, ps, shared = out.workers, out.ps, out.shared
+    _order_classes(s, t, workers.side, workers.scratch)
+    _order_classes(s, t, ps.side, ps.scratch)
+    fill_shared(
+        s, t, units, needed, 1.0, workers.state.left[t], workers.side, ps.side, shared, workers.scratch.order,
+        ps.scratch.order, out.is_tight, workers.scratch.cost, ps.scratch.cost, out.costs,
+    )  # fmt: skip
+    write_shared(i, s, t, shared.workers, out.row_offset, workers.side, workers.state)
+    write_shared(i, s, t, shared.ps, out.row_offset, ps.side, ps.state)
+
+
+@inner
+def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
+    row, own = s - jobs.segment_offset[i], out.row_offset[i]
+    if out.is_shared:
+        begin = jobs.table_offset[i]
+        _write_pairs(i, s, t, workers, jobs.ps_needed[begin : begin + workers + 1], out)
+        return
+    _write_side(i, s, t, row, k, workers, out.workers, own, out.is_tight, out.room, out.server_order)
+    _write_side(i, s, t, row, k, ps, out.ps, own, out.is_tight, out.room, out.server_order)
+
+
+_trace = trace_by(_write_slot)
+
+
+@compiled
+def insert_all(ground, state, waiting, scale, is_tight, scratch):
+    """Insert jobs in order, each where its payoff at scaled prices is positive; return the value gained."""
+    gained = 0.0
+    out = Placement(
+        SidePlacement(ground.workers, state.workers, scratch.workers),
+        SidePlacement(ground.ps, state.ps, scratch.ps),
+        ground.row_offset,
+        scratch.room,
+        scratch.server_order,
+        scratch.shared,
+        scratch.costs,
+        ground.is_shared,
+        is_tight,
+    )
+    for i in waiting:
+        _, completion = best_fit(i, scale, is_tight, ground, state, scratch)
+        if completion >= 0:
+            state.workers.used[i] = state.ps.used[i] = ZERO
+            _trace(i, completion, ground.jobs, scratch.space, None, out)
+            state.completion[i] = completion
+            gained += ground.jobs.value[i, completion]
+    return gained
+
+
+@inner
+def _shift_side(i, sign, offset, side, state):
+    for a in range(offset, offset + state.used[i]):
+        t, h, n, s = state.rows[a]
+        for r in range(state.left.shape[2]):
+            state.left[t, h, r] += sign * n * side.demand[s, r]
+
+
+@compiled
+def shift(i, sign, ground, state):
+    """Give job i's room back (sign +1) or take it again (sign -1)."""
+    _shift_side(i, sign, ground.row_offset[i], ground.workers, state.workers)
+    _shift_side(i, sign, ground.row_offset[i], ground.ps, state.ps)
+
+
+@compiled
+def take_out(i, ground, state):
+    """Refuse a job that is admitted."""
+    shift(i, 1.0, ground, state)
+    state.completion[i] = -1
+
+
+@inner
+def _copy_rows(first, source, goal, i):
+    """Copy a job's rows; a loop, because slice assignment takes seconds to compile."""
+    goal.used[i] = source.used[i]
+    for a in range(first, first + source.used[i]):
+        for column in range(source.rows.shape[1]):
+            goal.rows[a, column] = source.rows[a, column]
+
+
+@inner
+def copy_job(i, source, goal, ground):
+    """Copy where a job completes and what it holds, not the residuals."""
+    goal.completion[i] = source.completion[i]
+    if source.completion[i] >= 0:
+        _copy_rows(ground.row_offset[i], source.workers, goal.workers, i)
+        _copy_rows(ground.row_offset[i], source.ps, goal.ps, i)
+
+
+@compiled
+def copy_plan(source, goal, ground):
+    """Copy all jobs, not the residuals."""
+    for i in range(len(source.completion)):
+        copy_job(i, source, goal, ground)

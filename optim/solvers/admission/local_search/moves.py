@@ -1,0 +1,448 @@
+"""The moves of `search`, compiled: ruin and re-create, and ejection chains.
+
+One link of a chain takes a random share of the jobs away that may run at the same time as the forced job, finds its best
+schedule in their room, and puts the others back where they were as far as that is still free, those first who earn most
+over what they cost at the LP's prices. So the forced job drives out who is worth least in its way, however many that are.
+Who was driven out is inserted anew, the most profitable first; who finds no room becomes the next link, up to a limit.
+
+Sources: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
+DOI 10.1016/0166-218X(94)00037-E; Nagata, Braysy, "A powerful route minimization heuristic for the vehicle routing problem
+with time windows", 2009, DOI 10.1016/j.orl.2009.04.006 (who is driven out waits and drives others out).
+
+A ruin takes a few admitted jobs out, then re-inserts them and some refused ones, each by its best
+schedule on what is left of the servers at scaled prices of the packing LP. An annealing rule keeps
+what a move has made of the plan, or undoes it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.compiled import compiled, inner
+from optim.core.arrays import FloatArray, IntArray
+from optim.solvers.admission.local_search.insertion import copy_job, copy_plan, insert_all, shift, take_out
+from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, sort_by_key
+
+
+@compiled(inline="always")
+def uniform(random):
+    """Return the next number in [0, 1) of a splitmix64 sequence whose state is ``random[0]``."""
+    random[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = random[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@inner
+def draw_noise(noise, ps_noise, random):
+    """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
+    strength = uniform(random)
+    for side in (noise, ps_noise):
+        for c in range(side.shape[1]):
+            side[0, c] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
+    for t in range(noise.shape[0] - 1, -1, -1):
+        factor = 1.0 + strength * (2.0 * uniform(random) - 1.0)
+        for side in (noise, ps_noise):
+            for c in range(side.shape[1]):
+                side[t, c] = factor * side[0, c]
+
+
+@inner
+def holds(listed, count, j):
+    """Tell whether job j is among the first so many listed."""
+    return (listed[:count] == j).any()
+
+
+LONGEST = 6
+
+"""Most links of a chain. On planted instances of heavy's shape 20,000 moves leave 1.7, 1.5 and 1.3 % with 2, 4 and 10
+links, for 2.3, 3.9 and 7.6 processor seconds."""
+
+MIN_SHARE = 0.3
+
+"""A link takes at least this share of the jobs away that overlap the forced one, on average."""
+
+ORDER_NOISE = 0.3
+
+"""By how much the order in which jobs are put back may be wrong, as a share of what they cost."""
+
+FILLERS = 4
+
+"""Refused jobs that are tried in what a chain has left."""
+
+MOVED, FORCED, WAITING = 0, 1, 2
+
+"""Places in `Chain.size`."""
+
+
+class Chain(NamedTuple):
+    """Work space of a chain, one entry a job.
+
+    Parameters
+    ----------
+    moved
+        Jobs that aren't what they were before the chain; `kept` has their old rows.
+    forced
+        Jobs that were put in by force: nobody drives them out again.
+    waiting
+        Jobs that were driven out.
+    size
+        Shape (3,): how many these are.
+    cleared, before, key, order
+        Jobs that one link took away, their completion slots, and how they are sorted.
+    one
+        Shape (1,): the job that is inserted.
+    """
+
+    moved: IntArray
+    forced: IntArray
+    waiting: IntArray
+    size: IntArray
+    cleared: IntArray
+    before: IntArray
+    key: FloatArray
+    order: IntArray
+    one: IntArray
+
+
+@inner
+def make_chain(num_jobs):
+    """Return work space."""
+    return Chain(
+        np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64),
+        np.zeros(3, dtype=np.int64), np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64),
+        np.empty(num_jobs), np.empty(num_jobs, dtype=np.int64), np.zeros(1, dtype=np.int64),
+    )  # fmt: skip
+
+
+@inner
+def _append(listed, size, which, j):
+    listed[size[which]] = j
+    size[which] += 1
+
+
+@inner
+def _side_cost(i, offset, side, state):
+    """Return what a job's units cost at the prices that guide insertions."""
+    total, c = 0.0, ZERO
+    for a in range(offset, offset + state.used[i]):
+        t, h, n, s = state.rows[a]
+        while side.first[c] > h:
+            c -= 1
+        while side.first[c + 1] <= h:
+            c += 1
+        total += n * side.cost[s, c, t]
+    return total
+
+
+@inner
+def _is_overfull(offset, used, state):
+    """Tell whether more is used than there is where a job has units."""
+    for a in range(offset, offset + used):
+        t, h = state.rows[a, 0], state.rows[a, 1]
+        for r in range(state.left.shape[2]):
+            if state.left[t, h, r] < 0.0:
+                return True
+    return False
+
+
+@inner
+def put_back(i, completion, ground, state):
+    """Give a job that was taken out the room again that it had, if that is free; tell whether it was."""
+    offset = ground.row_offset[i]
+    shift(i, -1.0, ground, state)
+    if _is_overfull(offset, state.workers.used[i], state.workers) or _is_overfull(offset, state.ps.used[i], state.ps):
+        shift(i, 1.0, ground, state)
+        return False
+    state.completion[i] = completion
+    return True
+
+
+@inner
+def _clear(j, ground, state, chain, random):
+    """Take a random share of the jobs away that may be in job j's way; return how many."""
+    jobs = ground.jobs
+    low, high = jobs.arrival[j], jobs.deadline[j]
+    share = MIN_SHARE + (1.0 - MIN_SHARE) * uniform(random)
+    count = 0
+    for i in range(len(state.completion)):
+        end = state.completion[i]
+        if (
+            end < low
+            or jobs.arrival[i] > high
+            or uniform(random) >= share
+            or holds(chain.forced, chain.size[FORCED], i)
+        ):
+            continue
+        offset = ground.row_offset[i]
+        cost = _side_cost(i, offset, ground.workers, state.workers) + _side_cost(i, offset, ground.ps, state.ps)
+        # Worth for its cost; the lowest key goes back first.
+        chain.key[count] = -jobs.value[i, end] / (cost + 1e-9) + ORDER_NOISE * uniform(random)
+        chain.cleared[count], chain.before[count] = i, end
+        take_out(i, ground, state)
+        count += 1
+    return count
+
+
+@inner
+def _drive_out(i, completion, ground, state, kept, chain):
+    """Note that a job has lost its room, and what it was before the chain."""
+    if not holds(chain.moved, chain.size[MOVED], i):
+        _append(chain.moved, chain.size, MOVED, i)
+        state.completion[i] = completion
+        copy_job(i, state, kept, ground)
+        state.completion[i] = -1
+    _append(chain.waiting, chain.size, WAITING, i)
+
+
+@inner
+def _insert(j, max_scale, ground, state, chain, scratch):
+    random = scratch.random
+    draw_noise(scratch.workers.noise, scratch.ps.noise, random)
+    chain.one[0] = j
+    return insert_all(ground, state, chain.one, max_scale * uniform(random), uniform(random) < 0.8, scratch)
+
+
+@inner
+def _force(j, ground, state, kept, chain, scratch):
+    """Add a link: put job j in the room of others, who go back or wait; return the change of the plan's value."""
+    _append(chain.forced, chain.size, FORCED, j)
+    count = _clear(j, ground, state, chain, scratch.random)
+    change = _insert(j, 1.0, ground, state, chain, scratch)
+    sort_by_key(chain.key, count, chain.order)
+    for k in range(count):
+        i, end = chain.cleared[chain.order[k]], chain.before[chain.order[k]]
+        if not put_back(i, end, ground, state):
+            change -= ground.jobs.value[i, end]
+            _drive_out(i, end, ground, state, kept, chain)
+    return change
+
+
+@inner
+def _optimistic_bound(ground, chain):
+    """Return what the jobs that wait are worth at best."""
+    hope = 0.0
+    for k in range(chain.size[WAITING]):
+        i = chain.waiting[k]
+        hope += ground.jobs.value[i, ground.jobs.arrival[i]]
+    return hope
+
+
+@inner
+def _next_waiting(ground, chain):
+    """Take the most profitable job from those that wait."""
+    best, last = 0, chain.size[WAITING] - 1
+    for k in range(1, last + 1):
+        if ground.payoff[chain.waiting[k]] > ground.payoff[chain.waiting[best]]:
+            best = k
+    j = chain.waiting[best]
+    chain.waiting[best] = chain.waiting[last]
+    chain.size[WAITING] = last
+    return j
+
+
+@inner
+def _fill(ground, state, kept, chain, scratch):
+    """Try some refused jobs in what is left around the moved ones; return the value gained."""
+    random, jobs = scratch.random, ground.jobs
+    low, high, gained = jobs.value.shape[1], 0, 0.0
+    for k in range(chain.size[MOVED]):
+        low, high = min(low, jobs.arrival[chain.moved[k]]), max(high, jobs.deadline[chain.moved[k]])
+    for _ in range(FILLERS):
+        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+        if state.completion[j] >= 0 or jobs.arrival[j] > high or jobs.deadline[j] < low:
+            continue
+        if not holds(chain.moved, chain.size[MOVED], j):
+            copy_job(j, state, kept, ground)
+            _append(chain.moved, chain.size, MOVED, j)
+        gained += _insert(j, 1.2, ground, state, chain, scratch)
+    return gained
+
+
+@inner
+def eject(j, least, ground, state, kept, chain, scratch):
+    """Run a chain that begins with a refused job; return the change of the plan's value.
+
+    It is given up where the change would be less than `least` even if all who wait came back for their best value.
+
+    `chain.moved` then lists the jobs whose rows before the chain are in `kept`.
+    """
+    chain.size[:] = 0
+    copy_job(j, state, kept, ground)
+    _append(chain.moved, chain.size, MOVED, j)
+    change = _force(j, ground, state, kept, chain, scratch)
+    while chain.size[WAITING] > 0 and change + _optimistic_bound(ground, chain) >= least:
+        i = _next_waiting(ground, chain)
+        change += _insert(i, 1.2, ground, state, chain, scratch)
+        if state.completion[i] < 0 and chain.size[FORCED] < LONGEST and ground.payoff[i] > 0.0:
+            change += _force(i, ground, state, kept, chain, scratch)
+    return change if chain.size[WAITING] > 0 else change + _fill(ground, state, kept, chain, scratch)
+
+
+FORCED_SHARE = 0.8
+
+"""Share of the moves that make room for a refused job and insert it first."""
+
+MAX_DRAWS = 16
+
+"""Jobs drawn for such a move, at most; the refused one with the largest payoff in the LP is forced."""
+
+CHAIN_SHARE = 0.9
+
+"""Share of these moves that are ejection chains."""
+
+
+@inner
+def _choose_forced(ground, state, random):
+    """Choose a refused job that is to be inserted before all others, or -1 for none."""
+    best = -1
+    if uniform(random) >= FORCED_SHARE or len(ground.candidates) == 0:
+        return best
+    for _ in range(1 + int(uniform(random) * MAX_DRAWS)):
+        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+        if state.completion[j] < 0 and (best < 0 or ground.payoff[j] > ground.payoff[best]):
+            best = j
+    return best
+
+
+@inner
+def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
+    """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
+
+    Now and then any jobs.
+    """
+    admitted = np.flatnonzero(state.completion >= 0)
+    if len(admitted) == 0:
+        return 0
+    # Small ruins are cheap and often good; the square favours them.
+    size = 1 + int(uniform(random) ** 2 * min(largest_ruin, len(admitted)))
+    if forced >= 0:
+        count, low, high = 0, ground.jobs.arrival[forced], ground.jobs.deadline[forced]
+    else:
+        ruined[0] = admitted[int(uniform(random) * len(admitted))]
+        count, low, high = 1, ground.jobs.arrival[ruined[0]], state.completion[ruined[0]]
+    anywhere = uniform(random) < 0.1
+    for _ in range(8 * size):
+        if count >= size:
+            break
+        j = admitted[int(uniform(random) * len(admitted))]
+        if not anywhere and (state.completion[j] < low or ground.jobs.arrival[j] > high):
+            continue
+        if not holds(ruined, count, j):
+            ruined[count] = j
+            count += 1
+    return count
+
+
+@inner
+def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, waiting):
+    """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
+    count = num_ruined
+    low, high = ground.jobs.value.shape[1], 0
+    for k in range(num_ruined):
+        waiting[k] = ruined[k]
+        low = min(low, ground.jobs.arrival[ruined[k]])
+        high = max(high, state.completion[ruined[k]])
+    if forced >= 0:
+        waiting[count] = forced
+        count += 1
+    for _ in range(6 * most):
+        if count - num_ruined >= most:
+            break
+        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+        if state.completion[j] >= 0 or ground.jobs.arrival[j] > high or ground.jobs.deadline[j] < low:
+            continue
+        if not holds(waiting, count, j):
+            waiting[count] = j
+            count += 1
+    return count
+
+
+@inner
+def _arrange(ground, waiting, forced, random):
+    """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
+
+    A forced job comes first.
+    """
+    rule = int(uniform(random) * 4)
+    key = np.empty(len(waiting))
+    for k in range(len(waiting)):
+        i = waiting[k]
+        best = ground.jobs.value[i, ground.jobs.arrival[i]]
+        if rule == 0:
+            key[k] = uniform(random)
+        elif rule == 1:
+            key[k] = -best * (0.7 + 0.6 * uniform(random))
+        elif rule == 2:
+            key[k] = -best / ground.jobs.target[i] * (0.7 + 0.6 * uniform(random))
+        else:
+            key[k] = -(ground.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
+        if i == forced:
+            key[k] = -INFINITE
+    order = np.empty(len(waiting), dtype=np.int64)
+    sort_by_key(key, len(waiting), order)
+    waiting[:] = waiting[order]
+
+
+@inner
+def _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting):
+    """Take some jobs out and insert them and others anew; return the change of the plan's value, and how many waited."""
+    random = scratch.random
+    num_ruined = _choose_ruined(ground, state, largest_ruin, forced, random, ruined)
+    if num_ruined == 0:
+        return 0.0, 0
+    extra = min(1 + int(uniform(random) * (num_ruined + 3)), len(waiting) - num_ruined - 1)
+    count = _choose_waiting(ground, state, ruined, num_ruined, extra, forced, random, waiting)
+    lost = 0.0
+    for i in waiting[:count]:
+        copy_job(i, state, kept, ground)
+        if state.completion[i] >= 0:
+            lost += ground.jobs.value[i, state.completion[i]]
+            take_out(i, ground, state)
+    _arrange(ground, waiting[:count], forced, random)
+    scale = 1.2 * uniform(random)
+    draw_noise(scratch.workers.noise, scratch.ps.noise, random)
+    return insert_all(ground, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
+
+
+@inner
+def _undo(moved, ground, state, kept):
+    """Make a plan again what it was before a move."""
+    for i in moved:
+        if state.completion[i] >= 0:
+            take_out(i, ground, state)
+    for i in moved:
+        copy_job(i, kept, state, ground)
+        if state.completion[i] >= 0:
+            shift(i, -1.0, ground, state)
+
+
+@compiled
+def search_moves(ground, state, best, kept, scratch, num_moves, heat, present, record, largest_ruin):
+    """Run moves at an acceptance temperature; return (present value, best value).
+
+    `best` receives the best plan's rows; `kept` is work space.
+    """
+    num_jobs = len(ground.payoff)
+    ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    chain = make_chain(num_jobs)
+    random = scratch.random
+    for _ in range(num_moves):
+        # How much a move may lose: drawn first, so that chains can be given up.
+        least = heat * np.log(1.0 - uniform(random))
+        forced = _choose_forced(ground, state, random)
+        if forced >= 0 and uniform(random) < CHAIN_SHARE:
+            change = eject(forced, least, ground, state, kept, chain, scratch)
+            moved = chain.moved[: chain.size[MOVED]]
+        else:
+            change, count = _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting)
+            moved = waiting[:count]
+        if change >= least:
+            present += change
+            if present > record + 1e-9:
+                record = present
+                copy_plan(state, best, ground)
+        else:
+            _undo(moved, ground, state, kept)
+    return present, record

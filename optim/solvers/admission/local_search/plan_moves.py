@@ -1,0 +1,301 @@
+"""A plan on real servers that `search` improves move by move, and diving with re-pricing.
+
+Each stage inserts the best of the waiting jobs, by payoff at the present prices, each by its best schedule on what
+is left of the single servers. Then a few subgradient steps price what is left of the classes for the jobs that
+still wait. Prices so follow what the fixed jobs have made of the servers, which the first LP can't know.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import Monitor
+from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.local_search.insertion import (
+    class_limits,
+    copy_plan,
+    empty_state,
+    fill_shared,
+    insert_all,
+    make_ground,
+    make_scratch,
+    place,
+    shift,
+    take_out,
+    write_shared,
+)
+from optim.solvers.admission.local_search.moves import search_moves
+from optim.solvers.admission.packing.capacity_rows import (
+    CapacityRows,
+    plan_schedules,
+    plan_usage,
+    segments_by_slot,
+    segments_of,
+)
+from optim.solvers.admission.packing.column_pool import ColumnPool, Schedule
+from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.subgradient import PriceSearch, SubgradientOptions
+from optim.solvers.admission.pricing.classes import JobTables, unit_costs
+
+MOVES_A_CHECK = 200
+
+"""Compiled moves between two questions whether the run is over; no signal is heard while they run."""
+
+LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
+
+"""Jobs with at least this much weight in the LP are tried that many times more often."""
+
+
+class Neighbourhood:
+    """A present plan and the best one found, over arrays that compiled moves change in place.
+
+    Parameters
+    ----------
+    tables, rows
+        The instance as laid out for pricing.
+    point
+        Prices that guide insertions, usually the packing LP's.
+    seed
+        Seed of the moves.
+    weight
+        Shape (jobs,): how much of each job the LP admits. Jobs that it admits at least a little are tried
+        more often than the others; without weights all are tried alike.
+    """
+
+    def __init__(
+        self,
+        tables: JobTables,
+        rows: CapacityRows,
+        point: PricePoint,
+        seed: int | np.random.SeedSequence,
+        weight: FloatArray | None = None,
+    ) -> None:
+        self._tables, self.instance = tables, tables.instance
+        self.ground = make_ground(tables, rows, point)
+        if weight is not None:
+            all_jobs = self.ground.candidates
+            likely = all_jobs[weight[all_jobs] > LIKELY_WEIGHT]
+            self.ground = self.ground._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
+        self.state, self.best, self._kept = (empty_state(self.instance, self.ground) for _ in range(3))
+        self.scratch = make_scratch(self.instance, self.ground, seed)
+        self.value = 0.0
+        self.record = 0.0
+
+    def construct(self, order: IntArray, scale: float) -> None:
+        """Insert jobs in order on what is left, each where its payoff at scaled prices is positive."""
+        waiting = np.array([i for i in order.tolist() if self.state.completion[i] < 0], dtype=np.int64)
+        self.value += insert_all(self.ground, self.state, waiting, scale, True, self.scratch)
+        self._remember()
+
+    def fill_up(self, payoff: FloatArray, scales: Sequence[float]) -> None:
+        """Insert all jobs by falling payoff, shape (jobs,), at one price scale after the other."""
+        order = np.argsort(-payoff, kind="stable")
+        for scale in scales:
+            self.construct(order, scale)
+
+    def price_anew(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
+        """Guide insertions by other prices from now on."""
+        worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
+        ground = self.ground
+        workers, ps = ground.workers._replace(cost=worker_cost), ground.ps._replace(cost=ps_cost)
+        self.ground = ground._replace(workers=workers, ps=ps)
+
+    def try_schedule(self, schedule: Schedule) -> bool:
+        """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
+        i, ground, state = schedule.job, self.ground, self.state
+        if ground.is_shared:
+            return self._try_shared(schedule)
+        total = np.zeros(self.instance.horizon, dtype=np.int64)
+        np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
+        segments = segments_by_slot(self.instance, i, total)
+        sides = ((schedule.workers, ground.workers, state.workers), (schedule.ps, ground.ps, state.ps))
+        for entries, side, held in sides:
+            limit = np.zeros(len(side.first) - 1, dtype=np.int64)
+            for c, t, count in entries.tolist():
+                s = segments[t]
+                class_limits(held.left[t], side.demand[s], side.room, s, t, side.first, limit)
+                if limit[c] < count:
+                    return False
+        own = slice(ground.row_offset[i], ground.row_offset[i + 1])
+        for entries, side, held in sides:
+            used = 0
+            for c, t, count in entries.tolist():
+                s = segments[t]
+                used = place(
+                    count, c, t, s, held.left[t], side.demand[s], side.room, side.first, held.rows[own], used, True,
+                    self.scratch.room, self.scratch.server_order,
+                )  # fmt: skip
+            held.used[i] = used
+        self._admit(i, schedule.completion)
+        return True
+
+    def _try_shared(self, schedule: Schedule) -> bool:
+        """As `try_schedule`, where workers and PSs share servers; a way to put them there may be missed."""
+        i, ground, state, shared = schedule.job, self.ground, self.state, self.scratch.shared
+        counts: dict[tuple[int, int], list[int]] = {}
+        for side, entries in enumerate((schedule.workers, schedule.ps)):
+            for c, t, units in entries.tolist():
+                counts.setdefault((t, c), [0, 0])[side] = units
+        total = np.zeros(self.instance.horizon, dtype=np.int64)
+        np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
+        segments = segments_by_slot(self.instance, i, total)
+        free = np.zeros(len(ground.workers.first) - 1)
+        state.workers.used[i] = state.ps.used[i] = 0
+        for (t, c), (workers, ps) in sorted(counts.items()):
+            needed = np.zeros(workers + 1, dtype=np.int64)
+            needed[-1] = ps
+            only, s = np.array([c]), int(segments[t])
+            held = fill_shared(
+                s, t, workers, needed, 1.0, state.workers.left[t], ground.workers, ground.ps, shared, only, only, True,
+                free, free, np.empty(workers + 1),
+            )  # fmt: skip
+            if held < workers:
+                shift(i, 1.0, ground, state)
+                return False
+            own = slice(int(ground.workers.first[c]), int(ground.workers.first[c + 1]))
+            for units in (shared.workers, shared.ps):
+                units[: own.start] = units[own.stop :] = 0
+            write_shared(i, s, t, shared.workers, ground.row_offset, ground.workers, state.workers)
+            write_shared(i, s, t, shared.ps, ground.row_offset, ground.ps, state.ps)
+        self._admit(i, schedule.completion)
+        return True
+
+    def _admit(self, i: int, completion: int) -> None:
+        self.state.completion[i] = completion
+        self.value += float(self.ground.jobs.value[i, completion])
+        self._remember()
+
+    def run(self, num_moves: int, heat: float, largest_ruin: int, is_over: Callable[[], bool] | None = None) -> None:
+        """Run moves at an acceptance temperature, in utils; `is_over` is asked every `MOVES_A_CHECK` of them."""
+        for done in range(0, num_moves, MOVES_A_CHECK):
+            if is_over is not None and is_over():
+                return
+            num_now = min(MOVES_A_CHECK, num_moves - done)
+            self.value, self.record = search_moves(
+                self.ground, self.state, self.best, self._kept, self.scratch, num_now, heat, self.value, self.record,
+                largest_ruin,
+            )  # fmt: skip
+
+    def run_at(self, heat: float, num_moves: int, largest_ruin: int) -> None:
+        """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
+        unit = self.record / max(1, int((self.best.completion >= 0).sum()))
+        self.run(num_moves, max(heat * unit, 1e-12), largest_ruin)
+
+    def clear(self) -> None:
+        """Empty the present plan; the best one stays."""
+        for i in np.flatnonzero(self.state.completion >= 0):
+            take_out(i, self.ground, self.state)
+        self.value = 0.0
+
+    def return_to_best(self) -> None:
+        """Make the best plan the present one."""
+        self.clear()
+        copy_plan(self.best, self.state, self.ground)
+        for i in np.flatnonzero(self.state.completion >= 0):
+            shift(i, -1.0, self.ground, self.state)
+        self.value = self.record
+
+    def adopt(self, plan: AdmissionPlan) -> None:
+        """Make a feasible plan the present one (it must fit the residual arithmetic: counts on single servers)."""
+        self.clear()
+        schedules = plan_schedules(self._tables, plan)
+        segments = dict(zip(schedules.jobs.tolist(), segments_of(self._tables, schedules), strict=True))
+        for side, table in ((self.state.workers, plan.workers), (self.state.ps, plan.ps)):
+            side.used[:] = 0
+            for i, t, server, count in table[:, [JOB, SLOT, SERVER, COUNT]].tolist():
+                side.rows[self.ground.row_offset[i] + side.used[i]] = (t, server, count, segments[i][t])
+                side.used[i] += 1
+        self.state.completion[plan.admitted] = plan.completion
+        for i in plan.admitted:
+            shift(i, -1.0, self.ground, self.state)
+        self.value = plan.objective(self.instance)
+        self._remember()
+
+    def best_plan(self) -> AdmissionPlan:
+        """Return the best plan found."""
+        parts = []
+        for side in (self.best.workers, self.best.ps):
+            rows: list[tuple[int, ...]] = []
+            for i in np.flatnonzero(self.best.completion >= 0).tolist():
+                first = self.ground.row_offset[i]
+                rows += [(i, t, h, n) for t, h, n, _ in side.rows[first : first + side.used[i]].tolist()]
+            parts.append(rows)
+        return AdmissionPlan.from_rows(parts[0], parts[1])
+
+    def _remember(self) -> None:
+        if self.value > self.record:
+            self.record = self.value
+            copy_plan(self.state, self.best, self.ground)
+
+
+STAGE_SHARE = 0.1
+
+"""Share of the jobs that the LP admits which is fixed between two re-pricings."""
+
+STEPS = 30
+
+"""Subgradient steps of one re-pricing."""
+
+LAST_SCALES = (0.7, 0.4, 0.1)
+
+"""Price scales at which what is left at the end is filled up."""
+
+
+def dive(
+    tables: JobTables,
+    rows: CapacityRows,
+    point: PricePoint,
+    weight: FloatArray,
+    monitor: Monitor,
+) -> AdmissionPlan:
+    """Return a plan found by fixing jobs in stages.
+
+    Parameters
+    ----------
+    tables, rows
+        The instance.
+    point
+        Prices and payoffs of the packing LP.
+    weight
+        Shape (jobs,): how much of each job the LP admits.
+    monitor
+        Asked before each stage; what is left is then filled up without re-pricing.
+    """
+    plan = Neighbourhood(tables, rows, point, 0)
+    size = max(1, round(STAGE_SHARE * float(weight.sum())))
+    prices, payoff = point.row_prices, point.payoff
+    while not monitor.is_over():
+        waiting = np.flatnonzero((plan.state.completion < 0) & (payoff > 0))
+        # The surest first: those that the LP admits in full, among them the most profitable.
+        chosen = waiting[np.lexsort((-payoff[waiting], weight[waiting] < 0.5))][:size]
+        before = plan.value
+        plan.price_anew(tables, rows, prices)
+        plan.construct(chosen, 1.0)
+        if len(chosen) == 0:
+            break
+        if plan.value == before:
+            # Priced as if they could still run, but no server has room: they wait for the end.
+            weight = np.where(np.isin(np.arange(tables.num_jobs), chosen), 0.0, weight)
+            payoff = np.where(weight > 0, payoff, 0.0)
+            continue
+        prices, payoff = _price_the_rest(tables, rows, plan, prices, monitor)
+    plan.fill_up(point.payoff, LAST_SCALES)
+    return plan.best_plan()
+
+
+def _price_the_rest(
+    tables: JobTables, rows: CapacityRows, plan: Neighbourhood, prices: FloatArray, monitor: Monitor
+) -> tuple[FloatArray, FloatArray]:
+    """Return prices of what is left, and the payoffs of the jobs that wait (0 for others)."""
+    is_waiting = plan.state.completion < 0
+    rest = replace(tables, value=np.where(is_waiting[:, None], tables.value, 0.0))
+    left = np.maximum(rows.capacity - plan_usage(tables, rows, plan.best_plan()), 0.0)
+    remaining = replace(rows, capacity=left)
+    search = PriceSearch(rest, remaining, ColumnPool(rest, remaining), CutTable(tables.instance), monitor)
+    # Rows without anything left keep their price: the walk moves only prices of rows with capacity.
+    search.walk(prices, SubgradientOptions(num_steps=STEPS, add_every=STEPS), None)
+    best = search.best
+    return best.prices, np.where(is_waiting, best.proven.payoff, 0.0)

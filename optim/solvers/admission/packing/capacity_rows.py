@@ -1,0 +1,174 @@
+"""Capacity rows of the packing programme over server classes, and how much of them schedules use."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
+from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices, add_use
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CapacityRows:
+    """All rows (class, slot, resource), workers' servers first, numbered through in C order.
+
+    Parameters
+    ----------
+    worker_shape, ps_shape
+        (classes, slots, resources) of the two sides; on shared servers the second has no classes.
+    capacity
+        Shape (rows,): capacity of the whole class in whole units of the resource.
+    """
+
+    worker_shape: tuple[int, int, int]
+    ps_shape: tuple[int, int, int]
+    capacity: FloatArray
+
+    @classmethod
+    def of(cls, tables: JobTables) -> "CapacityRows":
+        """Lay out the rows of an instance."""
+        instance = tables.instance
+        sides = (
+            [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
+        )
+        totals = [side.capacity * side.count[:, None, None] / MICRO for side in sides]
+        shape = (instance.horizon, instance.num_resources)
+        return cls(
+            worker_shape=(instance.worker_servers.num_classes, *shape),
+            ps_shape=(0 if instance.has_shared_servers else instance.ps_servers.num_classes, *shape),
+            capacity=np.concatenate([total.ravel() for total in totals]),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.capacity)
+
+    @property
+    def num_worker_rows(self) -> int:
+        """Number of rows of workers' servers; those of PS hosts follow."""
+        classes, slots, resources = self.worker_shape
+        return classes * slots * resources
+
+    @property
+    def slot_of_row(self) -> IntArray:
+        """Slot of each row, shape (rows,)."""
+        slots = [
+            np.broadcast_to(np.arange(slots)[None, :, None], (classes, slots, resources)).ravel()
+            for classes, slots, resources in (self.worker_shape, self.ps_shape)
+        ]
+        return np.concatenate(slots)
+
+    def prices(self, flat: FloatArray) -> Prices:
+        """Return a flat vector of row prices by side."""
+        return Prices(
+            worker=flat[: self.num_worker_rows].reshape(self.worker_shape),
+            ps=flat[self.num_worker_rows :].reshape(self.ps_shape),
+        )
+
+    def flat(self, prices: Prices) -> FloatArray:
+        """Return prices as one flat vector of rows."""
+        return np.concatenate([prices.worker.ravel(), prices.ps.ravel()])
+
+
+def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> csc_array:
+    """Return how much of each row each schedule uses, shape (rows, schedules), whole units.
+
+    Schedules without a completion slot use nothing.
+    """
+    live = np.flatnonzero(schedules.completion >= 0)
+    segment = segments_of(tables, schedules)
+    is_shared = rows.ps_shape[0] == 0
+    shape, offset = (rows.worker_shape, 0) if is_shared else (rows.ps_shape, rows.num_worker_rows)
+    parts = (
+        _side_entries(schedules.workers, segment, tables.worker_demand, rows.worker_shape, 0, live),
+        _side_entries(schedules.ps, segment, tables.ps_demand, shape, offset, live),
+    )
+    row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    # Either side comes column by column, in the order of rows: much quicker put together here than sorted by SciPy.
+    order = np.argsort(column, kind="stable")
+    first = np.zeros(len(schedules.jobs) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=len(schedules.jobs)), out=first[1:])
+    matrix = csc_array((amount[order], row[order], first), shape=(rows.num_rows, len(schedules.jobs)))
+    if is_shared:  # where workers and PSs use the same rows
+        matrix.sum_duplicates()
+    return matrix
+
+
+def total_use(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> FloatArray:
+    """Return how much of each row schedules use together, shape (rows,): the sum of `usage_matrix` over them."""
+    use = np.zeros(rows.num_rows)
+    add_use(
+        use, schedules.completion, segments_of(tables, schedules), schedules.workers, tables.worker_demand, schedules.ps, tables.ps_demand,
+        rows.ps_shape[0] == 0,
+    )  # fmt: skip
+    return use
+
+
+def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
+    """Return a plan's schedules over server classes; payoffs are left 0."""
+    instance = tables.instance
+    shape = (len(plan.admitted), instance.horizon)
+    position = np.zeros(tables.num_jobs, dtype=np.int64)
+    position[plan.admitted] = np.arange(len(plan.admitted))
+    counts = []
+    for table, servers in ((plan.workers, instance.worker_servers), (plan.ps, instance.ps_servers)):
+        by_class = np.zeros((shape[0], servers.num_classes, shape[1]), dtype=np.int32)
+        np.add.at(
+            by_class,
+            (position[table[:, JOB]], servers.class_of_server[table[:, SERVER]], table[:, SLOT]),
+            table[:, COUNT],
+        )
+        counts.append(by_class)
+    return PricedSchedules(
+        jobs=plan.admitted,
+        payoff=np.zeros(shape[0]),
+        completion=plan.completion,
+        workers=counts[0],
+        ps=counts[1],
+    )
+
+
+def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
+    """Return how much of each class row a plan on real servers uses, shape (rows,)."""
+    return total_use(tables, rows, plan_schedules(tables, plan))
+
+
+def segments_of(tables: JobTables, schedules: PricedSchedules) -> IntArray:
+    """Return the demand segment in which each slot of each schedule starts, shape (schedules, slots)."""
+    segment = np.repeat(tables.segment_offset[schedules.jobs, None], tables.value.shape[1], axis=1)
+    if len(tables.segment_start) > tables.num_jobs:
+        for k, i in enumerate(schedules.jobs.tolist()):
+            segment[k] = segments_by_slot(tables.instance, i, schedules.workers[k].sum(axis=0))
+    return segment
+
+
+def segments_by_slot(instance: AdmissionInstance, job: int, total: IntArray) -> IntArray:
+    """Return the demand segment in which each slot starts, given a job's workers in each slot, shape (slots,)."""
+    first, last = instance.jobs.segment_offset[job : job + 2].tolist()
+    done = np.concatenate([[0], np.cumsum(instance.progress[job][total])[:-1]])
+    segment: IntArray = first + np.searchsorted(instance.jobs.segment_start[first:last], done, side="right") - 1
+    return segment
+
+
+def _side_entries(
+    counts: NDArray[np.signedinteger[Any]],
+    segment: IntArray,
+    demand: FloatArray,
+    shape: tuple[int, int, int],
+    offset: int,
+    live: IntArray,
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return (row, schedule, amount) entries of one side."""
+    k, c, t = np.nonzero(counts[live])
+    k = live[k]
+    units = counts[k, c, t]
+    amounts = units[:, None] * demand[segment[k, t]]
+    entry, r = np.nonzero(amounts)
+    row = offset + (c[entry] * shape[1] + t[entry]) * shape[2] + r
+    return row, k[entry], amounts[entry, r]

@@ -1,0 +1,203 @@
+"""Good prices for the packing LP, and the columns found on the way.
+
+Every price point that is evaluated gives a Lagrangian bound, a subgradient and each job's best schedule.
+Points are tried in two ways: along a line between the best point and the master's, where the bound is a
+convex function whose kinks are the columns that matter (in-out separation), and by Polyak's steps.
+
+References
+----------
+Ben-Ameur, Neto, "Acceleration of cutting-plane and column generation algorithms: applications to network
+design", 2007, DOI 10.1002/net.20137 (in-out separation).
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csc_array, vstack
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import Monitor
+from optim.models.admission.decision import CountCut, ServerCut
+from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.packing.dual_points import PolyakSteps, PricePoint
+from optim.solvers.admission.pricing.classes import JobTables, price
+
+if TYPE_CHECKING:
+    from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
+
+FIRST_TARGET = 0.96
+"""Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
+
+STALL_LIMIT = 4
+"""Steps without progress after which the step length is halved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubgradientOptions:
+    """How many Polyak steps are taken, and how often their columns are kept."""
+
+    num_steps: int
+    add_every: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BestPoint:
+    """The best point of the present programme, and the best that was ever proven (with other cuts, maybe)."""
+
+    prices: FloatArray
+    payoff: FloatArray
+    bound: float
+    proven: PricePoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Evaluation:
+    """What a price point gave: the bound it proves, the rows' summed use, and how many columns were new."""
+
+    bound: float
+    use: FloatArray
+    num_new: int
+
+
+class PriceSearch:
+    """Evaluates price points of one programme, and keeps the best one and the columns.
+
+    Parameters
+    ----------
+    tables, rows
+        The instance.
+    pool, cuts
+        The columns, to be added to, and the cuts that are in force.
+    monitor
+        Asked after each point.
+    """
+
+    def __init__(
+        self, tables: JobTables, rows: CapacityRows, pool: ColumnPool, cuts: CutTable, monitor: Monitor | None = None
+    ) -> None:
+        self._tables, self._rows = tables, rows
+        self._pool, self._cuts = pool, cuts
+        self._best: BestPoint | None = None
+        self.monitor = Monitor() if monitor is None else monitor
+        self.pricer: CrewPricer | None = None
+        """Who prices the jobs; without one this process does. A crew knows no cuts."""
+        self.limit: FloatArray = rows.capacity
+        """Right-hand sides: capacities in whole units, then those of the cuts, shape (rows,)."""
+        self.scale: FloatArray = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=self.limit > 0)
+        """Their inverses, 0 for rows without capacity."""
+        self.average_use: FloatArray = np.zeros(rows.num_rows)
+        """Use of rows by the best schedules at recent points, exponentially averaged."""
+
+    @property
+    def is_started(self) -> bool:
+        """Whether any point was evaluated."""
+        return self._best is not None
+
+    @property
+    def best(self) -> BestPoint:
+        """The best point so far."""
+        assert self._best is not None, "a walk prices at least its start"
+        return self._best
+
+    def add_rows(self, right_hand_side: FloatArray) -> None:
+        """Append rows for new cuts; the best point stays valid, its multipliers 0."""
+        self.limit = np.concatenate([self.limit, right_hand_side])
+        self.scale = np.concatenate([self.scale, 1.0 / right_hand_side])
+        self.average_use = np.concatenate([self.average_use, right_hand_side])
+        if self._best is not None:
+            self._best = replace(self._best, prices=np.concatenate([self._best.prices, np.zeros(len(right_hand_side))]))
+
+    def keep_rows(self, kept: IntArray) -> None:
+        """Forget all rows but the given ones; the best point is priced anew without them."""
+        before = self.best
+        self.limit, self.scale, self.average_use = self.limit[kept], self.scale[kept], self.average_use[kept]
+        self._best = None
+        self.walk(before.prices[kept], SubgradientOptions(num_steps=1), None)
+        proven = min((self.best.proven, before.proven), key=lambda point: point.bound)
+        self._best = replace(self.best, proven=proven)
+
+    def between(self, end: FloatArray, num_points: int) -> int:
+        """Look for the least bound between the best point and another one by bisection of its slope.
+
+        The end is evaluated first; returns how many columns were new.
+        """
+        start = self.best.prices
+        step = end - start
+        low, high, place, num_new = 0.0, 1.0, 1.0, 0
+        for _ in range(num_points):
+            found = self._evaluate(start + place * step)
+            num_new += found.num_new
+            if float((self.limit - found.use) @ step) <= 0:
+                if place == 1.0:
+                    break
+                low = place
+            else:
+                high = place
+            place = 0.5 * (low + high)
+            if self.monitor.is_over():
+                break
+        return num_new
+
+    def walk(self, start: FloatArray, walk: SubgradientOptions, target: float | None) -> int:
+        """Take Polyak's steps towards a target bound; return how many columns were new."""
+        point, num_new = start, 0
+        steps = PolyakSteps(self.limit, STALL_LIMIT)
+        for step in range(walk.num_steps):
+            previous = np.inf if self._best is None else self._best.bound
+            found = self._evaluate(point, keeps_columns=step % walk.add_every == 0)
+            num_new += found.num_new
+            steps.watch(found.bound, previous)
+            if step == walk.num_steps - 1 or self.monitor.is_over():
+                break
+            goal = FIRST_TARGET * self.best.bound if target is None else target
+            moved = steps.next(point, found.bound, found.use, goal)
+            if moved is None:
+                break
+            point = moved
+        return num_new
+
+    def _evaluate(self, point: FloatArray, *, keeps_columns: bool = True) -> _Evaluation:
+        if self.pricer is not None:
+            return self._ask(self.pricer, point, keeps_columns=keeps_columns)
+        num_rows = self._rows.num_rows
+        prices = self._cuts.charged(self._rows.prices(point[:num_rows]), point[num_rows:])
+        priced = price(self._tables, prices)
+        usage = usage_matrix(self._tables, self._rows, priced)
+        if len(self._cuts):
+            usage = csc_array(vstack([usage, csc_array(self._cuts.use(priced))], format="csc"))
+        use = usage @ np.ones(usage.shape[1])
+        bound = self._note(point, priced.payoff, use)
+        return _Evaluation(bound=bound, use=use, num_new=self._pool.add(priced, usage) if keeps_columns else 0)
+
+    def _ask(self, pricer: "CrewPricer", point: FloatArray, *, keeps_columns: bool) -> _Evaluation:
+        """Evaluate a point by a crew."""
+        payoff, use, keys = pricer.price(point)
+        bound = self._note(point, payoff, use)
+        new = self._pool.unknown(keys) if keeps_columns else np.zeros(0, dtype=np.int64)
+        num_new = self._pool.add(pricer.columns(point, new)) if len(new) else 0
+        return _Evaluation(bound=bound, use=use, num_new=num_new)
+
+    def _note(self, point: FloatArray, payoff: FloatArray, use: FloatArray) -> float:
+        """Return the bound that a point proves, and keep the point if there is none better."""
+        bound = float(payoff.sum() + point @ self.limit)
+        self.average_use = 0.9 * self.average_use + 0.1 * use
+        if self._best is None or bound < self._best.bound:
+            self._best = self._point(point, payoff, bound)
+        return bound
+
+    def _point(self, prices: FloatArray, payoff: FloatArray, bound: float) -> BestPoint:
+        multipliers = prices[self._rows.num_rows :].tolist()
+        cuts = [replace(cut, multiplier=m) for cut, m in zip(self._cuts.cuts, multipliers, strict=True) if m > 0]
+        proven = PricePoint(
+            row_prices=prices[: self._rows.num_rows],
+            payoff=payoff,
+            bound=bound,
+            cuts=tuple(cut for cut in cuts if isinstance(cut, ServerCut)),
+            count_cuts=tuple(cut for cut in cuts if isinstance(cut, CountCut)),
+        )
+        if self._best is not None and self._best.proven.bound < bound:
+            proven = self._best.proven
+        return BestPoint(prices=prices, payoff=payoff, bound=bound, proven=proven)

@@ -1,0 +1,375 @@
+"""What an operator has promised, what of it has run, replanning, and best effort for refused jobs.
+
+A promise is a completion slot. Until a slot comes, a job's schedule in it is a reservation that may be moved; once it has
+come, what ran in it is history. What is left of a job is a job of its own: it arrives in the present slot, lacks the
+work that is done, and is due at the promised slot.
+
+A move takes one or a few reservations out and finds each job's best schedule again, in random order, half of the time at
+prices with noise; it stays if the schedules are worth no less at the posted prices. A job's own old room is open to it, so
+every promise can be kept; a move after which one isn't is undone.
+
+Source: Shaw, "Using constraint programming and local search methods to solve vehicle routing problems", 1998,
+DOI 10.1007/3-540-49481-2_30; the promises are docs/mathematics/learned-prices.md, section 4.
+
+A refusal at posted prices says that room is likely to be worth more to others, not that it will be: what the others leave
+is lost with the slot. So a refused job may wait. In each slot, after all decisions, the waiting jobs are laid into the room
+that no reservation holds, the densest first; what they would hold beyond the slot is open again before the next decision.
+Nobody who was promised anything notices: decisions and reservations are those of a day without standby
+(docs/mathematics/learned-prices.md, section 4). A job that gets to its end earns what its completion slot is worth; one
+that doesn't has run for nothing.
+
+Source: jobs that run on idle room until it is wanted are the best-effort tier of Verma et al., "Large-scale cluster
+management at Google with Borg", 2015, DOI 10.1145/2741948.2741964.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.pricing.servers import (
+    COUNT,
+    SEGMENT,
+    SLOT,
+    ClusterState,
+    FoundSchedule,
+    ResidualSearch,
+    Use,
+    uses,
+)
+
+VALUE_TOL = 1e-12
+
+"""Relative rounding allowed between a utility and its promised share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A schedule that is held, and what it takes of each side."""
+
+    schedule: FoundSchedule
+    uses: tuple[Use, ...]
+
+
+class Reservations:
+    """All reservations of a day, over a cluster whose residual they are taken from.
+
+    Parameters
+    ----------
+    instance
+        The cluster and the jobs, of which only those asked for are looked at.
+    state
+        Residuals and prices; both are changed in place.
+    tables
+        The jobs as pricing reads them. A job's entries change from its admission on: they describe what is left.
+    """
+
+    def __init__(self, instance: AdmissionInstance, state: ClusterState, tables: JobTables) -> None:
+        self.instance, self.state = instance, state
+        self._tables = replace(
+            tables,
+            **{name: getattr(tables, name).copy() for name in ("arrival", "deadline", "target", "segment_start")},
+        )
+        self._finder = ResidualSearch(instance, tables=self._tables)
+        self.held: dict[int, Reservation] = {}
+        """Reservations of jobs that are admitted and not complete, in order of admission."""
+        self.promised: dict[int, int] = {}
+        """Promised completion slot of every admitted job."""
+        self._rows: tuple[list[list[int]], list[list[int]]] = ([], [])
+
+    def find(self, job: int, floor: float = 0.0) -> FoundSchedule | None:
+        """Return a job's best schedule in the room that is left (what is left of it, once it is admitted)."""
+        return self._finder.find(job, self.state, floor)
+
+    def hold(self, schedule: FoundSchedule) -> None:
+        """Take a schedule's room."""
+        taken = uses(self.instance, schedule)
+        self._shift(taken, -1.0)
+        self.held[schedule.job] = Reservation(schedule, taken)
+
+    def release(self, job: int) -> Reservation:
+        """Give a job's room back; return what it held."""
+        reservation = self.held.pop(job)
+        self._shift(reservation.uses, 1.0)
+        return reservation
+
+    def put_back(self, reservation: Reservation) -> None:
+        """Hold again what was released."""
+        self._shift(reservation.uses, -1.0)
+        self.held[reservation.schedule.job] = reservation
+
+    def free(self, schedule: FoundSchedule) -> None:
+        """Open the room of a schedule that nobody will run."""
+        self._shift(uses(self.instance, schedule), 1.0)
+
+    def promise(self, schedule: FoundSchedule, min_value: float) -> None:
+        """Admit a job: hold its schedule, and promise the last slot that still earns `min_value`, or its completion."""
+        self.hold(schedule)
+        job, worth = schedule.job, self._tables.value[schedule.job]
+        later = worth[schedule.completion :]
+        keeps = (later > 0) & (later >= min_value * (1 - VALUE_TOL))
+        slack = len(later) if keeps.all() else int(np.argmin(keeps))
+        self.promised[job] = schedule.completion + max(0, slack - 1)
+        self._tables.deadline[job] = self.promised[job]
+
+    def take(self, taken: tuple[Use, ...]) -> None:
+        """Take room until it is freed."""
+        self._shift(taken, -1.0)
+
+    def fix(self, schedule: FoundSchedule) -> None:
+        """Admit a job on room that isn't this cluster's: its schedule is never moved."""
+        self.promised[schedule.job] = schedule.completion
+        self.record(schedule.job, (schedule.workers, schedule.ps))
+
+    def worth(self, reservation: Reservation) -> float:
+        """Return a schedule's value less what its room costs at the posted prices."""
+        return reservation.schedule.value - priced(reservation.uses, [side.price for side in self.state.sides])
+
+    def may_earn(self, job: int, slot: int) -> bool:
+        """Tell whether completing a job in a slot or later is worth anything."""
+        return bool(self._tables.value[job, slot:].max(initial=0.0) > 0)
+
+    def run_slot(self, slot: int) -> None:
+        """Let a slot pass: what is reserved in it runs, and can't be moved any more."""
+        for job, reservation in list(self.held.items()):
+            schedule = reservation.schedule
+            self.record(job, [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)])
+            if schedule.completion == slot:
+                del self.held[job]
+                continue
+            now = schedule.workers[:, SLOT] == slot
+            self.make_progress(job, slot, int(schedule.workers[now, COUNT].sum()))
+            later = replace(schedule, workers=schedule.workers[~now], ps=schedule.ps[schedule.ps[:, SLOT] != slot])
+            self.held[job] = Reservation(later, uses(self.instance, later)) if now.any() else reservation
+
+    def plan(self) -> AdmissionPlan:
+        """Return what has run."""
+        return AdmissionPlan.from_rows(*self._rows)
+
+    def record(self, job: int, parts: Sequence[IntArray]) -> None:
+        """Enter rows of workers and of PSs into what has run."""
+        for rows, part in zip(self._rows, parts, strict=True):
+            rows += [[job, *row[:SEGMENT]] for row in part.tolist()]
+
+    def make_progress(self, job: int, slot: int, workers: int) -> None:
+        """Note that so many workers ran in a slot: what is left of the job arrives in the next."""
+        tables, jobs = self._tables, self.instance.jobs
+        done = int(self.instance.progress[job][workers])
+        self.postpone(job, slot)
+        tables.target[job] -= done
+        tables.segment_start[jobs.segment_offset[job] : jobs.segment_offset[job + 1]] -= done
+
+    def postpone(self, job: int, slot: int) -> None:
+        """Let what is left of a job arrive in the slot after this one."""
+        self._tables.arrival[job] = slot + 1
+
+    def _shift(self, taken: tuple[Use, ...], sign: float) -> None:
+        for side, use in zip(self.state.sides, taken, strict=True):
+            side.residual[use.slot, :, use.server] += sign * use.amount
+
+
+def priced(taken: tuple[Use, ...], prices: Sequence[FloatArray]) -> float:
+    """Return what room costs at prices of shape (slots, resources, servers) a side."""
+    return sum(
+        float(np.sum(price[use.slot, :, use.server] * use.amount)) / MICRO
+        for price, use in zip(prices, taken, strict=True)
+    )
+
+
+def left_by_class(state: ClusterState) -> tuple[FloatArray, ...]:
+    """Return what is left of each class in whole units, shape (classes, slots, resources) a side."""
+    return tuple(
+        np.add.reduceat(
+            side.residual, np.concatenate([[0], np.cumsum(side.servers.count)[:-1]]).astype(np.int64), axis=2
+        ).transpose(2, 0, 1)
+        / MICRO
+        for side in state.sides
+    )
+
+
+LARGEST = 4
+
+"""Most jobs that a move takes out."""
+
+NOISE = 0.5
+
+"""Strongest relative noise on prices of a slot and of a server class."""
+
+KEPT_TOL = 1e-9
+
+"""A move may lose this share of what the moved schedules are worth, through rounding."""
+
+
+def improve(
+    reservations: Reservations,
+    num_moves: int,
+    rng: np.random.Generator,
+    is_over: Callable[[], bool] | None = None,
+) -> float:
+    """Make moves, unless the run is over before one; return by how much the reservations' worth grew."""
+    gained = 0.0
+    jobs = np.array(list(reservations.held), dtype=np.int64)
+    if len(jobs) == 0:
+        return gained
+    for _ in range(num_moves):
+        if is_over is not None and is_over():
+            break
+        # Small moves are cheap and often good; the square favours them.
+        size = 1 + int(rng.random() ** 2 * min(LARGEST, len(jobs)))
+        chosen = rng.choice(jobs, size=size, replace=False)
+        noise = _noise(reservations, rng) if rng.random() < 0.5 else None
+        gained += _move(reservations, chosen.tolist(), noise)
+    return gained
+
+
+def _move(reservations: Reservations, chosen: list[int], noise: list[FloatArray] | None) -> float:
+    """Take jobs out and insert them again in the order given; return the gain, 0 if all stays as it was."""
+    before = [reservations.release(job) for job in chosen]
+    old = sum(reservations.worth(one) for one in before)
+    posted = [side.price for side in reservations.state.sides]
+    if noise is not None:
+        _post(reservations, [price * factor for price, factor in zip(posted, noise, strict=True)])
+    inserted = all(_insert(reservations, job) for job in chosen)
+    _post(reservations, posted)
+    after = [reservations.held[job] for job in chosen if job in reservations.held]
+    new = sum(reservations.worth(one) for one in after)
+    if inserted and new >= old - KEPT_TOL * abs(old):
+        return new - old
+    _undo(reservations, before)
+    return 0.0
+
+
+def _insert(reservations: Reservations, job: int) -> bool:
+    found = reservations.find(job, floor=-np.inf)
+    if found is None:
+        return False
+    reservations.hold(found)
+    return True
+
+
+def _undo(reservations: Reservations, before: list[Reservation]) -> None:
+    for reservation in before:
+        if reservation.schedule.job in reservations.held:
+            reservations.release(reservation.schedule.job)
+    for reservation in before:
+        reservations.put_back(reservation)
+
+
+def _post(reservations: Reservations, prices: list[FloatArray]) -> None:
+    for side, price in zip(reservations.state.sides, prices, strict=True):
+        side.price = price
+
+
+def _noise(reservations: Reservations, rng: np.random.Generator) -> list[FloatArray]:
+    """Return factors by slot and class, of a random strength: the same job finds new places."""
+    strength = NOISE * rng.random()
+    factors = []
+    for side in reservations.state.sides:
+        slot = 1 + strength * rng.uniform(-1, 1, side.price.shape[0])
+        kind = 1 + strength * rng.uniform(-1, 1, side.servers.num_classes)
+        factors.append(np.asarray(slot)[:, None, None] * np.asarray(kind)[side.servers.class_of_server])
+    return factors
+
+
+PATIENCE = 1 / 3
+
+"""Share of the day over which jobs still to come are taken to want 1 - 1/e of a slot's room."""
+
+MIN_COST = 1e-12
+
+"""Utils that a schedule counts as costing at least, where room is free."""
+
+
+class BestEffortQueue:
+    """The jobs that were refused and may still run.
+
+    Parameters
+    ----------
+    reservations
+        What is held; standby takes room only within `run_slot`.
+    most
+        Most jobs that wait; the least dense ones give up first.
+    """
+
+    def __init__(self, reservations: Reservations, most: int) -> None:
+        self._reservations, self._most = reservations, most
+        self._waiting: list[int] = []
+        self._ran: dict[int, tuple[list[IntArray], list[IntArray]]] = {}
+        self.completed: dict[int, int] = {}
+        """Completion slot of every job that got to its end."""
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The jobs that wait."""
+        return tuple(self._waiting)
+
+    def add(self, job: int) -> None:
+        """Let a refused job wait."""
+        self._waiting.append(job)
+        self._ran[job] = ([], [])
+
+    def run_slot(self, slot: int, posted: Sequence[FloatArray]) -> float:
+        """Run waiting jobs in what is left of a slot; return what the jobs that are complete by it earn.
+
+        Schedules are found at the state's present prices, a job's density is what it earns an util of room at `posted`
+        prices, shape (slots, resources, servers) a side.
+        """
+        held = self._reservations
+        self._waiting = [job for job in self._waiting if held.may_earn(job, slot)]
+        placed = self._lay(posted)
+        earned = 0.0
+        for job in self.waiting:
+            if job not in placed:
+                held.postpone(job, slot)
+                continue
+            schedule = placed[job]
+            parts = [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)]
+            for rows, part in zip(self._ran[job], parts, strict=True):
+                rows.append(part)
+            if schedule.completion == slot:
+                held.record(job, [np.concatenate(rows) for rows in self._ran.pop(job)])
+                self._waiting.remove(job)
+                self.completed[job] = slot
+                earned += schedule.value
+            else:
+                held.make_progress(job, slot, int(parts[0][:, COUNT].sum()))
+        return earned
+
+    def unfinished(self) -> AdmissionPlan:
+        """Return what ran of jobs that aren't complete: no plan of the problem, for it earns nothing."""
+        rows: tuple[list[list[int]], list[list[int]]] = ([], [])
+        for job, parts in self._ran.items():
+            for side, part in zip(rows, parts, strict=True):
+                side += [[job, *row[: COUNT + 1]] for rows_of_slot in part for row in rows_of_slot.tolist()]
+        return AdmissionPlan.from_rows(*rows)
+
+    def _lay(self, posted: Sequence[FloatArray]) -> dict[int, FoundSchedule]:
+        """Lay jobs into what is left, the densest first, and open that room again."""
+        held = self._reservations
+        # As it would be if it came first: what was dense among others in the last slot needn't be now.
+        density = {}
+        for job in self._waiting:
+            alone = held.find(job)
+            if alone is not None:
+                cost = priced(uses(held.instance, alone), posted)
+                density[job] = alone.payoff / max(cost, MIN_COST)
+        self._give_up(density)
+        placed: dict[int, FoundSchedule] = {}
+        for job in sorted(self._waiting, key=lambda job: -density.get(job, 0.0)):
+            schedule = held.find(job)
+            if schedule is not None:
+                held.take(uses(held.instance, schedule))
+                placed[job] = schedule
+        for schedule in placed.values():
+            held.free(schedule)
+        return placed
+
+    def _give_up(self, density: dict[int, float]) -> None:
+        """Keep as many as may wait."""
+        if len(self._waiting) > self._most:
+            kept = set(sorted(self._waiting, key=lambda job: -density.get(job, 0.0))[: self._most])
+            self._waiting = [job for job in self._waiting if job in kept]

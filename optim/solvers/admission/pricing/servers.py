@@ -1,0 +1,805 @@
+"""Best schedules of jobs on single servers with residual capacity, compiled, and their tables.
+
+Room is ``min_r floor(residual_r / demand_r)``, exactly: residuals and demands are whole numbers a, b of
+1e-6 units held as floats, and for whole a, b with a + b <= 2^53 the rounded quotient a / b can't reach
+the next whole number k: it lies at least 1 / b below k, more than half the distance between floats there
+(at most k / 2^53, and k b <= a + b).
+
+Ties are broken by (price, capacity of the server, residual of the server, number of the server), the two
+vectors in lexicographic order, so that renaming servers changes no decision.
+
+The slot's problem is that of `shared_slot`, with one place a server. Servers that no optimum needs are left
+out first: a worker moves to any cheaper server that still takes one, and likewise a PS. A server on which b
+units of either kind, whatever they are, leave room for one more is blocked by no fewer; so with N workers
+and Z PSs in all, servers behind cheaper ones whose b add up to N + Z are never needed.
+
+Each server has its own price and its own room, and a schedule names servers. A slot's table of costs needs the
+cheapest servers only, until they hold the most workers that the job runs at once (`cheapest_servers`).
+
+Nothing is tried before the recursion to refuse hopeless jobs sooner (with fractional PSs the cheapest units
+over all slots bound the cost from below): a refusal takes 0.05 ms on 50 + 50 servers, over half of it the
+call itself, because tables end at the most that a better schedule may cost.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from optim.compiled import by_reference, compiled, inner
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges
+from optim.solvers.admission.pricing.best_schedule import Space, best_by, make_space, trace_by
+from optim.solvers.admission.pricing.classes import JobTables, Prices
+from optim.solvers.admission.pricing.shared import (
+    INFINITE,
+    PairScratch,
+    Places,
+    fill_frontier,
+    fold_frontier,
+    pair_scratch,
+    pair_table,
+    share_limit,
+    split_pair,
+)
+
+MICRO = 1e6
+
+ZERO, NONE = np.int64(0), np.int64(-1)
+
+YES, NO = np.bool_(True), np.bool_(False)
+
+"""A literal as an argument would make the compiler compile a function for it alone."""
+
+
+@inner
+def measure_servers(s, t, side, scratch):
+    """Fill in what a unit of segment s costs on each server in slot t and how many units it holds."""
+    unit, room = scratch.unit, scratch.room
+    limit = side.limit[s, :, t]
+    for h in range(len(unit)):
+        unit[h] = 0.0
+        room[h] = limit[side.class_of_server[h]]
+    for r in range(side.demand.shape[1]):
+        need = side.demand[s, r]
+        if need <= 0.0:
+            continue
+        amount = need / MICRO
+        cost, left = side.price[t, r], side.residual[t, r]
+        for h in range(len(unit)):
+            unit[h] += cost[h] * amount
+            held = np.floor(left[h] / need)
+            room[h] = held if held < room[h] else room[h]
+
+
+@inner
+def _is_before(a, b, has_order, unit, rank, residual):
+    """Tell whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
+    if unit[a] != unit[b] or not has_order:
+        return unit[a] < unit[b]
+    if rank[a] != rank[b]:
+        return rank[a] < rank[b]
+    for r in range(residual.shape[0]):
+        if residual[r, a] != residual[r, b]:
+            return residual[r, a] < residual[r, b]
+    return a < b
+
+
+@inner
+def _push(server, size, heap, has_order, unit, rank, residual):
+    """Add a server to a heap of `size` with its last server at the top."""
+    position = size
+    while position > 0:
+        parent = (position - 1) // 2
+        if not _is_before(heap[parent], server, has_order, unit, rank, residual):
+            break
+        heap[position] = heap[parent]
+        position = parent
+    heap[position] = server
+
+
+@inner
+def _replace_top(server, size, heap, has_order, unit, rank, residual):
+    """Put a server in the place of the heap's top and restore the heap."""
+    position = 0
+    while True:
+        child = 2 * position + 1
+        if child >= size:
+            break
+        if child + 1 < size and _is_before(heap[child], heap[child + 1], has_order, unit, rank, residual):
+            child += 1
+        if not _is_before(server, heap[child], has_order, unit, rank, residual):
+            break
+        heap[position] = heap[child]
+        position = child
+    heap[position] = server
+
+
+@inner
+def cheapest(count, ceiling, has_order, scratch, rank, residual):
+    """Put the first servers that together hold `count` units (or all) into the heap's array, in order.
+
+    One pass keeps the best so far in a heap with the last of them at its top, so that most servers are
+    compared once. Without `has_order` servers of equal price come in any order: that suffices for costs.
+
+    Returns
+    -------
+    int
+        How many servers.
+    """
+    unit, room, heap = scratch.unit, scratch.room, scratch.heap
+    size = ZERO
+    held = 0.0
+    for h in range(len(unit)):
+        if room[h] < 1.0 or unit[h] >= ceiling:
+            continue
+        if held >= count and not _is_before(h, heap[0], has_order, unit, rank, residual):
+            continue
+        _push(h, size, heap, has_order, unit, rank, residual)
+        size += 1
+        held += room[h]
+        while held - room[heap[0]] >= count:
+            held -= room[heap[0]]
+            size -= 1
+            _replace_top(heap[size], size, heap, has_order, unit, rank, residual)
+    for end in range(size - 1, 0, -1):
+        last = heap[end]
+        first = heap[0]
+        _replace_top(last, end, heap, has_order, unit, rank, residual)
+        heap[end] = first
+    return size
+
+
+SLOT, SERVER, COUNT, SEGMENT = range(4)
+
+"""Columns of the placements that the loop writes."""
+
+
+@by_reference
+class SideArrays(NamedTuple):
+    """One side's servers as a job meets them.
+
+    Parameters
+    ----------
+    demand
+        Shape (segments, resources), 1e-6 units a worker (a PS).
+    limit
+        Shape (segments, classes, slots): most units on one empty server.
+    class_of_server
+        Shape (servers,).
+    rank
+        Shape (slots, servers): order of the servers' capacity vectors, equal for equal ones.
+    residual
+        Shape (slots, resources, servers), 1e-6 units.
+    price
+        Shape (slots, resources, servers), utils a whole unit.
+    """
+
+    demand: FloatArray
+    limit: IntArray
+    class_of_server: IntArray
+    rank: IntArray
+    residual: FloatArray
+    price: FloatArray
+
+
+@by_reference
+class ServerScratch(NamedTuple):
+    """Work space, one entry a server: what a unit costs, how many units it holds, a heap of servers."""
+
+    unit: FloatArray
+    room: FloatArray
+    heap: IntArray
+
+
+@by_reference
+class SharedArrays(NamedTuple):
+    """What shared servers need beside the two sides, and work space.
+
+    Parameters
+    ----------
+    share_limit
+        Shape (slots, resources, classes): what one job may use of a server, 1e-6 units.
+    blocking, mark, server, out_workers, out_ps
+        One entry a server.
+    left, room
+        One entry a resource.
+    one, power, work
+        Frontiers: one entry for 0, 1, ... workers.
+    places, pairs
+        A place a server, and the recursion's tables.
+    """
+
+    share_limit: FloatArray
+    blocking: FloatArray
+    mark: IntArray
+    server: IntArray
+    out_workers: IntArray
+    out_ps: IntArray
+    left: FloatArray
+    room: FloatArray
+    one: IntArray
+    power: IntArray
+    work: IntArray
+    places: Places
+    pairs: PairScratch
+
+
+@by_reference
+class Scratch(NamedTuple):
+    """Work space of either side, and results as rows (slot, server, count, segment)."""
+
+    workers: ServerScratch
+    ps: ServerScratch
+    worker_rows: IntArray
+    ps_rows: IntArray
+
+
+@by_reference
+class ServerSource(NamedTuple):
+    """Single servers as a search meets them."""
+
+    workers: SideArrays
+    ps: SideArrays
+    scratch: Scratch
+
+
+@by_reference
+class SharedServerSource(NamedTuple):
+    """Single servers that workers and PSs share."""
+
+    workers: SideArrays
+    ps: SideArrays
+    scratch: Scratch
+    shared: SharedArrays
+
+
+@inner
+def write_row(rows, number, slot, server, count, segment):
+    """Write where units of one slot are."""
+    rows[number, SLOT] = slot
+    rows[number, SERVER] = server
+    rows[number, COUNT] = count
+    rows[number, SEGMENT] = segment
+
+
+def make_scratch(tables: JobTables, space: Space) -> Scratch:
+    """Return work space that is large enough for every job of an instance."""
+    longest, most = len(space.largest), space.tables.shape[2] - 1
+
+    def of_servers(number: int) -> ServerScratch:
+        return ServerScratch(np.zeros(number), np.zeros(number), np.zeros(number, dtype=np.int64))
+
+    def rows(number: int) -> IntArray:
+        return np.empty((longest * min(most, number), 4), dtype=np.int64)
+
+    workers, ps = tables.instance.worker_servers.num_servers, tables.instance.ps_servers.num_servers
+    return Scratch(of_servers(workers), of_servers(ps), rows(workers), rows(ps))
+
+
+def make_shared(tables: JobTables) -> SharedArrays:
+    """Return what the search needs on the shared servers of an instance."""
+    instance = tables.instance
+    servers = instance.worker_servers
+    num = servers.num_servers
+    limit = share_limit(instance, servers.capacity).transpose(1, 2, 0).astype(np.float64)
+    most, most_ps = tables.max_at_once
+
+    def ints(size: int) -> IntArray:
+        return np.zeros(size, dtype=np.int64)
+
+    return SharedArrays(
+        share_limit=np.ascontiguousarray(limit),
+        blocking=np.zeros(num),
+        mark=ints(num),
+        server=ints(num),
+        out_workers=ints(num),
+        out_ps=ints(num),
+        left=np.zeros(instance.num_resources),
+        room=np.zeros(instance.num_resources),
+        one=ints(most + 1),
+        power=ints(most + 1),
+        work=ints(most + 1),
+        places=Places(np.zeros(num), np.zeros(num), ints(num), ints(num * (most + 1))),
+        pairs=pair_scratch(most, most_ps),
+    )
+
+
+FOR_WORKERS, FOR_PS = 1, 2
+
+"""Bits of a server's mark: for which units it is needed."""
+
+MIN_GROUP = 4
+
+"""Runs of at least so many equal servers are folded into one place."""
+
+
+@inner
+def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    """As `server_table`, on shared servers."""
+    shared = source.shared
+    most = min(jobs.most[i], len(shared.one) - 1)
+    while needed[most] > min(most, shared.pairs.tables.shape[1] - 1):
+        most -= 1
+    num_places = gather_places(s, t, most, needed[most], ceiling, source)
+    num_places = group_places(num_places, most, needed[most], shared)
+    return pair_table(shared.places, num_places, most, needed, ceiling, shared.pairs, table)
+
+
+@inner
+def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
+    """Write a cheapest way to run so many workers and PSs as further rows; return the new numbers of rows."""
+    shared, scratch = source.shared, source.scratch
+    num_places = gather_places(s, t, num_workers, num_ps, INFINITE, source)
+    split_pair(shared.places, num_places, num_workers, num_ps, shared.pairs.windows, shared.out_workers, shared.out_ps)
+    for k in range(num_places):
+        if shared.out_workers[k] > 0:
+            write_row(scratch.worker_rows, worker_rows, t, shared.server[k], shared.out_workers[k], s)
+            worker_rows += 1
+        if shared.out_ps[k] > 0:
+            write_row(scratch.ps_rows, ps_rows, t, shared.server[k], shared.out_ps[k], s)
+            ps_rows += 1
+    return worker_rows, ps_rows
+
+
+@inner
+def gather_places(s, t, most_workers, most_ps, ceiling, source):
+    """Make places of the servers that so many workers and PSs may need; return how many."""
+    workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
+    measure_servers(s, t, workers, scratch.workers)
+    measure_servers(s, t, ps, scratch.ps)
+    _count_blocking(s, t, workers, ps, shared)
+    shared.mark[:] = 0
+    for h in range(len(shared.mark)):
+        scratch.workers.room[h] = shared.blocking[h] if scratch.workers.room[h] >= 1.0 else 0.0
+        scratch.ps.room[h] = shared.blocking[h] if scratch.ps.room[h] >= 1.0 else 0.0
+    total = most_workers + most_ps
+    rank, residual = workers.rank[t], workers.residual[t]
+    for_workers = cheapest(total, ceiling, YES, scratch.workers, rank, residual)
+    for_ps = cheapest(total, ceiling, YES, scratch.ps, rank, residual)
+    for position in range(for_workers):
+        shared.mark[scratch.workers.heap[position]] |= FOR_WORKERS
+    for position in range(for_ps):
+        shared.mark[scratch.ps.heap[position]] |= FOR_PS
+    number = ZERO
+    for position in range(for_workers + for_ps):
+        is_first = position < for_workers
+        h = scratch.workers.heap[position] if is_first else scratch.ps.heap[position - for_workers]
+        if is_first or shared.mark[h] == FOR_PS:
+            _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch)
+            number += 1
+    return number
+
+
+@inner
+def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch):
+    """Make server h the place `number`."""
+    places, width = shared.places, most_workers + 1
+    shared.server[number] = h
+    places.worker_cost[number] = scratch.workers.unit[h]
+    places.ps_cost[number] = scratch.ps.unit[h]
+    places.start[number] = number * width
+    c = workers.class_of_server[h]
+    for r in range(len(shared.left)):
+        shared.left[r] = workers.residual[t, r, h]
+        shared.room[r] = min(shared.left[r], shared.share_limit[t, r, c])
+    front = places.front[number * width : (number + 1) * width]
+    front[:] = -1
+    fill_frontier(
+        workers.demand[s], ps.demand[s], shared.room, shared.left,
+        most_workers if shared.mark[h] & FOR_WORKERS else ZERO, most_ps if shared.mark[h] & FOR_PS else ZERO, front,
+    )  # fmt: skip
+
+
+@inner
+def _count_blocking(s, t, workers, ps, shared):
+    """Fill in how many units block a server at least: as many as fit if all were as large as both kinds, or one."""
+    blocking = shared.blocking
+    blocking[:] = INFINITE
+    for r in range(workers.demand.shape[1]):
+        need = max(workers.demand[s, r], ps.demand[s, r])
+        if need <= 0.0:
+            continue
+        left, limit = workers.residual[t, r], shared.share_limit[t, r]
+        for h in range(len(blocking)):
+            room = min(left[h], limit[workers.class_of_server[h]])
+            blocking[h] = min(blocking[h], np.floor(room / need))
+    for h in range(len(blocking)):
+        blocking[h] = max(blocking[h], 1.0)
+
+
+@inner
+def group_places(number, most_workers, most_ps, shared):
+    """Fold runs of servers with equal costs and frontiers into one place each; return how many places remain."""
+    places, width = shared.places, most_workers + 1
+    kept, first = ZERO, ZERO
+    while first < number:
+        end = first + 1
+        while end < number and _are_equal(first, end, width, places):
+            end += 1
+        if end - first >= MIN_GROUP:
+            shared.one[:width] = places.front[first * width : (first + 1) * width]
+            _move(first, kept, width, places)
+            total = places.front[kept * width : (kept + 1) * width]
+            fold_frontier(shared.one, end - first, most_workers, most_ps, total, shared.power, shared.work)
+            kept += 1
+        else:
+            for k in range(first, end):
+                _move(k, kept, width, places)
+                kept += 1
+        first = end
+    return kept
+
+
+@inner
+def _are_equal(a, b, width, places):
+    if places.worker_cost[a] != places.worker_cost[b] or places.ps_cost[a] != places.ps_cost[b]:
+        return False
+    for y in range(width):
+        if places.front[a * width + y] != places.front[b * width + y]:
+            return False
+        if places.front[a * width + y] < 0:
+            return True
+    return True
+
+
+@inner
+def _move(source, goal, width, places):
+    places.worker_cost[goal] = places.worker_cost[source]
+    places.ps_cost[goal] = places.ps_cost[source]
+    for y in range(width):
+        places.front[goal * width + y] = places.front[source * width + y]
+
+
+@inner
+def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    """Fill `table[Y]` with the least cost of Y workers and their PSs in slot t; return the largest Y.
+
+    Numbers of workers that cost `ceiling` or more are left out.
+    """
+    most, workers, scratch = jobs.most[i], source.workers, source.scratch.workers
+    table[0] = 0.0
+    measure_servers(s, t, workers, scratch)
+    size = cheapest(most, ceiling, NO, scratch, workers.rank[t], workers.residual[t])
+    placed = ZERO
+    total = 0.0
+    for position in range(size):
+        h = scratch.heap[position]
+        for _ in range(min(int(scratch.room[h]), most - placed)):
+            placed += 1
+            total += scratch.unit[h]
+            table[placed] = total
+    return _add_ps(s, t, placed, ceiling, needed, source.ps, source.scratch.ps, table) if placed > 0 else placed
+
+
+@inner
+def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
+    """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
+    measure_servers(s, t, ps, scratch)
+    size = cheapest(needed[most], ceiling, NO, scratch, ps.rank[t], ps.residual[t])
+    position, left, placed = -1, 0, 0
+    total = 0.0
+    for y in range(1, most + 1):
+        due = needed[y]
+        if due > y:
+            return y - 1
+        while placed < due:
+            if left == 0:
+                position += 1
+                if position == size:
+                    return y - 1
+                left = int(scratch.room[scratch.heap[position]])
+            left -= 1
+            placed += 1
+            total += scratch.unit[scratch.heap[position]]
+        table[y] += total
+        if table[y] >= ceiling:
+            return y - 1
+    return most
+
+
+@inner
+def _place(s, t, count, side, scratch, rows, num_rows):
+    """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
+    measure_servers(s, t, side, scratch)
+    size = cheapest(count, INFINITE, YES, scratch, side.rank[t], side.residual[t])
+    left = count
+    for position in range(size):
+        h = scratch.heap[position]
+        here = min(left, int(scratch.room[h]))
+        write_row(rows, num_rows + position, t, h, here, s)
+        left -= here
+    return num_rows + size
+
+
+@inner
+def _write_servers(i, s, t, k, workers, ps, jobs, source, used):
+    scratch = source.scratch
+    used[0] = _place(s, t, workers, source.workers, scratch.workers, scratch.worker_rows, used[0])
+    used[1] = _place(s, t, ps, source.ps, scratch.ps, scratch.ps_rows, used[1])
+
+
+@inner
+def _write_pairs(i, s, t, k, workers, ps, jobs, source, used):
+    used[0], used[1] = place_pairs(s, t, workers, ps, source, used[0], used[1])
+
+
+def _search_by(slot_table, write_slot):
+    """Return the search for one job's best schedule on one kind of servers."""
+    best_schedule, trace = best_by(slot_table), trace_by(write_slot)
+
+    @compiled
+    def find(i, floor, jobs, space, source, used):
+        """Return (payoff, completion slot) as `best_schedule`, and write rows to the scratch, `used` of either side."""
+        payoff, completion = best_schedule(i, floor, jobs, space, source)
+        if completion >= 0:
+            trace(i, completion, jobs, space, source, used)
+        return payoff, completion
+
+    return find
+
+
+find_on_servers = _search_by(server_table, _write_servers)
+
+find_on_shared_servers = _search_by(shared_server_table, _write_pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Use:
+    """What a schedule takes: distinct (slot, server) cells and amounts of each resource, 1e-6 units.
+
+    Parameters
+    ----------
+    slot, server
+        Shape (cells,).
+    amount
+        Shape (cells, resources).
+    """
+
+    slot: IntArray
+    server: IntArray
+    amount: FloatArray
+
+
+class ServerSide:
+    """One side's servers; residuals and prices change as jobs are admitted.
+
+    Parameters
+    ----------
+    servers
+        The side's classes.
+    bounds
+        Between which its prices move.
+    function
+        How they move.
+    """
+
+    def __init__(self, servers: ServerClasses, bounds: SideRanges, function: PriceFunction) -> None:
+        self.servers = servers
+        self._bounds = bounds
+        self._function = function
+        self._class = servers.class_of_server
+        by_slot = np.ascontiguousarray(servers.capacity.transpose(1, 2, 0).astype(np.float64))
+        self.rank = np.ascontiguousarray(capacity_ranks(servers)[:, self._class])
+        self.capacity: FloatArray = np.ascontiguousarray(by_slot[:, :, self._class])
+        """Shape (slots, resources, servers), 1e-6 units; whole numbers, exact in floats."""
+        self.residual: FloatArray = self.capacity.copy()
+        """Likewise: what is left."""
+        empty = function.price(np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
+        self.price: FloatArray = np.ascontiguousarray(empty.transpose(1, 2, 0)[:, :, self._class])
+        """Shape (slots, resources, servers), utils a whole unit."""
+
+    def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
+        """Take from the servers and price the touched rows anew; return their prices before and after."""
+        cell = (use.slot, slice(None), use.server)
+        before = self.price[cell]
+        capacity = self.capacity[cell]
+        residual = self.residual[cell] - use.amount
+        self.residual[cell] = residual
+        share = np.divide(capacity - residual, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+        row = (self._class[use.server], use.slot)
+        after = self._function.price(share, self._bounds.log_lower[row], self._bounds.log_upper[row])
+        self.price[cell] = after
+        return before, after
+
+    def reprice(self, bounds: SideRanges) -> None:
+        """Price every row anew, between other bounds."""
+        self._bounds = bounds
+        used = self.capacity - self.residual
+        share = np.divide(used, self.capacity, out=np.zeros_like(used), where=self.capacity > 0).transpose(2, 0, 1)
+        lower, upper = bounds.log_lower[self._class], bounds.log_upper[self._class]
+        self.price[...] = self._function.price(share, lower, upper).transpose(1, 2, 0)
+
+    def worth(self) -> float:
+        """Return the summed price of the whole capacity, the rows' part of the dual."""
+        return float(np.vdot(self.price, self.capacity)) / MICRO
+
+    def prices_by_server(self) -> FloatArray:
+        """Return a copy of the prices, shape (servers, slots, resources)."""
+        return np.array(self.price.transpose(2, 0, 1), order="C")
+
+    def mean_prices(self) -> FloatArray:
+        """Return the prices averaged over each class' servers, shape (classes, slots, resources)."""
+        total = np.zeros((self.servers.num_classes, *self.price.shape[:2]))
+        np.add.at(total, self._class, self.price.transpose(2, 0, 1))
+        return total / np.maximum(self.servers.count, 1)[:, None, None]
+
+
+class ClusterState:
+    """Both sides; on shared servers they are one."""
+
+    def __init__(self, instance: AdmissionInstance, bounds: PriceRanges, function: PriceFunction) -> None:
+        self.is_shared = instance.has_shared_servers
+        self.worker = ServerSide(instance.worker_servers, bounds.worker, function)
+        self.ps = self.worker if self.is_shared else ServerSide(instance.ps_servers, bounds.ps, function)
+
+    @property
+    def sides(self) -> tuple[ServerSide, ...]:
+        """The distinct sides."""
+        return (self.worker,) if self.is_shared else (self.worker, self.ps)
+
+    def reprice(self, bounds: PriceRanges) -> None:
+        """Price everything anew, between other bounds."""
+        for side, own in zip(self.sides, (bounds.worker, bounds.ps), strict=False):
+            side.reprice(own)
+
+    def worth(self) -> float:
+        """Return the summed price of all capacity."""
+        return sum(side.worth() for side in self.sides)
+
+    def mean_prices(self) -> Prices:
+        """Return mean prices by server class, as the class-level bounds take them."""
+        worker = self.worker.mean_prices()
+        return Prices(worker=worker, ps=worker[:0] if self.is_shared else self.ps.mean_prices())
+
+
+def capacity_ranks(servers: ServerClasses) -> IntArray:
+    """Return each class' rank by capacity vector, equal for equal ones, shape (slots, classes)."""
+    changes = 1 + np.flatnonzero((servers.capacity[:, 1:] != servers.capacity[:, :-1]).any(axis=(0, 2)))
+    first = np.concatenate([[0], changes, [servers.capacity.shape[1]]])  # of each run of slots with the same capacities
+    ranks = np.zeros((len(first) - 1, servers.num_classes), dtype=np.int64)
+    for rank, t in zip(ranks, first, strict=False):
+        capacity = servers.capacity[:, t]
+        order = np.lexsort(capacity.T[::-1])
+        rank[order[1:]] = np.cumsum((capacity[order[1:]] != capacity[order[:-1]]).any(axis=1))
+    return np.repeat(ranks, np.diff(first), axis=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FoundSchedule:
+    """A schedule of one job on single servers.
+
+    Parameters
+    ----------
+    job
+        Whose it is.
+    payoff
+        Value less cost at the prices of the search.
+    value
+        Utility at its completion slot.
+    completion
+        Its completion slot.
+    workers, ps
+        Shape (rows, 4): slot, server, count, demand segment; each (slot, server) once.
+    """
+
+    job: int
+    payoff: float
+    value: float
+    completion: int
+    workers: IntArray
+    ps: IntArray
+
+    @property
+    def cost(self) -> float:
+        """What its resources cost."""
+        return self.value - self.payoff
+
+
+class ScheduleFinder(Protocol):
+    """Find a job's best schedule in the present state of the cluster."""
+
+    def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
+        """Return the schedule of the largest payoff above `floor`, None if there is none."""
+        ...
+
+
+class ResidualSearch:
+    """The exact best schedule within what is left of the servers.
+
+    Parameters
+    ----------
+    instance
+        Whose jobs are scheduled.
+    tables
+        Its jobs as pricing reads them, where they are laid out already.
+    is_residual_checked
+        If False every server counts as empty, though at its present prices: schedules may then not fit.
+
+    Notes
+    -----
+    Per slot O(servers x resources + N log servers) for the table of costs and O(W N) for the recursion.
+    """
+
+    def __init__(
+        self, instance: AdmissionInstance, *, tables: JobTables | None = None, is_residual_checked: bool = True
+    ) -> None:
+        self._instance = instance
+        self._is_residual_checked = is_residual_checked
+        tables = JobTables.build(instance) if tables is None else tables
+        self._jobs, self._space = tables.arrays, make_space(np.arange(tables.num_jobs), tables.arrays)
+        self._worker_demand = instance.jobs.worker_demand.astype(np.float64)
+        self._ps_demand = instance.jobs.ps_demand.astype(np.float64)
+        self._worker_limit = np.ascontiguousarray(instance.workers_per_server)
+        self._ps_limit = np.ascontiguousarray(instance.ps_per_server)
+        self._worker_class = instance.worker_servers.class_of_server
+        self._ps_class = instance.ps_servers.class_of_server
+        self._scratch = make_scratch(tables, self._space)
+        self._shared = make_shared(tables) if instance.has_shared_servers else None
+
+    def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
+        """Return the job's best schedule, ties as `cheapest_servers` and `best_schedule` say."""
+        return self.find_at(job, state, floor, state.worker.price, state.ps.price)
+
+    def find_at(
+        self, job: int, state: ClusterState, floor: float, worker_price: FloatArray, ps_price: FloatArray
+    ) -> FoundSchedule | None:
+        """Return the job's best schedule at other prices than the state's, each shape (slots, resources, servers)."""
+        worker, ps, scratch = state.worker, state.ps, self._scratch
+        workers = SideArrays(
+            self._worker_demand, self._worker_limit, self._worker_class, worker.rank, self._room(worker), worker_price
+        )
+        hosts = SideArrays(self._ps_demand, self._ps_limit, self._ps_class, ps.rank, self._room(ps), ps_price)
+        used = np.zeros(2, dtype=np.int64)
+        if self._shared is None:
+            source = ServerSource(workers, hosts, scratch)
+            payoff, completion = find_on_servers(job, floor, self._jobs, self._space, source, used)
+        else:
+            shared = SharedServerSource(workers, hosts, scratch, self._shared)
+            payoff, completion = find_on_shared_servers(job, floor, self._jobs, self._space, shared, used)
+        if completion < 0:
+            return None
+        return FoundSchedule(
+            job=job,
+            payoff=payoff,
+            value=float(self._jobs.value[job, completion]),
+            completion=completion,
+            workers=scratch.worker_rows[: used[0]].copy(),
+            ps=scratch.ps_rows[: used[1]].copy(),
+        )
+
+    def _room(self, side: ServerSide) -> FloatArray:
+        return side.residual if self._is_residual_checked else side.capacity
+
+
+def uses(instance: AdmissionInstance, schedule: FoundSchedule) -> tuple[Use, ...]:
+    """Return what a schedule takes of each side: workers' hosts and PS hosts, or one of both together."""
+    worker = _use(schedule.workers, instance.jobs.worker_demand)
+    ps = _use(schedule.ps, instance.jobs.ps_demand)
+    if not instance.has_shared_servers:
+        return worker, ps
+    num = instance.worker_servers.num_servers
+    keys = np.concatenate([worker.slot * num + worker.server, ps.slot * num + ps.server])
+    cells, place = np.unique(keys, return_inverse=True)
+    amount = np.zeros((len(cells), instance.num_resources))
+    np.add.at(amount, place.ravel(), np.concatenate([worker.amount, ps.amount]))
+    return (Use(slot=cells // num, server=cells % num, amount=amount),)
+
+
+def plan_of(schedules: list[FoundSchedule]) -> AdmissionPlan:
+    """Return the plan that runs all these schedules."""
+
+    def rows(parts: list[tuple[int, IntArray]]) -> list[list[int]]:
+        return [[job, *row[:SEGMENT]] for job, part in parts for row in part.tolist()]
+
+    return AdmissionPlan.from_rows(
+        rows([(found.job, found.workers) for found in schedules]),
+        rows([(found.job, found.ps) for found in schedules]),
+    )
+
+
+def _use(rows: IntArray, demand: IntArray) -> Use:
+    amount = rows[:, COUNT, None] * demand[rows[:, SEGMENT]]
+    return Use(slot=rows[:, SLOT], server=rows[:, SERVER], amount=amount.astype(np.float64))

@@ -1,0 +1,499 @@
+"""Servers that workers and parameter servers share: one slot solved exactly, compiled.
+
+What a server holds is then a set Q of pairs (workers, PSs) and no longer a number of each: filling the
+cheapest servers with workers first may leave no room for the PSs, or dear room only. So
+
+    F_s(Y, Z) = min over (y, z) in Q_s of F_{s-1}(Y - y, Z - z) + worker cost_s y + PS cost_s z
+
+runs over the places s, single servers or classes of equal ones, and the slot's table of costs is
+F(Y, Z(Y)). Q is closed downwards, hence described by its frontier: the most PSs beside y workers.
+
+The inner minimum over y, for fixed z, is over a window of consecutive y with linear costs. Windows of 1,
+2, 4, ... entries are built by doubling, and any window is the union of two of those, so that a place costs
+O(N Z (log N + z)) instead of O(N Z |Q|).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.compiled import by_reference, compiled, inner
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.pricing.best_schedule import sort_by_key
+
+
+@by_reference
+class ClassRoom(NamedTuple):
+    """Frontiers by job segment and capacity pattern, over whole classes.
+
+    Parameters
+    ----------
+    pattern
+        Shape (classes, slots): number of the (class, capacity) that holds there.
+    start
+        Shape (segments, patterns): where a frontier begins in `front`, -1 where it is never needed.
+    front
+        Frontiers one after the other: most PSs beside 0, ..., most workers of the job in the class,
+        negative where the workers don't fit.
+    """
+
+    pattern: IntArray
+    start: IntArray
+    front: IntArray
+
+
+@by_reference
+class Places(NamedTuple):
+    """Places as the recursion meets them.
+
+    Parameters
+    ----------
+    worker_cost, ps_cost
+        Cost of one worker and of one PS on each place.
+    start
+        Where a place's frontier begins in `front`.
+    front
+        Frontiers one after the other: most PSs beside 0, 1, ... workers, negative where the workers
+        don't fit themselves.
+    """
+
+    worker_cost: FloatArray
+    ps_cost: FloatArray
+    start: IntArray
+    front: IntArray
+
+
+@by_reference
+class PairScratch(NamedTuple):
+    """Work space: two tables by (PSs, workers), and windows by (level, workers)."""
+
+    tables: FloatArray
+    windows: FloatArray
+
+
+@by_reference
+class GreedyScratch(NamedTuple):
+    """Work space, one entry a place: orders by cost of a worker and of a PS, most workers alone, units put so far."""
+
+    order: IntArray
+    ps_order: IntArray
+    limit: IntArray
+    workers: IntArray
+    ps: IntArray
+
+
+@by_reference
+class SharedClasses(NamedTuple):
+    """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
+
+    room: ClassRoom
+    places: Places
+    scratch: PairScratch
+    greedy: GreedyScratch
+
+
+def shared_classes(room: ClassRoom, most_workers: int, most_ps: int) -> SharedClasses:
+    """Return the classes with work space for so many workers and PSs."""
+    num = len(room.pattern)
+    places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
+    greedy = GreedyScratch(*(np.empty(num, dtype=np.int64) for _ in range(5)))
+    return SharedClasses(room, places, pair_scratch(most_workers, most_ps), greedy)
+
+
+def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:
+    """Return work space for so many workers and PSs."""
+    levels = max(1, (most_workers + 1).bit_length())
+    return PairScratch(np.empty((2, most_ps + 1, most_workers + 1)), np.empty((levels, most_workers + 1)))
+
+
+def class_room(instance: AdmissionInstance) -> ClassRoom:
+    """Work out the frontiers of all classes in all slots between each job's arrival and deadline.
+
+    Notes
+    -----
+    Per frontier O(N^2 log count) for N workers at most; memory N numbers each.
+    """
+    pattern, capacity, count = _patterns(instance)
+    wanted = [(s, p) for s, i in enumerate(instance.segment_job.tolist()) for p in _patterns_met(instance, i, pattern)]
+    most = instance.max_workers[instance.segment_job]
+    start = np.full((len(most), len(count)), -1, dtype=np.int64)
+    sizes = np.array([most[s] + 1 for s, _ in wanted], dtype=np.int64)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    for (s, p), offset in zip(wanted, offsets.tolist(), strict=False):
+        start[s, p] = offset
+    front = np.full(int(offsets[-1]), -1, dtype=np.int64)
+    _fill(instance, start, capacity, count, front)
+    return ClassRoom(pattern=pattern, start=start, front=front)
+
+
+def share_limit(instance: AdmissionInstance, capacity: IntArray) -> IntArray:
+    """Return what one job may use of servers of such capacities, exactly: floor(share * capacity)."""
+    share = instance.max_share_per_server
+    if share is None:
+        return capacity
+    flat = [quantity * share.numerator // share.denominator for quantity in capacity.ravel().tolist()]
+    return np.array(flat, dtype=np.int64).reshape(capacity.shape)
+
+
+def _patterns(instance: AdmissionInstance) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the number of the capacity that each class has in each slot, the capacities, and servers of each."""
+    servers = instance.worker_servers
+    pattern = np.zeros(servers.capacity.shape[:2], dtype=np.int64)
+    capacity: list[list[int]] = []
+    count: list[int] = []
+    for c in range(servers.num_classes):
+        rows, number = np.unique(servers.capacity[c], axis=0, return_inverse=True)
+        pattern[c] = len(count) + number.ravel()
+        capacity += rows.tolist()
+        count += [int(servers.count[c])] * len(rows)
+    shape = (len(count), instance.num_resources)
+    return pattern, np.array(capacity, dtype=np.int64).reshape(shape), np.array(count, dtype=np.int64)
+
+
+def _patterns_met(instance: AdmissionInstance, job: int, pattern: IntArray) -> list[int]:
+    window = slice(int(instance.jobs.arrival[job]), int(instance.deadline[job]) + 1)
+    met: list[int] = np.unique(pattern[:, window]).tolist()
+    return met
+
+
+def _fill(instance: AdmissionInstance, start: IntArray, capacity: IntArray, count: IntArray, front: IntArray) -> None:
+    """Fill in every wanted frontier."""
+    jobs, job = instance.jobs, instance.segment_job
+    most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)[job]
+    fill_frontiers(
+        jobs.worker_demand.astype(np.float64),
+        jobs.ps_demand.astype(np.float64),
+        share_limit(instance, capacity).astype(np.float64),
+        capacity.astype(np.float64),
+        count,
+        instance.max_workers[job],
+        most_ps,
+        start,
+        front,
+    )
+
+
+INFINITE = np.inf
+
+ZERO = np.int64(0)
+
+
+@compiled
+def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
+    """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
+
+    Parameters
+    ----------
+    worker, ps
+        Shape (resources,): demands, whole numbers.
+    room
+        Shape (resources,): what the job may use, the cap on its share of the server included.
+    left
+        Shape (resources,): what is left; a single worker or a single PS may exceed the share.
+    most_workers, most_ps
+        Largest numbers of interest.
+    front
+        At least ``most_workers + 1`` entries.
+    """
+    for y in range(most_workers + 1):
+        z = most_ps
+        fits, fits_alone = True, y <= 1
+        for r in range(len(room)):
+            rest = room[r] - y * worker[r]
+            if rest < 0.0:
+                fits = False
+            elif ps[r] > 0.0 and rest < z * ps[r]:
+                z = int(np.floor(rest / ps[r]))
+            if left[r] < y * worker[r]:
+                fits_alone = False
+        front[y] = z if fits else 0 if fits_alone else -1
+        if front[y] < 0:
+            front[y : most_workers + 1] = -1
+            break
+    if front[0] == 0 and most_ps > 0:
+        fits_alone = True
+        for r in range(len(left)):
+            if left[r] < ps[r]:
+                fits_alone = False
+        front[0] = 1 if fits_alone else 0
+
+
+@compiled
+def fold_frontier(one, count, most_workers, most_ps, total, power, work):
+    """Fill `total` with the frontier of `count` equal servers together, by repeated squaring.
+
+    `one` is a single server's frontier; `power` and `work` are work space of the same size.
+    """
+    total[: most_workers + 1] = -1
+    total[0] = 0
+    power[: most_workers + 1] = one[: most_workers + 1]
+    while count > 0:
+        if count % 2 == 1:
+            _join_frontiers(total, power, most_workers, most_ps, work)
+            total[: most_workers + 1] = work[: most_workers + 1]
+        count //= 2
+        if count > 0:
+            _join_frontiers(power, power, most_workers, most_ps, work)
+            power[: most_workers + 1] = work[: most_workers + 1]
+
+
+@inner
+def _join_frontiers(a, b, most_workers, most_ps, result):
+    """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
+    result[:] = -1
+    for y in range(most_workers + 1):
+        if b[y] < 0:
+            break
+        for rest in range(most_workers + 1 - y):
+            if a[rest] < 0:
+                break
+            result[y + rest] = max(result[y + rest], min(most_ps, a[rest] + b[y]))
+
+
+@compiled
+def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, front):
+    """Fill in the frontiers of whole classes, by job segment and pattern of capacity.
+
+    Parameters
+    ----------
+    worker, ps
+        Shape (segments, resources).
+    room, left
+        Shape (patterns, resources): as in `fill_frontier`, of one server.
+    count
+        Shape (patterns,): servers.
+    most_workers, most_ps
+        Shape (segments,).
+    start, front
+        As in `Places`, `start` by segment and pattern, negative where nothing is wanted.
+    """
+    widest = most_workers.max() + 1 if len(most_workers) > 0 else 1
+    one, power, work = np.empty((3, widest), dtype=np.int64)
+    for s in range(len(worker)):
+        for p in range(len(count)):
+            if start[s, p] >= 0:
+                fill_frontier(worker[s], ps[s], room[p], left[p], most_workers[s], most_ps[s], one)
+                total = front[start[s, p] :]
+                fold_frontier(one, count[p], most_workers[s], most_ps[s], total, power, work)
+
+
+@inner
+def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps, windows):
+    """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
+    end = most_workers + 1
+    top = most_workers
+    while front[top] < 0:
+        top -= 1
+    for z in range(most_ps + 1):
+        after[z, :end] = INFINITE
+    for placed in range(most_ps + 1):
+        if before[placed, :end].min() == INFINITE:
+            continue
+        windows[0, :end] = before[placed, :end]
+        level, width = ZERO, ZERO + 1
+        while 2 * width <= top + 1:
+            _double_window(windows[level, :end], windows[level + 1, :end], width, worker_cost * width)
+            level += 1
+            width *= 2
+        y = top
+        for z in range(most_ps - placed + 1):
+            while y >= 0 and front[y] < z:
+                y -= 1
+            if y < 0:
+                break
+            while width > y + 1:
+                level -= 1
+                width //= 2
+            shift = y + 1 - width
+            _improve(after[placed + z, :end], windows[level, :end], shift, worker_cost * shift, ps_cost * z)
+
+
+@inner
+def _double_window(source, goal, width, cost):
+    """Extend windows of `width` entries to twice as many."""
+    goal[:width] = source[:width]
+    near, far, result = source[width:], source[: len(source) - width], goal[width:]
+    for k in range(len(result)):
+        shifted = far[k] + cost
+        result[k] = near[k] if near[k] < shifted else shifted
+
+
+@inner
+def _improve(goal, window, shift, worker_cost, ps_cost):
+    """Lower `goal` to the minimum over a window and its copy `shift` workers further."""
+    for k in range(len(goal)):
+        candidate = window[k] + ps_cost
+        goal[k] = candidate if candidate < goal[k] else goal[k]
+    if shift > 0:
+        extra = worker_cost + ps_cost
+        result = goal[shift:]
+        for k in range(len(result)):
+            candidate = window[k] + extra
+            result[k] = candidate if candidate < result[k] else result[k]
+
+
+@compiled
+def pair_table(places, num_places, most, needed, ceiling, scratch, table):
+    """Fill `table[Y]` with the least cost of Y workers and their Z(Y) PSs; return the largest Y.
+
+    Numbers of workers that cost `ceiling` or more are left out.
+    """
+    table[0] = 0.0
+    most = _max_together(places, num_places, most, needed, ceiling)
+    most_ps = needed[most]
+    for z in range(most_ps + 1):
+        scratch.tables[0, z, : most + 1] = INFINITE
+    scratch.tables[0, 0, 0] = 0.0
+    for k in range(num_places):
+        add_place(
+            scratch.tables[k % 2], scratch.tables[(k + 1) % 2], places.worker_cost[k], places.ps_cost[k],
+            places.front[places.start[k] :], most, most_ps, scratch.windows,
+        )  # fmt: skip
+    result = scratch.tables[num_places % 2]
+    for y in range(1, most + 1):
+        cost = result[needed[y], y]
+        if cost >= ceiling:
+            return y - 1
+        table[y] = cost
+    return most
+
+
+@inner
+def _max_together(places, num_places, most, needed, ceiling):
+    """Return an upper bound on the workers that the places hold with their PSs for less than `ceiling`."""
+    workers, ps = ZERO, ZERO
+    worker_cost, ps_cost = INFINITE, INFINITE
+    for k in range(num_places):
+        front = places.front[places.start[k] :]
+        y = most
+        while front[y] < 0:
+            y -= 1
+        if y > 0:
+            workers += y
+            worker_cost = min(worker_cost, places.worker_cost[k])
+        if front[0] > 0:
+            ps += front[0]
+            ps_cost = min(ps_cost, places.ps_cost[k])
+    most = min(most, workers)
+    while most > 0 and (needed[most] > min(most, ps) or most * worker_cost + needed[most] * ps_cost >= ceiling):
+        most -= 1
+    return most
+
+
+@compiled
+def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
+    """Write how many workers and PSs each place has in a cheapest way to run so many together.
+
+    Of equally cheap ways the one is taken that leaves the last places emptiest, workers before PSs.
+    """
+    layers = np.empty((num_places + 1, ps + 1, workers + 1))
+    layers[0] = INFINITE
+    layers[0, 0, 0] = 0.0
+    for k in range(num_places):
+        add_place(
+            layers[k], layers[k + 1], places.worker_cost[k], places.ps_cost[k], places.front[places.start[k] :],
+            workers, ps, windows,
+        )  # fmt: skip
+    for k in range(num_places - 1, -1, -1):
+        front = places.front[places.start[k] :]
+        best, best_y, best_z = INFINITE, ZERO, ZERO
+        for y in range(workers + 1):
+            if front[y] < 0:
+                break
+            for z in range(min(ps, front[y]) + 1):
+                cost = layers[k, ps - z, workers - y] + places.worker_cost[k] * y + places.ps_cost[k] * z
+                if cost < best:
+                    best, best_y, best_z = cost, y, z
+        out_workers[k], out_ps[k] = best_y, best_z
+        workers -= best_y
+        ps -= best_z
+
+
+@inner
+def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
+    """Fill `table[Y]` by putting workers and PSs on their cheapest places, each as if the other weren't there.
+
+    Returns
+    -------
+    tuple
+        Up to which Y places hold both, so that the table is exact; and up to which Y the table, a lower bound, is below
+        `ceiling`. Where both are equal the units of the last Y are in `greedy`.
+    """
+    sort_by_key(places.worker_cost, num_places, greedy.order)
+    sort_by_key(places.ps_cost, num_places, greedy.ps_order)
+    for c in range(num_places):
+        greedy.workers[c] = greedy.ps[c] = 0
+        greedy.limit[c] = most
+        while places.front[places.start[c] + greedy.limit[c]] < 0:
+            greedy.limit[c] -= 1
+    table[0] = 0.0
+    total, placed, at, ps_at, exact, is_exact = 0.0, ZERO, ZERO, ZERO, ZERO, True
+    for y in range(1, most + 1):
+        while at < num_places and greedy.workers[greedy.order[at]] >= greedy.limit[greedy.order[at]]:
+            at += 1
+        if at == num_places or needed[y] > y:
+            return exact, y - 1
+        c = greedy.order[at]
+        greedy.workers[c] += 1
+        total += places.worker_cost[c]
+        is_exact = is_exact and greedy.ps[c] <= places.front[places.start[c] + greedy.workers[c]]
+        while placed < needed[y]:
+            while ps_at < num_places and _is_full(greedy.ps_order[ps_at], places, greedy):
+                ps_at += 1
+            if ps_at == num_places:
+                return exact, y - 1
+            c = greedy.ps_order[ps_at]
+            greedy.ps[c] += 1
+            placed += 1
+            total += places.ps_cost[c]
+            is_exact = is_exact and greedy.ps[c] <= places.front[places.start[c] + greedy.workers[c]]
+        if total >= ceiling:
+            return exact, y - 1
+        table[y] = total
+        if is_exact:
+            exact = y
+    return exact, most
+
+
+@inner
+def _is_full(c, places, greedy):
+    """Tell whether a place holds no more PSs, even without workers."""
+    return greedy.ps[c] >= places.front[places.start[c]]
+
+
+@inner
+def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
+    """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
+    num_places = _class_places(s, t, worker_cost, ps_cost, shared)
+    most = min(most, shared.scratch.windows.shape[1] - 1)
+    exact, most = greedy_table(num_places, most, needed, ceiling, shared.places, shared.greedy, table)
+    if exact == most:
+        return most
+    return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
+
+
+@inner
+def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
+    """As `split_pair`, over all classes, for so many workers and the PSs they need."""
+    num_places = _class_places(s, t, worker_cost, ps_cost, shared)
+    greedy, work = shared.greedy, shared.scratch.windows[0]
+    exact, most = greedy_table(num_places, workers, needed, INFINITE, shared.places, greedy, work)
+    if exact == most == workers:
+        for c in range(num_places):
+            out_workers[c], out_ps[c] = greedy.workers[c], greedy.ps[c]
+    else:
+        windows = shared.scratch.windows
+        split_pair(shared.places, num_places, workers, needed[workers], windows, out_workers, out_ps)
+
+
+@inner
+def _class_places(s, t, worker_cost, ps_cost, shared):
+    """Fill in every class' costs and frontier; return the number of classes."""
+    places, room = shared.places, shared.room
+    num_classes = worker_cost.shape[1]
+    for c in range(num_classes):
+        places.worker_cost[c] = worker_cost[s, c, t]
+        places.ps_cost[c] = ps_cost[s, c, t]
+        places.start[c] = room.start[s, room.pattern[c, t]]
+    return num_classes

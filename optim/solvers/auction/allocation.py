@@ -1,0 +1,349 @@
+"""Allocations on concrete GPUs, compiled: greedy upgrades, ruin and re-create, repair of a choice.
+
+`held[i, s]` are app i's GPUs on slot s, `choice[i]` is its row or -1. Rows that name machines carry their entries
+in `named_offset`, `named_machine`, `named_gpus`, by kept row.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.compiled import compiled, inner
+from optim.core.arrays import IntArray
+from optim.models.auction.decision import sorted_entries
+from optim.solvers.auction.packing import below
+from optim.solvers.auction.tables import Tables
+
+SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
+
+FAR = 1 << 60
+
+NONE = np.int64(-1)
+
+YES, NO = np.bool_(True), np.bool_(False)
+
+"""A literal as an argument would make the compiler compile a function for it alone."""
+
+MIN_GAIN = 1e-12
+
+"""Upgrades that gain less than this are rounding."""
+
+
+@inner
+def _take_from_machine(held, free, slot_machine, app, machine, count):
+    """Take GPUs of one machine, its fullest slot first."""
+    while count > 0:
+        chosen, least = -1, FAR
+        largest = -1
+        for s in range(len(free)):
+            if slot_machine[s] == machine and free[s] > 0:
+                if free[s] >= count and free[s] < least:
+                    chosen, least = s, free[s]
+                if largest < 0 or free[s] > free[largest]:
+                    largest = s
+        if chosen < 0:
+            chosen = largest
+        taken = min(count, free[chosen])
+        free[chosen] -= taken
+        held[app, chosen] += taken
+        count -= taken
+
+
+@inner
+def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
+    """Take GPUs from several machines of a rack (or of all, rack -1).
+
+    Whole machines first where the bundle should stay together, smallest remainders first where it need not.
+    """
+    while count > 0:
+        chosen = NONE
+        for m in range(len(room)):
+            if room[m] <= 0 or (rack >= 0 and machine_rack[m] != rack):
+                continue
+            if chosen < 0:
+                chosen = m
+            elif is_whole:
+                inside, best_inside = room[m] <= count, room[chosen] <= count
+                if (inside and (not best_inside or room[m] > room[chosen])) or (
+                    not inside and not best_inside and room[m] < room[chosen]
+                ):
+                    chosen = m
+            elif room[m] < room[chosen]:
+                chosen = m
+        taken = min(count, room[chosen])
+        _take_from_machine(held, free, slot_machine, app, chosen, taken)
+        room[chosen] -= taken
+        count -= taken
+
+
+@inner
+def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
+    """Place row b for an app by best fit; return whether there was room."""
+    named_offset, named_machine, named_gpus = named
+    room = np.zeros(len(machine_rack), dtype=np.int64)
+    for s in range(len(free)):
+        room[slot_machine[s]] += free[s]
+    need, lv = size[b], level[b]
+    if lv == NAMED:
+        for e in range(named_offset[b], named_offset[b + 1]):
+            if room[named_machine[e]] < named_gpus[e]:
+                return False
+        for e in range(named_offset[b], named_offset[b + 1]):
+            _take_from_machine(held, free, slot_machine, app, named_machine[e], named_gpus[e])
+        return True
+    chosen, least = NONE, FAR
+    if lv == SLOT:
+        for s in range(len(free)):
+            key = room[slot_machine[s]] * 1000 + free[s]
+            if free[s] >= need and key < least:
+                chosen, least = s, key
+        if chosen < 0:
+            return False
+        free[chosen] -= need
+        held[app, chosen] += need
+    elif lv == MACHINE:
+        for m in range(len(room)):
+            if need <= room[m] < least:
+                chosen, least = m, room[m]
+        if chosen < 0:
+            return False
+        _take_from_machine(held, free, slot_machine, app, chosen, need)
+    elif lv == RACK:
+        by_rack = np.zeros(machine_rack.max() + 1, dtype=np.int64)
+        for m in range(len(room)):
+            by_rack[machine_rack[m]] += room[m]
+        for r in range(len(by_rack)):
+            if need <= by_rack[r] < least:
+                chosen, least = r, by_rack[r]
+        if chosen < 0:
+            return False
+        _spread(held, free, slot_machine, machine_rack, room, app, chosen, need, YES)
+    else:
+        if room.sum() < need:
+            return False
+        _spread(held, free, slot_machine, machine_rack, room, app, NONE, need, NO)
+    return True
+
+
+@compiled
+def take_back(app, held, free):
+    """Free all GPUs of an app."""
+    for s in range(len(free)):
+        free[s] += held[app, s]
+        held[app, s] = 0
+
+
+@compiled
+def _best_upgrade(i, offset, size, weight, now, total, is_out):
+    """Return the row with the largest gain of log welfare a GPU of an app, and that rate; -1 if none is possible."""
+    best, best_rate = NONE, 0.0
+    had, held = (weight[now], size[now]) if now >= 0 else (0.0, 0)
+    for b in range(offset[i], offset[i + 1]):
+        gain, more = weight[b] - had, size[b] - held
+        if is_out[b] or gain <= MIN_GAIN or more > total:
+            continue
+        rate = gain / more if more > 0 else 1e9 + gain
+        if rate > best_rate:
+            best, best_rate = b, rate
+    return best, best_rate
+
+
+@compiled
+def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent):
+    """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
+    num_apps = len(choice)
+    is_out = np.zeros(len(size), dtype=np.bool_)
+    total = free.sum()
+    wanted, rate = np.full(num_apps, NONE), np.zeros(num_apps)
+    for i in range(num_apps):
+        if i != absent:
+            wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
+    before = np.empty(len(free), dtype=np.int64)
+    while True:
+        i, best_rate = NONE, 0.0
+        for j in range(num_apps):
+            if rate[j] > best_rate:
+                i, best_rate = j, rate[j]
+        if i < 0:
+            return
+        best, now = wanted[i], choice[i]
+        had = size[now] if now >= 0 else 0
+        if size[best] - had <= total:
+            before[:] = held[i]
+            take_back(i, held, free)
+            if put(best, i, level, size, named, held, free, slot_machine, machine_rack):
+                total -= size[best] - had
+                choice[i] = best
+            else:
+                # Neither do the app's larger bundles of no wider locality: room only shrinks.
+                for b in range(offset[i], offset[i + 1]):
+                    if b == best or (size[b] >= size[best] and level[b] <= level[best] and level[best] != NAMED):
+                        is_out[b] = True
+                for s in range(len(free)):
+                    held[i, s] = before[s]
+                    free[s] -= before[s]
+        wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
+
+
+@inner
+def welfare(choice, weight):
+    """Return the log welfare of a choice."""
+    total = 0.0
+    for i in range(len(choice)):
+        if choice[i] >= 0:
+            total += weight[choice[i]]
+    return total
+
+
+@compiled
+def exchange(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent, seed, moves):
+    """Take two to four apps' bundles back, give one of them its best row first, fill up; keep what improves.
+
+    Returns the number of moves that improved.
+    """
+    random = np.array([seed], dtype=np.uint64)
+    num_apps = len(choice)
+    improved = 0
+    best = welfare(choice, weight)
+    if num_apps == 0:
+        return 0
+    for _ in range(moves):
+        trial, trial_held, trial_free = choice.copy(), held.copy(), free.copy()
+        for _ in range(2 + below(random, 3)):
+            j = below(random, num_apps)
+            if trial[j] >= 0:
+                take_back(j, trial_held, trial_free)
+                trial[j] = -1
+        i = below(random, num_apps)
+        if i != absent and offset[i + 1] > offset[i]:
+            b = offset[i] + below(random, offset[i + 1] - offset[i])
+            take_back(i, trial_held, trial_free)
+            trial[i] = -1
+            if put(b, i, level, size, named, trial_held, trial_free, slot_machine, machine_rack):
+                trial[i] = b
+        fill_up(offset, level, size, weight, named, trial, trial_held, trial_free, slot_machine, machine_rack, absent)
+        value = welfare(trial, weight)
+        if value > best + MIN_GAIN:
+            best = value
+            improved += 1
+            choice[:] = trial
+            held[:] = trial_held
+            free[:] = trial_free
+    return improved
+
+
+@compiled
+def insert(order, wanted, level, size, named, choice, held, free, slot_machine, machine_rack):
+    """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
+    placed = 0
+    for i in order:
+        b = wanted[i]
+        if b >= 0 and put(b, i, level, size, named, held, free, slot_machine, machine_rack):
+            choice[i] = b
+            placed += 1
+    return placed
+
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Allocation:
+    """Who holds which kept row, and where.
+
+    Parameters
+    ----------
+    choice
+        Shape (apps,): kept row of each app, -1 for none.
+    held
+        Shape (apps, slots).
+    free
+        Shape (slots,).
+    """
+
+    choice: IntArray
+    held: IntArray
+    free: IntArray
+
+    @property
+    def placement(self) -> IntArray:
+        """(app, slot, count) entries."""
+        app, slot = np.divmod(np.flatnonzero(self.held), self.held.shape[1])
+        return sorted_entries(np.column_stack([app, slot, self.held[app, slot]]))
+
+
+class Allocator:
+    """Builds allocations for one auction."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        cluster = tables.instance.cluster
+        self._tree = (cluster.slot_machine, cluster.machine_rack)
+        self._rows = (tables.offset, tables.level, tables.size, tables.weight, _named_entries(tables))
+
+    def empty(self) -> Allocation:
+        """Return the allocation of nothing."""
+        cluster = self._tables.instance.cluster
+        n = self._tables.num_apps
+        return Allocation(
+            choice=np.full(n, -1, dtype=np.int64),
+            held=np.zeros((n, len(cluster.slot_free)), dtype=np.int64),
+            free=cluster.slot_free.copy(),
+        )
+
+    def from_placement(self, row: IntArray, placement: IntArray) -> Allocation:
+        """Return the allocation of instance rows that are placed already."""
+        allocation = self.empty()
+        allocation.choice[:] = np.where(row >= 0, np.searchsorted(self._tables.row, row), NOBODY)
+        np.add.at(allocation.held, (placement[:, 0], placement[:, 1]), placement[:, 2])
+        np.subtract.at(allocation.free, placement[:, 1], placement[:, 2])
+        return allocation
+
+    def repaired(self, wanted: IntArray, absent: int = NOBODY) -> Allocation:
+        """Return an allocation near a choice of kept rows: what finds no room is replaced by what does."""
+        allocation = self.empty()
+        size = np.append(self._tables.size, 0)[wanted]
+        order = np.lexsort((np.arange(len(wanted)), -size))
+        parts = (allocation.choice, allocation.held, allocation.free)
+        _, level, row_size, _, named = self._rows
+        insert(order, wanted, level, row_size, named, *parts, *self._tree)
+        return self.filled(allocation, absent)
+
+    def without(self, allocation: Allocation, app: int) -> Allocation:
+        """Return the allocation with an app's bundle taken back and given to the others."""
+        copy = _copy(allocation)
+        take_back(app, copy.held, copy.free)
+        copy.choice[app] = -1
+        self._fill(copy, app)
+        return copy
+
+    def filled(self, allocation: Allocation, absent: int = NOBODY) -> Allocation:
+        """Return the allocation with greedy upgrades until nothing fits."""
+        copy = _copy(allocation)
+        self._fill(copy, absent)
+        return copy
+
+    def _fill(self, allocation: Allocation, absent: int) -> None:
+        fill_up(*self._rows, allocation.choice, allocation.held, allocation.free, *self._tree, absent)
+
+    def improved(self, allocation: Allocation, *, seed: int, moves: int, absent: int = NOBODY) -> Allocation:
+        """Return the allocation after so many moves of exchange."""
+        copy = _copy(allocation)
+        exchange(*self._rows, copy.choice, copy.held, copy.free, *self._tree, absent, seed % 2**31, moves)
+        return copy
+
+
+def _copy(allocation: Allocation) -> Allocation:
+    return replace(
+        allocation, choice=allocation.choice.copy(), held=allocation.held.copy(), free=allocation.free.copy()
+    )
+
+
+def _named_entries(tables: Tables) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the machines that kept rows name, by position among the kept rows."""
+    bids, first = tables.instance.bids, tables.instance.named_offset
+    count = np.diff(first)[tables.row] if len(tables.row) else np.zeros(0, dtype=np.int64)
+    offset = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+    picked = [np.arange(first[b], first[b + 1]) for b in tables.row[count > 0].tolist()]
+    entries = np.concatenate(picked) if picked else np.zeros(0, dtype=np.int64)
+    return offset, bids.named_machine[entries].astype(np.int64), bids.named_gpus[entries].astype(np.int64)

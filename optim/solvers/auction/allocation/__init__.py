@@ -1,1 +1,0 @@
-"""Allocations on concrete GPUs: built greedily, improved by exchange, repaired."""

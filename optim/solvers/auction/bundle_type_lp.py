@@ -1,0 +1,619 @@
+"""The linear programme over bundle types: supply rows, counted prices, columns.
+
+Racks with equal machines form one class. A pattern is a maximal set of bundles that one machine holds at once;
+machines of a class are covered by patterns, so that equal machines are never told apart. Of machines with too many
+patterns only the GPUs count.
+
+max  sum_b w_b z_b
+    s.t. sum_b z_b <= 1                                     for each app
+         sum_{b of kind k} z_b <= n_k                       for each kind
+         n_k <= sum over rack classes of what they supply   for each kind
+         machine patterns, room of racks                    for each rack class
+
+For given whole numbers n the rows' part is a transportation problem, whose vertices are whole: all that is
+fractional about the programme is n, and branching on n is all that is needed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import add
+from typing import Any
+
+import highspy
+import numpy as np
+from scipy.sparse import csc_array, diags_array, find
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.auction.decision import PriceProof
+from optim.models.auction.instance import Locality
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.tables import Tables
+from optim.solvers.lp.highs import no_answer, run_in_place, silent_highs
+
+Pattern = tuple[int, ...]
+
+"""Number of bundles of each kind that a machine holds, by position in the kinds asked for."""
+
+Counts = tuple[tuple[int, int], ...]
+
+"""Positions and numbers of the kinds of which there are any."""
+
+MOST_PATTERNS = 10_000
+
+"""Most sets of bundles that are looked at for one machine.
+
+Their number grows as that of partitions does: an island of 32 GPUs that is bid for in all sizes has 8,349 of them, one
+of 40 has 37,338, one of 64 over a million. Each is a column of the programme, and so many take a third of a second.
+"""
+
+MAX_NUMBERS = 1_000_000
+
+"""Most numbers of bundles in a table of patterns by kinds: few sets of thousands of kinds are large, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineClass:
+    """Machines of a rack class with equal free slots; `machine` is the one that rows name, -1 for the others."""
+
+    machine: int
+    slots: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RackClass:
+    """Equal racks: how many, and the machines of ONE of them."""
+
+    machines: tuple[MachineClass, ...]
+    count: int
+
+    @property
+    def free(self) -> int:
+        """GPUs on offer in one rack."""
+        return sum(machine.count * sum(machine.slots) for machine in self.machines)
+
+
+def rack_classes(tables: Tables) -> tuple[RackClass, ...]:
+    """Return the classes of racks that offer anything, sorted."""
+    cluster = tables.instance.cluster
+    named = set(tables.instance.bids.named_machine.tolist()) if tables.has_named else set()
+    slots: dict[int, list[int]] = {}
+    for machine, free in zip(cluster.slot_machine.tolist(), cluster.slot_free.tolist(), strict=True):
+        if free:
+            slots.setdefault(machine, []).append(free)
+    racks: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
+    for machine, free_slots in slots.items():
+        key = (machine if machine in named else -1, tuple(sorted(free_slots, reverse=True)))
+        racks.setdefault(int(cluster.machine_rack[machine]), []).append(key)
+    groups: dict[tuple[MachineClass, ...], int] = {}
+    for machines in racks.values():
+        ordered = sorted(machines)
+        classes = tuple(MachineClass(m, s, ordered.count((m, s))) for m, s in sorted(set(ordered)))
+        groups[classes] = groups.get(classes, 0) + 1
+    return tuple(RackClass(machines, count) for machines, count in sorted(groups.items(), key=str))
+
+
+def patterns(
+    slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]
+) -> tuple[Pattern, ...] | None:
+    """Return the maximal sets of bundles that a machine holds, numbers by slot size, then by machine size.
+
+    Sets that another one contains are left out. Sizes of slots are ascending. None where more sets have to be looked
+    at than `MOST_PATTERNS` or `MAX_NUMBERS` allow: then the programme lets a machine hold parts of bundles, as many
+    as it has GPUs for, and bounds what it supplies by the number of its GPUs, as the count relaxation does. Any bound
+    proven so holds, and awards are placed as ever; what is lost is that bundles leave GPUs which nobody can use.
+
+    Examples
+    --------
+    >>> len(patterns((8,), (1, 2, 3, 4, 5, 6, 7, 8), ()))
+    22
+    """
+    most = min(MOST_PATTERNS, MAX_NUMBERS // max(1, len(slot_sizes) + len(machine_sizes)))
+    in_slots = _in_slots(slots, slot_sizes, most)
+    if in_slots is None:
+        return None
+    outer: dict[int, list[tuple[int, Pattern]] | None] = {}
+    found: list[Pattern] = []
+    looked = 0
+    for inner, left in in_slots.items():
+        if left not in outer:
+            outer[left] = _full(left, machine_sizes, most)
+        beside = outer[left]
+        if beside is None or looked + len(beside) > most:
+            return None
+        looked += len(beside)
+        least = _min_added(inner, slot_sizes, in_slots)
+        found += [(*inner, *more) for unused, more in beside if unused < least]
+    return tuple(sorted(found, reverse=True))
+
+
+def _min_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern, int]) -> float:
+    """Return the size of the smallest bundle of one slot for which the slots still have room, infinity without one."""
+    for k, size in enumerate(sizes):
+        if (*inner[:k], inner[k] + 1, *inner[k + 1 :]) in in_slots:
+            return size
+    return math.inf
+
+
+def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict[Pattern, int] | None:
+    """Return the numbers of each size that fit into the slots together, with the GPUs that they leave.
+
+    None where more than `most` have to be looked at, here and below.
+    """
+    sums: dict[Pattern, int] = {(0,) * len(sizes): sum(slots)}
+    for room in slots:
+        options = _fillings(room, sizes, most)
+        if options is None or len(sums) * len(options) > most:
+            return None
+        dense = [(room - left, _dense(counts, len(sizes))) for left, counts in options]
+        sums = {tuple(map(add, one, two)): left - taken for one, left in sums.items() for taken, two in dense}
+    return sums
+
+
+def _full(room: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Pattern]] | None:
+    """Return the numbers of each size within a room to which nothing can be added, with the GPUs that they leave.
+
+    The smallest size takes all that the others leave.
+    """
+    if not sizes:
+        return [(room, ())]
+    least, *others = sorted(range(len(sizes)), key=lambda k: sizes[k])
+    options = _fillings(room, tuple(sizes[k] for k in others), most)
+    if options is None:
+        return None
+    return [
+        (left % sizes[least], _dense(((least, left // sizes[least]), *((others[k], n) for k, n in counts)), len(sizes)))
+        for left, counts in options
+    ]
+
+
+def _fillings(room: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Counts]] | None:
+    """Return every number of each size, ascending, within a room, with what it leaves."""
+    found: list[tuple[int, Counts]] = []
+    waiting: list[tuple[int, int, Counts]] = [(0, room, ())]
+    while waiting:
+        first, left, counts = waiting.pop()
+        found.append((left, counts))
+        for k in range(first, len(sizes)):
+            if sizes[k] > left:
+                break
+            for n in range(1, left // sizes[k] + 1):
+                waiting.append((k + 1, left - n * sizes[k], (*counts, (k, n))))
+                if len(found) + len(waiting) > most:
+                    return None
+    return found
+
+
+def _dense(counts: Counts, length: int) -> Pattern:
+    """Return numbers at their positions, 0 elsewhere."""
+    numbers = [0] * length
+    for k, n in counts:
+        numbers[k] = n
+    return tuple(numbers)
+
+
+def kind_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
+    """Return the sizes of a locality's kinds up to a limit, ascending."""
+    mine = tables.kinds[tables.kinds[:, 0] == level, 1]
+    return tuple(int(size) for size in mine if size <= most)
+
+
+INFINITE = highspy.kHighsInf
+
+Bounds = Mapping[int, tuple[int, int]]
+
+"""By kind the least and the most bundles, only where restricted; by -1 - b whether kept row b is awarded, 0 or 1."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LpPoint:
+    """An optimal point of the programme, or the infeasibility of its bounds.
+
+    Parameters
+    ----------
+    value
+        Optimum; -inf if the bounds leave nothing.
+    chosen
+        Shape (rows,): z.
+    number
+        Shape (kinds,): n.
+    proof
+        Prices that prove the value.
+    gpu_price
+        What a GPU costs anywhere: the least price of room in a rack.
+    """
+
+    value: float
+    chosen: FloatArray
+    number: FloatArray
+    proof: PriceProof
+    gpu_price: float = 0.0
+
+
+class _Builder:
+    """Collects columns and rows of a programme."""
+
+    def __init__(self) -> None:
+        self.cost: list[float] = []
+        self.upper: list[float] = []
+        self.right: list[float] = []
+        self._entries: list[tuple[int, int, float]] = []
+
+    def column(self, cost: float = 0.0, upper: float = INFINITE) -> int:
+        """Add a column at least 0."""
+        self.cost.append(cost)
+        self.upper.append(upper)
+        return len(self.cost) - 1
+
+    def row(self, right: float) -> int:
+        """Add a row: something at most `right`."""
+        self.right.append(right)
+        return len(self.right) - 1
+
+    def add(self, row: int, column: int, value: float) -> None:
+        """Add an entry."""
+        self._entries.append((row, column, value))
+
+    def matrix(self) -> Any:
+        """Return the matrix by columns."""
+        table = np.array(self._entries, dtype=np.float64).reshape(-1, 3)
+        shape = (len(self.right), len(self.cost))
+        return csc_array((table[:, 2], (table[:, 0].astype(np.int32), table[:, 1].astype(np.int32))), shape=shape)
+
+
+def _pattern_table(slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]) -> Any:
+    """Return how many bundles of each kind a machine holds, by pattern; of one kind alone, in parts, if these are too many."""
+    table = patterns(slots, slot_sizes, machine_sizes)
+    if table is None:
+        return diags_array(sum(slots) / np.array([*slot_sizes, *machine_sizes])).tocsr()
+    return np.array(table, dtype=np.float64)
+
+
+class BundleTypeLP:
+    """The programme in HiGHS; bounds on numbers of bundles and absent apps change between solves, warm-started.
+
+    Parameters
+    ----------
+    tables
+        The auction's rows.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self.classes = rack_classes(tables)
+        builder = _Builder()
+        rows = len(tables.row)
+        self._choice = [builder.row(1.0) for _ in range(tables.num_apps)]
+        for b in range(rows):
+            builder.add(self._choice[int(tables.app[b])], builder.column(float(tables.weight[b]), 1.0), 1.0)
+        self._number_first = len(builder.cost)
+        self._kind_first = len(builder.right)
+        for _ in range(len(tables.kinds)):
+            builder.add(builder.row(0.0), builder.column(), -1.0)
+        for b, kind in enumerate(tables.kind.tolist()):
+            if kind >= 0:
+                builder.add(self._kind_first + kind, b, 1.0)
+        self._cover_first = len(builder.right)
+        self._loose: int | None = None
+        self._rooms: list[int] = []
+        self._patterns: list[tuple[Any, int, int, Any]] = []
+        self._covers = self._add_covers(builder)
+        self._named = self._add_named(builder)
+        self.supply_first = len(builder.cost)
+        for rack_class in self.classes:
+            self._add_rack(builder, rack_class)
+        self._num_rows = rows
+        self._highs = _highs(builder)
+        self._restricted: dict[int, tuple[int, int]] = {}
+        self._absent = -1
+        self.solves = 0
+
+    def _add_covers(self, builder: _Builder) -> list[int]:
+        """Add one supply row a kind, and one for all kinds that may spread anywhere."""
+        covers = []
+        for k, (level, size) in enumerate(self.tables.kinds.tolist()):
+            if level == Locality.CLUSTER:
+                if self._loose is None:
+                    self._loose = builder.row(0.0)
+                covers.append(self._loose)
+                builder.add(self._loose, self._number_first + k, float(size))
+            else:
+                covers.append(builder.row(0.0))
+                builder.add(covers[-1], self._number_first + k, 1.0)
+        return covers
+
+    def _add_named(self, builder: _Builder) -> dict[int, int]:
+        """Add one supply row for each machine that rows name: its GPUs."""
+        named: dict[int, int] = {}
+        if not self.tables.has_named:
+            return named
+        instance = self.tables.instance
+        position = {b: k for k, b in enumerate(self.tables.row.tolist())}
+        entries = zip(
+            instance.bids.named_row.tolist(),
+            instance.bids.named_machine.tolist(),
+            instance.bids.named_gpus.tolist(),
+            strict=True,
+        )
+        for b, machine, count in entries:
+            if b in position:
+                if machine not in named:
+                    named[machine] = builder.row(0.0)
+                builder.add(named[machine], position[b], float(count))
+        return named
+
+    def _add_rack(self, builder: _Builder, rack_class: RackClass) -> None:
+        """Add what the racks of a class supply: bundles by machine patterns, bundles within a rack, loose GPUs."""
+        tables, where = self.tables, {tuple(kind): k for k, kind in enumerate(self.tables.kinds.tolist())}
+        room = builder.row(float(rack_class.count * rack_class.free))
+        self._rooms.append(room)
+        inside: dict[int, tuple[int, int]] = {}  # kind -> column of bundles supplied, row that patterns cover
+        for machine in rack_class.machines:
+            slot_sizes = kind_sizes(tables, Locality.SLOT, max(machine.slots))
+            machine_sizes = kind_sizes(tables, Locality.MACHINE, sum(machine.slots))
+            kinds = [where[Locality.SLOT, s] for s in slot_sizes] + [where[Locality.MACHINE, s] for s in machine_sizes]
+            sizes = (*slot_sizes, *machine_sizes)
+            unit: tuple[int, ...] = ()
+            if machine.machine in self._named:
+                unit = (1,)
+            for k, size in zip(kinds, sizes, strict=True):
+                if k not in inside:
+                    column, cover = builder.column(), builder.row(0.0)
+                    inside[k] = (column, cover)
+                    builder.add(cover, column, 1.0)
+                    builder.add(room, column, float(size))
+                    builder.add(self._covers[k], column, -1.0)
+            number = builder.row(float(rack_class.count * machine.count))
+            named_column = -1
+            if unit:
+                named_column = builder.column()
+                builder.add(room, named_column, 1.0)
+                builder.add(self._named[machine.machine], named_column, -1.0)
+                named_cover = builder.row(0.0)
+                builder.add(named_cover, named_column, 1.0)
+            table = _pattern_table(machine.slots, slot_sizes, machine_sizes + unit)
+            total = rack_class.count * machine.count
+            self._patterns.append((np.array(kinds, dtype=np.int64), machine.machine, total, table))
+            columns = [builder.column() for _ in range(table.shape[0])]
+            for column in columns:
+                builder.add(number, column, 1.0)
+            for p, position, count in zip(*(part.tolist() for part in find(table)), strict=True):
+                cover = inside[kinds[position]][1] if position < len(kinds) else named_cover
+                builder.add(cover, columns[p], -float(count))
+        for size in kind_sizes(tables, Locality.RACK, rack_class.free):
+            column = builder.column(upper=float(rack_class.count * (rack_class.free // size)))
+            builder.add(room, column, float(size))
+            builder.add(self._covers[where[Locality.RACK, size]], column, -1.0)
+        if self._loose is not None:
+            column = builder.column()
+            builder.add(room, column, 1.0)
+            builder.add(self._loose, column, -1.0)
+
+    def supply_worth(self, price: FloatArray, named_price: Mapping[int, float]) -> float:
+        """Return at least the most that the cluster supplies at prices of kinds and of named machines' GPUs."""
+        total = 0.0
+        for pattern_kinds, machine, count, table in self._patterns:
+            unit = [named_price.get(machine, 0.0)] if machine in self._named else []
+            total += count * float((table @ np.concatenate([price[pattern_kinds], unit])).max(initial=0.0))
+        level, size = self.tables.kinds.T
+        for rack_class in self.classes:
+            most = rack_class.count * (rack_class.free // np.maximum(1, size))
+            total += float((price * most)[level == Locality.RACK].sum())
+        loose = level == Locality.CLUSTER
+        per_gpu = float((price[loose] / size[loose]).max(initial=0.0))
+        return total + per_gpu * self.tables.instance.cluster.num_free
+
+    def solve(self, bounds: Bounds, absent: int = -1) -> LpPoint:
+        """Solve with bounds on numbers of bundles, and without one app; warm from the last solve."""
+        if not self._num_rows:  # HiGHS gives an empty programme no value
+            nothing = np.zeros(len(self.tables.kinds))
+            return LpPoint(value=0.0, chosen=np.zeros(0), number=nothing, proof=self._prices(self._no_duals()))
+        self._restrict(bounds)
+        self._remove(absent)
+        status = run_in_place(self._highs)
+        self.solves += 1
+        solution = self._highs.getSolution()
+        if status == highspy.HighsModelStatus.kOptimal:
+            value = self._highs.getInfo().objective_function_value
+            x = np.array(solution.col_value)
+            dual = -np.array(solution.row_dual)
+            return LpPoint(
+                value=-value,
+                chosen=x[: self._num_rows],
+                number=x[self._number_first : self._number_first + len(self.tables.kinds)],
+                proof=self._prices(dual),
+                gpu_price=float(max(0.0, dual[self._rooms].min())),  # kept rows fit somewhere: there is a rack
+            )
+        if status != highspy.HighsModelStatus.kInfeasible:
+            raise no_answer(self._highs)
+        return LpPoint(value=-np.inf, chosen=np.zeros(0), number=np.zeros(0), proof=self._infeasible_prices())
+
+    def _prices(self, dual: FloatArray) -> PriceProof:
+        """Return the prices of a dual point."""
+        kinds = self.tables.kinds
+        count = len(kinds)
+        row_price = np.maximum(0.0, dual[self._kind_first : self._kind_first + count])
+        supply = np.maximum(0.0, dual[np.array(self._covers, dtype=np.int64)])
+        supply_price = supply * np.where(kinds[:, 0] == Locality.CLUSTER, kinds[:, 1], 1)
+        for k in range(count):
+            # Unrestricted kinds cost their rows what the supply earns: rounding must not tell them apart.
+            # Without an upper bound rows can't pay more than the supply earns.
+            if k not in self._restricted:
+                row_price[k] = supply_price[k]
+            elif self._restricted[k][1] >= MOST:
+                row_price[k] = min(row_price[k], supply_price[k])
+        machines = sorted(self._named)
+        unit = np.maximum(0.0, dual[[self._named[m] for m in machines]]) if machines else np.zeros(0)
+        table = [(int(lv), int(size), -1) for lv, size in kinds.tolist()] + [
+            (int(Locality.NAMED), 1, m) for m in machines
+        ]
+        return PriceProof(
+            kinds=np.array(table, dtype=np.int64).reshape(-1, 3),
+            row_price=np.concatenate([row_price, unit]),
+            supply_price=np.concatenate([supply_price, unit]),
+        )
+
+    def _infeasible_prices(self) -> PriceProof:
+        """Return prices by which the bounds ask for more than there is: a ray, taken far."""
+        run_in_place(self._highs)
+        _, has_ray, ray = self._highs.getDualRay()
+        return self._prices(-np.array(ray) * FAR if has_ray else self._no_duals())
+
+    def _no_duals(self) -> FloatArray:
+        """Return prices of nothing."""
+        return np.zeros(self._highs.getNumRow())
+
+    def _restrict(self, bounds: Bounds) -> None:
+        changed = {k for k in {*bounds, *self._restricted} if bounds.get(k) != self._restricted.get(k)}
+        for k in sorted(changed):
+            low, high = bounds.get(k, (0, INFINITE) if k >= 0 else (0, 1))
+            self._highs.changeColBounds(self._number_first + k if k >= 0 else -1 - k, float(low), float(high))
+        self._restricted = dict(bounds)
+
+    def _remove(self, absent: int) -> None:
+        if absent == self._absent:
+            return
+        for app, right in ((self._absent, 1.0), (absent, 0.0)):
+            if app >= 0:
+                self._highs.changeRowBounds(self._choice[app], -INFINITE, right)
+        self._absent = absent
+
+
+MOST = 1 << 30
+
+"""More bundles than there can be."""
+
+FAR = 1e6
+
+"""How far a ray is followed: log welfare is a matter of hundreds."""
+
+
+def _highs(builder: _Builder) -> Any:
+    matrix = builder.matrix()
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = matrix.shape[1], matrix.shape[0]
+    lp.col_cost_ = -np.array(builder.cost)
+    lp.col_lower_, lp.col_upper_ = np.zeros(matrix.shape[1]), np.array(builder.upper)
+    lp.row_lower_, lp.row_upper_ = np.full(matrix.shape[0], -INFINITE), np.array(builder.right)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
+    lp.a_matrix_.value_ = matrix.data
+    return silent_highs(
+        lp,
+        presolve="off",
+        solver="simplex",
+        primal_feasibility_tolerance=1e-9,
+        dual_feasibility_tolerance=1e-9,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PricedCounts:
+    """A knapsack over the GPUs on offer at the prices of kinds, with what is added to it.
+
+    Parameters
+    ----------
+    proof
+        The prices: with counted GPUs they prove `bound`, and `bound_without` of any app.
+    fixed
+        What the supply earns, what restricted numbers cost, and what fixed rows gain.
+    """
+
+    proof: PriceProof
+    fixed: float
+    _relaxed: CountRelaxation
+    _kept: IntArray
+
+    @property
+    def bound(self) -> float:
+        """No allocation is worth more."""
+        return self._relaxed.bound + self.fixed
+
+    @property
+    def choice(self) -> IntArray:
+        """The kept rows that attain the bound before anything is placed."""
+        chosen: IntArray = np.append(self._kept, -1)[self._relaxed.choice()]
+        return chosen
+
+    def bound_without(self, app: int) -> float:
+        """No allocation of the others is worth more, where the prices are of no tree."""
+        return self._relaxed.bound_without(app) + self.fixed
+
+
+def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: int) -> PricedCounts:
+    """Return a knapsack over the GPUs on offer, at the point's prices less those of GPUs.
+
+    The programme prices each GPU by itself, so that a knapsack's last GPUs may be sold in parts. Here the
+    prices of kinds keep only their premium, and a dynamic programme sells whole bundles within the GPUs on offer.
+    """
+    tables = lp.tables
+    count = len(tables.kinds)
+    proof, row_price, supply, named_price = _premium_prices(tables, point)
+    gain = tables.weight - np.append(row_price, 0.0)[tables.kind]
+    if tables.has_named:
+        gain = gain - _named_cost(tables, proof)
+    forced, room = 0.0, tables.instance.cluster.num_free
+    for k, (low, high) in bounds.items():
+        if k < 0 and low == 1:
+            forced += float(gain[-1 - k])
+            room -= int(tables.size[-1 - k])
+            gain[tables.app == tables.app[-1 - k]] = 0.0
+        elif k < 0 and high == 0:
+            gain[-1 - k] = 0.0
+    kept = np.flatnonzero((gain > 0) & (tables.app != absent) & (tables.size <= room))
+    kept = kept[_gain_by_size(tables.app[kept], tables.size[kept], gain[kept])]
+    restricted = sum(
+        (row_price[k] - supply[k]) * (high if row_price[k] > supply[k] else low)
+        for k, (low, high) in bounds.items()
+        if k >= 0 and row_price[k] != supply[k] and (high < MOST or row_price[k] < supply[k])
+    )
+    machines = point.proof.kinds[count:, 2].tolist()
+    worth = lp.supply_worth(supply, dict(zip(machines, named_price.tolist(), strict=True)))
+    offset = np.searchsorted(tables.app[kept], np.arange(tables.num_apps + 1)).astype(np.int64)
+    return PricedCounts(
+        proof=proof,
+        fixed=worth + float(restricted) + forced,
+        _relaxed=CountRelaxation(offset, tables.size[kept], gain[kept], room),
+        _kept=kept,
+    )
+
+
+def _premium_prices(tables: Tables, point: LpPoint) -> tuple[PriceProof, FloatArray, FloatArray, FloatArray]:
+    """Return prices beyond those of GPUs: as a proof, to rows and to the supply by kind, and of named machines' GPUs."""
+    kinds, count = tables.kinds, len(tables.kinds)
+    by_gpu = point.gpu_price * np.where(kinds[:, 0] >= 0, kinds[:, 1], 0)
+    named_price = np.maximum(0.0, point.proof.row_price[count:] - point.gpu_price)
+    supply = np.maximum(0.0, point.proof.supply_price[:count] - by_gpu)
+    # Restricted kinds keep the difference between what rows pay and what the supply earns.
+    row_price = supply + (point.proof.row_price - point.proof.supply_price)[:count]
+    proof = PriceProof(
+        kinds=point.proof.kinds,
+        row_price=np.concatenate([row_price, named_price]),
+        supply_price=np.concatenate([supply, named_price]),
+        is_counted=True,
+    )
+    return proof, row_price, supply, named_price
+
+
+def _gain_by_size(app: IntArray, size: IntArray, gain: FloatArray) -> IntArray:
+    """Return the positions, ascending, of rows that gain more than every row of the same app with no more GPUs."""
+    order = np.lexsort((-gain, size, app))
+    _, rank = np.unique(gain, return_inverse=True)
+    key = (app * (len(app) + 1) + rank.ravel())[order]  # whole numbers: apps apart, then gains
+    before = np.maximum.accumulate(np.concatenate([[-1], key[:-1]])) if len(key) else key
+    is_first = np.concatenate([[True], np.diff(app[order]) > 0]) if len(key) else key.astype(bool)
+    return np.sort(order[(key > before) | is_first])
+
+
+def _named_cost(tables: Tables, proof: PriceProof) -> np.ndarray:
+    """Return what the named machines of each kept row cost."""
+    instance = tables.instance
+    unit = np.zeros(instance.cluster.num_machines)
+    is_named = proof.kinds[:, 0] == Locality.NAMED
+    unit[proof.kinds[is_named, 2]] = proof.row_price[is_named]
+    cost = np.zeros(len(instance.bids))
+    np.add.at(cost, instance.bids.named_row, instance.bids.named_gpus * unit[instance.bids.named_machine])
+    found: np.ndarray = cost[tables.row]
+    return found

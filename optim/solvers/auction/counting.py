@@ -1,0 +1,121 @@
+"""The relaxation in which only the number of GPUs counts: knapsacks, with all apps and without each."""
+
+from functools import cached_property
+
+import numpy as np
+
+from optim.compiled import compiled
+from optim.core.arrays import FloatArray, IntArray
+from optim.solvers.auction.tables import Tables
+
+
+@compiled
+def count_tables(order, offset, size, weight, room):
+    """Return T with T[k, u] the most welfare of the first k apps in an order with at most u GPUs."""
+    table = np.zeros((len(order) + 1, room + 1))
+    for k in range(len(order)):
+        before, after = table[k], table[k + 1]
+        after[:] = before
+        for b in range(offset[order[k]], offset[order[k] + 1]):
+            w = weight[b]
+            for u in range(size[b], room + 1):
+                value = before[u - size[b]] + w
+                if value > after[u]:
+                    after[u] = value
+    return table
+
+
+@compiled
+def trace(table, order, offset, size, weight, apps, room, choice):
+    """Choose rows of the first apps in an order that attain table[apps, room]; equal values keep the first row."""
+    u = room
+    for k in range(apps - 1, -1, -1):
+        i, value = order[k], table[k + 1, u]
+        choice[i] = -1
+        if value == table[k, u]:
+            continue
+        for b in range(offset[i], offset[i + 1]):
+            if size[b] <= u and table[k, u - size[b]] + weight[b] == value:
+                choice[i] = b
+                u -= size[b]
+                break
+
+
+@compiled
+def best_choice(table, offset, size, weight):
+    """Return a choice of rows that attains the optimum with all apps."""
+    num_apps = len(offset) - 1
+    choice = np.full(num_apps, -1, dtype=np.int64)
+    trace(table, np.arange(num_apps), offset, size, weight, num_apps, table.shape[1] - 1, choice)
+    return choice
+
+
+@compiled
+def best_without(head, tail, offset, size, weight, app, choice):
+    """Fill in a choice that attains the optimum without one app; return that optimum."""
+    num_apps, room = len(offset) - 1, head.shape[1] - 1
+    order, after = np.arange(num_apps), num_apps - 1 - app
+    value = head[app] + tail[after][::-1]
+    split = value.argmax()
+    trace(head, order, offset, size, weight, app, split, choice)
+    choice[app] = -1
+    trace(tail, order[::-1].copy(), offset, size, weight, after, room - split, choice)
+    return value[split]
+
+
+class CountRelaxation:
+    """Tables from both ends, each made when it is first asked for; all optima follow from them.
+
+    Parameters
+    ----------
+    offset
+        Shape (apps + 1,): the rows of app i are ``offset[i]:offset[i+1]``.
+    size, weight
+        Shape (rows,): GPUs of each row, and what it is worth.
+    room
+        GPUs there are.
+
+    Notes
+    -----
+    O(apps x GPUs x rows an app) for the tables, O(GPUs) for each leave-one-out optimum.
+    """
+
+    def __init__(self, offset: IntArray, size: IntArray, weight: FloatArray, room: int) -> None:
+        self._rows, self._room = (offset, size, weight), max(0, room)
+        self._num_apps = len(offset) - 1
+
+    @classmethod
+    def of(cls, tables: Tables) -> "CountRelaxation":
+        """Return the relaxation of an auction."""
+        return cls(tables.offset, tables.size, tables.weight, tables.instance.cluster.num_free)
+
+    @cached_property
+    def _head(self) -> FloatArray:
+        return self._table(np.arange(self._num_apps))
+
+    @cached_property
+    def _tail(self) -> FloatArray:
+        return self._table(np.arange(self._num_apps)[::-1].copy())
+
+    def _table(self, order: IntArray) -> FloatArray:
+        table: FloatArray = count_tables(order, *self._rows, self._room)
+        return table
+
+    @property
+    def bound(self) -> float:
+        """The optimum of all apps."""
+        return float(self._head[-1, -1])
+
+    def choice(self) -> IntArray:
+        """Return rows that attain it, by app, -1 for none."""
+        chosen: IntArray = best_choice(self._head, *self._rows)
+        return chosen
+
+    def bound_without(self, app: int) -> float:
+        """Return the optimum of the others."""
+        return float((self._head[app] + self._tail[self._num_apps - 1 - app][::-1]).max())
+
+    def without(self, app: int) -> tuple[float, IntArray]:
+        """Return the optimum of the others and rows that attain it."""
+        choice = np.full(self._num_apps, -1, dtype=np.int64)
+        return float(best_without(self._head, self._tail, *self._rows, app, choice)), choice

@@ -1,1 +1,0 @@
-"""The relaxation in which only the number of GPUs counts."""

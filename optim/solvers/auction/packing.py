@@ -1,0 +1,683 @@
+"""Whether bundles fit on the tree of GPUs, and where: best fit, exchange between racks, full search.
+
+Room is counted on slots, machines, racks and in all; a bundle takes room on its own level and above. Bundles
+that name machines come first, then those within a rack (into the fullest rack that holds them), then those of
+one slot or one machine, largest first, into the fullest that holds them; those that may spread anywhere take
+what is left. Counts are turned into GPUs from the narrowest level to the widest, which always succeeds.
+"""
+
+import numpy as np
+
+from optim.compiled import compiled, inner
+from optim.core.arrays import IntArray
+from optim.models.auction.decision import Witness, sorted_entries
+from optim.models.auction.instance import AuctionInstance, Cluster, Locality
+from optim.solvers.auction.tables import Tables
+
+SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
+
+FAR = 1 << 60
+
+TIES = 4096
+
+"""Among equal rooms shaken ties are broken by a number below this."""
+
+
+@compiled
+def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place):
+    """Fill in the slot, machine or rack of each item; return whether all found room.
+
+    Items come in the order in which they are placed. `target` is the machine of a named item.
+    """
+    if size.sum() > slot_free.sum():
+        return False
+    room = slot_free.copy(), machine_free.copy(), rack_free.copy()
+    return best_fit(level, size, target, slot_machine, machine_rack, *room, np.empty(0, dtype=np.uint64), place)
+
+
+@inner
+def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
+    """Put each item where least room is left, as `reserve` does, and take the room; ties at random if it is given."""
+    is_shaken = len(random) > 0
+    for k in range(len(level)):
+        need, chosen, least = size[k], -1, FAR
+        if level[k] == NAMED:
+            m = target[k]
+            if machine[m] >= need and rack[machine_rack[m]] >= need:
+                chosen = m
+        elif level[k] == RACK:
+            for r in range(len(rack)):
+                if need <= rack[r] < least:
+                    chosen, least = r, rack[r]
+        elif level[k] == MACHINE:
+            for m in range(len(machine)):
+                key = machine[m] * TIES + (below(random, TIES) if is_shaken else 0)
+                if machine[m] >= need and key < least and rack[machine_rack[m]] >= need:
+                    chosen, least = m, key
+        elif level[k] == SLOT:
+            for s in range(len(slot)):
+                m = slot_machine[s]
+                key = (machine[m] * 1000 + slot[s]) * TIES + (below(random, TIES) if is_shaken else 0)
+                if slot[s] >= need and machine[m] >= need and key < least and rack[machine_rack[m]] >= need:
+                    chosen, least = s, key
+        else:
+            continue
+        if chosen < 0:
+            return False
+        place[k] = chosen
+        if level[k] == RACK:
+            rack[chosen] -= need
+            continue
+        m = chosen
+        if level[k] == SLOT:
+            slot[chosen] -= need
+            m = slot_machine[chosen]
+        machine[m] -= need
+        rack[machine_rack[m]] -= need
+    return True
+
+
+@compiled
+def materialise(level, size, place, slot_machine, machine_rack, slot_free):
+    """Return (item, slot, count) entries; narrow items first, so that wide ones take what is left in their place.
+
+    Within a rack or the whole cluster the machine with most room left gives first. There are no entries at all where
+    some item finds less room in its place than it needs.
+    """
+    room = slot_free.copy()
+    num_slots = len(room)
+    entries = np.empty((np.minimum(size, num_slots).sum(), 3), dtype=np.int64)
+    count = 0
+    order = np.array([SLOT, MACHINE, NAMED, RACK, CLUSTER])
+    machine_room = np.zeros(len(machine_rack), dtype=np.int64)
+    for turn in range(5):
+        if turn == 3:
+            for s in range(num_slots):
+                machine_room[slot_machine[s]] += room[s]
+        for k in range(len(level)):
+            if level[k] != order[turn]:
+                continue
+            left = size[k]
+            while left > 0:
+                chosen, most = -1, 0
+                for s in range(num_slots):
+                    m = slot_machine[s]
+                    inside = place[k]
+                    if level[k] == SLOT:
+                        inside = s
+                    elif level[k] == MACHINE or level[k] == NAMED:
+                        inside = m
+                    elif level[k] == RACK:
+                        inside = machine_rack[m]
+                    have = room[s] if turn < 3 else machine_room[m] * 1000 + room[s]
+                    if room[s] > 0 and inside == place[k] and have > most:
+                        chosen, most = s, have
+                if chosen < 0:
+                    return entries[:0]
+                taken = min(left, room[chosen])
+                room[chosen] -= taken
+                left -= taken
+                if turn >= 3:
+                    machine_room[slot_machine[chosen]] -= taken
+                entries[count, 0], entries[count, 1], entries[count, 2] = k, chosen, taken
+                count += 1
+    return entries[:count]
+
+
+@inner
+def below(random, limit):
+    """Return the next number below `limit` of a splitmix64 sequence; `random` holds its state."""
+    random[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = random[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z = z ^ (z >> np.uint64(31))
+    return np.int64(z >> np.uint64(2)) % limit
+
+
+SIZE, IS_LOAD, LEFT, GIVEN = range(4)
+
+"""Columns of a table of types; from `GIVEN` on one column a rack: how many it was given."""
+
+
+@inner
+def fill_racks(used, level, size, machine_rack, rack_free, random, place):
+    """Fill one rack after the other as full as possible.
+
+    For each rack a dynamic programme over (GPUs, machines) tells which totals can still be reached; among fillings
+    that leave the least room the numbers stay near an equal share of what is left, so that no rack runs out of
+    machines or of bundles. Returns which machine's load lies on each machine, and fills in the racks of bundles.
+    """
+    num_racks = len(rack_free)
+    types = _types(used, level, size, num_racks)
+    for r in range(num_racks):
+        for t in range(len(types) - 1, 0, -1):
+            j = below(random, t + 1)
+            for c in range(types.shape[1]):
+                types[t, c], types[j, c] = types[j, c], types[t, c]
+        room, machines = rack_free[r], 0
+        for m in range(len(machine_rack)):
+            machines += machine_rack[m] == r
+        best = _fullest(types, room, machines)
+        for t in range(len(types)):
+            u, is_load = types[t, SIZE], types[t, IS_LOAD]
+            share = (types[t, LEFT] + below(random, num_racks - r)) // (num_racks - r)
+            chosen, nearest = 0, FAR
+            for n in range(_most(types[t], room, machines) + 1):
+                is_fullest = n * u + best[t + 1, room - n * u, machines - n * is_load] == best[t, room, machines]
+                if is_fullest and abs(n - share) < nearest:
+                    chosen, nearest = n, abs(n - share)
+            types[t, GIVEN + r] = chosen
+            types[t, LEFT] -= chosen
+            room -= chosen * u
+            machines -= chosen * is_load
+    return _laid_out(types, used, level, size, machine_rack, place)
+
+
+@inner
+def _types(used, level, size, num_racks):
+    """Return the sizes of loads, then of bundles, with how many there are of each."""
+    num_loads = used.max() + 1
+    count = np.zeros(num_loads + size.max() + 1, dtype=np.int64)
+    for m in range(len(used)):
+        count[used[m]] += 1
+    for k in range(len(level)):
+        if level[k] == RACK:
+            count[num_loads + size[k]] += 1
+    count[0] = 0  # machines without a load go anywhere
+    num_types = 0
+    for number in count:
+        num_types += number > 0
+    types, t = np.zeros((num_types, GIVEN + num_racks), dtype=np.int64), 0
+    for which in range(len(count)):  # one by one: whole columns and a choice between arrays take seconds to compile
+        if count[which] > 0:
+            types[t, IS_LOAD] = which < num_loads
+            types[t, SIZE] = which if which < num_loads else which - num_loads
+            types[t, LEFT] = count[which]
+            t += 1
+    return types
+
+
+@inner
+def _most(kind, room, machines):
+    """Return how many of a type there are and have room."""
+    most = min(kind[LEFT], room // kind[SIZE])
+    return min(most, machines) if kind[IS_LOAD] else most
+
+
+@inner
+def _fullest(types, room, machines):
+    """Return by (type, GPUs, machines) the most GPUs that this type and the later ones fill."""
+    best = np.zeros((len(types) + 1, room + 1, machines + 1), dtype=np.int64)
+    for t in range(len(types) - 1, -1, -1):
+        u, is_load = types[t, SIZE], types[t, IS_LOAD]
+        for left in range(room + 1):
+            for free in range(machines + 1):
+                top = 0
+                for n in range(_most(types[t], left, free) + 1):
+                    top = max(top, n * u + best[t + 1, left - n * u, free - n * is_load])
+                best[t, left, free] = top
+    return best
+
+
+@inner
+def _laid_out(types, used, level, size, machine_rack, place):
+    """Give loads their machines and bundles their racks; what no rack was given goes anywhere."""
+    num_machines = len(machine_rack)
+    where = np.full(num_machines, -1, dtype=np.int64)
+    is_used = np.zeros(num_machines, dtype=np.bool_)
+    for t in range(len(types)):
+        for r in range(types.shape[1] - GIVEN):
+            for _ in range(types[t, GIVEN + r]):
+                if types[t, IS_LOAD]:
+                    spot, source = -1, -1
+                    for m in range(num_machines):
+                        if spot < 0 and where[m] < 0 and machine_rack[m] == r:
+                            spot = m
+                        if source < 0 and not is_used[m] and used[m] == types[t, SIZE]:
+                            source = m
+                    where[spot], is_used[source] = source, True
+                else:
+                    for k in range(len(level)):
+                        if level[k] == RACK and size[k] == types[t, SIZE] and place[k] < 0:
+                            place[k] = r
+                            break
+    where[where < 0] = np.flatnonzero(~is_used)
+    return where
+
+
+@compiled
+def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place, seed, moves):
+    """Search for room by exchange; fill in `place` and return whether all found room.
+
+    Bundles of one slot or machine are packed by best fit, whatever the racks hold then. Where machines are all
+    alike, their loads and the bundles within a rack then fill rack by rack (`fill_racks`); elsewhere bundles go
+    where most room is left. Last, overfull racks give loads of machines in exchange for smaller ones, or pass on
+    bundles, as long as the overflow doesn't grow.
+    """
+    random = np.array([seed], dtype=np.uint64)
+    num_machines = len(machine_rack)
+    machine, endless = machine_free.copy(), np.full(len(rack_free), FAR)
+    if not best_fit(level, size, target, slot_machine, machine_rack, slot_free.copy(), machine, endless, random, place):
+        return False
+    used = machine_free - machine
+    inner = np.flatnonzero(level == RACK)
+    place[inner] = -1
+    is_fixed = np.zeros(num_machines, dtype=np.bool_)
+    for k in range(len(level)):
+        if level[k] == NAMED:
+            is_fixed[target[k]] = True
+    kind, num_slots = _kinds(slot_machine, slot_free, num_machines)
+    where = np.arange(num_machines)  # machine whose load lies on machine m now
+    if not is_fixed.any() and kind.min() == kind.max():
+        where = fill_racks(used, level, size, machine_rack, rack_free, random, place)
+        used = used[where]
+    load = _loads(used, machine_rack, inner, size, place, rack_free)
+    # Loads trade places between machines with equal slots, or of one slot each.
+    alike = kind.copy()
+    for m in range(num_machines):
+        if num_slots[m] == 1:
+            alike[m] = -1
+    _exchange(
+        load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
+    )
+    if (load > rack_free).any():
+        return False
+    lies, first = np.empty(num_machines, dtype=np.int64), np.searchsorted(slot_machine, np.arange(num_machines))
+    for m in range(num_machines):
+        lies[where[m]] = m
+    for k in range(len(level)):
+        if level[k] == MACHINE:
+            place[k] = lies[place[k]]
+        elif level[k] == SLOT:
+            m = slot_machine[place[k]]
+            place[k] = first[lies[m]] + place[k] - first[m]
+    return True
+
+
+@inner
+def _kinds(slot_machine, slot_free, num_machines):
+    """Return the kind of each machine, told by its first one, and how many slots it has.
+
+    Machines are of one kind where they have as many slots, and slot by slot as much is free: a bundle of a slot lies
+    on the same one wherever its load goes. So slots that are fully held tell machines apart, too.
+    """
+    kind, count = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines, dtype=np.int64)
+    for s in range(len(slot_machine)):
+        count[slot_machine[s]] += 1
+    first = np.searchsorted(slot_machine, np.arange(num_machines))
+    known, num_known = np.empty(num_machines, dtype=np.int64), 0
+    for m in range(num_machines):
+        kind[m] = m
+        for q in known[:num_known]:
+            s = 0
+            while s < count[m] == count[q] and slot_free[first[q] + s] == slot_free[first[m] + s]:
+                s += 1
+            if s == count[m] == count[q]:
+                kind[m] = q
+                break
+        if kind[m] == m:
+            known[num_known] = m
+            num_known += 1
+    return kind, count
+
+
+@inner
+def _loads(used, machine_rack, inner, size, place, rack_free):
+    """Return the load of each rack; bundles within a rack that have none yet go where most room is left."""
+    load = np.zeros(len(rack_free), dtype=np.int64)
+    for m in range(len(used)):
+        load[machine_rack[m]] += used[m]
+    for k in inner:
+        if place[k] >= 0:
+            load[place[k]] += size[k]
+    for k in inner:
+        if place[k] < 0:
+            chosen, most = 0, -FAR
+            for r in range(len(load)):
+                if rack_free[r] - load[r] > most and size[k] <= rack_free[r]:
+                    chosen, most = r, rack_free[r] - load[r]
+            load[chosen] += size[k]
+            place[k] = chosen
+    return load
+
+
+@inner
+def _exchange(
+    load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
+):
+    """Let the rack with the largest overflow trade loads of machines, or any rack bundles, until none overflows."""
+    num_machines, num_racks = len(machine_rack), len(rack_free)
+    by_rack = np.argsort(machine_rack)
+    first_of = np.searchsorted(machine_rack[by_rack], np.arange(num_racks + 1))
+    for _ in range(moves):
+        worst = (load - rack_free).argmax()
+        if load[worst] <= rack_free[worst]:
+            return
+        if len(inner) and below(random, 4) == 0:
+            k = inner[below(random, len(inner))]
+            r, other = place[k], below(random, num_racks)
+            if r == other or (load[r] <= rack_free[r] and below(random, 8)):
+                continue
+            j = inner[below(random, len(inner))] if below(random, 2) else -1
+            back = size[j] if j >= 0 and place[j] == other else 0
+            if _has_shifted(load, rack_free, r, other, size[k] - back):
+                place[k] = other
+                if back:
+                    place[j] = r
+            continue
+        m = by_rack[first_of[worst] + below(random, first_of[worst + 1] - first_of[worst])]
+        other = below(random, num_machines)
+        r, q = machine_rack[m], machine_rack[other]
+        if r == q or is_fixed[m] or is_fixed[other] or used[m] == used[other]:
+            continue
+        if alike[m] != alike[other] or used[m] > machine_free[other] or used[other] > machine_free[m]:
+            continue
+        if _has_shifted(load, rack_free, r, q, used[m] - used[other]):
+            used[m], used[other] = used[other], used[m]
+            where[m], where[other] = where[other], where[m]
+
+
+@inner
+def _has_shifted(load, rack_free, source, target, shift):
+    """Shift load from one rack to another unless their overflow grows; return whether it was done."""
+    before = max(0, load[source] - rack_free[source]) + max(0, load[target] - rack_free[target])
+    after = max(0, load[source] - shift - rack_free[source]) + max(0, load[target] + shift - rack_free[target])
+    if after > before:
+        return False
+    load[source] -= shift
+    load[target] += shift
+    return True
+
+
+MOST_LOOKED = 3_000
+
+"""Partial placements that are looked at before the question is left open, on small clusters."""
+
+WORK = 200_000
+
+"""Placements times slots to the power 1.5: what naming a state and telling places apart costs on large ones."""
+
+Items = tuple[tuple[int, int, int], ...]
+
+"""(locality, size, machine or -1), sorted."""
+
+
+def placing_order(items: Items) -> list[tuple[int, int, int]]:
+    """Return the items in the order in which they are placed: the largest first, without those that may spread."""
+    return sorted((item for item in items if item[0] != Locality.CLUSTER), key=lambda item: (-item[1], item))
+
+
+class PlacementSearch:
+    """Answers for one cluster, each set of bundles once.
+
+    Parameters
+    ----------
+    instance
+        The auction.
+    """
+
+    def __init__(self, instance: AuctionInstance) -> None:
+        self._cluster = instance.cluster
+        self._known: dict[Items, tuple[bool | None, tuple[int, ...]]] = {}
+
+    def fits(self, items: Items) -> bool | None:
+        """Return whether items can be placed, None if that isn't found out within the budget."""
+        return self._answer(items)[0]
+
+    def places(self, items: Items) -> tuple[int, ...] | None:
+        """Return the slot, machine or rack of each item in `placing_order`, None if none are found."""
+        is_possible, places = self._answer(items)
+        return places if is_possible else None
+
+    def _answer(self, items: Items) -> tuple[bool | None, tuple[int, ...]]:
+        if items not in self._known:
+            search = _Search(self._cluster, items)
+            self._known[items] = search.place(0), tuple(search.places)
+        return self._known[items]
+
+
+Target = tuple[int, int, int]
+
+"""Rack, machine and slot of the machine that an item may go to, -1 below its own level."""
+
+
+class _Search:
+    """One search: what is left on slots, machines and racks, and where items lie."""
+
+    def __init__(self, cluster: Cluster, items: Items) -> None:
+        self._order = placing_order(items)
+        first = np.searchsorted(cluster.slot_machine, np.arange(cluster.num_machines))
+        self._slots, self._first_slot = (
+            [free.tolist() for free in np.split(cluster.slot_free, first[1:])],
+            first.tolist(),
+        )
+        self._rack_of = cluster.machine_rack.tolist()
+        self._room, self._rack = [sum(free) for free in self._slots], cluster.rack_free.tolist()
+        self._named = {machine for _, _, machine in items if machine >= 0}
+        self._budget = min(MOST_LOOKED, int(WORK / len(cluster.slot_free) ** 1.5))
+        self._failed: set[bytes] = set()
+        self.places = [-1] * len(self._order)
+
+    def place(self, position: int) -> bool | None:
+        """Place the items from a position on; return whether that can be done, None where the budget ends first."""
+        if position == len(self._order):
+            return True
+        self._budget -= 1
+        if self._budget < 0:
+            return None
+        state = self._name(position)
+        if state in self._failed:
+            return False
+        level, size, machine = self._order[position]
+        tried: set[tuple[object, ...]] = set()
+        for target in self._targets(level, machine):
+            rack, m, s = target
+            is_full = self._rack[rack] < size or (m >= 0 and self._room[m] < size)
+            alike = self._likeness(target)
+            if is_full or (s >= 0 and self._slots[m][s] < size) or alike in tried:
+                continue
+            tried.add(alike)
+            self.places[position] = rack if m < 0 else m if s < 0 else self._first_slot[m] + s
+            self._add(target, -size)
+            found = self.place(position + 1)
+            self._add(target, size)
+            if found is not False:
+                return found
+        self._failed.add(state)
+        return False
+
+    def _add(self, target: Target, size: int) -> None:
+        rack, m, s = target
+        self._rack[rack] += size
+        if m >= 0:
+            self._room[m] += size
+        if s >= 0:
+            self._slots[m][s] += size
+
+    def _name(self, position: int) -> bytes:
+        """Name a state up to the order of equal places."""
+        racks: list[list[tuple[int, ...]]] = [[(free,)] for free in self._rack]
+        for m, free in enumerate(self._slots):
+            racks[self._rack_of[m]].append((*self._title(m), *sorted(free)))
+        flat = [position]
+        for entry in sorted((group[0], *sorted(group[1:])) for group in racks):
+            for part in entry:
+                flat += [-9, *part]
+        return np.array(flat, dtype=np.int64).tobytes()
+
+    def _likeness(self, target: Target) -> tuple[object, ...]:
+        """Return what tells a place from others: places alike in themselves may lie in racks that differ inside.
+
+        A machine that items name is like no other.
+        """
+        rack, m, s = target
+        own = (self._title(m), *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
+        inside = sorted((*self._title(q), *free) for q, free in enumerate(self._slots) if self._rack_of[q] == rack)
+        return self._rack[rack], own, tuple(inside)
+
+    def _title(self, m: int) -> tuple[int, int]:
+        """Return a machine's number if it is named, -1 otherwise, and what is left on it."""
+        return m if m in self._named else -1, self._room[m]
+
+    def _targets(self, level: int, machine: int) -> list[Target]:
+        """Return where an item may go."""
+        if level == Locality.RACK:
+            return [(rack, -1, -1) for rack in range(len(self._rack))]
+        machines = [machine] if level == Locality.NAMED else range(len(self._slots))
+        if level != Locality.SLOT:
+            return [(self._rack_of[m], m, -1) for m in machines]
+        return [(self._rack_of[m], m, s) for m in machines for s in range(len(self._slots[m]))]
+
+
+SEARCHES = 4
+
+"""Searches by exchange after best fit has failed."""
+
+KEY_BASE = 1 << 20
+
+"""Larger than any size or machine: packs them into one number."""
+
+MAX_SEARCHED = 40
+
+"""More bundles than this aren't placed by a search through all placements."""
+
+MOVES = 20_000
+
+"""Moves of one search."""
+
+
+class Packer:
+    """Place bundles on one cluster; sets of bundles that found no room once aren't tried again.
+
+    Parameters
+    ----------
+    instance
+        The auction.
+    seed
+        Of the searches.
+    """
+
+    def __init__(self, instance: AuctionInstance, seed: int = 0) -> None:
+        self._bids, self._seed = instance.bids, seed
+        self._named_offset = instance.named_offset
+        cluster = instance.cluster
+        self._tree = (cluster.slot_machine, cluster.machine_rack)
+        self._failed: set[tuple[bytes, bool]] = set()
+        self.room = PlacementSearch(instance)
+        self._free = (cluster.slot_free, cluster.machine_free, cluster.rack_free)
+
+    def fits_first(self, rows: IntArray) -> bool:
+        """Tell whether the first order, largest first, finds room for instance rows."""
+        owner, level, size, target = self._items(rows)
+        order = _largest_first(level, size)
+        place = np.full(len(owner), -1, dtype=np.int64)
+        return bool(reserve(level[order], size[order], target[order], *self._tree, *self._free, place))
+
+    def place(self, row: IntArray, *, is_thorough: bool = False) -> IntArray | None:
+        """Return (app, slot, count) entries of a choice of instance rows by app, None if no room is found.
+
+        If asked to be thorough, few bundles are placed by a search through all placements where all else fails.
+        """
+        owner, level, size, target = self._items(row[row >= 0])
+        key = np.sort((level * KEY_BASE + size) * KEY_BASE + target + 1).tobytes()
+        if int(size.sum()) > int(self._free[0].sum()) or (key, is_thorough) in self._failed:
+            return None
+        place = np.full(len(owner), -1, dtype=np.int64)
+        order = _largest_first(level, size)
+        found = None
+        if reserve(level[order], size[order], target[order], *self._tree, *self._free, place):
+            found = self._entries(row, order, place)
+        if found is None:
+            found = self.search(row)
+        if found is None and is_thorough:
+            found = self._by_room(row)
+        if found is None:
+            self._failed.add((key, is_thorough))
+        return found
+
+    def witness(self, tables: Tables, choice: IntArray, *, is_thorough: bool = False) -> Witness | None:
+        """Return a choice of kept rows as a witness, None if no room is found for it."""
+        row = tables.chosen_rows(choice)
+        if not tables.has_named and self.fits_first(row[row >= 0]):
+            return Witness(row=row)
+        placement = self.place(row, is_thorough=is_thorough)
+        return None if placement is None else Witness(row=row, placement=placement)
+
+    def search(self, row: IntArray) -> IntArray | None:
+        """Return entries by exchange alone, as `place` does where best fit finds no room."""
+        owner, level, size, target = self._items(row[row >= 0])
+        place = np.full(len(owner), -1, dtype=np.int64)
+        for turn in range(SEARCHES):
+            # Named and narrow bundles first, largest first; from the second search on with sizes shaken.
+            rng = np.random.default_rng([self._seed, turn])
+            shake = rng.uniform(0.8, 1.0, len(size)) if turn else 1.0
+            order = np.lexsort((np.arange(len(size)), -size * shake, level == Locality.RACK, level != Locality.NAMED))
+            items = (level[order], size[order], target[order])
+            if rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES):
+                found = self._entries(row, order, place)
+                if found is not None:
+                    return found
+        return None
+
+    def _by_room(self, row: IntArray) -> IntArray | None:
+        """Return entries by a search through all placements, where the bundles are few."""
+        _, level, size, target = self._items(row[row >= 0])
+        if len(level) > MAX_SEARCHED:
+            return None
+        items = tuple(sorted(zip(level.tolist(), size.tolist(), target.tolist(), strict=True)))
+        places = self.room.places(items)
+        if places is None:
+            return None
+        waiting: dict[tuple[int, int, int], list[int]] = {}
+        for k, item in enumerate(zip(level.tolist(), size.tolist(), target.tolist(), strict=True)):
+            waiting.setdefault(item, []).append(k)
+        place = np.full(len(level), -1, dtype=np.int64)
+        for item, where in zip(placing_order(items), places, strict=True):
+            place[waiting[item].pop()] = where
+        return self._entries(row, np.arange(len(level)), place)
+
+    def _entries(self, row: IntArray, order: IntArray, place: IntArray) -> IntArray | None:
+        """Turn places of items, in an order of theirs, into entries; None where the places hold less than the items."""
+        apps = np.flatnonzero(row >= 0)
+        owner, level, size, _ = self._items(row[apps])
+        entries = materialise(level[order], size[order], place, *self._tree, self._free[0])
+        if entries[:, 2].sum() < size.sum():
+            return None
+        entries[:, 0] = apps[owner[order[entries[:, 0]]]]
+        return sorted_entries(_merged(entries))
+
+    def _items(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return position, level, size and target machine of each item; a named row is one item a machine."""
+        bids = self._bids
+        level = bids.locality[rows]
+        if not (level == Locality.NAMED).any():
+            return np.arange(len(rows)), level, bids.gpus[rows], np.full(len(rows), -1, dtype=np.int64)
+        pieces = []
+        for k, b in enumerate(rows.tolist()):
+            if level[k] == Locality.NAMED:
+                part = slice(int(self._named_offset[b]), int(self._named_offset[b + 1]))
+                machines = zip(bids.named_machine[part].tolist(), bids.named_gpus[part].tolist(), strict=True)
+                pieces += [(k, int(Locality.NAMED), count, m) for m, count in machines]
+            else:
+                pieces.append((k, int(level[k]), int(bids.gpus[b]), -1))
+        table = np.array(pieces, dtype=np.int64).reshape(-1, 4)
+        columns = np.ascontiguousarray(table.T)
+        return columns[0], columns[1], columns[2], columns[3]
+
+
+_TURN = np.array([2, 2, 1, 3, 0])
+
+"""Named bundles first, then those within a rack, those of one slot or machine, those anywhere."""
+
+
+def _largest_first(level: IntArray, size: np.ndarray) -> IntArray:
+    return np.lexsort((np.arange(len(level)), level, -size, _TURN[level]))
+
+
+def _merged(entries: IntArray) -> IntArray:
+    """Add up entries of one app on one slot."""
+    if not len(entries):
+        return entries
+    key, inverse = np.unique(entries[:, :2], axis=0, return_inverse=True)
+    return np.column_stack([key, np.bincount(inverse.ravel(), entries[:, 2]).astype(np.int64)])

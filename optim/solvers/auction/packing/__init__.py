@@ -1,1 +1,0 @@
-"""Whether bundles find room on the tree of GPUs, and where."""

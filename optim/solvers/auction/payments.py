@@ -1,0 +1,367 @@
+"""Both ends of each payment: what the others can have without each winner, bounded until it decides."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import numpy as np
+
+from optim.core.arrays import IntArray
+from optim.core.driver import Monitor, SolverState, run_iteration
+from optim.models.auction.decision import BoundProof, CountProof, PaymentRule, PriceProof, Witness, sorted_entries
+from optim.models.auction.instance import Locality
+from optim.models.auction.payment import gpus_kept
+from optim.solvers.auction.allocation import NOBODY, Allocation, Allocator
+from optim.solvers.auction.bundle_type_lp import BundleTypeLP, count_with_prices
+from optim.solvers.auction.bundle_type_tree import Tree
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.settlement import CLOSED_TOL, Award, Interval
+from optim.solvers.auction.tables import Tables
+
+
+class LeaveOneOut:
+    """What the others can have without each winner, by counting; exact where what is counted can be placed.
+
+    Parameters
+    ----------
+    tables, packer, allocator, relaxed
+        Of the auction.
+    main
+        Returns the allocation of all apps, from which others may start as well; None where it was counted.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        packer: Packer,
+        allocator: Allocator,
+        relaxed: CountRelaxation,
+        main: Callable[[], Allocation | None],
+    ) -> None:
+        self._tables, self._packer, self._allocator, self._relaxed, self._main = (
+            tables,
+            packer,
+            allocator,
+            relaxed,
+            main,
+        )
+
+    def without(self, app: int) -> Interval:
+        """Return both ends for one app: what is counted if there is room for it, otherwise the best repair."""
+        tables = self._tables
+        bound, choice = self._relaxed.without(app)
+        witness = self._packer.witness(tables, choice)
+        if witness is not None:
+            return Interval(reached=tables.welfare(choice), bound=bound, witness=witness)
+        main = self._main()
+        candidates = [] if main is None else [self._allocator.without(main, app)]
+        candidates.append(self._allocator.repaired(choice, app))
+        best = max(candidates, key=lambda found: tables.welfare(found.choice))
+        return _bracket(tables, best, bound)
+
+
+def bounded_award(
+    tables: Tables,
+    allocator: Allocator,
+    allocation: Allocation,
+    *,
+    iterations: int = 0,
+    figures: Mapping[str, float] | None = None,
+) -> Award:
+    """Return an allocation with the better of two bounds, and both ends of what the others can have without a winner.
+
+    The bounds are the count of GPUs and the linear programme over kinds. What an app leaves is filled up
+    greedily: that is what the others can have at least.
+    """
+    relaxed = CountRelaxation.of(tables)
+    proof: BoundProof = CountProof()
+    bound, point = relaxed.bound, BundleTypeLP(tables).solve({})
+    if point.value < bound:
+        bound, proof = point.value, point.proof
+    row: IntArray = tables.chosen_rows(allocation.choice)
+    return Award(
+        row=row,
+        placement=allocation.placement,
+        bound=max(bound, tables.welfare(allocation.choice)),
+        proof=proof,
+        without={
+            i: _bracket(tables, allocator.without(allocation, i), relaxed.without(i)[0])
+            for i in np.flatnonzero(row >= 0).tolist()
+        },
+        iterations=iterations,
+        figures=figures or {},
+    )
+
+
+def _bracket(tables: Tables, reached: Allocation, bound: float) -> Interval:
+    value = tables.welfare(reached.choice)
+    witness = Witness(row=tables.chosen_rows(reached.choice), placement=reached.placement)
+    return Interval(reached=value, bound=max(bound, value), witness=witness)
+
+
+MIN_PROGRESS = 1e-12
+
+"""An allocation that is better by no more, in log units, is the same summed in another order."""
+
+
+class Payments(StrEnum):
+    """How far payments are worked out."""
+
+    DECIDED = "decided"
+    """Until both ends of the interval give the same GPUs."""
+    CLOSED = "closed"
+    """Until the interval is a point."""
+
+
+@dataclass(slots=True)
+class PaymentState:
+    """A winner whose payment is being worked out.
+
+    Parameters
+    ----------
+    app, bundle, gang
+        Who, the GPUs awarded, and what they come in multiples of.
+    others
+        The others' log welfare in the allocation.
+    bound, proof
+        What they can have at most without the winner; without a proof of its own the counts of all are it.
+    reached, witness
+        The best they are known to have without it; without a witness what they have anyway.
+    """
+
+    app: int
+    bundle: int
+    gang: int
+    others: float
+    bound: float
+    reached: float
+    proof: BoundProof | None = None
+    witness: Witness | None = None
+    tree: Tree | None = None
+
+    def reach(self, value: float, witness: Callable[[], Witness | None]) -> None:
+        """Keep an allocation of the others if it is better than what was known."""
+        if value > self.reached + MIN_PROGRESS:
+            found = witness()
+            if found is not None:
+                self.reached, self.witness = value, found
+
+    def lower(self, bound: float, proof: BoundProof | None) -> None:
+        """Keep a bound if it is better than what was known."""
+        if bound < self.bound - CLOSED_TOL:
+            self.bound, self.proof = bound, proof
+
+    def is_settled(self, rule: PaymentRule, reach: Payments, reached: float, bound: float) -> bool:
+        """Tell whether both ends will do: they meet, or give the same GPUs."""
+        if bound - reached <= CLOSED_TOL:
+            return True
+        if reach is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share itself
+            return False
+        ends = (math.exp(min(0.0, self.others - end)) for end in (bound, reached))
+        low, high = (gpus_kept(rule, share, self.bundle, self.gang) for share in ends)
+        return low == high
+
+    @property
+    def bracket(self) -> Interval:
+        """Both ends of what the others can have."""
+        bound = max(self.bound, self.reached)
+        return Interval(reached=self.reached, bound=bound, witness=self.witness, proof=self.proof)
+
+
+class PaymentSolver:
+    """All payments of an auction, breadth first: what is cheap for all winners before what is dear for one.
+
+    1. The counts of all give a bound for each; what a winner leaves is filled up greedily.
+    2. One linear programme of all apps: its prices, with GPUs counted, bound the others without each winner.
+    3. Where counts bound best, what they choose is placed.
+    4. A tree for a winner that is left; trees go on in turns, which grow, until all winners are settled or spent. Of
+       winners that look alike one has its turn.
+
+    What is found without one winner serves for others that hold as much room: they change places.
+
+    Parameters
+    ----------
+    tables, packer, allocator, relaxed
+        Of the auction.
+    lp
+        Returns the programme that all trees share, so that each starts warm.
+    monitor
+        Asked for the time.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        packer: Packer,
+        allocator: Allocator,
+        relaxed: CountRelaxation,
+        lp: Callable[[], BundleTypeLP],
+        monitor: Monitor,
+    ) -> None:
+        self._tables, self._packer, self._allocator, self._relaxed = tables, packer, allocator, relaxed
+        self._lp, self._monitor = lp, monitor
+        self._main: Allocation = allocator.empty()
+        self.shared: PriceProof | None = None
+        self.nodes = self.by_count = self.by_tree = self.unplaced = 0
+        self._earlier = 0
+
+    def run(
+        self, main: Allocation, rule: PaymentRule, reach: Payments, node_limit: int, *, earlier: int = 0
+    ) -> dict[int, Interval]:
+        """Return both ends for each winner.
+
+        Parameters
+        ----------
+        main
+            The allocation of all apps.
+        rule, reach
+            How shares become GPUs, and how far payments are worked out.
+        node_limit
+            Most linear programmes of a winner's tree.
+        earlier
+            Programmes that the run has solved before.
+        """
+        self._main, self._earlier, claims = main, earlier, self._claims(main)
+
+        def still_open() -> list[PaymentState]:
+            left = [c for c in claims if not c.is_settled(rule, reach, c.reached, c.bound)]
+            self._monitor.progress.update(len(claims) - len(left))
+            return left
+
+        self._monitor.progress.start("payments", len(claims))
+        for claim in still_open():
+            filled = self._allocator.without(main, claim.app)
+            claim.reach(self._tables.welfare(filled.choice), partial(self._witness, filled))
+        left = still_open()
+        if left:
+            self._price(left)
+        for claim in still_open():
+            is_settled = claim.is_settled(rule, reach, claim.reached, claim.bound)  # by what served for another
+            if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved
+                self._count(claim)
+                self._pass_on(claim, still_open())
+        self.by_count = len(claims) - len(still_open())
+        self._branch(still_open, rule, reach, node_limit)
+        self._monitor.progress.finish()
+        return {claim.app: claim.bracket for claim in claims}
+
+    def _is_over(self) -> bool:
+        return self._monitor.is_over(SolverState(iterations=self._earlier + self.nodes))
+
+    def _claims(self, main: Allocation) -> list[PaymentState]:
+        tables, choice = self._tables, main.choice
+        welfare = tables.welfare(choice)
+        return [
+            PaymentState(
+                app=app,
+                bundle=int(tables.size[choice[app]]),
+                gang=int(tables.instance.apps.gang[app]),
+                others=welfare - float(tables.weight[choice[app]]),
+                bound=self._relaxed.bound_without(app),
+                reached=welfare - float(tables.weight[choice[app]]),
+            )
+            for app in np.flatnonzero(choice >= 0).tolist()
+        ]
+
+    def _witness(self, found: Allocation) -> Witness:
+        return Witness(row=self._tables.chosen_rows(found.choice), placement=found.placement)
+
+    def _price(self, claims: Sequence[PaymentState]) -> None:
+        """Bound the others without each winner by the prices of one programme."""
+        lp = self._lp()
+        priced = count_with_prices(lp, lp.solve({}), {}, NOBODY)
+        self.nodes += 1
+        for claim in claims:
+            claim.lower(priced.bound_without(claim.app), priced.proof)
+        if any(claim.proof is priced.proof for claim in claims):
+            self.shared = priced.proof
+
+    def _count(self, claim: PaymentState) -> None:
+        """Place what counts choose without a winner, or what is left of it after repair."""
+        tables, packer = self._tables, self._packer
+        _, choice = self._relaxed.without(claim.app)
+        claim.reach(tables.welfare(choice), partial(packer.witness, tables, choice))
+        if claim.bound - claim.reached > CLOSED_TOL:
+            repaired = self._allocator.repaired(choice, claim.app)
+            claim.reach(tables.welfare(repaired.choice), partial(self._witness, repaired))
+
+    def _branch(
+        self, still_open: Callable[[], list[PaymentState]], rule: PaymentRule, reach: Payments, node_limit: int
+    ) -> None:
+        """Go on with the trees of claims in turns, each twice as long as the last."""
+        spent: set[int] = set()
+        turn = 1
+        left = still_open()
+        self.by_tree = len(left)
+        while left:
+            seen: set[tuple[int, int, float, float]] = set()
+            for claim in left:
+                look = self._look(claim)
+                if look in seen or claim.is_settled(rule, reach, claim.reached, claim.bound):
+                    continue
+                if self._is_over():
+                    return
+                seen.add(look)
+                claim.tree = claim.tree or self._tree(claim, rule, reach)
+                self._go_on(claim, claim.tree, min(claim.tree.solved + turn, node_limit))
+                self._pass_on(claim, left)
+                if claim.tree.is_exhausted or claim.tree.solved >= node_limit:
+                    spent.add(claim.app)
+            left = [claim for claim in still_open() if claim.app not in spent]
+            turn *= 2
+
+    def _go_on(self, claim: PaymentState, tree: Tree, node_limit: int) -> None:
+        """Go on with a claim's tree."""
+        solved, unplaced = tree.solved, tree.unplaced
+        tree.node_limit, tree.earlier = node_limit, self._earlier + self.nodes - solved
+        found = run_iteration(tree, self._monitor)
+        self.nodes += tree.solved - solved
+        self.unplaced += tree.unplaced - unplaced
+        claim.reach(found.reached, lambda: found.witness)
+        claim.lower(found.bound, found.proof)
+
+    def _look(self, claim: PaymentState) -> tuple[int, int, float, float]:
+        """Return what makes claims alike: the room that the winner leaves, and how much others may gain by it."""
+        kept = self._main.choice[claim.app]
+        gains = (round(claim.bound - claim.others, 9), round(claim.reached - claim.others, 9))
+        return int(self._tables.level[kept]), claim.bundle, *gains
+
+    def _pass_on(self, source: PaymentState, claims: Sequence[PaymentState]) -> None:
+        """Let other winners change places with one, where what the others have without it is better for them."""
+        if source.witness is None:
+            return
+        gain = source.reached - source.others
+        for claim in claims:
+            if claim.app != source.app:
+                claim.reach(claim.others + gain, partial(self._exchanged, source, claim))
+
+    def _exchanged(self, source: PaymentState, claim: PaymentState) -> Witness | None:
+        """Return what the others have without one winner, with the winner in the place of another one; None if it can't."""
+        tables, witness = self._tables, source.witness
+        ours, theirs = self._main.choice[source.app], self._main.choice[claim.app]
+        level, other = tables.level[ours], tables.level[theirs]
+        is_alike = level == other and source.bundle == claim.bundle
+        has_room = is_alike or (other <= level and source.bundle <= claim.bundle)
+        if witness is None or Locality.NAMED in (level, other) or not has_room:
+            return None
+        if witness.row[claim.app] != tables.row[theirs] or (witness.placement is None and not is_alike):
+            return None
+        row = witness.row.copy()
+        row[claim.app], row[source.app] = -1, tables.row[ours]
+        if witness.placement is None:
+            return Witness(row=row)
+        is_freed = witness.placement[:, 0] == claim.app
+        moved = witness.placement[is_freed]
+        before = np.concatenate([[0], np.cumsum(moved[:, 2])[:-1]])
+        taken = np.clip(source.bundle - before, 0, moved[:, 2])
+        given = np.column_stack([np.full(len(moved), source.app), moved[:, 1], taken])
+        return Witness(row=row, placement=sorted_entries(np.concatenate([witness.placement[~is_freed], given])))
+
+    def _tree(self, claim: PaymentState, rule: PaymentRule, reach: Payments) -> Tree:
+        def is_enough(reached: float, bound: float) -> bool:
+            return claim.is_settled(rule, reach, max(reached, claim.reached), min(bound, claim.bound))
+
+        return Tree(self._lp(), self._packer, claim.reached, absent=claim.app, is_enough=is_enough)

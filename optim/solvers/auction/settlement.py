@@ -1,0 +1,227 @@
+"""From an allocation to a solution with payments: the base of every auction solver."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from optim.core.arrays import IntArray
+from optim.core.driver import AbstractSolver, Monitor, Outcome
+from optim.core.errors import check_choices
+from optim.core.solution import GAP_FLOOR, Termination
+from optim.models.auction.codec import (
+    SCHEMA,
+    AppDocument,
+    AuctionDocument,
+    BidsDocument,
+    MachineDocument,
+    instance_from_document,
+)
+from optim.models.auction.decision import (
+    AuctionPlan,
+    AuctionProof,
+    BoundProof,
+    CountProof,
+    PaymentRule,
+    PriceProof,
+    Witness,
+)
+from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.payment import gpus_kept, settle
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.tables import Tables
+
+
+def smallest_instance() -> AuctionInstance:
+    """Return two apps that bid for one GPU each, one of them within a rack."""
+    bids = BidsDocument(empty_rho=2.0, rows=[(1, "slot", 1.0)]), BidsDocument(empty_rho=2.0, rows=[(1, "rack", 1.0)])
+    apps = [AppDocument(id=name, bids=rows) for name, rows in zip("ab", bids, strict=True)]
+    machine = MachineDocument(rack=0, slots=[2])
+    return instance_from_document(AuctionDocument(schema=SCHEMA, name="smallest", machines=[machine], apps=apps))
+
+
+@cache
+def compile_loops() -> None:
+    """Count, place and exchange on the smallest instance."""
+    tables = Tables.build(smallest_instance())
+    relaxed = CountRelaxation.of(tables)
+    choice, _ = relaxed.choice(), relaxed.without(0)
+    rows = tables.chosen_rows(choice)
+    packer, allocator = Packer(tables.instance), Allocator(tables)
+    packer.place(rows)
+    packer.search(rows)
+    allocator.improved(allocator.without(allocator.repaired(choice), 0), seed=0, moves=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentOptions:
+    """How payments are settled.
+
+    Parameters
+    ----------
+    rule
+        How shares become whole GPUs: floor, nearest, ceil, lottery or none.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the rule is unknown.
+    """
+
+    rule: str = PaymentRule.FLOOR.value
+
+    def __post_init__(self) -> None:
+        check_choices(self, {"rule": [rule.value for rule in PaymentRule]})
+
+
+PaymentOptionsT = TypeVar("PaymentOptionsT", bound=PaymentOptions)
+
+OPTIMALITY_TOL = 1e-6
+
+"""Largest gap, both in log units and relative to the objective, that is called optimal."""
+
+CLOSED_TOL = 1e-9
+
+"""A bound that is no further than this from a value, in log units, proves it optimal."""
+
+TOUCHING_TOL = 1e-12
+
+"""Bounds that miss a value by this share of it agree: sums in another order."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Interval:
+    """Both ends of an optimum.
+
+    Parameters
+    ----------
+    reached
+        Log welfare of an allocation that was found; `witness` is that allocation, None if it is known already.
+    bound
+        No allocation is worth more; `proof` proves it (None where the counts of all are proof).
+    """
+
+    reached: float
+    bound: float
+    witness: Witness | None = None
+    proof: BoundProof | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Award:
+    """What a solver found: an allocation, its bound, and by winner what the others can have without it.
+
+    Parameters
+    ----------
+    row, placement
+        As in a plan.
+    bound, proof
+        Of the welfare of all apps.
+    without
+        By winner.
+    shared
+        A proof of the bounds of several winners, which is stated once.
+    iterations, figures, termination
+        As in an `Outcome`.
+    """
+
+    row: IntArray
+    placement: IntArray
+    bound: float
+    proof: BoundProof
+    without: Mapping[int, Interval]
+    shared: PriceProof | None = None
+    iterations: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
+    termination: Termination | None = None
+
+
+class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Generic[PaymentOptionsT]):
+    """A solver by its `award`: payments follow from both ends of what the others can have."""
+
+    @abstractmethod
+    def award(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Award:
+        """Find an allocation and what the others can have without each winner."""
+
+    def warm_up(self, instance: AuctionInstance, options: PaymentOptionsT) -> None:
+        """Compile the loops that place, count and exchange."""
+        compile_loops()
+
+    def run(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Outcome:
+        """Award, then settle; the outcome is called optimal if bound and objective agree."""
+        award = self.award(instance, options, monitor, seed)
+        with monitor.clock.phase("solve"):
+            plan = make_plan(instance, award, PaymentRule(options.rule), seed)
+        objective, bound = plan.welfare(instance), award.bound
+        if abs(bound - objective) <= TOUCHING_TOL * max(1.0, abs(objective)):
+            bound = objective
+        width = (plan.share_high - plan.share_low)[plan.row >= 0]
+        decided = sum(is_decided(instance, plan, i) for i in np.flatnonzero(plan.row >= 0).tolist())
+        grants = f"; {decided} of {plan.num_winners} grants are certain"
+        return Outcome(
+            decision=plan,
+            objective=objective,
+            bound=bound,
+            proof=_proof(award),
+            statement=f"no allocation has a log welfare above {bound}{grants}",
+            optimal_statement=f"no allocation has a larger product of values{grants}",
+            is_optimal=bound - objective <= OPTIMALITY_TOL * min(1.0, max(abs(objective), GAP_FLOOR)) / 2,
+            termination=award.termination if monitor.reason is None else None,
+            iterations=award.iterations,
+            counts={
+                "winners": float(plan.num_winners),
+                "exact_payments": float((width <= 1e-9).sum()),
+                "decided_grants": float(decided),
+                "widest_interval": float(width.max(initial=0.0)),
+                "gap_log": bound - objective,
+                **award.figures,
+            },
+        )
+
+
+def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
+    """Tell whether both ends of a winner's payment give the same GPUs; of a lottery whether they meet."""
+    low, high = float(plan.share_low[app]), float(plan.share_high[app])
+    if plan.rule is PaymentRule.LOTTERY:
+        return high - low <= CLOSED_TOL * high
+    bundle, gang = int(instance.bids.gpus[plan.row[app]]), int(instance.apps.gang[app])
+    return gpus_kept(plan.rule, low, bundle, gang) == gpus_kept(plan.rule, high, bundle, gang)
+
+
+def _proof(award: Award) -> AuctionProof:
+    """Return the proof of an award: what most payments rest on is stated for all that aren't listed."""
+    if award.shared is None:
+        own = {i: part.proof for i, part in award.without.items() if part.proof is not None}
+        return AuctionProof(welfare=award.proof, without=own, counts_others=True)
+    listed = {i: part.proof or CountProof() for i, part in award.without.items() if part.proof is not award.shared}
+    return AuctionProof(welfare=award.proof, without=listed, others=award.shared)
+
+
+def make_plan(instance: AuctionInstance, award: Award, rule: PaymentRule, seed: int) -> AuctionPlan:
+    """Return the plan: shares from both ends of each payment, grants by the rule.
+
+    With w the others' log welfare in the allocation and OPT what they could have without app i,
+    ``c = exp(w - OPT)``; OPT lies between `reached` and `bound`. The rule rounds the upper end: nobody pays
+    more than an allocation that was found justifies.
+    """
+    row = award.row
+    low, high = np.ones(instance.num_apps), np.ones(instance.num_apps)
+    welfare = float(instance.weight[row[row >= 0]].sum())
+    for i, part in award.without.items():
+        others = welfare - float(instance.weight[row[i]])
+        high[i] = np.exp(min(0.0, others - part.reached))
+        low[i] = min(high[i], np.exp(min(0.0, others - part.bound)))
+    return AuctionPlan(
+        row=as_ints(row),
+        placement=award.placement,
+        share_low=as_floats(low),
+        share_high=as_floats(high),
+        rule=rule,
+        grants=settle(instance, award.placement, high, rule, np.random.default_rng(seed)),
+        witnesses={i: part.witness for i, part in award.without.items() if part.witness is not None},
+    )

@@ -1,1 +1,0 @@
-"""Capacity that must last the hour: its probability, fast, and rows that all footprints which keep enough fulfil."""

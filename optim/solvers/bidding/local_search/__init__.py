@@ -1,1 +1,0 @@
-"""Footprints by steps: additions, removals and exchanges."""

@@ -1,0 +1,204 @@
+"""Footprints by steps: BidBrain's one-step additions, removals and exchanges."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.driver import AbstractIteration, SolverState
+from optim.core.solution import Termination
+from optim.models.bidding.cost_per_work import evaluate, evaluate_many
+from optim.models.bidding.instance import BiddingInstance
+from optim.solvers.bidding.survival import shortfall
+from optim.solvers.bidding.tree.box import CAP_TOL
+
+MAX_STEPS = 64
+
+"""Up to so many instances every number is tried; beyond, numbers double."""
+
+IMPROVEMENT = 1e-12
+
+"""Relative gain below which a step is none: rounding."""
+
+Figure = Callable[[IntArray], FloatArray]
+
+"""What footprints, shape (footprints, bids), are judged by: the less the better."""
+
+
+class LocalSearch(AbstractIteration[IntArray]):
+    """Step to the best footprint within reach until none is better.
+
+    Within reach is any number of instances added to or removed from one bid, and one or all of a bid's instances, or
+    as many as fit, moved to another bid. Footprints with too little work are judged by what they lack, then by a
+    figure; ties go to the first.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    start
+        Shape (bids,): where the search begins.
+    figure
+        Cost per work by default.
+    begun
+        Steps made before.
+    """
+
+    def __init__(
+        self, instance: BiddingInstance, start: IntArray, *, figure: Figure | None = None, begun: int = 0
+    ) -> None:
+        self.instance, self.counts, self.steps = instance, start.copy(), begun
+        self._figure: Figure = figure or self._cost_per_work
+        self._is_done = False
+        self._lack, self._value = (float(part[0]) for part in self._judge(start[None]))
+
+    def reachable(self) -> IntArray:
+        """Return the footprints within reach, feasible or not."""
+        return neighbours(self.instance, self.counts)
+
+    def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
+        """Choose among better footprints."""
+        return int(np.lexsort((value, lack))[0])
+
+    def is_done(self) -> bool:
+        """Tell whether nothing within reach is better."""
+        return self._is_done
+
+    def step(self) -> None:
+        """Go to a better footprint, if there is one."""
+        table = self.reachable()
+        table = table[is_feasible(self.instance, table)]
+        lack, value = self._judge(table)
+        gain = value < self._value * (1 - IMPROVEMENT) if np.isfinite(self._value) else np.isfinite(value)
+        is_better = np.where(lack == self._lack, gain, lack < self._lack)
+        self._is_done = not is_better.any()
+        if not self._is_done:
+            table, lack, value = table[is_better], lack[is_better], value[is_better]
+            row = self.choose(table, lack, value)
+            self.counts, self._lack, self._value = table[row], float(lack[row]), float(value[row])
+            self.steps += 1
+
+    def standing(self) -> SolverState:
+        """Return the steps made; infinite figures are shown to nobody."""
+        return SolverState(iterations=self.steps)
+
+    def finish(self, reason: Termination | None) -> IntArray:
+        """Return the footprint."""
+        return self.counts
+
+    @property
+    def value(self) -> float:
+        """The figure of the footprint."""
+        return self._value
+
+    @property
+    def lack(self) -> float:
+        """The work that the footprint lacks."""
+        return self._lack
+
+    @property
+    def standard(self) -> tuple[float, float]:
+        """What the footprint is judged by: the work that it lacks, then its figure."""
+        return self._lack, self._value
+
+    def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
+        return lack_of(self.instance, table), self._figure(table)
+
+    def _cost_per_work(self, table: IntArray) -> FloatArray:
+        cost, work = evaluate_many(self.instance, table)
+        return np.asarray(np.divide(cost, work, out=np.full(len(cost), np.inf), where=work > 0))
+
+
+class SteepestAdditions(LocalSearch):
+    """Add instances of one bid at a time, from nothing, each time those that lower the cost per work most."""
+
+    def __init__(self, instance: BiddingInstance) -> None:
+        super().__init__(instance, np.zeros(instance.num_bids, dtype=np.int64))
+
+    def reachable(self) -> IntArray:
+        """Return additions of any number."""
+        return _additions(self.instance, self.counts, _numbers)
+
+
+class GreedySearch(SteepestAdditions):
+    """Add instances of one bid at a time, from nothing, in increasing ratio of what they cost to the work they add.
+
+    Only additions that lower the cost per work count; among equal ratios the one that lowers it most is taken.
+    """
+
+    def reachable(self) -> IntArray:
+        """Return additions of powers of two and of all that a bid may have."""
+        return _additions(self.instance, self.counts, _doubling)
+
+    def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
+        """Choose the addition whose own cost per work is least."""
+        now = evaluate(self.instance, self.counts)
+        cost, work = evaluate_many(self.instance, table)
+        # What lowers the cost per work, at no less cost, adds work; what only makes capacity last may not.
+        adds = work > now.work
+        ratio = np.divide(cost - now.cost, work - now.work, out=np.full(len(cost), np.inf), where=adds)
+        is_least = np.flatnonzero(ratio <= ratio.min() + IMPROVEMENT * abs(ratio.min()) if adds.any() else ~adds)
+        return int(is_least[np.lexsort((value[is_least], lack[is_least]))[0]])
+
+
+def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
+    """Return all additions, removals and moves of a footprint, feasible or not, shape (footprints, bids)."""
+    removed = [(j, -n) for j, held in enumerate(counts.tolist()) for n in _numbers(held)]
+    return np.concatenate([_additions(instance, counts, _numbers), _applied(counts, removed), _moves(instance, counts)])
+
+
+def lack_of(instance: BiddingInstance, table: IntArray) -> FloatArray:
+    """Return what footprints lack, shape (footprints,): work, and capacity that lasts."""
+    _, work = evaluate_many(instance, table)
+    return np.asarray(np.maximum(0.0, instance.min_work - work) + shortfall(instance, table))
+
+
+def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
+    """Tell which of many footprints keep the caps and the rule of one bid a market."""
+    caps, bids = instance.caps, instance.bids
+    fits = (table @ caps.weight.T <= caps.limit * (1.0 + CAP_TOL)).all(axis=1)
+    if instance.one_bid_a_market and instance.num_bids:
+        first = np.flatnonzero(np.diff(bids.market, prepend=-1))
+        fits &= (np.add.reduceat((table > 0).astype(np.int64), first, axis=1) <= 1).all(axis=1)
+    return np.asarray(fits)
+
+
+def _additions(instance: BiddingInstance, counts: IntArray, numbers: Callable[[int], list[int]]) -> IntArray:
+    room = instance.bids.max_count - counts
+    return _applied(counts, [(j, n) for j, most in enumerate(room.tolist()) for n in numbers(most)])
+
+
+def _doubling(most: int) -> list[int]:
+    """Return powers of two below a number, and the number."""
+    return [2**k for k in range(most.bit_length()) if 2**k < most] + [most] * (most > 0)
+
+
+def _numbers(most: int) -> list[int]:
+    """Return numbers of instances worth trying, up to `most`."""
+    return sorted({*range(1, min(most, MAX_STEPS) + 1), *_doubling(most)})
+
+
+def _moves(instance: BiddingInstance, counts: IntArray) -> IntArray:
+    room = instance.bids.max_count - counts
+    pairs = []
+    for j in np.flatnonzero(counts).tolist():
+        for i in np.flatnonzero(room > 0).tolist():
+            if i != j:
+                held, space = int(counts[j]), int(room[i])
+                for take, give in {(1, 1), (held, min(held, space)), (held, space), (1, min(2, space))}:
+                    pairs.append((j, take, i, min(give, space)))
+    table = np.repeat(counts[None], len(pairs), axis=0)
+    if pairs:
+        source, take, target, give = np.array(sorted(pairs)).T
+        rows = np.arange(len(pairs))
+        table[rows, source] -= take
+        table[rows, target] += give
+    return table
+
+
+def _applied(counts: IntArray, steps: list[tuple[int, int]]) -> IntArray:
+    table = np.repeat(counts[None], len(steps), axis=0)
+    if steps:
+        bid, number = np.array(steps).T
+        table[np.arange(len(steps)), bid] += number
+    return table

@@ -1,0 +1,268 @@
+"""Capacity that must survive the hour: its distribution, compiled, and cover rows."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.compiled import compiled, inner
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.decision import Cover
+from optim.models.bidding.instance import LASTING_TOL, BiddingInstance, LastingCapacity
+from optim.models.bidding.market.lifetimes import CommonShocks
+
+
+class Stays(NamedTuple):
+    """Places, and probabilities that no shock of a cause comes: of markets, zones and regions."""
+
+    zone: IntArray
+    region: IntArray
+    own: FloatArray
+    by_zone: FloatArray
+    by_region: FloatArray
+
+
+def stays_of(shocks: CommonShocks) -> Stays:
+    """Return the probabilities that nothing strikes."""
+    own, by_zone, by_region = (np.exp(-values) for values in (shocks.own, shocks.by_zone, shocks.by_region))
+    return Stays(
+        zone=shocks.zone.astype(np.int64),
+        region=shocks.region.astype(np.int64),
+        own=own,
+        by_zone=by_zone,
+        by_region=by_region,
+    )
+
+
+@lru_cache(maxsize=8)
+def _stays(lasting: LastingCapacity) -> Stays:
+    """Return the probabilities of an instance's causes, once for all footprints."""
+    return stays_of(lasting.shocks)
+
+
+@inner
+def what_lasts(size: IntArray, stays: Stays, most: int) -> FloatArray:
+    """Return the probability of each amount that lasts of a holding by market; more than `most` counts as that."""
+    total, inside = np.zeros(most + 1), np.zeros(most + 1)
+    here, spare = np.zeros(most + 1), np.zeros(most + 1)
+    total[0] = 1.0
+    top = 0
+    for region in range(len(stays.by_region)):
+        inside[:] = 0.0
+        inside[0] = 1.0
+        top_inside = 0
+        for zone in range(len(stays.by_zone)):
+            if stays.region[zone] != region:
+                continue
+            here[:] = 0.0
+            here[0] = 1.0
+            top_here = 0
+            for market in range(len(size)):
+                amount = min(size[market], most)
+                if amount <= 0 or stays.zone[market] != zone:
+                    continue
+                stay = stays.own[market]
+                for have in range(top_here, -1, -1):
+                    chance = here[have]
+                    here[have] = chance * (1.0 - stay)
+                    here[min(have + amount, most)] += chance * stay
+                top_here = min(top_here + amount, most)
+            if top_here > 0:
+                top_inside = _add(inside, top_inside, here, top_here, stays.by_zone[zone], spare)
+        if top_inside > 0:
+            top = _add(total, top, inside, top_inside, stays.by_region[region], spare)
+    return total
+
+
+@inner
+def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: float, spare: FloatArray) -> int:
+    """Add, in place, what lasts of a part unless a shock takes all of it; return the largest amount."""
+    most = len(total) - 1
+    spare[:] = 0.0
+    for one in range(top + 1):
+        if total[one] == 0.0:
+            continue
+        spare[one] += total[one] * (1.0 - stay)
+        for other in range(part_top + 1):
+            spare[min(one + other, most)] += total[one] * part[other] * stay
+    for amount in range(most + 1):  # copying it as a slice takes seconds to compile
+        total[amount] = spare[amount]
+    return min(top + part_top, most)
+
+
+@compiled
+def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
+    """Return, for each holding, the probability that `most` lasts and the expected share of it, shape (holdings, 2)."""
+    found = np.empty((len(sizes), 2))
+    for row in range(len(sizes)):
+        lasts = what_lasts(sizes[row], stays, most)
+        expected = 0.0
+        for amount in range(1, most + 1):
+            expected += amount * lasts[amount]
+        found[row, 0], found[row, 1] = lasts[most], expected / most
+    return found
+
+
+def kept(instance: BiddingInstance, lasting: LastingCapacity, table: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return of each footprint, table of shape (footprints, bids), the probability to keep enough, and the expected share.
+
+    The share is of what is asked for, where more than that counts as that.
+    """
+    sizes = np.zeros((len(table), len(instance.markets)), dtype=np.int64)
+    np.add.at(sizes.T, instance.bids.market, (lasting.capacity * table).T)
+    found = _figures(sizes, _stays(lasting), lasting.least)
+    return found[:, 0], found[:, 1]
+
+
+def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
+    """Return by how much footprints fall short, shape (footprints,): 0 for those that keep enough.
+
+    Else the probability that lacks and the expected share that does: more instances always lower it.
+    """
+    lasting = instance.lasting
+    if lasting is None:
+        return np.zeros(len(table))
+    probability, share = kept(instance, lasting, table)
+    lack = lasting.probability - probability
+    return np.where(lack <= LASTING_TOL, 0.0, lack + 1.0 - share)
+
+
+RESOLUTION = 128
+
+"""Holdings of covers are counted in about so many parts of what is asked for."""
+
+INTEGRAL_TOL = 1e-6
+
+KNOWN = 0.02
+
+"""A row that is there already is good enough if the counts miss it by this share."""
+
+VIOLATED = 1e-4
+
+"""A row is added where the counts miss it by more than this share."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rows:
+    """Rows ``gain @ counts >= need``, shapes (rows, bids) and (rows,)."""
+
+    gain: FloatArray
+    need: FloatArray
+
+
+@compiled
+def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
+    """Return the probability of a hard hour in which each market lasts, and at the end that of a hard hour."""
+    found = np.zeros(len(weight) + 1)
+    own, by_zone, by_region = stays.own.copy(), stays.by_zone.copy(), stays.by_region.copy()
+    sure = Stays(stays.zone, stays.region, own, by_zone, by_region)
+    for zone in range(len(by_zone)):
+        region = stays.region[zone]
+        by_zone[zone] = by_region[region] = 1.0
+        idle = -1.0  # of the zone's markets that the holding has nothing of
+        for market in range(len(weight)):
+            if stays.zone[market] != zone:
+                continue
+            if weight[market] > 0 or idle < 0:
+                own[market] = 1.0
+                hard = 1.0 - what_lasts(weight, sure, short_of)[short_of]
+                own[market] = stays.own[market]
+                if weight[market] == 0:
+                    idle = hard
+            else:
+                hard = idle
+            found[market] = hard * stays.own[market] * stays.by_zone[zone] * stays.by_region[region]
+        by_zone[zone], by_region[region] = stays.by_zone[zone], stays.by_region[region]
+    found[-1] = 1.0 - what_lasts(weight, stays, short_of)[short_of]
+    return found
+
+
+class CoverPool:
+    """What is known of footprints that keep enough; where nothing is asked for, nothing.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    """
+
+    def __init__(self, instance: BiddingInstance) -> None:
+        self.instance, self.lasting = instance, instance.lasting
+        self.covers: list[Cover] = []
+        self.rows = Rows(gain=np.zeros((0, instance.num_bids)), need=np.zeros(0))
+        self._stays = None if self.lasting is None else stays_of(self.lasting.shocks)
+
+    def keeps(self, table: IntArray) -> BoolArray:
+        """Tell which of many footprints keep enough, shape (footprints,)."""
+        if self.lasting is None:
+            return np.ones(len(table), dtype=bool)
+        return np.asarray(kept(self.instance, self.lasting, table)[0] >= self.lasting.probability - LASTING_TOL)
+
+    def rows_of(self, numbers: list[int]) -> Rows:
+        """Return some of the rows."""
+        return Rows(gain=self.rows.gain[numbers], need=self.rows.need[numbers])
+
+    def missed(self, counts: FloatArray) -> int | None:
+        """Return the number of a row that counts, whole or not, miss: the known one they miss most, or a new one.
+
+        The new one is that of the hours that are hard for them. None if they fulfil it, too.
+        """
+        if self.lasting is None or self._stays is None:
+            return None
+        lack = self.rows.need - self.rows.gain @ counts
+        if lack.max(initial=0.0) > KNOWN * self.lasting.least:
+            return int(lack.argmax())
+        cover, gain, need = _row(self.instance, self.lasting, self._stays, counts)
+        if need <= 0 or gain @ counts >= need - VIOLATED * self.lasting.least:
+            return None
+        self.covers.append(cover)
+        self.rows = Rows(gain=np.vstack([self.rows.gain, gain]), need=np.append(self.rows.need, need))
+        return len(self.covers) - 1
+
+    def min_counts(self, low: IntArray, high: IntArray) -> list[tuple[int, int]]:
+        """Return bids, and more instances than their least, that every footprint of a box which keeps enough has."""
+        free = np.flatnonzero(low < high)
+        if self.lasting is None or not len(free):
+            return []
+        table = np.repeat(high[None], len(free), axis=0)
+        table[np.arange(len(free)), free] = low[free]
+        found = []
+        for bid in free[~self.keeps(table)].tolist():
+            tried = np.repeat(high[None], high[bid] - low[bid], axis=0)
+            tried[:, bid] = np.arange(low[bid] + 1, high[bid] + 1)
+            found.append((bid, int(low[bid]) + 1 + int(self.keeps(tried).argmax())))
+        return found
+
+    def choose(self, counts: FloatArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
+        """Return the bid, and its count, without more of which a box loses most of the probability.
+
+        Bids whose counts are broken come first. None if all counts are whole and keep enough, or none can grow.
+        """
+        if self.lasting is None:
+            return None
+        whole = np.clip(np.floor(counts + INTEGRAL_TOL), low, high).astype(np.int64)
+        is_broken = np.abs(counts - np.rint(counts)) > INTEGRAL_TOL
+        if not is_broken.any() and self.keeps(whole[None])[0]:
+            return None
+        free = np.flatnonzero((whole < high) & (is_broken | ~is_broken.any()))
+        if not len(free):
+            return None
+        table = np.repeat(high[None], len(free), axis=0)
+        table[np.arange(len(free)), free] = whole[free]
+        bid = int(free[int(kept(self.instance, self.lasting, table)[0].argmin())])
+        return bid, int(whole[bid])
+
+
+def _row(
+    instance: BiddingInstance, lasting: LastingCapacity, stays: Stays, counts: FloatArray
+) -> tuple[Cover, FloatArray, float]:
+    """Return the cover of counts, and its row."""
+    unit = max(1.0, RESOLUTION // lasting.least)
+    unit = unit if lasting.least <= RESOLUTION else RESOLUTION / lasting.least
+    held = np.bincount(instance.bids.market, lasting.capacity * counts, len(instance.markets))
+    cover = Cover(weight=np.rint(unit * held).astype(np.int64), short_of=round(unit * lasting.least))
+    hard = _hard_hours(cover.weight, stays, cover.short_of)
+    gain = lasting.capacity * (hard[:-1] + 1e-12)[instance.bids.market]
+    need = lasting.least * (float(hard[-1]) - (1.0 - lasting.probability) - 2 * LASTING_TOL)
+    return cover, gain, need

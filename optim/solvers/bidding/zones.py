@@ -1,0 +1,335 @@
+"""The least cost of a job with a deadline over zones, and the bound on online rules in one zone.
+
+A situation is a tick, the time without work until then, and either the place of the state with nothing held, or a place
+where machines are set up. Values are computed backwards and are themselves the potential that proves the least cost.
+
+Who decides tick by tick, knows the chain's probabilities and sees for nothing whether machines are there, can do no
+better than the dynamic programme over ticks, time without work, and what is held. A randomised rule is a mixture of
+such rules, so that its mean cost is no lower (Yao's principle): on some trace its mean cost is at least the same multiple
+of the least cost with all known as the two means are of one another.
+
+References
+----------
+Yao, "Probabilistic Computations: Toward a Unified Measure of Complexity", FOCS 1977, DOI 10.1109/SFCS.1977.24.
+"""
+
+from math import gcd
+
+import numpy as np
+
+from optim.compiled import compiled
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError, check_choices
+from optim.models.bidding.market.billing import Billing, bill_stay, place_costs
+from optim.models.bidding.market.zones import (
+    HOUR_S,
+    KINDS,
+    UNITS_USD,
+    Allocation,
+    AvailabilityChain,
+    Optimum,
+    ZoneJob,
+    ZoneMarket,
+)
+
+FAR = 2**58
+
+"""The value of situations from which the job can't be done in time."""
+
+MAX_VALUES = 2**27
+
+"""Values in memory at once, a GiB."""
+
+
+def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = Billing.PER_SECOND) -> Optimum:
+    """Return the least cost of a job that starts at a tick, with plan and proof.
+
+    Parameters
+    ----------
+    market, job
+        The traces and the job.
+    first
+        The tick.
+    billing
+        The rule of the bill. Under Amazon's rules the proof is of a bound, and the plan may be billed a little more.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the values fill more than a GiB: the deadline is far, or set-ups and ticks have no long common measure; or if
+        the rule of the bill is unknown.
+    InvalidProblemError
+        If the traces end before the deadline, the job is of other zones, or its costs are too large to be exact.
+
+    Notes
+    -----
+    Nobody who acts at ticks pays less. With u the longest time of which ticks and set-ups are multiples, time and memory
+    grow with ticks x (deadline - work) / u x zones; time once more with
+    classes of states.
+    """
+    check_choices({"billing": billing}, {"billing": [rule.value for rule in Billing]})
+    billing = Billing(billing)
+    tick_s, unit = market.tick_s, job.unit_s(market.tick_s)
+    ticks, steps = job.num_ticks(tick_s), job.slack_s // unit
+    state_class = job.state_class
+    rows = np.unique(state_class, return_index=True)[1]
+    if (ticks + 1) * (steps + 1) * (KINDS * market.num_zones + len(rows)) > MAX_VALUES:
+        raise InvalidOptionError(
+            f"a deadline {job.slack_s} s after the work of {job.work_s} s needs more than a GiB in steps of {unit} s, of "
+            f"which ticks of {tick_s} s and set-ups are multiples; give a nearer deadline, or rounder set-ups"
+        )
+    costs = place_costs(market, job, first, billing)
+    setup, move, classes = job.setup_s[rows] // unit, HOUR_S * job.move_micro[rows], state_class[1:]
+    times = (tick_s // unit, unit, job.work_s, steps, costs.is_whole)
+    idle, working = _values(costs.cost, costs.has, costs.free_until, setup, move, classes, times)
+    stays = _plan(costs.cost, costs.has, costs.free_until, setup, move, classes, times, idle, working)
+    plan = tuple(
+        Allocation(zone=p // KINDS, is_spot=p % KINDS == 0, begin_s=b, end_s=e, is_lost=bool(lost))
+        for p, b, e, lost in stays.tolist()
+    )
+    bills = sum(bill_stay(market, job, first, stay, billing).units for stay in plan)
+    state, moves = 0, 0
+    for stay in plan:
+        moves += HOUR_S * int(job.move_micro[state, stay.zone])
+        if stay.end_s - stay.begin_s >= job.setup_s[state, stay.zone]:
+            state = 1 + stay.zone
+    return Optimum(
+        first=first, units=int(idle[0, 0, 0]), plan_units=bills + moves, plan=plan, idle=idle, working=working
+    )
+
+
+@compiled
+def _values(
+    cost: IntArray,
+    has: BoolArray,
+    free_until: IntArray,
+    setup: IntArray,
+    move: IntArray,
+    classes: IntArray,
+    times: tuple[int, int, int, int, bool],
+) -> tuple[IntArray, IntArray]:
+    """Return the least still to be paid, as `Optimum.idle` and `Optimum.working`.
+
+    `times` are units in a tick, seconds in a unit, seconds of work, most units without work, and whether the last tick is
+    charged in full; rows of `setup` and `move` are of classes of states, `classes` those of the zones.
+    """
+    per_tick, unit, work, steps, is_whole = times
+    tick_s = per_tick * unit
+    ticks, places, states = len(cost), cost.shape[1], len(setup)
+    idle = np.full((ticks + 1, steps + 1, states), FAR)
+    working = np.full((ticks + 1, steps + 1, places), FAR)
+    paid = np.zeros((ticks + 1, places), np.int64)
+    until = np.empty((ticks + 1, places), np.int64)
+    until[ticks] = ticks
+    for t in range(ticks):
+        for p in range(places):  # adding slices takes seconds to compile
+            paid[t + 1, p] = paid[t, p] + cost[t, p]
+    for t in range(ticks - 1, -1, -1):
+        for p in range(places):
+            until[t, p] = until[t + 1, p] if has[t, p] else t
+    for t in range(ticks, -1, -1):
+        for lost in range(min(t * per_tick, steps) + 1):
+            left = work - t * tick_s + lost * unit
+            if left <= 0:
+                idle[t, lost] = 0
+                working[t, lost] = 0
+                continue
+            for p in range(places):
+                if has[t, p]:
+                    if left <= tick_s:
+                        working[t, lost, p] = cost[t, p] if is_whole else cost[t, p] // tick_s * left
+                    else:
+                        working[t, lost, p] = min(FAR, cost[t, p] + working[t + 1, lost, p])
+            for c in range(states):
+                best = idle[t + 1, lost + per_tick, c] if lost + per_tick <= steps else FAR
+                for p in range(places):
+                    s = setup[c, p // KINDS]
+                    if lost + s > steps:
+                        continue
+                    start = move[c, p // KINDS]
+                    held = max(1, -(-s // per_tick))
+                    if until[t, p] - t >= held:
+                        over = (
+                            s * unit + left - (held - 1) * tick_s
+                        )  # seconds of the last of these ticks, if the job ends
+                        if over <= tick_s:
+                            last = cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over
+                            best = min(best, start + paid[t + held - 1, p] - paid[t, p] + last)
+                        else:
+                            then = start + paid[t + held, p] - paid[t, p] + working[t + held, lost + s, p]
+                            best = min(best, then)
+                    gone = free_until[t, p]
+                    if (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s:
+                        best = min(best, start + idle[gone, lost + s, classes[p // KINDS]])
+                idle[t, lost, c] = best
+            for p in range(places):
+                working[t, lost, p] = min(working[t, lost, p], idle[t, lost, classes[p // KINDS]])
+    return idle, working
+
+
+@compiled
+def _plan(
+    cost: IntArray,
+    has: BoolArray,
+    free_until: IntArray,
+    setup: IntArray,
+    move: IntArray,
+    classes: IntArray,
+    times: tuple[int, int, int, int, bool],
+    idle: IntArray,
+    working: IntArray,
+) -> IntArray:
+    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost): wait as long as nothing is lost by it."""
+    per_tick, unit, work, steps, is_whole = times
+    tick_s, ticks, places = per_tick * unit, len(cost), cost.shape[1]
+    stays = np.empty((ticks + 1, 4), np.int64)
+    size, t, lost, state = 0, 0, 0, 0
+    while work - t * tick_s + lost * unit > 0:
+        value, left = idle[t, lost, state], work - t * tick_s + lost * unit
+        if lost + per_tick <= steps and idle[t + 1, lost + per_tick, state] == value:
+            t, lost = t + 1, lost + per_tick
+            continue
+        end, gone = 0, 0
+        for p in range(places):
+            s = setup[state, p // KINDS]
+            held = max(1, -(-s // per_tick))
+            if lost + s > steps or not has[t, p]:
+                continue
+            start = move[state, p // KINDS]
+            gone = free_until[t, p]
+            is_free = (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s
+            if is_free and start + idle[gone, lost + s, classes[p // KINDS]] == value:
+                end = gone * tick_s
+                break
+            gone = 0
+            if t + held > ticks or not has[t : t + held, p].all():
+                continue
+            before = start + cost[t : t + held - 1, p].sum()
+            over = s * unit + left - (held - 1) * tick_s
+            if over <= tick_s:
+                if before + (cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over) == value:
+                    end = (t + held - 1) * tick_s + over
+                    break
+            elif before + cost[t + held - 1, p] + working[t + held, lost + s, p] == value:
+                break
+        stays[size, 0], stays[size, 1] = p, t * tick_s
+        lost, state = lost + s, classes[p // KINDS]
+        if end == 0:
+            t += held
+            left = work - t * tick_s + lost * unit
+            while end == 0 and t < ticks and has[t, p]:
+                if left <= tick_s:
+                    if working[t, lost, p] != (cost[t, p] if is_whole else cost[t, p] // tick_s * left):
+                        break
+                    end = t * tick_s + left
+                elif working[t, lost, p] == cost[t, p] + working[t + 1, lost, p]:
+                    t, left = t + 1, left - tick_s
+                else:
+                    break
+        is_done = end > 0 and gone == 0
+        stays[size, 2] = end if end > 0 else t * tick_s
+        stays[size, 3] = gone > 0 or (not is_done and t < ticks and not has[t, p])
+        size += 1
+        if is_done:
+            break
+        if gone > 0:
+            t = gone
+    return stays[:size]
+
+
+IDLE = 0
+
+"""Situation with nothing held; 1 + r is a spot machine that needs r ticks until its set-up is over, behind them those on demand."""
+
+
+def min_mean_usd(
+    chain: AvailabilityChain, job: ZoneJob, *, spot_micro: int, on_demand_micro: int, tick_s: int
+) -> float:
+    """Return the least mean dollars of any online rule that never misses the deadline, by the second.
+
+    Parameters
+    ----------
+    chain
+        Availability, which the rule knows and sees.
+    job
+        In one zone.
+    spot_micro, on_demand_micro
+        Prices, micro-dollars an hour.
+    tick_s
+        Seconds of a tick.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If the job may run in several zones: the chain is of one.
+
+    Notes
+    -----
+    Set-ups with and without a state are taken to last as the shorter of them, which costs no more.
+    """
+    if job.setup_s.shape[1] != 1:
+        raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup_s.shape[1]}; name one zone")
+    setup_s = int(job.setup_s.min())
+    unit = gcd(tick_s, setup_s)
+    times = (tick_s // unit, unit, setup_s // unit, job.work_s, job.slack_s // unit)
+    value = min_means(
+        chain.stays, chain.comes, float(spot_micro * job.machines), float(on_demand_micro * job.machines), times
+    )
+    return float((1.0 - chain.share) * value[0, 0, IDLE, 0] + chain.share * value[0, 0, IDLE, 1]) / UNITS_USD
+
+
+@compiled
+def min_means(
+    stays: float, comes: float, spot: float, on_demand: float, times: tuple[int, int, int, int, int]
+) -> FloatArray:
+    """Return the least mean still to be paid, shape (ticks + 1, units without work + 1, situations, 2).
+
+    The last axis says whether machines are there. Situations from which the deadline can't be kept are infinite. Prices
+    are those of a second; `times` are units in a tick, seconds in a unit, units of a set-up, seconds of work, and most
+    units without work.
+    """
+    per_tick, unit, setup, work, steps = times
+    tick_s = per_tick * unit
+    held = -(-setup // per_tick) + 1
+    ticks = -(-(work + steps * unit) // tick_s)
+    value = np.full((ticks + 1, steps + 1, 1 + 2 * held, 2), np.inf)
+    later = np.empty(2)
+    for t in range(ticks, -1, -1):
+        for lost in range(min(t * per_tick, steps) + 1):
+            left = work - t * tick_s + lost * unit
+            if left <= 0:
+                value[t, lost] = 0.0
+                continue
+            for there in range(2):
+                for situation in range(1 + 2 * held):
+                    is_spot = 1 <= situation <= held
+                    if is_spot and there == 0:
+                        value[t, lost, situation, there] = value[t, lost, IDLE, there]  # it is lost
+                        continue
+                    best = np.inf
+                    for kind in range(3):  # hold nothing, a spot machine, one on demand
+                        if kind == 1 and there == 0:
+                            continue
+                        price = 0.0 if kind == 0 else spot if kind == 1 else on_demand
+                        keeps = kind > 0 and situation > 0 and (kind == 1) == is_spot
+                        rest = (situation - 1) % held if keeps else held - 1
+                        # Of a set-up that needs `rest` more ticks all but the last are lost wholly.
+                        idle = per_tick
+                        if kind > 0 and rest < 2:
+                            idle = setup - (held - 2) * per_tick if rest == 1 else 0
+                        if lost + idle > steps:
+                            continue
+                        if kind > 0 and idle * unit + left <= tick_s:
+                            best = min(best, price * (idle * unit + left))
+                            continue
+                        then = IDLE if kind == 0 else 1 + (kind - 1) * held + max(0, rest - 1)
+                        for next_there in range(2):
+                            is_lost = kind == 1 and next_there == 0
+                            later[next_there] = value[t + 1, lost + idle, IDLE if is_lost else then, next_there]
+                        chance = stays if there else comes
+                        mean = later[1] if chance == 1.0 else later[0] if chance == 0.0 else 0.0
+                        if 0.0 < chance < 1.0:
+                            mean = chance * later[1] + (1.0 - chance) * later[0]
+                        best = min(best, price * tick_s + mean)
+                    value[t, lost, situation, there] = best
+    return value

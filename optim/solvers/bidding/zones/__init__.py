@@ -1,1 +1,0 @@
-"""The least cost of a job with a deadline over several zones."""

@@ -1,0 +1,548 @@
+"""HiGHS: Pyomo models, packing programmes that grow, and one silent run on one thread.
+
+HiGHS by itself returns when it is done, and not before. Here it runs in a thread of its own; at its interrupt points
+and several times a second it is asked whether to go on, so that a stopping rule or Ctrl-C ends it soon, with the best
+solution that it has.
+
+HiGHS proves nothing that could be checked, and has called points optimal that weren't (1.12 to 1.15 did in presolve). So no claim rests
+on its word, and a wrong one is caught where it is used:
+
+- dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
+  added up from them anew, and `verify` does so again;
+- points of mixed-integer programmes (`compact-milp`, `plain-milp`, `price-and-branch`, `dorm`, servers of recurring jobs, the search for
+  bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
+- its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
+
+Pyomo's own interfaces return when HiGHS does, and not before; `highs_run` ends it soon, with the best solution that
+it has.
+"""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+
+from optim.core.arrays import FloatArray, power_of_two_scale
+from optim.core.errors import SolverError
+from optim.core.solution import Termination
+
+if TYPE_CHECKING:
+    import highspy
+
+INFINITE = 1e29
+
+"""HiGHS' infinities are at least this large."""
+
+POLL_S = 0.05
+
+"""How often the waiting thread looks whether HiGHS is done, or has to stop."""
+
+WHOLE_NUMBERS = 2**31
+
+"""HiGHS' whole numbers, random seeds among them, are below this."""
+
+OptionValue = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HighsState:
+    """How far HiGHS is, in the programme's own sense; None where there is no figure yet."""
+
+    elapsed_s: float
+    nodes: int
+    objective: float | None
+    bound: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HighsOutcome:
+    """What HiGHS reports.
+
+    Parameters
+    ----------
+    termination
+        Why it stopped. `optimal` is HiGHS' claim, which comes without a proof.
+    is_aborted
+        Whether Ctrl-C stopped it; the termination is `interrupted` then.
+    values
+        The columns' values at a feasible point; None without one.
+    objective, bound
+        Value of the point and bound on every point's value, as HiGHS claims; None without one.
+    nodes, simplex_iterations
+        Work done.
+    """
+
+    termination: Termination
+    is_aborted: bool = False
+    values: NDArray[np.float64] | None
+    objective: float | None
+    bound: float | None
+    nodes: int
+    simplex_iterations: int
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is a feasible point."""
+        return self.values is not None
+
+
+Watch = Callable[[HighsState], Termination | None]
+
+"""Called at HiGHS' interrupt points and in between, by one thread at a time; a reason ends the run."""
+
+
+def keep_going(state: HighsState) -> Termination | None:
+    """Let HiGHS run."""
+    return None
+
+
+def silent_highs(lp: Any = None, **options: OptionValue) -> Any:
+    """Return a solver on one thread that prints nothing, with options by HiGHS' names, and a `HighsLp` if one is given."""
+    import highspy
+
+    _greeted()
+    highs = highspy.Highs()
+    for name, value in {"output_flag": False, "threads": 1, **options}.items():
+        _must_be_ok(highs.setOptionValue(name, value), f"option {name}={value!r}")
+    if lp is not None:
+        _must_be_ok(highs.passModel(lp), "the model")
+    return highs
+
+
+def run_in_place(highs: Any) -> Any:
+    """Run HiGHS in the calling thread, to its end; return its `HighsModelStatus`, which is never that of an error.
+
+    Where rounding keeps it from an answer (`kUnknown`, `kSolveError`) it runs again from the beginning, and may say so again:
+    then nothing is known of the programme, and nothing may be concluded.
+
+    Raises
+    ------
+    SolverError
+        If HiGHS didn't run: that is no sign that there is no optimum.
+    """
+    if _must_end(highs) in _open_endings():
+        highs.clearSolver()
+        _must_end(highs)
+    return highs.getModelStatus()
+
+
+def run_to_optimum(highs: Any) -> None:
+    """Run HiGHS in the calling thread on a programme that has an optimum; it holds a primal and a dual point then.
+
+    Raises
+    ------
+    SolverError
+        If HiGHS finds no optimum, not even one that misses its tolerances by rounding.
+    """
+    import highspy
+
+    status, solution = run_in_place(highs), highs.getSolution()
+    is_near = status == highspy.HighsModelStatus.kUnknown and solution.value_valid and solution.dual_valid
+    if not (status == highspy.HighsModelStatus.kOptimal or is_near):
+        raise no_answer(highs)
+
+
+def _must_end(highs: Any) -> Any:
+    """Run, and return the model's status unless it is that of an error."""
+    import highspy
+
+    has_failed = _ran(highs) == highspy.HighsStatus.kError
+    status = highs.getModelStatus()
+    if status not in _open_endings() and (has_failed or status not in _known_endings()):
+        raise no_answer(highs)
+    return status
+
+
+def _ran(highs: Any) -> Any:
+    """Run, and return HiGHS' status.
+
+    HiGHS keeps for each thread the workers of its first run there, and refuses a run that asks for another number of
+    them: one by default threads, of other code in this process, must not spoil ours.
+    """
+    import highspy
+
+    status = highs.run()
+    if status == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
+        highspy.Highs.resetGlobalScheduler(True)
+        status = highs.run()
+    return status
+
+
+def no_answer(highs: Any) -> SolverError:
+    """Return the error that HiGHS gave a programme no answer."""
+    return SolverError(
+        f"HiGHS {highs.version()} ended with {highs.modelStatusToString(highs.getModelStatus())!r} on a linear programme of "
+        f"{highs.getNumRow()} rows and {highs.getNumCol()} columns; try another solver, or another version of highspy"
+    )
+
+
+@cache
+def _greeted() -> None:
+    """Make a first solver, which prints who made HiGHS (from 1.16 on), while nothing that is printed arrives."""
+    import highspy
+
+    with _nothing_printed():
+        highspy.Highs()
+
+
+@contextmanager
+def _nothing_printed() -> Iterator[None]:
+    """Turn file descriptor 1 aside, if it is open: what compiled code prints doesn't pass `sys.stdout`."""
+    try:
+        kept = os.dup(1)
+    except OSError:
+        yield
+        return
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.close(sink)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def run_highs(
+    highs: Any,
+    *,
+    time_limit_s: float = math.inf,
+    seed: int = 0,
+    options: Mapping[str, OptionValue] | None = None,
+    watch: Watch = keep_going,
+) -> HighsOutcome:
+    """Run HiGHS on the programme that it holds.
+
+    Parameters
+    ----------
+    highs
+        A solver that holds a linear or mixed-integer programme.
+    time_limit_s
+        Wall-clock limit.
+    seed
+        Of HiGHS' random numbers; of larger ones the last 31 binary digits count.
+    options
+        Further options by HiGHS' names. A relative gap alone decides when to stop unless an absolute one is among them.
+    watch
+        Asked at HiGHS' interrupt points and in between whether to stop.
+
+    Returns
+    -------
+    HighsOutcome
+        Ctrl-C is the termination `interrupted`, not an exception.
+    """
+    import highspy
+
+    chosen: dict[str, OptionValue] = {
+        "threads": 1,
+        "random_seed": seed % WHOLE_NUMBERS,
+        "mip_abs_gap": 0.0,
+        **(options or {}),
+    }
+    if math.isfinite(time_limit_s):
+        chosen["time_limit"] = max(0.0, time_limit_s)
+    for name, value in chosen.items():
+        given = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a limit beyond is none
+        _must_be_ok(highs.setOptionValue(name, given), f"option {name}={value!r}")
+    run = _Run(highs, watch)
+    run.execute()
+    info = highs.getInfo()
+    has_values = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    is_mip = bool(len(highs.getLp().integrality_))
+    return HighsOutcome(
+        termination=Termination.NUMERICAL_ERROR
+        if run.has_failed
+        else run.reason or _termination(highs.getModelStatus()),
+        is_aborted=run.is_aborted,
+        values=np.array(highs.getSolution().col_value, dtype=np.float64) if has_values else None,
+        objective=_finite(info.objective_function_value) if has_values else None,
+        bound=_finite(info.mip_dual_bound if is_mip else info.objective_function_value) if info.valid else None,
+        nodes=max(0, int(info.mip_node_count)),
+        simplex_iterations=max(0, int(info.simplex_iteration_count)),
+    )
+
+
+class _Run:
+    """One run in a thread of its own."""
+
+    def __init__(self, highs: Any, watch: Watch) -> None:
+        self._highs, self._watch = highs, watch
+        self._begun = time.perf_counter()
+        self._state = HighsState(elapsed_s=0.0, nodes=0, objective=None, bound=None)
+        self._asking = threading.Lock()
+        self._is_done = threading.Event()
+        self._error: BaseException | None = None
+        self.reason: Termination | None = None
+        self.is_aborted = self.has_failed = False
+
+    def execute(self) -> None:
+        """Run to the end, to a reason to stop, or to Ctrl-C; raise what the watching code raised."""
+        highs = self._highs
+        is_mip = bool(len(highs.getLp().integrality_))
+        # Stopping the linear programmes inside a mixed-integer run would lose the run's best point.
+        events = [highs.cbMipInterrupt] if is_mip else [highs.cbSimplexInterrupt, highs.cbIpmInterrupt]
+        for event in events:
+            event.subscribe(self._answer)
+        threading.Thread(target=self._run, name="highs", daemon=True).start()
+        # Not Thread.join: interrupted by Ctrl-C it may take a running thread for a finished one (Python 3.11).
+        has_ended = False
+        while not has_ended:
+            try:
+                while not has_ended:
+                    has_ended = self._is_done.wait(POLL_S)
+                    if not has_ended and self._must_stop(self._state):
+                        # There are no interrupt points in presolve, which looks at the time limit.
+                        highs.setOptionValue("time_limit", 0.0)
+            except KeyboardInterrupt:
+                self._abort()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        import highspy
+
+        try:
+            self.has_failed = _ran(self._highs) == highspy.HighsStatus.kError
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._is_done.set()
+
+    def _answer(self, event: Any) -> None:
+        """Tell HiGHS at an interrupt point whether to stop."""
+        data = event.data_out
+        state = HighsState(
+            elapsed_s=0.0,
+            nodes=max(0, int(data.mip_node_count)),
+            objective=_finite(data.mip_primal_bound),
+            bound=_finite(data.mip_dual_bound),
+        )
+        if self._must_stop(state):
+            event.interrupt()
+        self._state = state
+
+    def _must_stop(self, state: HighsState) -> bool:
+        """Ask whether there is a reason to stop; an exception must not cross into HiGHS."""
+        with self._asking:
+            if self.reason is None and self._error is None:
+                try:
+                    self.reason = self._watch(replace(state, elapsed_s=time.perf_counter() - self._begun))
+                except KeyboardInterrupt:
+                    self._abort()
+                except BaseException as error:
+                    self._error = error
+            return self.reason is not None or self._error is not None
+
+    def _abort(self) -> None:
+        self.reason, self.is_aborted = Termination.INTERRUPTED, True
+
+
+def _must_be_ok(status: Any, what: str) -> None:
+    import highspy
+
+    if status == highspy.HighsStatus.kError:
+        raise ValueError(f"HiGHS refuses {what}")
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if abs(value) < INFINITE else None
+
+
+def _termination(status: Any) -> Termination:
+    return _known_endings().get(status, Termination.NUMERICAL_ERROR)
+
+
+@cache
+def _open_endings() -> frozenset[Any]:
+    """Return HiGHS' ends that say nothing of a programme: it tried, and its numbers were beyond it."""
+    import highspy
+
+    return frozenset({highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError})
+
+
+@cache
+def _known_endings() -> dict[Any, Termination]:
+    """Return what HiGHS' ends are called here; all others are errors, or say nothing."""
+    import highspy
+
+    kinds = highspy.HighsModelStatus
+    return {
+        kinds.kOptimal: Termination.OPTIMAL,
+        kinds.kInfeasible: Termination.INFEASIBLE,
+        kinds.kUnbounded: Termination.DUAL_INFEASIBLE,
+        kinds.kUnboundedOrInfeasible: Termination.DUAL_INFEASIBLE,
+        kinds.kTimeLimit: Termination.TIME_LIMIT,
+        kinds.kIterationLimit: Termination.ITERATION_LIMIT,
+        kinds.kSolutionLimit: Termination.NODE_LIMIT,
+        kinds.kInterrupt: Termination.INTERRUPTED,
+    }
+
+
+__all__ = ["CompiledModel", "HighsOutcome", "HighsState", "solve_with_highs"]
+
+
+class CompiledModel:
+    """A linear or mixed-integer Pyomo model with one objective, translated for HiGHS.
+
+    Parameters
+    ----------
+    model
+        A concrete Pyomo model; it keeps its variables, which receive the solution's values.
+    """
+
+    def __init__(self, model: Any) -> None:
+        from pyomo.core.base.objective import maximize
+        from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+        form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
+        self.columns: list[Any] = list(form.columns)
+        self.rows: list[Any] = [row.constraint for row in form.rows]
+        self.lp = _highs_lp(form, is_maximisation=form.objectives[0].sense == maximize)
+
+    def load(self, values: Any) -> None:
+        """Give the model's variables their values."""
+        for variable, value in zip(self.columns, values, strict=True):
+            variable.set_value(float(value), skip_validation=True)
+
+
+def solve_with_highs(
+    compiled: CompiledModel,
+    *,
+    time_limit_s: float = math.inf,
+    seed: int = 0,
+    options: Mapping[str, OptionValue] | None = None,
+    watch: Watch = keep_going,
+) -> HighsOutcome:
+    """Run HiGHS and load the best point it finds into the model's variables.
+
+    HiGHS' tolerances are absolute. Where all costs are below 1 it is given them in a unit in which the largest isn't, a
+    power of two; unless `options` state an absolute gap, which is one in the model's own unit.
+
+    Parameters
+    ----------
+    compiled
+        The model.
+    time_limit_s, seed, options, watch
+        As in `run_highs`.
+
+    Returns
+    -------
+    HighsOutcome
+        Ctrl-C is the termination `interrupted`, not an exception.
+    """
+    if not compiled.columns:
+        return _constant(compiled.lp.offset_)
+    highs = silent_highs(compiled.lp)
+    has_own_gap = options is not None and "mip_abs_gap" in options
+    unit = 1.0 if has_own_gap else power_of_two_scale(float(np.abs(np.asarray(compiled.lp.col_cost_)).max(initial=0.0)))
+    if unit != 1.0:
+        count = len(compiled.columns)
+        highs.changeColsCost(count, np.arange(count, dtype=np.int32), np.asarray(compiled.lp.col_cost_) / unit)
+        highs.changeObjectiveOffset(compiled.lp.offset_ / unit)
+    outcome = run_highs(
+        highs,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        options=options,
+        watch=lambda state: watch(
+            replace(state, objective=_times(unit, state.objective), bound=_times(unit, state.bound))
+        ),
+    )
+    if outcome.values is not None:
+        compiled.load(outcome.values)
+    return replace(outcome, objective=_times(unit, outcome.objective), bound=_times(unit, outcome.bound))
+
+
+def _times(unit: float, value: float | None) -> float | None:
+    return None if value is None else unit * value
+
+
+def _constant(value: float) -> HighsOutcome:
+    """Return the outcome of a model without variables, to which HiGHS gives no value."""
+    return HighsOutcome(
+        termination=Termination.OPTIMAL,
+        values=np.zeros(0),
+        objective=value,
+        bound=value,
+        nodes=0,
+        simplex_iterations=0,
+    )
+
+
+def _highs_lp(form: Any, *, is_maximisation: bool) -> Any:
+    """Return HiGHS' form of a compiled programme."""
+    import highspy
+
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(form.columns), len(form.rows)
+    lp.sense_ = highspy.ObjSense.kMaximize if is_maximisation else highspy.ObjSense.kMinimize
+    lp.offset_ = float(form.c_offset[0])
+    lp.col_cost_ = np.asarray(form.c.todense(), dtype=np.float64).ravel()
+    # Pyomo 6.9.3, the oldest that is promised, keeps a fixed variable as a column.
+    bounds = [(one.value, one.value) if one.fixed else one.bounds for one in form.columns]
+    lp.col_lower_ = np.array([-highspy.kHighsInf if low is None else low for low, _ in bounds], dtype=np.float64)
+    lp.col_upper_ = np.array([highspy.kHighsInf if high is None else high for _, high in bounds], dtype=np.float64)
+    if any(not variable.is_continuous() for variable in form.columns):
+        kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        lp.integrality_ = [kinds[not variable.is_continuous()] for variable in form.columns]
+    senses = np.array([row.bound_type for row in form.rows], dtype=np.int64)
+    rhs = np.asarray(form.rhs, dtype=np.float64)
+    lp.row_lower_ = np.where(senses <= 0, rhs, -highspy.kHighsInf)
+    lp.row_upper_ = np.where(senses >= 0, rhs, highspy.kHighsInf)
+    matrix = form.A.tocsc()
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
+    lp.a_matrix_.value_ = matrix.data.astype(np.float64)
+    return lp
+
+
+def empty_programme(num_rows: int) -> "highspy.Highs":
+    """Return a programme without columns, solved by the simplex method on one thread."""
+    import highspy
+
+    highs = silent_highs(solver="simplex", presolve="off")
+    highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    add_rows(highs, csr_array((num_rows, 0)))
+    return highs
+
+
+def whole_programme(value: FloatArray, upper: FloatArray, matrix: csr_array) -> "highspy.Highs":
+    """Return max v'x, A x <= 1 over whole numbers x between 0 and `upper`; what its optimum claims, nobody has proven."""
+    import highspy
+
+    highs, count = silent_highs(), len(value)
+    highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    highs.addVars(count, np.zeros(count), upper)
+    everyone = np.arange(count, dtype=np.int32)
+    highs.changeColsCost(count, everyone, value)
+    highs.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
+    add_rows(highs, matrix)
+    return highs
+
+
+def add_rows(highs: "highspy.Highs", matrix: csr_array) -> None:
+    """Append rows with right-hand side 1, shape (rows, columns so far)."""
+    number = matrix.shape[0]
+    highs.addRows(
+        number, np.full(number, -np.inf), np.ones(number), matrix.nnz, matrix.indptr[:-1].astype(np.int32),
+        matrix.indices.astype(np.int32), matrix.data,
+    )  # fmt: skip
+
+
+def add_columns(highs: "highspy.Highs", value: FloatArray, matrix: csc_array, upper: FloatArray) -> None:
+    """Append columns between 0 and `upper`, shape (rows so far, columns)."""
+    number = matrix.shape[1]
+    highs.addCols(
+        number, value, np.zeros(number), upper, matrix.nnz, matrix.indptr[:-1].astype(np.int32),
+        matrix.indices.astype(np.int32), matrix.data,
+    )  # fmt: skip

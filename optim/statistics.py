@@ -1,0 +1,109 @@
+"""95 % intervals, each kind once: of a mean (Student's t), a share (Wilson), a median (order statistics).
+
+Every table that shows an interval names its kind.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from optim.core.arrays import FloatArray
+
+NORMAL_975 = 1.959963984540054
+
+"""The standard normal distribution's quantile of 97.5 %."""
+
+ENDS = (0.025, 0.975)
+
+"""Probabilities below the two ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A mean and half the width of its interval."""
+
+    mean: float
+    half: float
+
+    @classmethod
+    def of(cls, values: Sequence[float] | FloatArray) -> "Interval":
+        """Return the mean of independent values, at least two, with Student's t interval.
+
+        References
+        ----------
+        Student, "The Probable Error of a Mean", Biometrika 6 (1908), DOI 10.1093/biomet/6.1.1.
+        """
+        from scipy.special import stdtrit
+
+        array = np.asarray(values, dtype=np.float64)
+        spread = float(array.std(ddof=1)) / math.sqrt(len(array))
+        return cls(mean=float(array.mean()), half=spread * float(stdtrit(len(array) - 1, ENDS[1])))
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return self.mean + self.half
+
+
+def with_halves(intervals: Mapping[str, Interval]) -> dict[str, float]:
+    """Return means by name, each followed by half the width of its interval, `NAME_half`.
+
+    Examples
+    --------
+    >>> with_halves({"gain": Interval(mean=2.0, half=0.5)})
+    {'gain': 2.0, 'gain_half': 0.5}
+    """
+    found: dict[str, float] = {}
+    for name, interval in intervals.items():
+        found |= {name: interval.mean, f"{name}_half": interval.half}
+    return found
+
+
+def wilson(share: ArrayLike, number: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return Wilson's interval of shares, each observed in `number` independent trials (more than none).
+
+    References
+    ----------
+    Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22 (1927), DOI
+    10.1080/01621459.1927.10502953.
+
+    Examples
+    --------
+    >>> [round(float(end), 3) for end in wilson(0, 20)]
+    [0.0, 0.161]
+    """
+    p, n = np.asarray(share, dtype=np.float64), np.maximum(np.asarray(number, dtype=np.float64), 1e-9)
+    z2 = NORMAL_975**2
+    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = NORMAL_975 / (1 + z2 / n) * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    # Where no trial, or every one, was a hit that end is 0, or 1, whatever rounding says.
+    return np.where(p <= 0, 0.0, np.clip(middle - half, 0.0, 1.0)), np.where(
+        p >= 1, 1.0, np.clip(middle + half, 0.0, 1.0)
+    )
+
+
+def bootstrap(resampled: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the percentile interval of resampled figures, from shape (resamples, ...) two of shape (...).
+
+    References
+    ----------
+    Efron, Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13.
+    """
+    low, high = np.quantile(resampled, ENDS, axis=0)
+    return low, high
+
+
+def of_median(values: FloatArray) -> tuple[float, float]:
+    """Return the interval of the median of independent values, by order statistics."""
+    ordered = np.sort(values)
+    half = NORMAL_975 / 2 * np.sqrt(len(ordered))
+    low, high = int(np.floor(len(ordered) / 2 - half)), int(np.ceil(len(ordered) / 2 + half))
+    return float(ordered[max(0, low)]), float(ordered[min(len(ordered) - 1, high)])

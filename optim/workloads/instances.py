@@ -1,0 +1,439 @@
+"""Instances by name or file: references, generators, traces, and the user's own files."""
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_seed, did_you_mean
+from optim.core.options import build_options
+from optim.models import reference
+from optim.models.catalogue import problem_of
+from optim.models.files import InstanceT, load, of_kind
+from optim.models.reference import AdmissionName, AuctionName, BiddingName, reference_names
+from optim.workloads.admission import generator
+from optim.workloads.admission.generator import GeneratorOptions
+
+if TYPE_CHECKING:
+    from optim.models.admission.instance import AdmissionInstance
+    from optim.models.auction.instance import AuctionInstance
+    from optim.models.bidding.instance import BiddingInstance
+    from optim.profiling.document import ProfileDocument
+
+GENERATORS = ("admission", "auction", "bidding")
+
+"""Problems whose instances can be drawn."""
+
+
+@overload
+def generate(problem: Literal["admission"], *, seed: int = 0, **options: object) -> "AdmissionInstance": ...
+
+
+@overload
+def generate(problem: Literal["auction"], *, seed: int = 0, **options: object) -> "AuctionInstance": ...
+
+
+@overload
+def generate(problem: Literal["bidding"], *, seed: int = 0, **options: object) -> "BiddingInstance": ...
+
+
+@overload
+def generate(problem: str, *, seed: int = 0, **options: object) -> Any: ...
+
+
+def generate(problem: str, *, seed: int = 0, **options: object) -> Any:
+    """Draw an instance.
+
+    Parameters
+    ----------
+    problem
+        ``"admission"``, ``"auction"`` or ``"bidding"``.
+    seed
+        Same seed, same instance.
+    options
+        Fields of the generator's options, `GeneratorOptions` of ``optim.workloads.<problem>.generator``: ``num_jobs``,
+        ``num_slots``; ``num_apps``, ``num_gpus``; and so on. A wrong name is answered with those there are.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the problem has no generator, an option is unknown or out of its range, or the seed is no whole number.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.generate("admission", seed=3, num_jobs=5, num_slots=8).num_jobs
+    5
+    """
+    module = generator_of(problem)
+    check_seed(seed)
+    return module.generate(build_options(module.GeneratorOptions, options), seed)
+
+
+def generator_of(problem: str) -> Any:
+    """Return the module of a problem's generator.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it has none.
+    """
+    if problem not in GENERATORS:
+        raise InvalidOptionError(f"{problem!r} has no generator; those with one: {', '.join(GENERATORS)}")
+    return import_module(f"optim.workloads.{problem}.generator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How an admission instance is drawn, and the first 16 digits of the SHA-256 of its document."""
+
+    options: GeneratorOptions
+    seed: int
+    digest: str
+
+
+GENERATED: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "xl-0": Recipe(
+            options=GeneratorOptions(num_jobs=10_000, num_slots=1_000, num_worker_servers=500, num_ps_servers=500),
+            seed=0,
+            digest="82aaa34df4fb468f",
+        ),
+    }
+)
+
+"""`xl-0` has the generator's defaults but for its sizes; drawing it takes some 10 s."""
+
+
+@overload
+def reference_instance(name: AdmissionName) -> "AdmissionInstance": ...
+
+
+@overload
+def reference_instance(name: AuctionName) -> "AuctionInstance": ...
+
+
+@overload
+def reference_instance(name: BiddingName) -> "BiddingInstance": ...
+
+
+@overload
+def reference_instance(name: str) -> Any: ...
+
+
+@overload
+def reference_instance(name: str, kind: type[InstanceT]) -> InstanceT: ...
+
+
+def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
+    """Return a reference instance by name.
+
+    Parameters
+    ----------
+    name
+        One of `optim.reference_names`, or of a large one that is drawn anew, such as ``xl-0``. Type checkers know which
+        kind of instance each of those that ship is.
+    kind
+        For names that are known at run time only: what must be returned, such as `optim.AdmissionInstance`.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is none of that name (the text lists those there are), it is of another kind, or what is drawn isn't what
+        was pinned.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.reference_instance("tiny-0").num_jobs
+    6
+    """
+    if name not in GENERATED:
+        if name in reference.reference_names():
+            return of_kind(reference.reference_instance(name), kind)
+        known = ", ".join((*reference.reference_names(), *GENERATED))
+        raise InvalidProblemError(f"no reference instance {name!r}; there are: {known}")
+    return of_kind(drawn(name, GENERATED[name]), kind)
+
+
+def drawn(name: str, recipe: Recipe) -> Any:
+    """Return what a recipe draws, under a name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If its digest isn't the recipe's.
+    """
+    instance = replace(generator.generate(recipe.options, recipe.seed), name=name)
+    digest = sha256(problem_of(instance).write_instance(instance)).hexdigest()[: len(recipe.digest)]
+    if digest != recipe.digest:
+        raise InvalidProblemError(
+            f"{name}: the generator draws another instance here (digest {digest}, pinned {recipe.digest}); "
+            "use a NumPy that draws the same random numbers, or an unchanged generator"
+        )
+    return instance
+
+
+SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "admission": ("jobs", "slots", "worker_servers", "ps_servers"),
+        "auction": ("apps", "gpus", "machines"),
+        "bidding": (),
+    }
+)
+
+"""Sizes by problem, as users name them; a generator's option is that name after ``num_``."""
+
+PUBLISHED = "published"
+
+"""Name of the built-in job profiles."""
+
+PROFILED_SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "admission": {"num_jobs": 40, "num_slots": 30, "num_worker_servers": 6, "num_ps_servers": 6},
+        "auction": {"num_apps": 16, "num_gpus": 64, "num_machines": 16},
+    }
+)
+
+"""Sizes of instances with measured jobs, unless given: what all solvers do in a minute or two."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class InstanceSource(Protocol):
+    """Give an instance for a seed."""
+
+    def load(self, seed: int) -> Any:
+        """Return the instance; sources without chance ignore the seed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """A file, or where there is no such file a shipped reference instance of that name."""
+
+    name: str
+
+    def load(self, seed: int) -> Any:
+        """Return the instance."""
+        del seed
+        return find_instance(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedSource:
+    """An instance drawn by its problem's generator; `options` are that generator's `GeneratorOptions`."""
+
+    options: Any
+    problem: str = "admission"
+
+    def load(self, seed: int) -> Any:
+        """Draw the instance of this seed."""
+        return generator_of(self.problem).generate(self.options, seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSource:
+    """An admission instance sampled from a public trace; `options` are its `TraceOptions`."""
+
+    path: Path
+    format: str
+    options: Any
+
+    def load(self, seed: int) -> Any:
+        """Sample the instance of this seed; what was left out of the trace is logged."""
+        from optim.workloads.admission.traces import read_trace
+
+        instance, summary = read_trace(self.path, self.format, self.options, seed)
+        for line in summary.lines:
+            _LOG.info("%s", line)
+        return instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledSource:
+    """An instance drawn with jobs as measured; `profiles` are a file or the built-in set, `options` the generator's."""
+
+    profiles: str
+    options: Any
+    problem: str = "admission"
+
+    def load(self, seed: int) -> Any:
+        """Draw the instance of this seed."""
+        from optim.workloads.profiles import profiled_instance
+
+        return profiled_instance(self.problem, find_profiles(self.profiles), self.options, seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRequest:
+    """Instances as a user describes them; None and () stand for what wasn't said.
+
+    Parameters
+    ----------
+    names
+        Files or reference names.
+    trace, trace_format, slot_minutes
+        A public trace, its format, and the length of a slot in minutes.
+    jobs, slots, worker_servers, ps_servers
+        Sizes of a generated admission instance, or of the sample of a trace.
+    apps, gpus, machines
+        Sizes of a generated auction.
+    profile
+        A file of job profiles, or ``published``: generated jobs are of its kinds.
+    problem
+        Whose generator is meant, where there is neither a file nor a trace.
+    options
+        Further options of the generator or of the trace's reader, by name.
+    """
+
+    names: tuple[str, ...] = ()
+    trace: Path | None = None
+    trace_format: str | None = None
+    slot_minutes: float | None = None
+    jobs: int | None = None
+    slots: int | None = None
+    worker_servers: int | None = None
+    ps_servers: int | None = None
+    apps: int | None = None
+    gpus: int | None = None
+    machines: int | None = None
+    profile: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = "admission"
+
+    @property
+    def is_profile_only(self) -> bool:
+        """Whether nothing was said but which jobs there are: any problem can have such instances."""
+        is_sized = any(getattr(self, name) is not None for names in SIZES.values() for name in names)
+        return self.profile is not None and not (self.names or self.trace or self.options or is_sized)
+
+    @property
+    def problem_name(self) -> str:
+        """Name of the problem that the instances belong to.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the first file named can't be read.
+        """
+        if self.names:
+            return problem_of(find_instance(self.names[0])).name
+        return "admission" if self.trace is not None else self.problem
+
+    def sources(self) -> tuple[InstanceSource, ...] | None:
+        """Return where the instances come from, None if nothing was said.
+
+        Raises
+        ------
+        InvalidOptionError
+            If what was said doesn't belong together.
+        """
+        given = {**self.options, **self._sizes()}
+        if self.trace is None and (self.trace_format is not None or self.slot_minutes is not None):
+            raise InvalidOptionError("--trace-format and --slot-minutes describe a trace; add --trace FILE")
+        if self.names and (given or self.trace is not None or self.profile is not None):
+            raise InvalidOptionError(
+                "--instance names whole instances; leave out sizes (such as --jobs), --trace and --profile"
+            )
+        if self.names:
+            return tuple(NamedSource(name) for name in self.names)
+        if self.trace is not None and self.profile is not None:
+            raise InvalidOptionError("a trace has jobs of its own; leave out --trace or --profile")
+        if self.trace is not None:
+            return (self._trace_source(self.trace, given),)
+        if self.profile is not None:
+            return (profiled(self.profile, self.problem, given),)
+        return (generated(given, self.problem),) if given else None
+
+    def _sizes(self) -> dict[str, int]:
+        """Return the sizes that were said, by the generator's names."""
+        sizes = {}
+        for problem, names in SIZES.items():
+            for name in names:
+                value = getattr(self, name)
+                if value is None:
+                    continue
+                if problem != self.problem:
+                    raise InvalidOptionError(
+                        f"--{name.replace('_', '-')} is a size of {problem!r} instances, not of {self.problem!r}; leave it out"
+                    )
+                sizes[f"num_{name}"] = value
+        return sizes
+
+    def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
+        if self.trace_format is None:
+            raise InvalidOptionError("--trace needs --trace-format: philly, gavel, alibaba, csv or another format")
+        from optim.workloads.admission.traces import TraceOptions
+
+        minutes = {} if self.slot_minutes is None else {"slot_minutes": self.slot_minutes}
+        options = build_options(TraceOptions, {**sizes, **minutes})
+        return TraceSource(path=trace, format=self.trace_format, options=options)
+
+
+def generated(sizes: Mapping[str, Any], problem: str = "admission") -> GeneratedSource:
+    """Return a source of drawn instances; sizes that aren't given are the generator's own.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the problem has no generator, or the generator doesn't know an option.
+    """
+    options = build_options(generator_of(problem).GeneratorOptions, sizes)
+    return GeneratedSource(options=options, problem=problem)
+
+
+def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> ProfiledSource:
+    """Return a source of instances with measured jobs; sizes that aren't given are those of small runs.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read.
+    InvalidOptionError
+        If the problem has no generator, or the generator doesn't know an option.
+    """
+    usual = dict(PROFILED_SIZES.get(problem, {}))
+    document = find_profiles(profiles)
+    if problem == "admission":
+        usual["slot_s"] = document.slot_s
+    options = build_options(generator_of(problem).GeneratorOptions, {**usual, **sizes})
+    return ProfiledSource(profiles=profiles, options=options, problem=problem)
+
+
+def find_profiles(name: str) -> "ProfileDocument":
+    """Read a file of job profiles, or return the built-in set by its name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, or isn't a file of profiles.
+    """
+    from optim.profiling.document import read_profiles
+    from optim.workloads.profiles import published_profiles
+
+    return published_profiles() if name == PUBLISHED and not os.path.exists(name) else read_profiles(Path(name))
+
+
+def find_instance(name: str) -> Any:
+    """Read an instance file, or find a shipped reference instance by its bare or file name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is neither, or the file is bad; the text names the field and the remedy.
+    """
+    if os.path.exists(name):
+        return load(name)
+    bare = name.removesuffix(".gz").removesuffix(".json")
+    if bare in (*reference_names(), *GENERATED):
+        return reference_instance(bare)
+    known = (*reference_names(), *GENERATED)
+    raise InvalidProblemError(
+        f"{name}: no such file, and no reference instance of that name; {did_you_mean(bare, known)}there are: {', '.join(known)}"
+    )

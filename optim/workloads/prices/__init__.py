@@ -1,0 +1,1 @@
+"""Spot prices and availability: from files, and from a generator."""

@@ -1,0 +1,443 @@
+"""Availability of zones and lifetimes of machines from files."""
+
+import math
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.limits import check_limit
+from optim.models.bidding.market.lifetimes import AvailabilityTrace, Lifetimes
+from optim.models.bidding.market.prices import HOUR_S, MICRO
+from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
+from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require_columns, require_order
+from optim.workloads.prices.price_files import parse_times
+
+
+def read_spells(path: str | Path) -> Lifetimes:
+    """Read spells from preemption series: machines that come are launches, machines that go are losses, the oldest first.
+
+    The file has the columns `kind`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick` and `value`, as the SkyPilot
+    traces do; rows of other kinds are left out.
+
+    Parameters
+    ----------
+    path
+        The file, plain or gzip. Kinds are ``campaign/zone/resource``; the clock of each campaign begins at midnight.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, out of order, has no preemption series, or more machines at once than the limits allow.
+    """
+    numbers = ("gap_seconds", "tick", "value")
+    columns = read_columns(path, numbers, ("kind", "campaign", "zone", "resource"))
+    require_columns(path, columns, *numbers, least=0.0)
+    is_series = columns["kind"] == "preemption"
+    if not is_series.any():
+        raise InvalidProblemError(f"{path}: no row is of kind 'preemption'; give a file with preemption series")
+    numbered = np.flatnonzero(is_series)
+    columns = {name: values[is_series] for name, values in columns.items()}
+    check_limit("count", int(columns["value"].max()), f"{path}: machines at once")
+    keys = joined(*(columns[name] for name in ("campaign", "zone", "resource")), by="/")
+    rows_of = groups(keys)
+    kind, start, length, lost = [], [], [], []
+    for number, (key, rows) in enumerate(rows_of.items()):
+        times = columns["tick"][rows] * columns["gap_seconds"][rows]
+        require_order(path, key, numbered[rows], np.rint(times).astype(np.int64), by="tick", is_strict=True)
+        end = float(times[-1] + columns["gap_seconds"][rows[0]])
+        for begin, until, is_lost in _spells(times.tolist(), columns["value"][rows].tolist(), end):
+            kind.append(number)
+            start.append(begin)
+            length.append(until - begin)
+            lost.append(is_lost)
+    return Lifetimes(
+        kinds=tuple(rows_of),
+        kind=np.array(kind, dtype=np.int64),
+        start_s=np.array(start),
+        length_s=np.array(length),
+        is_lost=np.array(lost),
+    )
+
+
+def _spells(times: list[float], values: list[float], end: float) -> list[tuple[float, float, bool]]:
+    """Return (begin, end, whether it was lost) of each machine of a series; those of the first tick began then."""
+    up: deque[float] = deque()
+    found = []
+    for time, value in zip(times, values, strict=True):
+        while len(up) > value:
+            found.append((up.popleft(), time, True))
+        while len(up) < int(value):
+            up.append(time)
+    return found + [(begin, end, False) for begin in up if end > begin]
+
+
+LIST_PRICES: Mapping[str, int] = MappingProxyType(
+    {
+        "p2.xlarge": 900_000,
+        "p2.8xlarge": 7_200_000,
+        "p2.16xlarge": 14_400_000,
+        "p3.2xlarge": 3_060_000,
+        "p3.8xlarge": 12_240_000,
+        "p3.16xlarge": 24_480_000,
+        "k80_1": 900_000,
+        "v100_1": 3_060_000,
+        "v100_8": 24_480_000,
+    }
+)
+
+"""On-demand micro-dollars an hour in us-east-1 by type, and by what the traces without prices call p2.xlarge, p3.2xlarge
+and p3.16xlarge."""
+
+SPOT_PERCENT = 30
+
+"""Spot price of traces without prices, usual for these machines, as a part of that on demand."""
+
+OnDemand = int | Mapping[str, int] | None
+
+"""On-demand micro-dollars of a machine-hour: of every machine, by type, or left to the file."""
+
+
+class ZoneTraces(Mapping[str, AvailabilityTrace]):
+    """Traces by zone, each put together when it is asked for: the price on demand of no other zone need be known."""
+
+    def __init__(self, rows: Mapping[str, IntArray], build: Callable[[str, IntArray], AvailabilityTrace]) -> None:
+        self._rows = rows
+        self._build = build
+
+    def __getitem__(self, zone: str) -> AvailabilityTrace:
+        return self._build(zone, self._rows[zone])
+
+    def __contains__(self, zone: object) -> bool:
+        return zone in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def read_availability(
+    path: str | Path, *, on_demand_micro: OnDemand = None, spot_micro: int | None = None
+) -> ZoneTraces:
+    """Read availability by zone.
+
+    Two forms are known by their header. With prices: `tick`, `timestamp_local`, `zone`, `available` (0 or 1),
+    `price_usd_per_hour`, and if there are `instance_type` and `on_demand_usd_per_hour`, the same in all rows of a zone.
+    Without: `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (instances that were up or
+    could be had); a tick counts as available if all `nodes` are.
+
+    Parameters
+    ----------
+    path
+        The file, plain or gzip.
+    on_demand_micro
+        On-demand price of a machine, micro-dollars an hour, for all or by type (`instance_type` or `resource`). Where
+        it says nothing, the file's column counts, then `LIST_PRICES`.
+    spot_micro
+        Spot price of all nodes where the file holds none; by default `SPOT_PERCENT` of the on-demand price.
+
+    Returns
+    -------
+    ZoneTraces
+        Traces by zone, or by ``campaign/zone/resource/kind`` in files of many campaigns. Asking for one whose price on
+        demand nobody tells raises InvalidProblemError.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, out of order, or a value isn't what it must be.
+    """
+    header = header_of(path)
+    if "available" in header:
+        return _with_prices(path, header, on_demand_micro)
+    return _without_prices(path, on_demand_micro, spot_micro)
+
+
+def zone_named(traces: Mapping[str, AvailabilityTrace], zone: str) -> AvailabilityTrace:
+    """Return a zone's trace.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is none; the text lists those there are.
+    """
+    if zone not in traces:
+        raise InvalidOptionError(f"unknown zone {zone!r}; the file has: {', '.join(traces)}")
+    return traces[zone]
+
+
+def _with_prices(path: str | Path, header: tuple[str, ...], given: OnDemand) -> ZoneTraces:
+    has_type, has_price = "instance_type" in header, "on_demand_usd_per_hour" in header
+    numbers = ("tick", "available", "price_usd_per_hour", *["on_demand_usd_per_hour"] * has_price)
+    columns = read_columns(path, numbers, ("timestamp_local", "zone", *["instance_type"] * has_type))
+    require_columns(path, columns, *numbers[2:], least=1.0 / MICRO)
+    available = columns["available"]
+    refuse(path, "available", (available != 0) & (available != 1), "must be 0 or 1", available)
+    times = parse_times(path, "timestamp_local", columns["timestamp_local"])
+    price = _micro(columns["price_usd_per_hour"])
+    zones = groups(columns["zone"])
+    for zone, rows in zones.items():
+        for name in ("instance_type",) * has_type + ("on_demand_usd_per_hour",) * has_price:
+            _require_one(path, zone, name, columns[name][rows])
+        require_order(path, zone, rows, times[rows], by="tick", is_strict=True)
+
+    def build(zone: str, rows: IntArray) -> AvailabilityTrace:
+        kind = str(columns["instance_type"][rows[0]]) if has_type else ""
+        listed = int(_micro(columns["on_demand_usd_per_hour"][rows[0]])) if has_price else None
+        return AvailabilityTrace(
+            zone=zone,
+            resource=kind,
+            time_s=times[rows],
+            is_available=available[rows] == 1,
+            price_micro=price[rows],
+            on_demand_micro=_on_demand(path, zone, kind, given, listed),
+            end_s=int(times[rows][-1] + np.median(np.diff(times[rows]))) if len(rows) > 1 else int(times[rows][-1]) + 1,
+        )
+
+    return ZoneTraces(zones, build)
+
+
+def _without_prices(path: str | Path, given: OnDemand, spot_micro: int | None) -> ZoneTraces:
+    numbers = ("nodes", "gap_seconds", "tick", "value")
+    columns = read_columns(path, numbers, ("kind", "campaign", "zone", "resource"))
+    require_columns(path, columns, *numbers, least=0.0)
+    keys = joined(*(columns[name] for name in ("campaign", "zone", "resource", "kind")), by="/")
+    times = np.rint(columns["tick"] * columns["gap_seconds"]).astype(np.int64)
+    zones = groups(keys)
+    for key, rows in zones.items():
+        require_order(path, key, rows, times[rows], by="tick", is_strict=True)
+
+    def build(key: str, rows: IntArray) -> AvailabilityTrace:
+        first = rows[0]
+        resource = str(columns["resource"][first])
+        on_demand = _on_demand(path, key, resource, given, None) * int(columns["nodes"][first])
+        spot = on_demand * SPOT_PERCENT // 100 if spot_micro is None else spot_micro
+        return AvailabilityTrace(
+            zone=key,
+            resource=resource,
+            time_s=times[rows],
+            is_available=columns["value"][rows] >= columns["nodes"][rows],
+            price_micro=np.full(len(rows), spot, dtype=np.int64),
+            on_demand_micro=on_demand,
+            end_s=int(times[rows[-1]] + columns["gap_seconds"][first]),
+        )
+
+    return ZoneTraces(zones, build)
+
+
+def _on_demand(path: str | Path, zone: str, kind: str, given: OnDemand, listed: int | None) -> int:
+    """Return the price on demand of a machine: what was given, else what the file says, else the list price."""
+    if isinstance(given, int):
+        return given
+    for price in ((given or {}).get(kind), listed, LIST_PRICES.get(kind)):
+        if price is not None:
+            return price
+    cause = f"machines of type {kind!r} have" if kind else "the file names no type, and has"
+    raise InvalidProblemError(
+        f"{path}: {zone}: {cause} no price on demand; give --on-demand with dollars an hour, a type with a list price "
+        "(p3.2xlarge, say) or a file of types, or add the column on_demand_usd_per_hour"
+    )
+
+
+def _require_one(path: str | Path, zone: str, name: str, values: NDArray[Any]) -> None:
+    """Raise InvalidProblemError if a zone's rows don't all say the same."""
+    other = np.flatnonzero(values != values[0])
+    if len(other):
+        raise InvalidProblemError(
+            f"{path}: zone {zone} has more than one {name} ({values[0]} and {values[other[0]]}); give each a file or zone"
+        )
+
+
+def _micro(usd: NDArray[np.float64]) -> IntArray:
+    """Return dollars as whole micro-dollars."""
+    return np.rint(usd * MICRO).astype(np.int64)
+
+
+JITTER = 0.02
+
+"""Tick lengths of two zones that differ by less, relatively, are the same."""
+
+ZONE = re.compile(r"(.*\d)-?[a-z]")
+
+"""A zone's name: its region and a letter, as Amazon and Google write them."""
+
+ROUNDING_S = 1e-6
+
+"""Set-ups are rounded up to whole seconds, but for what floating point adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """From one zone or region to another: dollars a GB, and GB a second."""
+
+    usd_per_gb: float
+    gb_per_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneOptions:
+    """What a job is that may run in several zones.
+
+    Parameters
+    ----------
+    job_hours, deadline_hours
+        Work, and time for it; to the second.
+    changeover_hours
+        Between a launch and the first work, without a transfer; to the second, of any length.
+    state_gb
+        Size of the state that moves with the job.
+    machines
+        Launched, lost and paid together.
+    probe_s
+        Seconds that a probe is charged where it finds machines.
+    """
+
+    job_hours: float
+    deadline_hours: float
+    changeover_hours: float = 0.1
+    state_gb: float = 0.0
+    machines: int = 1
+    probe_s: int = 60
+
+    def __post_init__(self) -> None:
+        check_in("(0, 1e6]", self, "job_hours", "deadline_hours")
+        check_in("[0, 1e6]", self, "changeover_hours", "state_gb", "probe_s")
+        check_in("[1, 1e6]", self, "machines")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Egress:
+    """What moving costs, by pairs of zones or regions.
+
+    Parameters
+    ----------
+    path
+        Where it was read, for error texts.
+    links
+        By (from, to). A pair of zones counts before that of their regions; within a region what isn't named is free and
+        takes no time.
+    """
+
+    path: str = ""
+    links: Mapping[tuple[str, str], Link] = field(default_factory=dict)
+
+    def link(self, market: ZoneMarket, source: int, target: int) -> Link:
+        """Return the link from one zone to another.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a policy may need it and nobody says what it costs.
+        """
+        zones, regions = market.zones, market.regions
+        for pair in ((zones[source], zones[target]), (regions[source], regions[target])):
+            if pair in self.links:
+                return self.links[pair]
+        if regions[source] == regions[target]:
+            return Link(usd_per_gb=0.0)
+        where = f"{self.path}: no row" if self.path else "nobody says what it costs to move"
+        raise InvalidProblemError(
+            f"{where} from {regions[source]} to {regions[target]}; add one to the file of --egress, or leave a zone out"
+        )
+
+
+def read_egress(path: str | Path) -> Egress:
+    """Read what moving costs: columns `from`, `to` (zones or regions), `usd_per_gb`, and `gb_per_s` if it takes time.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, or a number is out of its range.
+    """
+    has_speed = "gb_per_s" in header_of(path)
+    columns = read_columns(path, ("usd_per_gb", *["gb_per_s"] * has_speed), ("from", "to"))
+    require_columns(path, columns, "usd_per_gb", least=0.0)
+    size = len(columns["from"])
+    speed = np.full(size, np.inf)
+    if has_speed:
+        require_columns(path, columns, "gb_per_s", least=1e-6, may_lack=True)
+        speed = np.where(np.isnan(columns["gb_per_s"]), np.inf, columns["gb_per_s"])
+    rows = zip(columns["from"], columns["to"], columns["usd_per_gb"].tolist(), speed.tolist(), strict=True)
+    return Egress(path=str(path), links={(str(a), str(b)): Link(usd, rate) for a, b, usd, rate in rows})
+
+
+def region_of(zone: str) -> str:
+    """Return a zone's region: its name without the letter; of a campaign's series that of its zone."""
+    parts = zone.split("/")
+    name = parts[1] if len(parts) > 1 else zone
+    found = ZONE.fullmatch(name)
+    return found.group(1) if found else name
+
+
+def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str]) -> ZoneMarket:
+    """Put zones on one grid of ticks: that of the first, over the time that all of them cover.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a zone is unknown (the text lists those there are) or named twice, ticks differ in length, or no time is common.
+    """
+    chosen = [zone_named(traces, zone) for zone in zones]
+    if len(set(zones)) < len(zones):
+        raise InvalidOptionError(f"zones are named twice: {', '.join(zones)}; name each once")
+    lengths = [float(np.median(np.diff(np.append(trace.time_s, trace.end_s)))) for trace in chosen]
+    for zone, length in zip(zones, lengths, strict=True):
+        if abs(length - lengths[0]) > JITTER * lengths[0]:
+            raise InvalidOptionError(
+                f"ticks differ in length: {lengths[0]:g} s in {zones[0]}, {length:g} s in {zone}; choose zones of one campaign"
+            )
+    begin, end = max(int(trace.time_s[0]) for trace in chosen), min(trace.end_s for trace in chosen)
+    grid = chosen[0].time_s[(chosen[0].time_s >= begin) & (chosen[0].time_s < end)]
+    if not len(grid):
+        raise InvalidOptionError(f"{', '.join(zones)} have no time in common; choose zones of one campaign")
+    rows = [np.searchsorted(trace.time_s, grid, side="right") - 1 for trace in chosen]
+    return ZoneMarket(
+        zones=tuple(zones),
+        regions=tuple(region_of(zone) for zone in zones),
+        time_s=grid,
+        tick_s=max(1, round(lengths[0])),
+        is_available=np.stack([trace.is_available[row] for trace, row in zip(chosen, rows, strict=True)], axis=1),
+        spot_micro=np.stack([trace.price_micro[row] for trace, row in zip(chosen, rows, strict=True)], axis=1),
+        on_demand_micro=np.array([trace.on_demand_micro for trace in chosen], dtype=np.int64),
+    )
+
+
+def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = None) -> ZoneJob:
+    """Return a job on a market: work, launches and transfers take whole seconds, of any number.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the deadline can't be met even on demand; the text says what is the least.
+    InvalidProblemError
+        If nobody says what a move costs that a policy may make.
+    """
+    size, state = market.num_zones, options.state_gb
+    setup_s = np.full((size + 1, size), options.changeover_hours * HOUR_S)
+    move = np.zeros((size + 1, size), dtype=np.int64)
+    table = egress or Egress()
+    for source in range(size) if state else ():
+        for target in range(size):
+            if source != target:
+                link = table.link(market, source, target)
+                setup_s[1 + source, target] += state / link.gb_per_s
+                move[1 + source, target] = round(state * link.usd_per_gb * MICRO)
+    setup = np.ceil(setup_s - ROUNDING_S).astype(np.int64)
+    work, deadline = max(1, round(options.job_hours * HOUR_S)), round(options.deadline_hours * HOUR_S)
+    least = work + int(setup[0].min())
+    if deadline < least:
+        raise InvalidOptionError(
+            f"a deadline of {options.deadline_hours:g} h can't be met even on demand: launch and work take "
+            f"{math.ceil(least / HOUR_S * 1e4) / 1e4:g} h; give that much at least"
+        )
+    return ZoneJob(work_s=work, deadline_s=deadline, setup_s=setup, move_micro=move, machines=options.machines)

@@ -1,0 +1,612 @@
+"""Spot price histories from files: CSV, and what the tools of three clouds print.
+
+| provider | what prints it | entries | kept apart by |
+|---|---|---|---|
+| Amazon | `aws ec2 describe-spot-price-history` | `SpotPriceHistory[]` | `ProductDescription` |
+| Azure | `prices.azure.com/api/retail/prices` (pages joined), or its columns as CSV | `Items[]` | Windows or Linux, by `productName` |
+| Google | Cloud Billing's `services.skus.list` | `skus[]` | kind of GPU, by `description`: a GPU-hour each |
+
+Prices hold from their own date on, until the next of the same machine, place and product: lists of several dates joined
+into one are a history, which `read_prices` reads. What isn't a spot or on-demand price in dollars an hour is left
+out and counted, with the reason.
+"""
+
+import csv
+import io
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import IntArray
+from optim.core.documents import decode, first_sign
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
+from optim.models.bidding.market.prices import MICRO, Market, PriceHistory, PricePath, history_of
+from optim.workloads.bidding.instances import Work, kind_of_work, work_rate
+from optim.workloads.csv_columns import (
+    groups,
+    header_of,
+    joined,
+    read_columns,
+    refuse,
+    require_columns,
+    require_order,
+    require_rereadable,
+    utc_dates,
+)
+
+LINUX, WINDOWS = "Linux/UNIX", "Windows"
+
+"""Products that machines are told apart by, in Amazon's words."""
+
+MAX_OF_HEAD = 4096
+
+"""Bytes in which a list's name is looked for."""
+
+PROVIDERS = {"SpotPriceHistory": "Amazon", "Items": "Azure", "skus": "Google"}
+
+"""By the name of their list."""
+
+GPU = re.compile(r"\b(K80|P100|P4|T4|V100|L4|A100 80GB|A100|H100 80GB|H100)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedPrice:
+    """One price.
+
+    Parameters
+    ----------
+    instance_type, zone, product
+        Whose: a machine's type, or a GPU's; where, a zone or a region; with which operating system.
+    is_spot
+        Whether the machine may be taken away.
+    since
+        ISO 8601 time from which it holds.
+    usd_per_hour
+        Dollars.
+    """
+
+    instance_type: str
+    zone: str
+    product: str
+    is_spot: bool
+    since: str
+    usd_per_hour: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriceList:
+    """What was read of a list.
+
+    Parameters
+    ----------
+    provider
+        Whose list it is.
+    prices
+        What was read, in the list's order.
+    left_out
+        How many entries weren't, by reason.
+    """
+
+    provider: str
+    prices: tuple[ListedPrice, ...]
+    left_out: Mapping[str, int]
+
+
+class _Amazon(msgspec.Struct):
+    AvailabilityZone: str
+    InstanceType: str
+    SpotPrice: str
+    Timestamp: str
+    ProductDescription: str = LINUX
+
+
+class _Azure(msgspec.Struct, rename="camel"):
+    currency_code: str
+    retail_price: float
+    arm_region_name: str
+    arm_sku_name: str
+    product_name: str
+    sku_name: str
+    unit_of_measure: str
+    effective_start_date: str
+    type: str = "Consumption"
+
+
+class _Money(msgspec.Struct, rename="camel"):
+    currency_code: str
+    units: str = "0"
+    nanos: int = 0
+
+
+class _Rate(msgspec.Struct, rename="camel"):
+    unit_price: _Money
+
+
+class _Expression(msgspec.Struct, rename="camel"):
+    usage_unit: str
+    tiered_rates: list[_Rate]
+
+
+class _Pricing(msgspec.Struct, rename="camel"):
+    pricing_expression: _Expression
+    effective_time: str = "1970-01-01T00:00:00Z"
+
+
+class _Category(msgspec.Struct, rename="camel"):
+    resource_group: str
+    usage_type: str
+
+
+class _Google(msgspec.Struct, rename="camel"):
+    description: str
+    category: _Category
+    service_regions: list[str]
+    pricing_info: list[_Pricing]
+
+
+class _Lists(msgspec.Struct):
+    """Any provider's list: what isn't there is empty."""
+
+    SpotPriceHistory: list[_Amazon] | None = None
+    Items: list[_Azure] | None = None
+    skus: list[_Google] | None = None
+
+
+def read_price_list(path: str | Path) -> PriceList:
+    """Read a provider's price list; its form tells whose it is.
+
+    Parameters
+    ----------
+    path
+        JSON, or Azure's columns as CSV; plain or gzip.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is no price list, an entry lacks a field (such as its currency), or a price is no positive number.
+    """
+    data = read_bytes(path)
+    lists = _read_price_list(path, data) if first_sign(data) == b"{" else _Lists(Items=_azure_rows(path, data))
+    left_out: Counter[str] = Counter()
+    if lists.SpotPriceHistory is not None:
+        provider, found = "Amazon", _amazon(path, lists.SpotPriceHistory)
+    elif lists.Items is not None:
+        provider, found = "Azure", _azure(lists.Items, left_out)
+    elif lists.skus is not None:
+        provider, found = "Google", _google(lists.skus, left_out)
+    else:
+        raise InvalidProblemError(
+            f"{path}: no SpotPriceHistory, Items or skus; give a price list of Amazon, Azure or Google"
+        )
+    prices = tuple(found)
+    for price in prices:
+        if not 0 < price.usd_per_hour < 1e6:
+            raise InvalidProblemError(
+                f"{path}: {price.instance_type} in {price.zone} costs {price.usd_per_hour:g} dollars an hour; correct the entry"
+            )
+    return PriceList(provider=provider, prices=prices, left_out=dict(left_out))
+
+
+def is_price_list(path: str | Path) -> bool:
+    """Tell whether a file looks like a provider's price list."""
+    return Path(path).is_file() and bool(provider_in(read_bytes(path)))
+
+
+def provider_in(data: bytes) -> str:
+    """Return whose price list a file's content looks like, by the first bytes of JSON or Azure's columns; "" for none."""
+    if first_sign(data) == b"{":
+        head = data[:MAX_OF_HEAD]
+        return next((name for key, name in PROVIDERS.items() if f'"{key}"'.encode() in head), "")
+    return "Azure" if b"armSkuName" in data.split(b"\n", 1)[0] else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedKind:
+    """A line of a description: a kind of machine in a place, or entries that were left out, and why."""
+
+    provider: str
+    machine: str
+    place: str
+    product: str
+    kind: str
+    entries: int
+    min_usd: float | None = None
+    max_usd: float | None = None
+
+
+def describe_list(path: str | Path) -> list[ListedKind]:
+    """Return what was read of a price list by machine, place, product and kind, and what was left out and why.
+
+    Raises
+    ------
+    InvalidProblemError
+        As `read_price_list`.
+    """
+    found = read_price_list(path)
+    of: dict[tuple[str, str, str, str], list[float]] = {}
+    for price in found.prices:
+        kind = "spot" if price.is_spot else "on demand"
+        of.setdefault((price.instance_type, price.zone, price.product, kind), []).append(price.usd_per_hour)
+    rows = [
+        ListedKind(
+            provider=found.provider,
+            machine=machine,
+            place=place,
+            product=product,
+            kind=kind,
+            entries=len(usd),
+            min_usd=min(usd),
+            max_usd=max(usd),
+        )
+        for (machine, place, product, kind), usd in sorted(of.items())
+    ]
+    rows += [
+        ListedKind(provider=found.provider, machine="", place="", product="", kind=f"left out: {reason}", entries=count)
+        for reason, count in sorted(found.left_out.items())
+    ]
+    return rows
+
+
+def _read_price_list(path: str | Path, data: bytes) -> _Lists:
+    try:
+        return decode(data, _Lists)
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: {error}") from error
+
+
+def _amazon(path: str | Path, entries: list[_Amazon]) -> Iterator[ListedPrice]:
+    for entry in entries:
+        try:
+            usd = float(entry.SpotPrice)
+        except ValueError as error:
+            raise InvalidProblemError(f"{path}: SpotPrice must be a number ({error}); correct the entry") from error
+        yield ListedPrice(
+            instance_type=entry.InstanceType,
+            zone=entry.AvailabilityZone,
+            product=entry.ProductDescription,
+            is_spot=True,
+            since=entry.Timestamp,
+            usd_per_hour=usd,
+        )
+
+
+def _azure_rows(path: str | Path, data: bytes) -> list[_Azure]:
+    """Read Azure's columns from CSV."""
+    try:
+        rows: list[dict[str, Any]] = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"))))
+        return msgspec.convert(rows, list[_Azure], strict=False)
+    except (msgspec.ValidationError, UnicodeDecodeError, csv.Error) as error:
+        raise InvalidProblemError(
+            f"{path}: no price list of Azure ({' '.join(str(error).split())}); give its columns, currencyCode among them"
+        ) from error
+
+
+def _azure(entries: list[_Azure], left_out: Counter[str]) -> Iterator[ListedPrice]:
+    for entry in entries:
+        reason = _why_not_azure(entry)
+        if reason is not None:
+            left_out[reason] += 1
+            continue
+        yield ListedPrice(
+            instance_type=entry.arm_sku_name,
+            zone=entry.arm_region_name,
+            product=WINDOWS if "Windows" in entry.product_name else LINUX,
+            is_spot=entry.sku_name.endswith(" Spot"),
+            since=entry.effective_start_date,
+            usd_per_hour=entry.retail_price,
+        )
+
+
+def _why_not_azure(entry: _Azure) -> str | None:
+    if entry.currency_code != "USD":
+        return f"in {entry.currency_code}, not in dollars"
+    if entry.unit_of_measure != "1 Hour":
+        return f"by {entry.unit_of_measure}, not by the hour"
+    if entry.type != "Consumption":
+        return f"of type {entry.type}, no price of use"
+    if entry.sku_name.endswith("Low Priority"):
+        return "low priority, which spot has replaced"
+    return None if entry.arm_sku_name and entry.arm_region_name else "without a type of machine or a region"
+
+
+def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPrice]:
+    for entry in entries:
+        kind = GPU.search(entry.description)
+        kinds = {"OnDemand": False, "Preemptible": True}
+        if entry.category.resource_group != "GPU" or kind is None:
+            left_out["no GPU: cores and memory are priced apart"] += 1
+        elif entry.category.usage_type not in kinds:
+            left_out[f"of usage type {entry.category.usage_type}"] += 1
+        elif not entry.pricing_info:
+            left_out["without a price by the hour"] += 1
+        else:
+            for pricing in entry.pricing_info:  # one from each time on
+                money = _dollars(pricing, left_out)
+                for region in entry.service_regions if money is not None else ():
+                    yield ListedPrice(
+                        instance_type=kind.group(1).replace(" 80GB", "-80"),
+                        zone=region,
+                        product="",
+                        is_spot=kinds[entry.category.usage_type],
+                        since=pricing.effective_time,
+                        usd_per_hour=money or 0.0,
+                    )
+
+
+def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
+    """Return the dollars an hour of one of Google's prices, None where it is none."""
+    rates = pricing.pricing_expression.tiered_rates[-1:]
+    if not rates or pricing.pricing_expression.usage_unit != "h":
+        left_out["without a price by the hour"] += 1
+        return None
+    money = rates[0].unit_price
+    if money.currency_code != "USD":
+        left_out[f"in {money.currency_code}, not in dollars"] += 1
+        return None
+    return int(money.units or "0") + money.nanos / 1e9
+
+
+_LOG = logging.getLogger(__name__)
+
+PRODUCT = "Linux/UNIX"
+
+"""Of Amazon's products the one that is read by default."""
+
+SNAPSHOTS = ("Azure", "Google")
+
+"""Whose lists have the prices of a moment, spot and on demand."""
+
+NO_GAP_S = 2**40
+
+"""Seconds that no history lasts: a list of prices says how long each holds, and whoever joins several leaves no gap."""
+
+MIN_RATE = 1e-6
+
+"""Slower machines than a millionth of a c3.xlarge there are none."""
+
+
+class _AwsPrice(msgspec.Struct):
+    """One change of price, with Amazon's names."""
+
+    AvailabilityZone: str
+    InstanceType: str
+    SpotPrice: str | float
+    Timestamp: str
+    ProductDescription: str = ""
+
+
+class _AwsHistory(msgspec.Struct):
+    """What `aws ec2 describe-spot-price-history` prints."""
+
+    SpotPriceHistory: list[_AwsPrice]
+    NextToken: str | None = None
+
+
+def read_prices(
+    path: str | Path,
+    on_demand: Mapping[str, int],
+    *,
+    rates: Mapping[str, float] | None = None,
+    product: str | None = None,
+    gap_s: int | None = None,
+    work: Work | None = None,
+) -> PriceHistory:
+    """Read a price history.
+
+    A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, the rows
+    of each market in order of time; of rows with one time stamp the last counts. JSON is Amazon's, in any order, whole or
+    page behind page, or the list of its entries alone: it lists the latest first, and the prices of all products (operating systems), of which one is read. Price lists of
+    Azure and Google (`read_price_list`) are read as histories, too, those of several dates joined into one: a price
+    holds until the next, whenever that is, and what a type costs on demand is in the list (the most over regions).
+
+    Parameters
+    ----------
+    path
+        The file, plain or gzip.
+    on_demand
+        Micro-dollars an hour on demand by instance type; it comes before what a price list says.
+    rates
+        Work of an instance in an hour by type, before the table of `work_rate`.
+    product
+        Amazon's `ProductDescription`; by default ``Linux/UNIX`` where the entries name products. The same with
+        ``(Amazon VPC)`` behind it stands in for one that isn't there. Of Azure's list ``Linux/UNIX`` or ``Windows``.
+    gap_s
+        Shortest time without any change that counts as a gap of the collection; by default `history_of` judges.
+    work
+        What the work of a machine is counted by; by default GPUs if every type in the file has any, else processors.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, out of order, lacks the product, names products for some entries only, or has a type without
+        an on-demand price or a rate; the text names row and remedy.
+    """
+    data = read_bytes(path)
+    if provider_in(data) in SNAPSHOTS:
+        types, zones, times, prices, listed = _from_list(path, product)
+        on_demand, gap_s = {**listed, **on_demand}, NO_GAP_S if gap_s is None else gap_s
+    elif first_sign(data) in (b"{", b"["):
+        types, zones, times, prices = _from_json(path, data, product)
+    elif product is not None:
+        raise InvalidProblemError(f"{path}: a CSV file names no products; leave --product out, or give Amazon's JSON")
+    else:
+        types, zones, times, prices = _from_csv(path)
+    markets, paths = [], []
+    work = work or kind_of_work(set(types.tolist()) - set(rates or {}))
+    for name, rows in sorted(groups(joined(types, zones, by="@")).items()):
+        require_order(path, name, rows, times[rows], by="timestamp")
+        last = np.append(np.diff(times[rows]) > 0, True)
+        kind, zone = str(types[rows[0]]), str(zones[rows[0]])
+        if kind not in on_demand:
+            raise InvalidProblemError(
+                f"{path}: instance type {kind!r} has no on-demand price (there are: {', '.join(on_demand) or 'none'}); "
+                "add it to the on-demand file"
+            )
+        rate = work_rate(kind, rates, work)
+        markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=rate))
+        paths.append(PricePath(time_s=times[rows][last], price_micro=prices[rows][last]))
+    return history_of(markets, paths, gap_s=gap_s)
+
+
+def read_on_demand(path: str | Path) -> dict[str, int]:
+    """Read on-demand prices: columns `instance_type` and `on_demand_usd_per_hour`; return micro-dollars by type.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, or a price isn't positive.
+    """
+    columns = read_columns(path, ("on_demand_usd_per_hour",), ("instance_type",))
+    micro = _micro(path, "on_demand_usd_per_hour", columns["on_demand_usd_per_hour"])
+    return dict(zip(map(str, columns["instance_type"]), micro.tolist(), strict=True))
+
+
+def read_rates(path: str | Path) -> dict[str, float]:
+    """Read the work of an instance in an hour by type, of a c3.xlarge or a V100 1: the on-demand file's column `rate`, if any.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, or a rate isn't positive; an empty field says nothing.
+    """
+    if "rate" not in header_of(path):
+        return {}
+    columns = read_columns(path, ("rate",), ("instance_type",))
+    require_columns(path, columns, "rate", least=MIN_RATE, may_lack=True)
+    known = ~np.isnan(columns["rate"])
+    return dict(zip(map(str, columns["instance_type"][known]), columns["rate"][known].tolist(), strict=True))
+
+
+def parse_times(
+    path: str | Path, column: str, texts: Sequence[str] | NDArray[Any], *, is_table: bool = True
+) -> IntArray:
+    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC. With `is_table` each has a row.
+
+    Raises
+    ------
+    InvalidProblemError
+        At the first text that is no time.
+    """
+    parsed = utc_dates(texts)
+    refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts, is_table=is_table)
+    seconds: IntArray = parsed.to_numpy(dtype="datetime64[s]").astype(np.int64)
+    return seconds
+
+
+def _from_csv(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
+    columns = read_columns(path, ("price_usd_per_hour",), ("timestamp", "zone", "instance_type"))
+    micro = _micro(path, "price_usd_per_hour", columns["price_usd_per_hour"])
+    return columns["instance_type"], columns["zone"], parse_times(path, "timestamp", columns["timestamp"]), micro
+
+
+def _from_json(
+    path: str | Path, data: bytes, product: str | None
+) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
+    """Read Amazon's JSON and put it into order of time; later entries of one time stamp count as earlier."""
+    try:
+        pages = [_page(page) for page in _pages(data)]
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: {error}") from error
+    entries = [entry for page in pages for entry in page.SpotPriceHistory]
+    if pages[-1].NextToken:
+        _LOG.warning(
+            "%s: a page of a longer answer (it has a NextToken): earlier prices are missing; ask for all pages", path
+        )
+    if not entries:
+        raise InvalidProblemError(f"{path}: SpotPriceHistory is empty; ask for a longer time or other types")
+    entries = _of_product(path, entries, product)
+    times = parse_times(path, "Timestamp", [entry.Timestamp for entry in entries], is_table=False)
+    try:
+        usd = np.array([float(entry.SpotPrice) for entry in entries])
+    except ValueError as error:
+        raise InvalidProblemError(f"{path}: SpotPrice must be a number ({error}); correct the entry") from error
+    micro = _micro(path, "SpotPrice", usd, is_table=False)
+    order = np.lexsort((-np.arange(len(times)), times))
+    types = np.array([entry.InstanceType for entry in entries], dtype=object)
+    zones = np.array([entry.AvailabilityZone for entry in entries], dtype=object)
+    return types[order], zones[order], times[order], micro[order]
+
+
+def _page(data: bytes) -> _AwsHistory:
+    """Return a document, whether it is an answer or the list of its entries."""
+    if first_sign(data) == b"[":
+        return _AwsHistory(SpotPriceHistory=decode(data, list[_AwsPrice]))
+    return decode(data, _AwsHistory)
+
+
+def _pages(data: bytes) -> list[bytes]:
+    """Return the documents of a file: one, or the pages of an answer one behind the other."""
+    pages, decoder = [], json.JSONDecoder()
+    try:
+        text = data.decode("utf-8-sig").strip()
+        while text:
+            end = decoder.raw_decode(text)[1]
+            pages.append(text[:end].encode())
+            text = text[end:].lstrip()
+    except (ValueError, RecursionError):
+        return [data]  # its decoder says what is wrong
+    return pages or [data]
+
+
+def _from_list(
+    path: str | Path, product: str | None
+) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray, dict[str, int]]:
+    """Read Azure's or Google's list: spot prices in order of time, and the most that each type costs on demand."""
+    require_rereadable(path)
+    every = read_price_list(path).prices
+    products = {price.product for price in every}
+    wanted = (product or PRODUCT) if products != {""} else product or ""
+    kept = [price for price in every if price.product == wanted]
+    spot = [price for price in kept if price.is_spot]
+    if not spot:
+        there = (
+            ", ".join(sorted({price.product or "no product" for price in every if price.is_spot})) or "no spot price"
+        )
+        raise InvalidProblemError(
+            f"{path}: no spot price is of product {wanted or 'none'!r} (there are: {there}); choose one with --product"
+        )
+    on_demand: dict[str, int] = {}
+    for price in kept:
+        if not price.is_spot:
+            listed = round(price.usd_per_hour * MICRO)
+            on_demand[price.instance_type] = max(on_demand.get(price.instance_type, 0), listed)
+    times = parse_times(path, "date", [price.since for price in spot], is_table=False)
+    order = np.argsort(times, kind="stable")
+    types, zones = (np.array([getattr(p, name) for p in spot], dtype=object) for name in ("instance_type", "zone"))
+    micro = _micro(path, "price", np.array([price.usd_per_hour for price in spot]), is_table=False)
+    return types[order], zones[order], times[order], micro[order], on_demand
+
+
+def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None) -> list[_AwsPrice]:
+    """Keep one product's prices: those of several in one path would be changes that no machine ever saw."""
+    products = sorted({entry.ProductDescription for entry in entries})
+    if products == [""] and product is None:
+        return entries
+    if "" in products:
+        which = "no" if products == [""] else "some"
+        raise InvalidProblemError(
+            f"{path}: {which} entries have a ProductDescription; give all the same form, and leave --product out without it"
+        )
+    wanted = product or PRODUCT
+    for name in (wanted, f"{wanted} (Amazon VPC)"):
+        if name in products:
+            return [entry for entry in entries if entry.ProductDescription == name]
+    raise InvalidProblemError(
+        f"{path}: no entry is of product {wanted!r} (there are: {', '.join(products)}); choose one with --product"
+    )
+
+
+def _micro(path: str | Path, column: str, usd: NDArray[np.float64], *, is_table: bool = True) -> IntArray:
+    """Return dollars as whole micro-dollars, at least 1."""
+    require_columns(path, {column: usd}, column, least=1.0 / MICRO, is_table=is_table)
+    return np.rint(usd * MICRO).astype(np.int64)

@@ -1,0 +1,245 @@
+"""Instances of all three problems whose jobs are as measured or published."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, structs
+
+from optim.core.arrays import IntArray
+from optim.core.errors import InvalidOptionError
+from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance
+from optim.models.auction.instance import PRESETS, AuctionInstance, Slowdown
+from optim.models.bidding.instance import BiddingInstance
+from optim.profiling.document import SCHEMA, Demand, Interval, JobProfile, Placement, ProfileDocument, ScalingPoint
+from optim.profiling.fitting import scalability_of, speedup_table
+from optim.workloads.admission import generator as admission
+from optim.workloads.admission.generator import JobColumns
+from optim.workloads.auction import generator as auction
+from optim.workloads.bidding import generator as bidding
+
+THROUGHPUTS = (
+    "TensorFlow performance benchmarks, May 2017, Amazon EC2 p2.8xlarge (K80), synthetic data: "
+    "github.com/tensorflow/tensorflow, docs_src/performance/benchmarks.md"
+)
+
+PLACEMENTS = "Gu et al. (Tiresias), NSDI 2019, figure 3"
+
+BYTES = 4
+
+"""Of a parameter and of its gradient, in single precision."""
+
+MEGA = 1e6
+
+INSTANCE_MBPS, GPUS_OF_INSTANCE = 10_000.0, 8
+
+"""A p2.8xlarge has a network card of 10 Gbit/s for its 8 GPUs (aws.amazon.com/ec2/instance-types/p2)."""
+
+IMAGES, EPOCHS = 1_281_167, 90
+
+"""Of ImageNet's training set, and passes over it: Deng et al., CVPR 2009; He et al., CVPR 2016."""
+
+STARTUP_MIN, CHANGE_MIN, EVICTION_MIN = 3.0, 1.0, 1.0
+
+"""Minutes until new machines work, and that a change and an eviction cost: assumed, not published."""
+
+# Name: million parameters, batch a GPU, images/s by the number of GPUs, and the name of its placement figure. One GPU's
+# speed is that of the same series as the others. Parameters: He et al., CVPR 2016; Szegedy et al., CVPR 2016; Simonyan
+# and Zisserman, ICLR 2015; Krizhevsky et al., NIPS 2012.
+_MODELS: tuple[tuple[str, float, int, tuple[tuple[int, float], ...], str], ...] = (
+    ("inception3", 23.8, 64, ((1, 29.7), (8, 229.0), (16, 459.0), (32, 902.0), (64, 1783.0)), "inception3"),
+    ("resnet50", 25.6, 64, ((1, 52.4), (8, 378.0), (16, 751.0), (32, 1388.0), (64, 2744.0)), "resnet50"),
+    ("resnet152", 60.2, 32, ((1, 19.4), (8, 146.0), (16, 291.0), (32, 565.0), (64, 981.0)), "resnet152"),
+    ("alexnet", 61.0, 512, ((1, 684.0), (2, 1244.0), (4, 2479.0), (8, 4853.0)), "alexnet"),
+    ("vgg16", 138.0, 32, ((1, 36.3), (2, 69.4), (4, 141.0), (8, 260.0)), "vgg16"),
+)
+
+
+def published_profiles() -> ProfileDocument:
+    """Return the built-in set of profiles."""
+    # All 90 passes over ImageNet take a GPU weeks: within days hardly a job could end.
+    return ProfileDocument(schema=SCHEMA, jobs=[_profile(*model) for model in _MODELS], is_work_drawn=True)
+
+
+def _profile(
+    name: str, million_parameters: float, batch: int, images_s: tuple[tuple[int, float], ...], placement: str
+) -> JobProfile:
+    return JobProfile(
+        name=name,
+        source=f"{THROUGHPUTS}; placement: {PLACEMENTS}",
+        minibatch_s=Interval.exactly(round(batch / images_s[0][1], 6)),
+        gradient_mb=round(million_parameters * MEGA * BYTES / MEGA, 3),
+        worker_mbps=Interval.exactly(INSTANCE_MBPS / GPUS_OF_INSTANCE),
+        ps_mbps=Interval.exactly(INSTANCE_MBPS),
+        scaling=[ScalingPoint(workers=n, speedup=round(speed / images_s[0][1], 4)) for n, speed in images_s],
+        startup_min=STARTUP_MIN,
+        change_min=CHANGE_MIN,
+        eviction_min=EVICTION_MIN,
+        placement=Placement(**asdict(PRESETS[placement])),
+        worker=Demand(gpu=1, vcpu=4, memory_gb=16, storage_gb=5),
+        ps=Demand(gpu=0, vcpu=2, memory_gb=8, storage_gb=5),
+        epochs=EPOCHS,
+        minibatches=-(-IMAGES // batch),
+        samples=IMAGES,
+    )
+
+
+_LOG = logging.getLogger(__name__)
+
+
+def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
+    """Draw jobs of the profiles' kinds: tau, e, b, B, demands, work and speed by workers are the profile's.
+
+    Arrivals, utilities and the most workers are drawn by the generator. A job makes all of its kind's work, to the rounding that
+    equal chunks need; with `draw_work` it makes that times its drawn duration over the generator's median, and the log says what
+    share of their work jobs hold. How long that takes follows from its speed, so on slow machines jobs may finish in no slot. A
+    kind that states no work has jobs of as many mini-batches as fit the drawn duration.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the profiles state no work and too few of the jobs can finish (`GeneratorOptions.min_schedulable`).
+    """
+    has_work = all(job.epochs is not UNSET for job in profiles.jobs)
+    is_drawn = profiles.is_work_drawn if options.draw_work is None else options.draw_work
+
+    def draw(options: admission.GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> JobColumns:
+        columns = JobColumns.draw(options, arrival, rng)
+        kind = rng.integers(len(profiles.jobs), size=len(arrival))
+        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
+
+    # What can't finish isn't drawn again: whether it can is what the measurement says.
+    own = replace(options, min_schedulable=0.0) if has_work else options
+    instance = admission.generate(own, seed, draw_jobs=draw)
+    if has_work and is_drawn:
+        _tell_shares(instance, profiles)
+    return replace(instance, name=instance.name.replace("generated", "profiled", 1))
+
+
+def _tell_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> None:
+    """Say which share of their kinds' work jobs hold."""
+    if not len(instance.jobs.ids):
+        return
+    kinds = {int(_micro([(job.minibatch_s.value, job.gradient_mb, 0, 0)])[0, 0]): _stated(job) for job in profiles.jobs}
+    jobs = instance.jobs
+    made = jobs.epochs * jobs.chunks * jobs.minibatches
+    share = 100 * made / np.array([kinds[tau] for tau in jobs.minibatch_micro_s.tolist()])
+    _LOG.info(
+        "%s: jobs hold %.2g to %.2g %% of their profiles' work (median %.2g %%), as their durations are drawn; all of it with "
+        "--instance-option draw_work=false",
+        instance.name.replace("generated", "profiled", 1),
+        share.min(),
+        share.max(),
+        np.median(share),
+    )
+
+
+def _stated(job: JobProfile) -> float:
+    """Return the mini-batches of a whole job, 0 where its kind states none."""
+    return 0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches
+
+
+def _with_profiles(
+    columns: JobColumns, jobs: list[JobProfile], options: admission.GeneratorOptions, *, is_drawn: bool
+) -> JobColumns:
+    """Return the columns with another profile for each job, its work, and its speed by workers."""
+    compute, gradient, rate, ps_rate = _micro(
+        [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
+    ).T
+    drawn_s = (
+        columns.epochs
+        * columns.minibatches
+        * (
+            columns.minibatch_micro_s / MICRO
+            + MEGABITS_THERE_AND_BACK * columns.gradient_micro_mb / columns.worker_micro_mbps
+        )
+    )
+    own_s = np.maximum(compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate, 1.0 / MICRO)
+    # Mini-batches a chunk: of the whole job, where the kind states its work; else as many as the drawn seconds hold.
+    stated = np.array([_stated(job) for job in jobs])
+    size = drawn_s / (options.duration_median * options.slot_s)
+    number = np.where(stated > 0, stated * size / columns.chunks, drawn_s / own_s)
+    minibatches = np.clip(np.round(number), 1, columns.minibatches).astype(np.int64)
+    epochs, chunks = np.maximum(1, np.round(number / minibatches)).astype(np.int64), columns.chunks.copy()
+    for place in np.flatnonzero(stated > 0).tolist() if not is_drawn else ():
+        chunks[place], own = _equal_chunks(stated[place], int(chunks[place]))
+        passes = jobs[place].epochs
+        epochs[place] = math.gcd(own, 1 if passes is UNSET else max(1, round(passes)))
+        minibatches[place] = own // epochs[place]
+    segments = columns.worker_demand.shape[1]
+    tables = np.empty(len(jobs), dtype=np.object_)
+    tables[:] = [speedup_table(job, int(most)) for job, most in zip(jobs, chunks.tolist(), strict=True)]
+    return replace(
+        columns,
+        epochs=epochs,
+        chunks=chunks,
+        minibatches=minibatches,
+        minibatch_micro_s=compute,
+        gradient_micro_mb=gradient,
+        worker_micro_mbps=rate,
+        ps_micro_mbps=ps_rate,
+        worker_demand=_demands([job.worker for job in jobs], segments),
+        ps_demand=_demands([job.ps for job in jobs], segments),
+        speedup=tables,
+    )
+
+
+def _equal_chunks(total: float, most: int) -> tuple[int, int]:
+    """Return a number of chunks, from half of `most` to it, and the mini-batches of each, that come closest to a total."""
+    most = max(1, min(most, round(total)))
+    number = np.arange(most, -(-most // 2) - 1, -1)
+    each = np.maximum(1, np.round(total / number))
+    best = int(np.argmin(np.abs(number * each - total)))
+    return int(number[best]), int(each[best])
+
+
+def _demands(demands: list[Demand], segments: int) -> IntArray:
+    units = _micro([(d.gpu, d.vcpu, d.memory_gb, d.storage_gb) for d in demands])
+    return np.repeat(units[:, None, :], segments, axis=1)
+
+
+def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:
+    """Return quantities in 1e-6 units, shape (rows, 4)."""
+    return np.round(np.array(rows, dtype=np.float64).reshape(-1, 4) * MICRO).astype(np.int64)
+
+
+def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
+    """Draw a decision for one of the profiles' kinds: its scalability, start-up, and losses by change and eviction."""
+    job = profiles.jobs[int(np.random.default_rng([seed, 1]).integers(len(profiles.jobs)))]
+    instance = bidding.generate(replace(options, startup_min=job.startup_min), seed)
+    return replace(
+        instance,
+        name=f"{instance.name}-{job.name}",
+        scalability=scalability_of(job),
+        eviction_loss_h=job.eviction_min / 60,
+        change_loss_h=job.change_min / 60,
+    )
+
+
+def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:
+    """Draw apps of the profiles' kinds: how much a placement slows them down is the profile's."""
+    slowdowns = [Slowdown(**structs.asdict(job.placement)) for job in profiles.jobs]
+    instance = auction.generate(options, seed, slowdowns=slowdowns)
+    return replace(instance, name=instance.name.replace("generated", "profiled", 1))
+
+
+_BUILDERS: Mapping[str, Callable[[ProfileDocument, Any, int], Any]] = MappingProxyType(
+    {"admission": admission_instance, "auction": auction_instance, "bidding": bidding_instance}
+)
+
+
+def profiled_instance(problem: str, profiles: ProfileDocument, options: Any, seed: int) -> Any:
+    """Draw an instance of a problem; `options` are those of the problem's generator.
+
+    Raises
+    ------
+    InvalidOptionError
+        If no instance of the problem can be built from profiles.
+    """
+    if problem not in _BUILDERS:
+        raise InvalidOptionError(f"{problem!r} takes no job profiles; {', '.join(_BUILDERS)} do")
+    return _BUILDERS[problem](profiles, options, seed)

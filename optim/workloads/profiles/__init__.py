@@ -1,1 +1,0 @@
-"""Job profiles: what training jobs measure, fitted to the functions that the three problems are stated in."""

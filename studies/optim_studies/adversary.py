@@ -1,0 +1,588 @@
+"""The study `adversary`: for each price function the worst instance that a search finds, with the proven ratio.
+
+From random sketches, one change at a time: a change stays if the ratio of optimum to online doesn't
+fall. All schedules are listed and HiGHS packs them, equal jobs as one group. Each ratio is reached by a plan that exists; that no
+plan is better is HiGHS' word.
+
+A row tells the online plan's value and the optimum of the worst instance found, and `worst_ratio`, what the online rule lost
+there. `promised` is the competitive ratio of the rule's theorem on that instance: `proven` where the theorem's conditions hold,
+otherwise the theorem's limit for ever smaller jobs, which coarse jobs may exceed. Both plans are verified.
+
+The reference instances ``adversary-*`` are the worst that this suite finds at size ``full`` with seed 0.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from optim.benchmarks.records import Record
+from optim.benchmarks.study import AbstractStudy, Finding, register_study
+from optim.benchmarks.suite import FULL, SMALL, Subject
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import PhaseClock
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.solution import PointStatus, Sense, Solution, Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses, StepUtility, as_int_array
+from optim.models.admission.packing_programme import Row, Schedule, enumerate_schedules
+from optim.models.files import verify
+from optim.report.plots import INK, PALETTE, Figure, FigureList, name_rows
+from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds, make_function
+from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
+from optim.solvers.admission.posted_prices.theorems import amplification, ratio_claim
+from optim.solvers.admission.warm_up import compile_online
+from optim.solvers.lp.highs import no_answer, run_highs, whole_programme
+
+PER_CENT = MICRO // 100
+
+"""One per cent of a server: demands are whole multiples of it."""
+
+PS_PER_CENT = 5
+
+"""What a PS takes of a PS host, in per cent: PSs are no bottleneck, but their rows have prices."""
+
+VALUE_FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 10.0)
+
+"""By how much a move changes what a job is worth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """`copies` equal jobs that arrive one after the other.
+
+    Parameters
+    ----------
+    arrival, patience
+        Slot of arrival, and the largest delay that still earns `value`; later completions earn nothing.
+    work, most
+        Worker-slots needed, and most workers at once.
+    demand
+        What a worker takes of a server, in per cent.
+    value
+        Utils of each job.
+    """
+
+    arrival: int = 0
+    patience: int = 0
+    work: int = 1
+    most: int = 1
+    demand: int = 10
+    value: float = 1.0
+    copies: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchRanges:
+    """What an adversary may draw.
+
+    Parameters
+    ----------
+    horizon, servers
+        Most slots, and most servers on each side.
+    waves, copies
+        Most waves, and most jobs in a wave.
+    work
+        Most worker-slots of a job.
+    demand
+        Largest demand of a worker in per cent of a server. A job never has more workers on a server
+        in a slot than fit into this share, so that it bounds the theorems' epsilon.
+    value_spread
+        Values lie between 1 and this.
+    """
+
+    horizon: int = 3
+    servers: int = 2
+    waves: int = 4
+    copies: int = 1
+    work: int = 3
+    demand: int = 60
+    value_spread: float = 100.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sketch:
+    """Waves in their order of arrival, on `servers` equal worker servers and as many PS hosts."""
+
+    horizon: int
+    servers: int
+    waves: tuple[Wave, ...]
+    share: Fraction
+
+    def in_order(self) -> tuple[Wave, ...]:
+        """Return the waves by arrival, then as listed: the order of the instance's jobs."""
+        return tuple(sorted(self.waves, key=lambda wave: wave.arrival))
+
+    def instance(self, name: str) -> AdmissionInstance:
+        """Build the instance: one resource, a slot of one second, one PS for every worker."""
+        singles = [wave for wave in sorted(self.waves, key=lambda wave: wave.arrival) for _ in range(wave.copies)]
+        num = len(singles)
+        ones = as_int_array([1] * num)
+        capacity = np.full((1, self.horizon, 1), MICRO, dtype=np.int64)
+        capacity.setflags(write=False)
+        return AdmissionInstance(
+            name=name,
+            horizon=self.horizon,
+            slot_micro_s=MICRO,
+            resources=("share",),
+            jobs=Jobs(
+                ids=tuple(f"job-{i}" for i in range(num)),
+                arrival=as_int_array([wave.arrival for wave in singles]),
+                # E N M tau = work: E chunks of work for each of N = most chunks' share of a second.
+                epochs=as_int_array([wave.work for wave in singles]),
+                chunks=as_int_array([wave.most for wave in singles]),
+                minibatches=ones,
+                minibatch_micro_s=as_int_array([MICRO // wave.most for wave in singles]),
+                gradient_micro_mb=as_int_array([0] * num),
+                worker_micro_mbps=ones,
+                ps_micro_mbps=ones,
+                segment_offset=as_int_array(list(range(num + 1))),
+                segment_start=as_int_array([0] * num),
+                worker_demand=as_int_array([wave.demand * PER_CENT for wave in singles]).reshape(num, 1),
+                ps_demand=as_int_array([PS_PER_CENT * PER_CENT] * num).reshape(num, 1),
+                utilities=tuple(StepUtility(value=wave.value, max_delay=wave.patience) for wave in singles),
+                min_utility=np.full(num, np.nan),
+            ),
+            worker_servers=ServerClasses(types=("worker",), capacity=capacity, count=as_int_array([self.servers])),
+            ps_servers=ServerClasses(types=("ps",), capacity=capacity, count=as_int_array([self.servers])),
+            max_share_per_server=self.share,
+        )
+
+
+def draw_sketch(ranges: SketchRanges, rng: np.random.Generator) -> Sketch:
+    """Draw a sketch at random."""
+    horizon = int(rng.integers(1, ranges.horizon + 1))
+    waves = tuple(_draw_wave(ranges, horizon, rng) for _ in range(int(rng.integers(1, ranges.waves + 1))))
+    return Sketch(
+        horizon=horizon,
+        servers=int(rng.integers(1, ranges.servers + 1)),
+        waves=waves,
+        share=Fraction(ranges.demand, 100),
+    )
+
+
+def neighbour(sketch: Sketch, ranges: SketchRanges, rng: np.random.Generator) -> Sketch:
+    """Return a sketch that differs in one trait: a wave's field, a wave more or less, or two waves' order."""
+    waves = list(sketch.waves)
+    place = int(rng.integers(len(waves)))
+    kind = int(rng.integers(8))
+    if kind == 0 and len(waves) < ranges.waves:
+        waves.insert(place, _draw_wave(ranges, sketch.horizon, rng))
+    elif kind == 1 and len(waves) > 1:
+        del waves[place]
+    elif kind == 2 and len(waves) > 1:
+        other = int(rng.integers(len(waves)))
+        waves[place], waves[other] = waves[other], waves[place]
+    else:
+        waves[place] = _changed(waves[place], ranges, sketch.horizon, rng)
+    return replace(sketch, waves=tuple(waves))
+
+
+def _draw_wave(ranges: SketchRanges, horizon: int, rng: np.random.Generator) -> Wave:
+    arrival = int(rng.integers(horizon))
+    return Wave(
+        arrival=arrival,
+        patience=int(rng.integers(horizon - arrival)),
+        work=int(rng.integers(1, ranges.work + 1)),
+        most=int(rng.choice((1, 2))),
+        demand=int(rng.integers(1, ranges.demand + 1)),
+        value=_clip(ranges.value_spread ** rng.random(), ranges),
+        copies=int(rng.integers(1, ranges.copies + 1)),
+    )
+
+
+def _changed(wave: Wave, ranges: SketchRanges, horizon: int, rng: np.random.Generator) -> Wave:
+    """Return a wave with one field changed a little, or its value by a factor."""
+    fresh = _draw_wave(ranges, horizon, rng)
+    match int(rng.integers(6)):
+        case 0:
+            return replace(wave, arrival=fresh.arrival, patience=fresh.patience)
+        case 1:
+            return replace(wave, work=fresh.work, most=fresh.most)
+        case 2:
+            step = int(rng.choice((-5, -1, 1, 5)))
+            return replace(wave, demand=min(ranges.demand, max(1, wave.demand + step)))
+        case 3:
+            step = int(rng.choice((-2, -1, 1, 2)))
+            return replace(wave, copies=min(ranges.copies, max(1, wave.copies + step)))
+        case _:
+            return replace(wave, value=_clip(wave.value * float(rng.choice(VALUE_FACTORS)), ranges))
+
+
+def _clip(value: float, ranges: SketchRanges) -> float:
+    """Return a value inside the spread, with three significant digits so that instances stay readable."""
+    return float(f"{min(ranges.value_spread, max(1.0, value)):.3g}")
+
+
+MAX_SCHEDULES = 1_500
+
+"""Sketches with more schedules than this are passed over: their optimum takes too long."""
+
+TIE_TOL = 1e-9
+
+"""Ratios that differ by less count as equal: the search then walks sideways."""
+
+RULES: Mapping[str, OnlineOptions] = MappingProxyType(
+    {
+        "zero-start": OnlineOptions(price=PriceKind.ZERO_START),
+        "exponential": OnlineOptions(price=PriceKind.EXPONENTIAL),
+        "paper": OnlineOptions(price=PriceKind.EXPONENTIAL, bounds=BoundSource.PAPER),
+        "zero-start-strict": OnlineOptions(price=PriceKind.ZERO_START, strict=True),
+        "exponential-strict": OnlineOptions(price=PriceKind.EXPONENTIAL, strict=True),
+    }
+)
+
+"""The price functions that are attacked. The strict ones reach U at (1 - eps) of the capacity."""
+
+RANGES: Mapping[str, SketchRanges] = MappingProxyType(
+    {
+        "coarse": SketchRanges(waves=5, demand=60),
+        "small": SketchRanges(waves=4, copies=12, work=2, demand=10, horizon=2, servers=1),
+    }
+)
+
+"""Kinds of jobs: up to 60 % of a server each, or at most 10 %, in waves of up to twelve."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdversaryOptions:
+    """How long an adversary searches.
+
+    Parameters
+    ----------
+    restarts
+        Random sketches to start from.
+    moves
+        Changes tried from each.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a number is out of range.
+    """
+
+    restarts: int = 4
+    moves: int = 60
+
+    def __post_init__(self) -> None:
+        if self.restarts < 1:
+            raise InvalidOptionError(f"restarts must be at least 1, got {self.restarts}")
+        if self.moves < 0:
+            raise InvalidOptionError(f"moves must be at least 0, got {self.moves}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorstCase:
+    """An instance, what the rule made of it, and what was possible.
+
+    Parameters
+    ----------
+    sketch, rule
+        What was tried on which rule.
+    objective, optimum
+        Value of the online plan and of the best plan.
+    name
+        Name of its instance.
+    evaluations
+        How many sketches the search looked at.
+    """
+
+    sketch: Sketch
+    rule: str
+    objective: float
+    optimum: float
+    name: str = "sketch"
+    evaluations: int = 1
+
+    @property
+    def ratio(self) -> float:
+        """Optimum over objective, 1 where nothing can be earned."""
+        if self.optimum <= 0:
+            return 1.0
+        return self.optimum / self.objective if self.objective > 0 else math.inf
+
+    @cached_property
+    def instance(self) -> AdmissionInstance:
+        """The instance."""
+        return self.sketch.instance(self.name)
+
+    @cached_property
+    def run(self) -> OnlineRun:
+        """The rule's run on it."""
+        return run_rule(self.instance, self.rule)
+
+    @cached_property
+    def offline_plan(self) -> AdmissionPlan:
+        """A best plan."""
+        return best_plan(self.sketch)[1]
+
+    @cached_property
+    def promise(self) -> tuple[float, bool]:
+        """The ratio that the rule's theorem promises here, and whether its conditions hold.
+
+        Where prices reach U at the capacity only, it is the theorem's limit for ever smaller jobs, which
+        coarse instances may exceed.
+        """
+        options = RULES[self.rule]
+        bounds = make_bounds(self.instance, options, np.random.default_rng(0))
+        function = make_function(self.instance, options)
+        claim = ratio_claim(self.instance, bounds, function)
+        if options.strict:
+            return claim.ratio, claim.holds
+        limit = max(amplification(side, 0.0, function) for side in (bounds.worker, bounds.ps))
+        is_zero_start = options.price is PriceKind.ZERO_START
+        return (limit + max(1.0, limit) if is_zero_start else 2 * max(1.0, limit)), False
+
+
+def search(
+    rule: str,
+    kind: str,
+    options: AdversaryOptions,
+    rng: np.random.Generator,
+    stop: StoppingCriterion | None = None,
+) -> WorstCase:
+    """Return the worst instance found for a rule of `RULES`.
+
+    Parameters
+    ----------
+    rule, kind
+        Names of the rule and of the `RANGES` of instances.
+    options
+        How long to search.
+    rng
+        Same state, same answer.
+    stop
+        Looked at before every change.
+
+    Notes
+    -----
+    Hill climbing with sideways steps from random starts; a change costs one online run and, unless all
+    values together couldn't make it worse, one packing of all schedules.
+    """
+    ranges = RANGES[kind]
+    begun = time.perf_counter()
+    worst: WorstCase | None = None
+    evaluations = 0
+
+    def is_over() -> bool:
+        state = SolveState(elapsed_s=time.perf_counter() - begun, iterations=evaluations)
+        return worst is not None and stop is not None and stop(state) is not None
+
+    for _ in range(options.restarts):
+        present: WorstCase | None = None
+        for _ in range(options.moves + 1):
+            if is_over():
+                break
+            sketch = draw_sketch(ranges, rng) if present is None else neighbour(present.sketch, ranges, rng)
+            floor = 0.0 if present is None else present.ratio * (1 - TIE_TOL)
+            present = evaluate(rule, sketch, floor) or present
+            evaluations += 1
+            if present is not None and (worst is None or present.ratio > worst.ratio):
+                worst = present
+    if worst is None:
+        raise UnsupportedProblemError(
+            f"none of {evaluations} sketches had at most {MAX_SCHEDULES} schedules; narrow the ranges"
+        )
+    return replace(worst, name=found_name(rule, kind), evaluations=evaluations)
+
+
+def found_name(rule: str, kind: str) -> str:
+    """Return the name of the worst instance of a kind for a rule."""
+    return f"adversary-{rule}-{kind}"
+
+
+def evaluate(rule: str, sketch: Sketch, floor: float) -> WorstCase | None:
+    """Compare a rule with the optimum on a sketch; None if the ratio is below `floor` or the sketch too large."""
+    objective = run_rule(sketch.instance("sketch"), rule).objective
+    most = sum(wave.value * wave.copies for wave in sketch.waves)
+    if objective > 0 and most / objective < floor:
+        return None
+    try:
+        optimum, _ = best_plan(sketch)
+    except UnsupportedProblemError:
+        return None
+    finding = WorstCase(sketch=sketch, rule=rule, objective=objective, optimum=optimum)
+    return finding if finding.ratio >= floor else None
+
+
+def run_rule(instance: AdmissionInstance, rule: str) -> OnlineRun:
+    """Run a rule of `RULES` on an instance."""
+    options = RULES[rule]
+    bounds = make_bounds(instance, options, np.random.default_rng(0))
+    return run_online(instance, bounds=bounds, function=make_function(instance, options))
+
+
+def best_plan(sketch: Sketch) -> tuple[float, AdmissionPlan]:
+    """Return the optimum of a sketch and a plan that attains it.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it has more than `MAX_SCHEDULES` schedules, equal jobs counted once.
+    """
+    waves = sketch.in_order()
+    single = replace(sketch, waves=tuple(replace(wave, copies=1) for wave in waves))
+    found = enumerate_schedules(single.instance("waves"), limit=MAX_SCHEDULES)
+    if not found.schedules:
+        return 0.0, AdmissionPlan.from_rows([], [])
+    copies = np.array([wave.copies for wave in waves], dtype=np.float64)
+    chosen = _pack(found.schedules, found.capacity, copies)
+    first = np.concatenate([[0], np.cumsum(copies)]).astype(int)
+    workers, ps = [], []
+    for schedule, times in zip(found.schedules, chosen.tolist(), strict=True):
+        for _ in range(times):
+            job = int(first[schedule.job])
+            first[schedule.job] += 1
+            workers += [(job, *row) for row in schedule.workers]
+            ps += [(job, *row) for row in schedule.ps]
+    value = float(sum(s.value * times for s, times in zip(found.schedules, chosen.tolist(), strict=True)))
+    return value, AdmissionPlan.from_rows(workers, ps)
+
+
+def _pack(schedules: tuple[Schedule, ...], capacity: Mapping[Row, int], copies: FloatArray) -> IntArray:
+    """Return how often each schedule is followed in a packing of the largest value.
+
+    HiGHS' optimum comes without a proof. The packing's value is added up from its schedules: were a better one missed, the
+    ratio to it would be understated.
+    """
+    position = {row: k for k, row in enumerate(row for row, size in capacity.items() if size > 0)}
+    entries = [
+        (position[row], l, amount / capacity[row])
+        for l, schedule in enumerate(schedules)
+        for row, amount in schedule.use.items()
+    ]
+    entries += [(len(position) + schedule.job, l, 1.0 / copies[schedule.job]) for l, schedule in enumerate(schedules)]
+    row, column, amount = (np.array(part) for part in zip(*entries, strict=True))
+    shape = (len(position) + len(copies), len(schedules))
+    programme = whole_programme(
+        np.array([schedule.value for schedule in schedules]),
+        copies[[schedule.job for schedule in schedules]],
+        csr_array((amount, (row, column)), shape=shape),
+    )
+    values = run_highs(programme, options={"mip_rel_gap": 0.0}).values
+    if values is None:
+        raise no_answer(programme)
+    chosen: IntArray = np.rint(values).astype(np.int64)
+    return chosen
+
+
+SOLVER = "online"
+
+SIZES: Mapping[str, AdversaryOptions] = MappingProxyType(
+    {SMALL: AdversaryOptions(restarts=2, moves=40), FULL: AdversaryOptions(restarts=12, moves=300)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdversaryWork(AbstractStudy):
+    """Search for an instance on which one rule does badly; the record is about the instance found.
+
+    The subject is the sketch from which the search starts; labels name rule and kind of jobs.
+    """
+
+    options_type = AdversaryOptions
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Search, then verify the online plan and the best one."""
+        rule = str(self.labels["rule"])
+        clock = PhaseClock()
+        with clock.phase("compile"):
+            compile_online(is_shared=False)
+        progress.start(f"adversary of {rule}", None)
+        with clock.phase("solve"):
+            found = search(rule, str(self.labels["jobs"]), self.chosen, np.random.default_rng(self.seed), stop)
+        progress.finish()
+        plans = ((found.run.plan, found.objective), (found.offline_plan, found.optimum))
+        with clock.phase("verify"):
+            claims = [_claim(found.instance, plan, value) for plan, value in plans]
+            problems = [str(violation) for claim in claims for violation in verify(found.instance, claim).violations]
+        promised, is_proven = found.promise
+        subject = Subject(found.instance)
+        return Finding(
+            findings={
+                "found_digest": subject.digest,
+                "online": found.objective,
+                "optimum": found.optimum,
+                "worst_ratio": found.ratio,
+                "promised": promised,
+                "proven": is_proven,
+            },
+            measures={
+                "found": subject.parameters,
+                "waves": [options_as_dict(wave) for wave in found.sketch.in_order()],
+            },
+            seconds=clock.seconds,
+            problems=problems,
+            iterations=found.evaluations,
+            is_whole=found.evaluations == self.chosen.restarts * (self.chosen.moves + 1),
+        )
+
+
+def _claim(instance: AdmissionInstance, plan: AdmissionPlan, value: float) -> Solution:
+    """Return the claim that a plan is feasible and worth so much."""
+    return Solution(
+        problem="admission",
+        instance=instance.name,
+        solver=SOLVER,
+        sense=Sense.MAXIMISE,
+        termination=Termination.COMPLETED,
+        primal=PointStatus.FEASIBLE,
+        decision=plan,
+        objective=value,
+    )
+
+
+def _subjects(options: AdversaryOptions, seed: int) -> Iterator[tuple[Subject, Mapping[str, Any]]]:
+    """Yield the sketch from which a search starts, for each kind of jobs and each rule."""
+    del options
+    for kind, ranges in RANGES.items():
+        for rule in RULES:
+            sketch = draw_sketch(ranges, np.random.default_rng(seed))
+            yield Subject(sketch.instance(found_name(rule, kind))), {"rule": rule, "jobs": kind}
+
+
+def figures(records: Sequence[Record]) -> list[Figure]:
+    """Draw the worst ratios found beside the ratios promised."""
+    shown = [record for record in records if record.findings.get("worst_ratio") is not None]
+    if not shown:
+        return []
+    gallery = FigureList()
+    caption = (
+        "Bars: the worst ratio found. Ticks: the ratio that the rule's theorem promises on that instance. Blue "
+        "where its conditions hold; elsewhere the tick is the limit for ever smaller jobs, which may be exceeded."
+    )
+    title, height = "Worst ratio found, and promised", 0.9 + 0.34 * len(shown)
+    with gallery.picture("adversary", title, caption, 9, height) as (panel,):
+        for y, record in enumerate(reversed(shown)):
+            found = record.findings
+            panel.barh(y, found["worst_ratio"], color=PALETTE[0 if found["proven"] else 1], height=0.62)
+            if found["promised"] is not None:
+                panel.plot(found["promised"], y, "|", color=INK, markersize=14, markeredgewidth=1.8)
+        name_rows(panel, [f"{record.labels['rule']}, {record.labels['jobs']} jobs" for record in shown])
+        panel.set(xscale="log", xlabel="optimum / online")
+        panel.set_xlim(left=0.9)
+    return gallery
+
+
+SPEC = register_study(
+    "adversary",
+    "admission",
+    "the worst instances that a search finds for each price function, beside the theorems' ratios",
+    kind=AdversaryWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=(SOLVER,),
+    others="the adversary attacks the online rule only",
+    columns=("rule", "jobs", "online", "optimum", "worst_ratio", "promised", "proven"),
+    figures=figures,
+)

@@ -1,0 +1,114 @@
+"""The study `capacity`: footprints without bids that keep enough, proven, and hours of the same hazards played on them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.driver import PhaseClock
+from optim.core.errors import check_in
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+from optim.models.bidding.decision import FootprintPlan
+from optim.models.files import verify
+from optim.simulation.spot.capacity import simulate_capacity
+from optim.solvers.bidding.dinkelbach import DinkelbachSolver
+from optim.solvers.solve import solve
+from optim.workloads.bidding.generator import CapacityDraw, CapacityOptions, draw_capacity
+
+FAR_OFF = 5.0
+"""Standard errors by which the share of played hours may lie off the stated probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOptions(CapacityOptions):
+    """Options of the study: those of the drawn decision.
+
+    Parameters
+    ----------
+    hours
+        Hours played.
+    gap
+        Relative gap to prove.
+    """
+
+    least_gpus: int = 16
+    least_probability: float = 0.8
+    hours: int = 4000
+    gap: float = 1e-4
+
+    def __post_init__(self) -> None:
+        CapacityOptions.__post_init__(self)
+        check_in("[1, 1e6]", self, "least_gpus")
+        check_in("[100, 1e7]", self, "hours")
+        check_in("[1e-9, 1)", self, "gap")
+
+
+SIZES: Mapping[str, StudyOptions] = MappingProxyType(
+    {SMALL: StudyOptions(zone_types=12), FULL: StudyOptions(hours=20_000)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CapacityWork(AbstractStudy):
+    """Solve with what must last and without it, verify, and play hours."""
+
+    options_type = StudyOptions
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Draw, solve, verify, play."""
+        del progress
+        options, clock = self.chosen, PhaseClock()
+        with clock.phase("build"):
+            draw = draw_capacity(options, self.seed)
+        with clock.phase("solve"):
+            found = solve(draw.instance, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
+            free = replace(draw.instance, lasting=None)
+            without = solve(free, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
+        with clock.phase("verify"):
+            problems = [str(each) for each in verify(draw.instance, found).violations]
+        findings: dict[str, float] = {"usd_per_work_without": without.objective or 0.0}
+        if isinstance(found.decision, FootprintPlan) and isinstance(without.decision, FootprintPlan):
+            played = play(draw, found.decision, options, self.seed)
+            least = options.least_gpus
+            findings |= {"kept_without": draw.probability(without.decision.counts, least), **played}
+            findings |= {"usd_per_work": found.objective or 0.0, "gap": found.gap if found.gap is not None else 1.0}
+            problems += contradictions(played)
+        return Finding(findings=findings, seconds=clock.seconds, problems=problems, iterations=found.stats.iterations)
+
+
+def play(draw: CapacityDraw, plan: FootprintPlan, options: StudyOptions, seed: int) -> dict[str, float]:
+    """Return the stated probability that enough lasts, the share of played hours in which it does, and its error."""
+    held, least = plan.counts * draw.capacity, options.least_gpus
+    share, error = simulate_capacity(draw.shocks, held, least, runs=options.hours, seed=seed)
+    return {"kept": draw.probability(plan.counts, least), "played": share, "standard_error": error}
+
+
+def contradictions(played: Mapping[str, float]) -> list[str]:
+    """Return what can't be: a share of played hours far off the stated probability."""
+    off = abs(played["played"] - played["kept"])
+    if off <= FAR_OFF * played["standard_error"]:
+        return []
+    return [f"enough lasts in {played['played']:.4f} of the played hours, stated is {played['kept']:.4f}"]
+
+
+def _subjects(options: StudyOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    drawn_from = sorted(options_as_dict(options).items())
+    name = f"capacity-{options.zone_types}-{options.least_gpus}gpus-{options.least_probability:g}-{seed}"
+    yield StudySubject(name=name, topic="bidding", drawn_from=drawn_from), {}
+
+
+SPEC = register_study(
+    "capacity",
+    "bidding",
+    "footprints without bids that keep so much with so much probability: cost, proof, and played hours beside what is stated",
+    kind=CapacityWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("dinkelbach",),
+    others="the study solves with dinkelbach alone",
+    columns=("usd_per_work_without", "usd_per_work", "gap", "kept_without", "kept", "played", "standard_error"),
+)

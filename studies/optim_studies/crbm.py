@@ -1,0 +1,407 @@
+"""The study `crbm`: training the phase encoder, compared with batches in NumPy and with one window at a time.
+
+A row `batched` trains two machines from the same start on the same windows, one by the kernel and one in NumPy, taking
+turns; both are then judged by the same error on containers that neither has seen. A row `one-by-one` is the public code's
+way, a row `many-epochs` the whole training of a paper, and a row `sweep` many machines at once, whose times are for one of
+them. Compile time is apart.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.benchmarks.measuring import medians, race, timed
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.driver import PhaseClock
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+from optim.workloads.containers.generator import ContainerOptions, generate_containers
+
+Float32 = NDArray[np.float32]
+
+FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
+
+"""The kernel's names of the parameters that leave and enter."""
+
+
+@dataclass(slots=True, eq=False)
+class PlainCrbm:
+    """A machine that is trained in place, float32.
+
+    Attributes
+    ----------
+    windows
+        Shape (n, D + V): histories, oldest frame first, beside samples; stored, so that a batch is a slice.
+    num_visible
+        V.
+    weights
+        Shape (V, H).
+    dynamic
+        Shape (D, V + H): autoregression beside conditioning, for one product instead of two.
+    bias
+        Shape (V + H,).
+    """
+
+    windows: Float32
+    num_visible: int
+    weights: Float32
+    dynamic: Float32
+    bias: Float32
+    velocity: list[Float32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.velocity = [np.zeros_like(own) for own in (self.weights, self.dynamic, self.bias)]
+
+    def epoch(self, rng: np.random.Generator, batch_size: int, rate: float, momentum: float, decay: float) -> None:
+        """Visit every window once, in batches of a fresh shuffle: CD-1 with drawn hiddens, momentum and decay.
+
+        Arrays are reused and constants are float32 throughout, so that no step is widened or copied without need.
+        """
+        shuffled = self.windows[rng.permutation(len(self.windows))]
+        split, length = self.num_visible, len(self.dynamic)
+        step, keep, pull = np.float32(rate), np.float32(momentum), np.float32(decay)
+        parameters = (self.weights, self.dynamic, self.bias)
+        for first in range(0, len(shuffled), batch_size):
+            batch = shuffled[first : first + batch_size]
+            history, sample = batch[:, :length], batch[:, length:]
+            inputs = history @ self.dynamic
+            inputs += self.bias
+            probability = _sigmoid(sample @ self.weights + inputs[:, split:])
+            hidden = (rng.random(probability.shape, dtype=np.float32) < probability).astype(np.float32)
+            rebuilt = hidden @ self.weights.T
+            rebuilt += inputs[:, :split]
+            again = _sigmoid(rebuilt @ self.weights + inputs[:, split:])
+            gradient = sample.T @ probability
+            gradient -= rebuilt.T @ again
+            residual = np.concatenate([sample - rebuilt, probability - again], axis=1)
+            scale = np.float32(1.0 / len(batch))
+            gradients = (gradient, history.T @ residual, residual.sum(axis=0))
+            for i, own_pull in enumerate((pull, pull, np.float32(0))):
+                self.velocity[i] *= keep
+                self.velocity[i] += step * (scale * gradients[i] - own_pull * parameters[i])
+                np.add(parameters[i], self.velocity[i], out=parameters[i])
+
+    def one_by_one(self, rows: NDArray[np.int64], rate: float) -> None:
+        """Step after each window by itself: CD-1 with mean-field hiddens, neither momentum nor decay.
+
+        References
+        ----------
+        The public code of AI4DL (https://github.com/HiEST/AI4DL), `crbm_tools`, trains so.
+        """
+        split, length, step = self.num_visible, len(self.dynamic), np.float32(rate)
+        for row in rows.tolist():
+            history, sample = self.windows[row, :length], self.windows[row, length:]
+            inputs = history @ self.dynamic + self.bias
+            probability = _sigmoid(sample @ self.weights + inputs[split:])
+            rebuilt = self.weights @ probability + inputs[:split]
+            again = _sigmoid(rebuilt @ self.weights + inputs[split:])
+            residual = np.concatenate([sample - rebuilt, probability - again])
+            self.weights += step * (np.outer(sample, probability) - np.outer(rebuilt, again))
+            self.dynamic += step * np.outer(history, residual)
+            self.bias += step * residual
+
+    def fields(self) -> dict[str, Float32]:
+        """Return the parameters by the kernel's names."""
+        split = self.num_visible
+        parts = (self.weights, self.dynamic[:, :split], self.dynamic[:, split:], self.bias[:split], self.bias[split:])
+        return dict(zip(FIELDS, (part.copy() for part in parts), strict=True))
+
+
+def _sigmoid(inputs: Float32) -> Float32:
+    """Return the logistic function, in the place of its input."""
+    np.negative(inputs, out=inputs)
+    np.exp(inputs, out=inputs)
+    inputs += np.float32(1)
+    np.reciprocal(inputs, out=inputs)
+    return inputs
+
+
+Timing = tuple[dict[str, float], dict[str, float]]
+
+"""Figures of a way, and its seconds by phase."""
+
+LEAST_TURNS = 3
+
+"""Epochs of a sweep, of which the median is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrbmOptions:
+    """Sizes of the study.
+
+    Parameters
+    ----------
+    windows, delays, hidden, batch
+        Windows to train on, frames of history, hiddens, and windows a batch.
+    epochs, repeats
+        Epochs of one turn, and turns of each side; a way's time is the median turn.
+    alone
+        Windows for the way that takes one at a time.
+    many
+        Epochs of the whole training.
+    machines
+        Machines of the sweep, each with its own learning rate and draws.
+    learning_rate
+        Step along a batch's mean; one window at a time takes the paper's 0.001.
+    """
+
+    windows: int = 20_000
+    delays: int = 3
+    hidden: int = 10
+    batch: int = 1024
+    epochs: int = 5
+    repeats: int = 9
+    alone: int = 5_000
+    many: int = 50
+    machines: int = 4
+    learning_rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        for name in ("windows", "delays", "hidden", "batch", "epochs", "repeats", "alone", "many", "machines"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise InvalidOptionError(f"learning_rate must be positive, got {self.learning_rate}")
+
+
+class TrainingBench:
+    """The machines of one set of windows.
+
+    Parameters
+    ----------
+    series
+        Shape (T, V), float32, standardised.
+    ends, held
+        Windows to train on, and those held out, as int32 rows of the series.
+    options
+        Sizes.
+    seed
+        Same seed, same machines.
+    """
+
+    def __init__(
+        self,
+        series: NDArray[np.float32],
+        ends: NDArray[np.int32],
+        held: NDArray[np.int32],
+        options: CrbmOptions,
+        seed: int,
+    ) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        from optim.kernels import crbm
+
+        self.options, self.crbm, self.seed = options, crbm, seed
+        self.series, self.ends, self.held = (jnp.asarray(array) for array in (series, ends, held))
+        self.device: str = jax.devices()[0].device_kind
+        self.key = jax.random.key(seed)
+        self.rates = crbm.Rates(learning_rate=options.learning_rate, early_epochs=0)
+        start = crbm.initial_parameters(
+            jax.random.fold_in(self.key, 1), series.shape[1], options.delays, options.hidden
+        )
+        self.state = crbm.initial_state(start)
+        own = {name: np.array(value) for name, value in start._asdict().items()}
+        rows = ends[:, None] + np.arange(-options.delays, 1)
+        self.plain = PlainCrbm(
+            windows=series[rows].reshape(len(ends), -1),
+            num_visible=series.shape[1],
+            weights=own["weights"],
+            dynamic=np.concatenate([own["autoregression"], own["conditioning"]], axis=1),
+            bias=np.concatenate([own["visible_bias"], own["hidden_bias"]]),
+        )
+
+    def _train(self, num_epochs: int) -> None:
+        self.state, errors = self.crbm.train(
+            *(self.state, self.series, self.ends, self.rates, self.key),
+            num_epochs=num_epochs,
+            batch_size=self.options.batch,
+        )
+        errors.block_until_ready()
+
+    def _loss(self, parameters: Any) -> float:
+        """Return the mean squared error of the forecast on unseen containers."""
+        return float(self.crbm.forecast_error(parameters, self.series, self.held).mean())
+
+    def _figures(self, ms: float, cpu_ms: float) -> dict[str, float]:
+        """Return what every way tells of its epochs, in milliseconds of one."""
+        return {"ms": ms, "cpu_ms": cpu_ms, "us_a_window": 1e3 * ms / self.options.windows}
+
+    def _plain_loss(self) -> float:
+        return self._loss(self.crbm.CrbmParameters(**self.plain.fields()))
+
+    def batched(self, stop: StoppingCriterion, progress: Progress) -> Timing:
+        """Take turns: some epochs by the kernel, as many in NumPy."""
+        options, rng = self.options, np.random.default_rng(self.seed)
+        rates = (options.learning_rate, float(self.rates.momentum), float(self.rates.decay))
+
+        def in_numpy() -> None:
+            for _ in range(options.epochs):
+                self.plain.epoch(rng, options.batch, *rates)
+
+        sides = {"kernel": lambda: self._train(options.epochs), "numpy": in_numpy}
+        compile_s, *_ = (timed(side)[0] for side in sides.values())
+        turns = race(sides, options.repeats, stop, progress, always=sides)
+        wall, cpu = (scaled(medians(turns, which), 1e3 / options.epochs) for which in (0, 1))
+        figures = {
+            **self._figures(wall["kernel"], cpu["kernel"]),
+            "numpy_ms": wall["numpy"],
+            "numpy_cpu_ms": cpu["numpy"],
+            "speedup": wall["numpy"] / wall["kernel"],
+            "cpu_speedup": cpu["numpy"] / cpu["kernel"],
+            "loss": self._loss(self.state.parameters),
+            "numpy_loss": self._plain_loss(),
+        }
+        return figures, {"compile": compile_s, "solve": sum(each for each, _ in turns["kernel"])}
+
+    def one_by_one(self, stop: StoppingCriterion, progress: Progress) -> Timing:
+        """Step after each window."""
+        del stop, progress
+        rows = np.random.default_rng(self.seed).permutation(self.options.windows)[: self.options.alone]
+        wall, cpu = timed(lambda: self.plain.one_by_one(rows, 1e-3))
+        each = 1e3 * self.options.windows / len(rows)
+        return {**self._figures(each * wall, each * cpu), "loss": self._plain_loss()}, {"solve": wall}
+
+    def many_epochs(self, stop: StoppingCriterion, progress: Progress) -> Timing:
+        """Train as long as a paper does, with the error on unseen containers every so often."""
+        del stop
+        calls = max(1, self.options.many // 50)
+        share = -(-self.options.many // calls)
+        compile_s, _ = timed(lambda: self._train(share))
+        progress.start("epochs", calls * share)
+
+        def train() -> None:
+            for call in range(calls):
+                self._train(share)
+                progress.update((call + 1) * share, {"loss": self._loss(self.state.parameters)})
+
+        wall, cpu = timed(train)
+        progress.finish()
+        each = 1e3 / (calls * share)
+        figures = {**self._figures(each * wall, each * cpu), "loss": self._loss(self.state.parameters)}
+        return figures, {"compile": compile_s, "solve": wall}
+
+    def sweep(self, stop: StoppingCriterion, progress: Progress) -> Timing:
+        """Train many machines at once, with learning rates from a tenth of the study's up to it."""
+        import jax
+        import jax.numpy as jnp
+
+        options, machines = self.options, self.options.machines
+        width = self.series.shape[1]
+        share = jnp.linspace(0.1, 1.0, machines) if machines > 1 else jnp.ones(1)
+        rates = self.rates._replace(learning_rate=options.learning_rate * share)
+        keys = jax.random.split(self.key, machines)
+        mask = self.crbm.parameter_mask(width, options.delays, options.hidden, options.delays, options.hidden)
+        states, masks = (
+            jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (machines, *leaf.shape)), one)
+            for one in (self.state.parameters, mask)
+        )
+        held = [self.crbm.initial_state(states)]
+
+        def train() -> None:
+            held[0], errors = self.crbm.sweep(
+                *(held[0], self.series, self.ends, rates, keys, masks), num_epochs=1, batch_size=options.batch
+            )
+            errors.block_until_ready()
+
+        compile_s, _ = timed(train)
+        turns = race({"machines": train}, LEAST_TURNS, stop, progress, always=("machines",))
+        wall, cpu = (1e3 / machines * medians(turns, which)["machines"] for which in (0, 1))
+        last = jax.tree.map(lambda leaf: leaf[-1], held[0].parameters)
+        figures = {**self._figures(wall, cpu), "loss": self._loss(last)}
+        return figures, {"compile": compile_s, "solve": sum(each for each, _ in turns["machines"])}
+
+
+def scaled(times: dict[str, float], factor: float) -> dict[str, float]:
+    """Return times in another unit."""
+    return {name: factor * seconds for name, seconds in times.items()}
+
+
+BATCHED, ONE_BY_ONE, MANY_EPOCHS, SWEEP = "batched", "one-by-one", "many-epochs", "sweep"
+
+WAYS = (BATCHED, ONE_BY_ONE, MANY_EPOCHS, SWEEP)
+
+AGREEMENT = 0.01
+
+"""Largest relative difference of the two machines' errors on unseen containers."""
+
+SAMPLES_A_CONTAINER = 180
+
+HELD_SHARE = 0.1
+
+SIZES: Mapping[str, CrbmOptions] = MappingProxyType(
+    {SMALL: CrbmOptions(), FULL: CrbmOptions(windows=200_000, alone=20_000, many=2_000, machines=256)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrbmWork(AbstractStudy):
+    """Train in one way; `solver` names it."""
+
+    options_type = CrbmOptions
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Train, time, and compare on unseen containers."""
+        clock = PhaseClock()
+        with clock.phase("build"):
+            windows = drawn_windows(self.chosen.windows, self.chosen.delays, self.seed)
+            bench = TrainingBench(*windows, self.chosen, self.seed)
+        ways = {
+            BATCHED: bench.batched,
+            ONE_BY_ONE: bench.one_by_one,
+            MANY_EPOCHS: bench.many_epochs,
+            SWEEP: bench.sweep,
+        }
+        figures, seconds = ways[self.solver](stop, progress)
+        loss = figures.pop("loss")
+        apart = abs(figures.get("numpy_loss", loss) / loss - 1.0)
+        problems = [] if apart <= AGREEMENT else [f"the two machines' errors differ by {100 * apart:.2f} %"]
+        problems += [] if np.isfinite(loss) else ["training diverged"]
+        return Finding(
+            findings={"loss": loss},
+            measures={"device": "cpu" if self.solver == ONE_BY_ONE else bench.device, **figures},
+            seconds=clock.seconds | seconds,
+            problems=problems,
+        )
+
+
+@lru_cache(maxsize=1)
+def drawn_windows(
+    windows: int, delays: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+    """Return standardised series of generated containers (T, 2), ends of the windows to train on, and of those held out."""
+    from optim.kernels.crbm import window_ends
+
+    number = int(windows / SAMPLES_A_CONTAINER / (1 - HELD_SHARE) * 1.2) + 20
+    series = generate_containers(ContainerOptions(num_containers=number), seed)
+    values = np.log(series.values + 0.01 * series.values.mean(axis=0))
+    values = (values - values.mean(axis=0)) / values.std(axis=0)
+    ends = window_ends(series.lengths, delays)
+    if ends.size <= windows:
+        raise InvalidOptionError(f"{number} containers gave {ends.size} windows, too few for {windows}")
+    return values.astype(np.float32), ends[:windows], ends[windows:]
+
+
+def _subjects(options: CrbmOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    sizes = {"windows": options.windows, "visible": 2, "delays": options.delays, "hidden": options.hidden}
+    name = f"containers-{options.windows}-{seed}"
+    yield StudySubject(name=name, topic="phases", drawn_from=options.delays, parameters=sizes), {}
+
+
+SPEC = register_study(
+    "crbm",
+    "phases",
+    "training the phase encoder's machine: the kernel beside NumPy, and one window at a time",
+    kind=CrbmWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=WAYS,
+    columns=("device", "ms", "numpy_ms", "speedup", "cpu_ms", "cpu_speedup", "us_a_window", "loss", "numpy_loss"),
+)

@@ -1,0 +1,551 @@
+"""What is measured of the kernels: dense pushes, rows of a table, streams on one vector."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.provenance import machine_facts
+from optim.kernels.parameter_server import (
+    AbstractOptimiser,
+    Adagrad,
+    Damping,
+    RowLayout,
+    Sgd,
+    apply_damped_batch,
+    apply_pushes,
+    copy_arrays,
+    decode_int8,
+    decode_top_k,
+    encode_int8,
+    encode_top_k,
+    initial_rows,
+    initial_state,
+    pull_dense,
+    pull_rows,
+    pull_rows_to_host,
+    push_dense,
+    push_sparse,
+    row_parameters,
+    shard_ranges,
+)
+from optim.training.shard_store import HostRows
+from optim_studies.kernels import baselines
+from optim_studies.kernels.baselines import (
+    JAX,
+    RATE,
+    RULES,
+    Calls,
+    Contest,
+    FloatArray,
+    Held,
+    PlainDense,
+    PlainSparse,
+    RowArray,
+    c_loops,
+)
+from optim_studies.kernels.server import ServerProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseCase:
+    """Aggregate pushes and apply them.
+
+    Parameters
+    ----------
+    rule, workers, parameters
+        Which optimiser, how many pushes, and of what length.
+    is_half
+        Whether pushes are bfloat16.
+    """
+
+    rule: str
+    workers: int
+    parameters: int
+    is_half: bool = False
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return f"dense-{self.rule}" + ("-bfloat16" if self.is_half else "")
+
+    @property
+    def shape(self) -> list[int]:
+        """Pushes by parameters."""
+        return [self.workers, self.parameters]
+
+    @property
+    def moved(self) -> int:
+        """Bytes that must be moved: pushes read, parameters and slots read and written."""
+        kept = 8 * (1 + RULES[self.rule].num_slots)
+        return self.parameters * (self.workers * (2 if self.is_half else 4) + kept)
+
+    def contest(self, rng: np.random.Generator) -> Contest:
+        """Draw pushes, and make the sides."""
+        return dense_contest(self, rng)
+
+
+def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
+    """Make the sides of a dense case.
+
+    An update with slots runs in a loop on one core, so the parameters lie in as many shards as there are cores, and
+    each has a thread, as each has a server.
+    """
+    rule, size = RULES[case.rule], case.parameters
+    cores = int(machine_facts()["cpus_usable"])
+    is_split = rule.num_slots > 0 and jax.default_backend() == "cpu"
+    ranges = shard_ranges(size, cores if is_split else 1)
+    start: FloatArray = rng.random(size, dtype=np.float32)
+    pushes: list[FloatArray] = [rng.random(size, dtype=np.float32) - np.float32(0.5) for _ in range(case.workers)]
+    sent = [[_pushed(push[low:high], case.is_half) for push in pushes] for low, high in ranges]
+    if case.is_half:  # the other sides apply what the kernel is sent
+        pushes = [np.concatenate([np.asarray(part[k], np.float32) for part in sent]) for k in range(case.workers)]
+    pool = ThreadPoolExecutor(cores)
+    kernel = _ShardedKernel(rule, [start[low:high] for low, high in ranges], sent, pool)
+    plain = PlainDense(rule, start.copy(), pushes, pool, cores)
+    calls: Calls = {JAX: kernel.update, "numpy": plain.by_numpy}
+    if not case.is_half:
+        calls |= plain.others()
+    server: ServerProcess | None = None
+    if case.rule == "sgd" and not case.is_half:
+        calls["xla"] = _stacked_sum(start, pushes)
+        if jax.default_backend() == "cpu":
+            server = ServerProcess(start, pushes, RATE)
+            calls["process"] = server.update
+
+    def close() -> None:
+        pool.shutdown()
+        if server is not None:
+            server.close()
+
+    return Contest(
+        calls=calls,
+        found=kernel.parameters,
+        others=(lambda: plain.w, *(() if server is None else (server.parameters,))),
+        shards=len(ranges),
+        close=close,
+    )
+
+
+class _ShardedKernel:
+    """The kernel on parameters in shards, each with a thread and its part of every push."""
+
+    def __init__(
+        self, rule: AbstractOptimiser, starts: list[FloatArray], sent: list[list[jax.Array]], pool: ThreadPoolExecutor
+    ) -> None:
+        self._rule, self._sent, self._pool = rule, sent, pool
+        shards = [jnp.array(start) for start in starts]
+        self._states = [(own, rule.initial_slots(own)) for own in shards]
+        self._weights, self._step = jnp.ones(len(sent[0])), 0
+
+    def update(self) -> None:
+        """Aggregate the pushes once more, and apply them."""
+        if len(self._states) == 1:
+            self._update(0)
+        else:
+            list(self._pool.map(self._update, range(len(self._states))))
+        self._step += 1
+
+    def _update(self, shard: int) -> None:
+        version = jnp.int32(self._step)
+        done = apply_pushes(*self._states[shard], self._sent[shard], self._weights, version, optimiser=self._rule)
+        self._states[shard] = jax.block_until_ready(done)
+
+    def parameters(self) -> FloatArray:
+        """Return all parameters."""
+        return np.concatenate([np.asarray(state[0]) for state in self._states])
+
+
+def _pushed(push: FloatArray, is_half: bool) -> jax.Array:
+    return jnp.array(push, jnp.bfloat16 if is_half else jnp.float32)
+
+
+def _stacked_sum(start: FloatArray, pushes: list[FloatArray]) -> Callable[[], Any]:
+    """Return the update as one would write it first: a sum over the first axis of stacked pushes."""
+    update = jax.jit(lambda w, stacked: w - RATE * jnp.sum(stacked, axis=0) / len(pushes), donate_argnums=0)
+    return Held(update, jnp.array(start), jnp.array(np.stack(pushes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseCase:
+    """Push rows into a table, or pull them.
+
+    Parameters
+    ----------
+    rule
+        The optimiser, or "pull".
+    pushed, width, rows
+        Rows of a message, their width, and rows of the table.
+    skew
+        Exponent of Zipf's law by which rows are drawn.
+    """
+
+    rule: str
+    pushed: int
+    width: int
+    rows: int
+    workers: int = 1
+    skew: float = 0.0
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return "pull" if self.rule == "pull" else f"sparse-{self.rule}"
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the table."""
+        return self.rows * self.width
+
+    @property
+    def shape(self) -> list[int]:
+        """Rows of a message, their width, rows of the table."""
+        return [self.pushed, self.width, self.rows]
+
+    @property
+    def moved(self) -> int:
+        """Bytes that must be moved: the message, and the rows that it names."""
+        if self.rule == "pull":
+            return 8 * self.pushed * self.width
+        distinct = float(-np.expm1(self.pushed * np.log1p(-self.chances)).sum())
+        kept = 8 * (1 + RULES[self.rule].num_slots)
+        return int(4 * self.pushed * (self.width + 1) + kept * distinct * self.width)
+
+    @property
+    def chances(self) -> NDArray[np.float64]:
+        """Shape (rows,): how likely a pushed row is which of the table's, before these are shuffled."""
+        weights = np.arange(1, self.rows + 1, dtype=np.float64) ** -self.skew
+        return np.asarray(
+            weights / max(weights.sum(), np.nextafter(weights[0], np.inf))
+        )  # no chance is 1, as of a single row
+
+    def draw(self, rng: np.random.Generator) -> RowArray:
+        """Return the rows of a message, shape (pushed,)."""
+        if self.skew == 0:
+            return rng.integers(0, self.rows, self.pushed).astype(np.int32)
+        rank = np.searchsorted(np.cumsum(self.chances), rng.random(self.pushed))
+        return rng.permutation(self.rows).astype(np.int32)[np.minimum(rank, self.rows - 1)]
+
+    def contest(self, rng: np.random.Generator) -> Contest:
+        """Draw a message, and make the sides."""
+        return sparse_contest(self, rng)
+
+
+def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
+    """Make the sides of a sparse case; some rows are pushed twice.
+
+    On a CPU descent and Adagrad are the server's loops in place, a thread a core on ranges of one table's rows; the same with
+    one thread is a side of its own, and so is XLA's loop over rows. That one runs on one core, so there, and for Adam, the
+    table lies in as many shards as there are cores, and workers send each its own rows: the message is split beforehand.
+    """
+    rows = case.draw(rng)
+    values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
+    start: FloatArray = rng.random((case.rows, case.width), dtype=np.float32)
+    cores = int(machine_facts()["cpus_usable"])
+    if case.rule == "pull":
+        return _pull_contest(start, rows, cores)
+    rule = RULES[case.rule]
+    is_on_cpu = jax.default_backend() == "cpu"
+    layout = RowLayout(optimiser=rule, width=case.width, method="loop" if is_on_cpu else "sort")
+    is_split = is_on_cpu and cores > 1
+    server = _RowServer(layout, start, rows, values, cores if is_split else 1)
+    plain = PlainSparse(rule, start, rows, values)
+    pool = ThreadPoolExecutor(cores)
+    calls: Calls = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba(), **plain.by_c(pool, cores)}
+    found, shards = server.parameters, server.num_shards
+    if is_on_cpu and HostRows.takes(rule):
+        host, alone = (HostRows(start, plain.slots, rule, threads=threads) for threads in (cores, 1))
+        calls |= {JAX: partial(host.push, rows, values), "xla_loop": server.push}
+        calls["one_shard"] = partial(alone.push, rows, values)
+        found, shards = host.parameters, 1
+    elif is_split:
+        calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
+    message = jnp.array(rows), jnp.array(values)
+    if isinstance(rule, Sgd):
+        calls |= {"xla": _scattered(start, *message), **baselines.sparse_sgd_of_frameworks(start, rows, values, RATE)}
+    elif isinstance(rule, Adagrad):
+        calls["xla"] = _sorted(start, *message, rule)
+
+    def close() -> None:
+        server.close()
+        pool.shutdown()
+        if is_on_cpu and HostRows.takes(rule):
+            host.close()
+
+    return Contest(calls=calls, found=found, others=(lambda: plain.w,), shards=shards, close=close)
+
+
+class _RowServer:
+    """The kernel on a table in shards of neighbouring rows, each with a thread and its part of the message."""
+
+    def __init__(
+        self,
+        layout: RowLayout,
+        start: FloatArray,
+        rows: RowArray,
+        values: FloatArray,
+        num_shards: int,
+    ) -> None:
+        self.num_shards = num_shards
+        self._layout, self._step, self._pool = layout, 0, ThreadPoolExecutor(num_shards)
+        self._tables, self._messages = [], []
+        for low, high in shard_ranges(len(start), num_shards):
+            own = (rows >= low) & (rows < high)
+            self._tables.append(initial_rows(jnp.array(start[low:high]), layout))
+            self._messages.append((jnp.array(rows[own] - low), jnp.array(values[own])))
+
+    def push(self) -> None:
+        """Push the message once more."""
+        list(self._pool.map(self._push, range(self.num_shards)))
+        self._step += 1
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
+    def _push(self, shard: int) -> None:
+        done = push_sparse(self._tables[shard], *self._messages[shard], jnp.int32(self._step), layout=self._layout)
+        self._tables[shard] = jax.block_until_ready(done)
+
+    def parameters(self) -> FloatArray:
+        """Return the whole table's parameters."""
+        return np.concatenate([np.asarray(row_parameters(table, self._layout)) for table in self._tables])
+
+
+def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> Contest:
+    """Make the sides of a pull."""
+    layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
+    table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
+    taken, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
+    pulled = np.empty((rows.size, start.shape[1]), np.float32)
+    kernel = Held(lambda _: pull_rows_to_host(table, rows, layout=layout, out=pulled), None)
+    gather = Held(lambda _: pull_rows(table, asked, layout=layout), None)
+    pool = ThreadPoolExecutor(cores)
+    in_c, copied = c_loops(pool, cores), np.empty((rows.size, start.shape[1]), np.float32)
+    return Contest(
+        calls={
+            JAX: kernel,
+            "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
+            "numba": lambda: baselines.pull(start, rows, looped),
+            "xla": gather,
+            **({} if in_c is None else {"c": lambda: in_c.pull(start, rows, copied)}),
+        },
+        found=lambda: kernel.held,
+        others=(lambda: taken,),
+        close=pool.shutdown,
+    )
+
+
+def _scattered(start: FloatArray, rows: jax.Array, values: jax.Array) -> Callable[[], Any]:
+    """Return the update by XLA's own scatter."""
+    update = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
+    return Held(update, jnp.array(start), rows, values)
+
+
+def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad) -> Callable[[], Any]:
+    """Return exact Adagrad the usual way: sort, sum of segments, gather and scatter."""
+    layout = RowLayout(optimiser=rule, width=start.shape[1], method="sort")
+    return Held(
+        lambda table: push_sparse(table, rows, values, jnp.int32(0), layout=layout),
+        initial_rows(jnp.array(start), layout),
+    )
+
+
+SENT = 100
+
+"""Top-k sends one entry in so many."""
+
+LEVELS = 127.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCase:
+    """A kernel on one vector.
+
+    Parameters
+    ----------
+    kernel
+        Name of the kernel.
+    parameters
+        Length of the vector.
+    workers
+        Gradients that come together; 1 except for asynchronous ones.
+    """
+
+    kernel: str
+    parameters: int
+    workers: int = 1
+
+    @property
+    def shape(self) -> list[int]:
+        """Gradients by parameters."""
+        return [self.workers, self.parameters]
+
+    @property
+    def moved(self) -> int:
+        """Bytes that must be moved."""
+        return int(self.parameters * _BYTES[self.kernel](self.workers))
+
+    def contest(self, rng: np.random.Generator) -> Contest:
+        """Draw gradients, and make the sides."""
+        gradients: FloatArray = rng.random((self.workers, self.parameters), dtype=np.float32) - np.float32(0.5)
+        return _CONTESTS[self.kernel](gradients)
+
+
+_BYTES: Mapping[str, Callable[[int], float]] = MappingProxyType(
+    {
+        "push": lambda workers: 12,  # gradient and sum read, sum written
+        "async-sgd": lambda workers: 4 * (workers + 2),  # gradients and parameters read, parameters written
+        # Gradient and residual read, residual written; the entries sent are written, read, and added to the sum.
+        "push-top-k": lambda workers: 12 + 24 / SENT,
+        # The same; levels of one byte are written and read, and the sum read and written.
+        "push-int8": lambda workers: 22,
+        "pull-dense": lambda workers: 8,  # read, written
+        "snapshot": lambda workers: 16,  # the same of parameters and one slot
+    }
+)
+
+
+def _contest(calls: Calls, found: Callable[[], Any], wanted: Callable[[], Any]) -> Contest:
+    return Contest(calls=calls, found=found, others=(wanted,))
+
+
+def _push(gradients: FloatArray) -> Contest:
+    """Add one push to a shard's sum."""
+    size = gradients.shape[1]
+    sent, weight = jnp.array(gradients[0]), jnp.float32(0.5)
+    state = initial_state(jnp.zeros(size), Sgd(learning_rate=RATE))
+    kernel = Held(push_dense, state, sent, weight)
+    total, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
+
+    def by_numpy() -> None:
+        np.multiply(gradients[0], np.float32(0.5), out=work)
+        np.add(total, work, out=total)
+
+    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: baselines.push(looped, gradients[0], 0.5)}
+    return _contest(calls, lambda: kernel.held.accumulator, lambda: total)
+
+
+def _damped(gradients: FloatArray) -> Contest:
+    """Apply gradients of several lags one after the other; a product with a vector of weights does the same here."""
+    workers, size = gradients.shape
+    damping, rule = Damping(), Sgd(learning_rate=RATE)
+    read = np.maximum(0, np.arange(workers) - np.arange(workers) % 4).astype(np.int32)
+    weights = (1.0 / (1.0 + np.arange(workers) - read)).astype(np.float32)
+    sent, seen, version = jnp.array(gradients), jnp.array(read), jnp.int32(0)
+    w, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
+    product = jax.jit(lambda held, pushed: held - RATE * (jnp.asarray(weights) @ pushed), donate_argnums=0)
+    kernel = Held(
+        lambda held: apply_damped_batch(held[0], (), sent, version, seen, optimiser=rule, damping=damping),
+        (jnp.zeros(size),),
+    )
+
+    def by_numpy() -> None:
+        for gradient, weight in zip(gradients, weights, strict=True):
+            np.multiply(gradient, np.float32(RATE) * weight, out=work)
+            np.subtract(w, work, out=w)
+
+    calls: Calls = {
+        JAX: kernel,
+        "numpy": by_numpy,
+        "numba": lambda: baselines.damped_sgd(looped, gradients, weights, RATE),
+        "xla": Held(product, jnp.zeros(size), sent),
+    }
+    return _contest(calls, lambda: kernel.held[0], lambda: w)
+
+
+def _top_k(gradients: FloatArray) -> Contest:
+    """Send the largest entries of gradient and residual, and add them to a server's sum."""
+    gradient = gradients[0]
+    size = gradient.size
+    number = max(1, size // SENT)
+    add = jax.jit(lambda total, message: total + decode_top_k(message, size=size), donate_argnums=0)
+    sent = jnp.array(gradient)
+    held: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
+    total, left = np.zeros(size, np.float32), np.zeros(size, np.float32)
+
+    def kernel() -> None:
+        message, held[0] = encode_top_k(sent, held[0], k=number)
+        held[1] = add(held[1], message).block_until_ready()
+
+    def by_numpy() -> None:
+        np.add(left, gradient, out=left)
+        chosen = np.argpartition(np.abs(left), size - number)[size - number :]
+        total[chosen] += left[chosen]
+        left[chosen] = 0
+
+    calls: Calls = {JAX: kernel, "numpy": by_numpy}
+    # Of equal magnitudes either may go: what was sent and what is left together are the same.
+    return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
+
+
+def _int8(gradients: FloatArray) -> Contest:
+    """Send gradient and residual in 255 levels, rounded at random, and add them to a server's sum."""
+    gradient = gradients[0]
+    size = gradient.size
+    key, rng = jax.random.key(0), np.random.default_rng(0)
+    add = jax.jit(lambda total, message: total + decode_int8(message), donate_argnums=0)
+    sent = jnp.array(gradient)
+    held: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
+    total, left, looped = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros((2, size), np.float32)
+    noise = np.empty(size, np.float32)
+
+    def kernel() -> None:
+        message, held[0] = encode_int8(sent, held[0], key)
+        held[1] = add(held[1], message).block_until_ready()
+
+    def by_numpy() -> None:
+        np.add(left, gradient, out=left)
+        scale = np.float32(np.abs(left).max() / LEVELS)
+        rng.random(dtype=np.float32, out=noise)
+        levels = np.clip(np.floor(left / scale + noise), -LEVELS, LEVELS).astype(np.int8)
+        decoded = levels * scale
+        np.subtract(left, decoded, out=left)
+        np.add(total, decoded, out=total)
+
+    def by_numba() -> None:
+        rng.random(dtype=np.float32, out=noise)
+        baselines.push_int8(*looped, gradient, noise, LEVELS)
+
+    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": by_numba}
+    return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
+
+
+def _pull(gradients: FloatArray) -> Contest:
+    """Copy a shard's parameters for a worker."""
+    w, version, clocks = jnp.array(gradients[0]), jnp.int32(0), jnp.zeros(4, jnp.int32)
+    return _copies(gradients[0], lambda: pull_dense(w, version, clocks).parameters, jnp.asarray)
+
+
+def _snapshot(gradients: FloatArray) -> Contest:
+    """Copy a shard's parameters and one slot."""
+    own = np.stack([gradients[0], np.square(gradients[0])])
+    arrays = jnp.array(own[0]), (jnp.array(own[1]),)
+    return _copies(own, lambda: copy_arrays(arrays), lambda copied: jnp.stack([copied[0], *copied[1]]))
+
+
+def _copies(own: FloatArray, copied: Callable[[], Any], shown: Callable[[Any], jax.Array]) -> Contest:
+    """Return a copy by the kernel, and plain ones of the same floats."""
+    kernel, plain = Held(lambda _: copied(), copied()), Held(lambda _: own.copy(), own)
+    target = np.empty_like(own)
+    calls: Calls = {JAX: kernel, "numpy": plain, "numba": lambda: baselines.copy(own.reshape(-1), target.reshape(-1))}
+    return _contest(calls, lambda: shown(kernel.held), lambda: plain.held)
+
+
+_CONTESTS: Mapping[str, Callable[[FloatArray], Contest]] = MappingProxyType(
+    {
+        "push": _push,
+        "async-sgd": _damped,
+        "push-top-k": _top_k,
+        "push-int8": _int8,
+        "pull-dense": _pull,
+        "snapshot": _snapshot,
+    }
+)

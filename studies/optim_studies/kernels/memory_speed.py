@@ -1,0 +1,93 @@
+"""The memory's speed: passes over buffers that no cache holds, in the same run as what is measured against them.
+
+A roof is what memory can do at most, and all that can be measured of it is what something did. So it is the fastest of a
+pass in place (a line is read and written back) and of a copy past the cache (a line is read, another written without being
+fetched), each by the best loop that there is, and of the kernel itself where that was faster still. No share is above 1.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optim.core.limits import last_level_cache, memory_allowed, working_set
+from optim.core.provenance import machine_facts
+from optim.kernels.parameter_server import shard_ranges
+from optim_studies.kernels import baselines
+from optim_studies.kernels.baselines import FloatArray, Held, c_loops
+
+MOST_BYTES = 2**30
+"""No roof's working set is larger, so that a row stays below 2 GB whatever the system tells of its cache."""
+
+FLOAT_BYTES = 4
+IN_PLACE, COPY = "roof_in_place", "roof_copy"
+
+
+def roof_bytes() -> int:
+    """Return the roofs' working set: four caches, a quarter of the memory allowed, or `MOST_BYTES`, whichever is least."""
+    return min(working_set(last_level_cache(), memory_allowed()), MOST_BYTES)
+
+
+class Roof:
+    """Passes over a working set, by name: in place by XLA and by the best plain loop, and copies of one half to the other.
+
+    Both count a read and a write of each element.
+
+    Attributes
+    ----------
+    set_bytes
+        Bytes of the working set.
+    moved
+        Bytes that each pass moves.
+    by
+        Language of the plain loops.
+    """
+
+    def __init__(self) -> None:
+        self.set_bytes = roof_bytes()
+        elements = max(2, self.set_bytes // FLOAT_BYTES // 2)
+        halves: FloatArray = np.ones(2 * elements, np.float32)
+        first, second = halves[:elements], halves[elements:]
+        cores = int(machine_facts()["cpus_usable"])
+        self._pool = ThreadPoolExecutor(cores)
+        loops = c_loops(self._pool, cores)
+        parts = shard_ranges(2 * elements, cores), shard_ranges(elements, cores)
+
+        def spread(work: Callable[[int, int], Any], which: int) -> None:
+            list(self._pool.map(lambda part: work(part.start, part.stop), parts[which]))
+
+        self.by = "numba" if loops is None else "c"
+        self.moved = {f"{IN_PLACE}_{self.by}": 16 * elements, COPY: 8 * elements, f"{IN_PLACE}_xla": 8 * elements}
+        self._calls: dict[str, Callable[[], Any]] = {
+            f"{IN_PLACE}_{self.by}": (lambda: loops.in_place(halves))
+            if loops is not None
+            else (lambda: spread(lambda a, b: baselines.in_place(halves, a, b), 0)),
+            COPY: (lambda: loops.stream_copy(first, second))
+            if loops is not None
+            else (lambda: spread(lambda a, b: np.copyto(second[a:b], first[a:b]), 1)),
+        }
+        if jax.default_backend() == "cpu":  # half of the set, so that the row holds no third buffer of that size
+            self._calls[f"{IN_PLACE}_xla"] = Held(
+                jax.jit(lambda array: array + 1.0, donate_argnums=0), jnp.zeros(elements)
+            )
+        else:  # an accelerator's memory is another one: only its own pass is a roof there
+            self._calls = {f"{IN_PLACE}_xla": Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements))}
+
+    def calls(self) -> dict[str, Callable[[], Any]]:
+        """Return the passes by name."""
+        return dict(self._calls)
+
+    def speeds(self, best_s: Mapping[str, float]) -> dict[str, float]:
+        """Return bytes a second of the best pass in place and of the best copy, from the least seconds of each call."""
+        found: dict[str, float] = {}
+        for name in self._calls:
+            kind = IN_PLACE if name.startswith(IN_PLACE) else COPY
+            found[kind] = max(found.get(kind, 0.0), self.moved[name] / best_s[name])
+        return found
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()

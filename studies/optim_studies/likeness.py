@@ -1,0 +1,119 @@
+"""The study `likeness`: how far generated containers are from given ones, as they are usually drawn, and with the knobs that fit best."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.driver import PhaseClock
+from optim.core.errors import check_in
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+from optim.models.containers.series import ContainerSeries
+from optim.phases.preprocessing import to_grid
+from optim.workloads.containers import ContainerOptions
+from optim.workloads.containers.likeness import (
+    PARAMETERS,
+    TRAITS,
+    Likeness,
+    drawn_traits,
+    fit_generator,
+    summary_statistics,
+)
+from optim_studies.series import GENERATED, given_series
+
+USUAL, FITTED = "usual", "fitted"
+OTHER_DRAW = 1_000_000
+"""Added to the seed of generated series that stand for given ones: what is left then is chance."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikenessOptions:
+    """What is compared.
+
+    Parameters
+    ----------
+    series
+        A file that `read_containers` reads, or ``generated``.
+    containers
+        Generated containers of each setting.
+    interval_s, max_gap_s
+        Grid of the file's series, and the longest gap that is bridged.
+    """
+
+    series: str = GENERATED
+    containers: int = 12
+    interval_s: float = 15.0
+    max_gap_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "containers")
+        check_in("(0, inf)", self, "interval_s", "max_gap_s")
+
+
+SIZES: Mapping[str, LikenessOptions] = MappingProxyType(
+    {SMALL: LikenessOptions(), FULL: LikenessOptions(containers=60)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikenessWork(AbstractStudy):
+    """Compare traits, with the generator as it is or fitted: `solver` names which."""
+
+    options_type = LikenessOptions
+    is_stoppable = False
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Fit, draw afresh, compare."""
+        del stop, progress
+        options, clock = self.chosen, PhaseClock()
+        with clock.phase("build"):
+            series = matched_series(options, self.seed)
+        with clock.phase("solve"):
+            found = self._compared(series, options.containers)
+        names = [f"{resource}_{trait}" for resource in ("cpu", "memory") for trait in TRAITS]
+        shown = zip(names, found.given.ravel().tolist(), found.drawn.ravel().tolist(), strict=True)
+        knobs = {name: getattr(found.options, name) for name in PARAMETERS}
+        return Finding(
+            findings={"off": found.off, **knobs, **{name: [given, drawn] for name, given, drawn in shown}},
+            seconds=clock.seconds,
+        )
+
+    def _compared(self, series: ContainerSeries, number: int) -> Likeness:
+        """Return the comparison on fresh draws: a fit's own draws would flatter it."""
+        if self.solver == FITTED:
+            fitted = fit_generator(series, number, self.seed)
+            knobs, given = fitted.options, fitted.given
+        else:
+            knobs, given = (
+                ContainerOptions(num_containers=number),
+                summary_statistics(series.select_resources(("cpu", "memory"))),
+            )
+        return Likeness(options=knobs, given=given, drawn=drawn_traits(knobs, self.seed + 1))
+
+
+def matched_series(options: LikenessOptions, seed: int) -> ContainerSeries:
+    """Return what is to be matched, on its grid (that of generated series is the generator's own)."""
+    given = given_series(options.series, options.containers, OTHER_DRAW + seed)
+    return given if options.series == GENERATED else to_grid(given, options.interval_s, options.max_gap_s).series
+
+
+def _subjects(options: LikenessOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    name = f"{Path(options.series).name}-{seed}"
+    yield StudySubject(name=name, topic="phases", drawn_from=options_as_dict(options)), {}
+
+
+SPEC = register_study(
+    "likeness",
+    "phases",
+    "how far generated containers are from given ones in level, idling, autocorrelation and ramps, usual and fitted",
+    kind=LikenessWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=(USUAL, FITTED),
+    columns=("off", *PARAMETERS, "cpu_level", "cpu_idle", "memory_level", "memory_idle"),
+)

@@ -1,0 +1,209 @@
+"""The study `recommendation`: requests for many containers, drawn in blocks."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.arrays import FloatArray
+from optim.core.driver import PhaseClock
+from optim.core.errors import check_in
+from optim.core.limits import peak_memory
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.containers.series import ContainerSeries
+from optim.rightsizing.recommendation import Recommendation, Recommender, RecommendOptions
+from optim.workloads.containers import ContainerOptions, generate_containers
+
+USUAL_SAMPLES = 183.0
+
+"""Mean length of a generated container with the usual lengths of phases."""
+
+LONGER = 0.75
+
+"""Each of a container's two lives lasts so much of what is asked for, on average: together they are hardly ever too short."""
+
+BLOCK_SEEDS = 1_000_003
+
+"""Seeds of the blocks of one draw: no two draws of neighbouring seeds share a block."""
+
+
+def drawn_block(number: int, size: int, num_samples: int, seed: int) -> ContainerSeries:
+    """Return block `number` of containers of exactly so many samples at 15 s.
+
+    A container's life is that of two generated ones, one after the other, cut to length; one that is too short begins again.
+
+    Parameters
+    ----------
+    number, size
+        Which block, and its containers.
+    num_samples
+        Samples of each container.
+    seed
+        Of all blocks.
+    """
+    options = ContainerOptions(num_containers=2 * size, phase_length=max(1.0, LONGER * num_samples / USUAL_SAMPLES))
+    drawn = generate_containers(options, BLOCK_SEEDS * seed + number)
+    lives = [drawn.values[rows] for rows in drawn.segments()]
+    values = np.concatenate([_cut(lives[2 * k], lives[2 * k + 1], num_samples) for k in range(size)])
+    limit = None if drawn.limit is None else np.maximum(drawn.limit[::2], drawn.limit[1::2])
+    return replace(
+        drawn,
+        containers=tuple(f"container-{number * size + k}" for k in range(size)),
+        lengths=np.full(size, num_samples, dtype=np.int64),
+        values=values,
+        time_s=np.tile(np.arange(num_samples) * options.interval_s, size),
+        phase=None,
+        phase_names=(),
+        limit=limit,
+    )
+
+
+def _cut(first: FloatArray, second: FloatArray, num_samples: int) -> FloatArray:
+    life = np.concatenate([first, second])
+    return np.resize(life, (num_samples, life.shape[1]))
+
+
+LEARNED_BLOCK = 900_000
+
+"""Number of the block that is learned from and tuned on: beyond all those that are recommended for."""
+
+CHECKED = 3
+
+"""Containers of the first block that are recommended for alone as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleOptions:
+    """Sizes of the study.
+
+    Parameters
+    ----------
+    containers, samples
+        Containers to recommend for, and samples of each at 15 s: 40,320 are a week.
+    block
+        Containers in memory at once.
+    learned
+        Other containers to learn from and to tune on.
+    cycle_minutes
+        How long a recommendation is to hold.
+    """
+
+    containers: int = 40
+    samples: int = 960
+    block: int = 20
+    learned: int = 40
+    cycle_minutes: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_in("[1, inf)", self, "containers", "samples", "block")
+        check_in("[2, inf)", self, "learned")
+        check_in("(0, inf)", self, "cycle_minutes")
+
+
+SIZES: Mapping[str, ScaleOptions] = MappingProxyType(
+    {SMALL: ScaleOptions(), FULL: ScaleOptions(containers=10_000, samples=40_320, block=50, learned=200)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleWork(AbstractStudy):
+    """Learn once, then recommend block by block."""
+
+    options_type = ScaleOptions
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Draw, recommend, and check each block."""
+        options, clock, tally = self.chosen, PhaseClock(), _Tally()
+        with clock.phase("build"):
+            known = drawn_block(LEARNED_BLOCK, options.learned, options.samples, self.seed)
+            recommender = Recommender(known, RecommendOptions(cycle_s=60.0 * options.cycle_minutes), self.seed)
+            del known
+        progress.start("containers", options.containers)
+        blocks = -(-options.containers // options.block)
+        for number in range(blocks):
+            size = min(options.block, options.containers - number * options.block)
+            with clock.phase("transform"):
+                series = drawn_block(number, options.block, options.samples, self.seed)
+                series = series.select(np.arange(size)) if size < options.block else series
+            with clock.phase("solve"):
+                found = list(recommender.recommend(series))
+            with clock.phase("verify"):
+                tally.add(series, found, recommender if number == 0 else None)
+            progress.update(tally.containers)
+            if stop(SolveState(elapsed_s=clock.elapsed_s, iterations=number + 1)) is not None:
+                break
+        progress.finish()
+        return Finding(
+            findings=tally.findings(),
+            measures={
+                "samples": tally.containers * options.samples,
+                "ms_a_container": 1e3 * clock.seconds["solve"] / tally.containers,
+                "process_peak_gb": peak_memory() / 2**30,
+            },
+            seconds=clock.seconds,
+            problems=tally.problems,
+            iterations=tally.containers,
+            is_whole=tally.containers == options.containers,
+        )
+
+
+class _Tally:
+    """What was recommended, in sums, and what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.containers = 0
+        self.problems: list[str] = []
+        self._requests: dict[str, float] = {}
+        self._savings: dict[str, float] = {}
+        self._digest = hashlib.sha256()
+
+    def add(self, series: ContainerSeries, found: list[Recommendation], again: Recommender | None) -> None:
+        """Take a block in: each of its containers once, in order, with requests within limits."""
+        if [own.container for own in found] != list(series.containers):
+            self.problems.append(f"{series.containers[0]} and those after it: not one recommendation each")
+        for place, own in enumerate(found):
+            for column, name in enumerate(series.names):
+                amount = own.amounts[name]
+                most = np.inf if series.limit is None else float(series.limit[place, column])
+                if not 0 < amount.request <= most:
+                    self.problems.append(f"{own.container}: request {amount.request:g} of {name}, limit {most:g}")
+                self._requests[name] = self._requests.get(name, 0.0) + amount.request
+                self._savings[name] = self._savings.get(name, 0.0) + amount.saving
+                self._digest.update(f"{amount.request:.6g} ".encode())
+        for place in range(CHECKED if again is not None else 0):
+            alone = [] if again is None or place >= len(found) else list(again.recommend(series.select([place])))
+            if alone and alone[0] != found[place]:
+                self.problems.append(f"{found[place].container}: alone it is recommended something else")
+        self.containers += len(found)
+
+    def findings(self) -> dict[str, Any]:
+        """Return means over containers, and a digest of all requests to six digits."""
+        number = max(self.containers, 1)
+        means = {f"{name}_request": total / number for name, total in self._requests.items()}
+        savings = {f"{name}_saving": total / number for name, total in self._savings.items()}
+        return {"containers": self.containers, **means, **savings, "digest": self._digest.hexdigest()[:16]}
+
+
+def _subjects(options: ScaleOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    sizes = {"containers": options.containers, "samples": options.samples}
+    name = f"containers-{options.containers}-{options.samples}-{seed}"
+    yield StudySubject(name=name, topic="phases", drawn_from=options_as_dict(options), parameters=sizes), {}
+
+
+SPEC = register_study(
+    "recommendation",
+    "phases",
+    "requests for many containers that have run for long, in blocks: time and memory",
+    kind=ScaleWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("analogs",),
+    columns=("containers", "samples", "ms_a_container", "process_peak_gb", "cpu_request", "memory_request"),
+)

@@ -1,0 +1,329 @@
+"""The study `themis-lies`: how often a lie pays across Themis' rounds."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.driver import PhaseClock
+from optim.core.errors import check_in
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+from optim.models.auction.decision import PaymentRule
+from optim.models.auction.fairness import AppProfile
+from optim.models.auction.instance import Cluster as Offered
+from optim.models.cluster.metrics import AppFairness, app_fairness
+from optim.models.cluster.workload import Workload
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.policies.themis.apps import AppAgent
+from optim.simulation.cluster.policies.themis.leases import Themis, ThemisOptions
+from optim.simulation.cluster.policies.themis.placing import Entries
+from optim.solvers.auction.mechanism import Bid, Offer
+from optim.statistics import Interval, wilson
+from optim_studies.themis import WorldOptions
+
+LIES = ("rho", "table", "demand", "locality", "gang")
+
+"""What a liar distorts: its reported fairness, what its bids are worth beside having nothing, how many GPUs it can use, how much
+it is slowed down by spreading, or how many GPUs it needs together."""
+
+CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "default": {},
+        "locality": {"network_share": 1.0, "gang": 2, "spread": 2},
+        "gangs": {"gang": 4},
+        "contention": {"crowding": 4.0},
+    }
+)
+
+"""Worlds of the study of lies, by what they have more of than those drawn by default."""
+
+LEVELS = ("slot", "machine", "rack", "cluster")
+
+FACTORS = (0.25, 4.0)
+
+"""By how much: each kind of lie is tried with all of them."""
+
+MIN_GAIN = 1e-3
+
+"""A lie that saves a smaller share of the liar's time than this doesn't count."""
+
+
+def _with_gang(profile: AppProfile, gang: int) -> AppProfile:
+    """Return a profile that says a gang, and a demand in multiples of it."""
+    needs = profile.needs
+    if needs is None:
+        return profile
+    demand = max(1, round(needs.demand / gang)) * gang
+    needs = replace(needs, demand=demand, total_demand=max(demand, needs.total_demand))
+    return replace(profile, needs=needs, gang=gang, gangs=())
+
+
+class _Liar(AppAgent):
+    """An app that distorts what it says."""
+
+    def __init__(self, honest: AppAgent, lie: str, factor: float) -> None:
+        profile = honest.profile
+        if lie == "demand" and profile.needs is not None:
+            demand = max(1, round(profile.needs.demand * factor / profile.gang)) * profile.gang
+            needs = replace(profile.needs, demand=demand, total_demand=max(demand, profile.needs.total_demand))
+            profile = replace(profile, needs=needs)
+        if lie == "locality":
+            told = {level: 1.0 + factor * (getattr(profile.slowdown, level) - 1.0) for level in LEVELS}
+            profile = replace(profile, slowdown=replace(profile.slowdown, **told))
+        if lie == "gang":
+            profile = _with_gang(profile, max(1, round(profile.gang * factor)))
+        held = (honest.places, honest.expiring, honest.beside, honest.expiring_beside)
+        super().__init__(honest.app, profile, *held)
+        self._lie, self._factor = lie, factor
+
+    def rho(self, cluster: Offered) -> float:
+        """Report a fairness."""
+        return super().rho(cluster) * (self._factor if self._lie == "rho" else 1.0)
+
+    def bid(self, offer: Offer) -> Bid:
+        """Bid a table."""
+        bid = super().bid(offer)
+        if self._lie != "table" or not len(bid.table):
+            return bid
+        values = [bid.table.rho.max(initial=0.0), *(rho for _, rho in bid.table.named)]
+        empty = max(bid.table.empty_rho * self._factor, float(max(values)) * (1 + 1e-9))
+        return replace(bid, table=replace(bid.table, empty_rho=empty))
+
+
+class LyingThemis(Themis):
+    """Themis with one app that lies.
+
+    Parameters
+    ----------
+    options, jobs
+        As those of `Themis`.
+    liar, lie, factor
+        Number of the app, what it distorts, and by how much.
+    """
+
+    def __init__(self, options: ThemisOptions, jobs: Workload, liar: int, lie: str, factor: float) -> None:
+        super().__init__(options, jobs)
+        self._lies = (liar, lie, factor)
+
+    def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
+        """Hold an auction in which the liar speaks for itself."""
+        liar, lie, factor = self._lies
+        told = [_Liar(agent, lie, factor) if agent.app == liar else agent for agent in agents]
+        return super().divide(offer, told)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LieOptions(WorldOptions):
+    """Sizes of the study of lies.
+
+    Parameters
+    ----------
+    repeats
+        How often each world is played with another draw of lots and leftovers, with the truth and with each lie.
+    fairness
+        f of the rounds.
+    """
+
+    apps: int = 6
+    machines: int = 2
+    shrink: float = 60.0
+    repeats: int = 4
+    fairness: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        WorldOptions.__post_init__(self)
+        check_in("[2, 100]", self, "repeats")
+        check_in("[0, 1]", self, "fairness")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LieFinding:
+    """What lies came to under one rule.
+
+    The lies of one world share its apps and draws: each world counts once, by what its lies come to, and intervals are those of means
+    over worlds (Student's t).
+
+    Parameters
+    ----------
+    profitable, low, high
+        Share of lies that pay, and its 95 % interval; where all worlds have the same share it is Wilson's, with a trial a lie,
+        and a trial a world where all lies pay or none does. A lie pays if the liar's time to its end falls on average over
+        the repeats, by more than chance explains (Student's t, one-sided 2.5 %) and by a thousandth at least.
+    harmful
+        Share of lies that cost the liar in the same sense.
+    gain, gain_half
+        Mean share of its time that the liar saves (`saved`), over all lies, with half the width of its 95 % interval.
+    paid_gain, paid_half
+        The same over the lies that pay, a mean over the worlds that have such; the half is 0 where fewer than two do.
+    best_gain
+        Largest of the means over repeats among lies that pay; 0 if none does.
+    lies
+        Lies tried.
+    """
+
+    profitable: float
+    low: float
+    high: float
+    harmful: float
+    gain: float
+    gain_half: float
+    paid_gain: float
+    paid_half: float
+    best_gain: float
+    lies: int
+
+
+def world_of(options: LieOptions, case: str) -> LieOptions:
+    """Return the worlds of a case: apps that all want nearness, on narrower machines; wide gangs; or all at once."""
+    more = dict(CASES[case])
+    spread, crowding = int(more.pop("spread", 1)), more.pop("crowding", 1.0)
+    return replace(
+        options,
+        machines=options.machines * spread,
+        gpus=max(1, options.gpus // spread),
+        gap_min=options.gap_min / crowding,
+        apps=round(options.apps * math.sqrt(crowding)),
+        network_share=more.get("network_share", options.network_share),
+        gang=int(more.get("gang", options.gang)),
+    )
+
+
+def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
+    """Let the first app of each world lie in every way, and hold its time against that of the truth."""
+    settings = ThemisOptions(rule=rule, fairness=options.fairness, lease_min=5.0)
+    gains: list[list[Interval]] = []
+    for draw in range(options.draws):
+        jobs = options.jobs(seed * options.draws + draw)
+        liar = int(np.argmax(np.bincount(jobs.app)))  # many trials: much to gain
+
+        def seconds(policy: Themis, number: int, jobs: Workload = jobs, liar: int = liar) -> float:
+            run = simulate(jobs, options.cluster, policy, EngineOptions(), number)
+            assert run is not None, "nobody asks for a stop"
+            fair: AppFairness = app_fairness(jobs, options.cluster, run)
+            return float(fair.seconds[liar])
+
+        honest = [seconds(Themis(settings, jobs), number) for number in range(options.repeats)]
+        gains.append([])
+        for lie in LIES:
+            for factor in FACTORS:
+                told = [
+                    seconds(LyingThemis(settings, jobs, liar, lie, factor), number) for number in range(options.repeats)
+                ]
+                gains[-1].append(Interval.of([saved(lied, true) for lied, true in zip(told, honest, strict=True)]))
+    return summed_up(gains)
+
+
+def saved(lied: float, true: float) -> float:
+    """Return the share of its time that a lie saves; what it costs is told as a share of the longer time.
+
+    Examples
+    --------
+    >>> saved(6.0, 8.0), saved(8.0, 6.0)
+    (0.25, -0.25)
+    """
+    return (true - lied) / max(true, lied)
+
+
+def summed_up(gains: Sequence[Sequence[Interval]]) -> LieFinding:
+    """Return what gains of lies come to, given world by world, at least two."""
+    paid = [[found.mean for found in world if found.mean - found.half > MIN_GAIN] for world in gains]
+    harmful = [sum(found.mean + found.half < -MIN_GAIN for found in world) / len(world) for world in gains]
+    shares = [len(own) / len(world) for own, world in zip(paid, gains, strict=True)]
+    low, high = _interval_of_share(shares, sum(map(len, gains)))
+    whole = Interval.of([_mean([found.mean for found in world]) for world in gains])
+    sizes = [_mean(own) for own in paid if own]
+    size = Interval.of(sizes) if len(sizes) > 1 else Interval(mean=sum(sizes), half=0.0)
+    return LieFinding(
+        profitable=_mean(shares),
+        low=low,
+        high=high,
+        harmful=_mean(harmful),
+        gain=whole.mean,
+        gain_half=whole.half,
+        paid_gain=size.mean,
+        paid_half=size.half,
+        best_gain=max((gain for own in paid for gain in own), default=0.0),
+        lies=sum(map(len, gains)),
+    )
+
+
+def _interval_of_share(shares: Sequence[float], lies: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share from those of several worlds; where these agree, their spread tells nothing."""
+    first = shares[0]
+    if all(share == first for share in shares):
+        trials = len(shares) if first in (0.0, 1.0) else lies
+        low, high = wilson(round(first * trials) / trials, trials)
+        return float(low), float(high)
+    found = Interval.of(shares)
+    return max(0.0, found.low), min(1.0, found.high)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+SIZES: Mapping[str, LieOptions] = MappingProxyType(
+    {SMALL: LieOptions(draws=2, repeats=2, apps=4, shrink=120.0), FULL: LieOptions(draws=8, repeats=6)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LieWork(AbstractStudy):
+    """Search lies under one payment rule."""
+
+    options_type = LieOptions
+    is_stoppable = False
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Play with the truth and with every lie."""
+        del stop
+        clock, rule = PhaseClock(), str(self.labels["rule"])
+        progress.start(f"lies under {rule}", None)
+        with clock.phase("solve"):
+            found = search_lies(world_of(self.chosen, str(self.labels["case"])), rule, self.seed)
+        progress.finish()
+        return Finding(findings=options_as_dict(found), seconds=clock.seconds, iterations=found.lies)
+
+
+def _rules(options: LieOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    for case in CASES:
+        world = world_of(options, case)
+        sizes = {"apps": world.apps, "gpus": world.machines * world.gpus, "machines": world.machines}
+        name = f"liars-{case}-{world.apps}-{seed}"
+        subject = StudySubject(name=name, topic="auction", drawn_from=world, parameters=sizes)
+        for rule in PaymentRule:
+            yield subject, {"case": case, "rule": rule.value}
+
+
+SPEC = register_study(
+    "themis-lies",
+    "auction",
+    "how often a lie pays across Themis' rounds under each payment rule (95 % intervals, Student's t; Wilson where worlds agree)",
+    kind=LieWork,
+    sizes=SIZES,
+    subjects=_rules,
+    ways=("simulation",),
+    others="the study plays the policies itself",
+    columns=(
+        "case",
+        "rule",
+        "profitable",
+        "low",
+        "high",
+        "harmful",
+        "gain",
+        "gain_half",
+        "paid_gain",
+        "paid_half",
+        "best_gain",
+    ),
+)

@@ -1,0 +1,112 @@
+"""The checker of least costs refuses every bill, plan and potential that says too much."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.models.bidding.check.zones import check_optimum
+from optim.models.bidding.market.zones import Allocation, ZoneJob
+from optim.solvers.bidding.zones import least_cost
+from tests.support.spot.zones import cheapest_by_trying, drawn, drawn_in_seconds, zone_job, zone_market
+
+
+@pytest.fixture(scope="module")
+def claim():
+    """A job that moves between two zones, and its least cost."""
+    market = zone_market("xxx---", "---xxx", spot=[1.0, 1.0])
+    job = zone_job(market, 4, 7 - 1, move=0.25)
+    return market, job, least_cost(market, job, 0)
+
+
+def lifted(values, amount):
+    """Return a potential that says more at its first situation."""
+    found = values.copy()
+    found[0, 0, 0] += amount
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: {"plan_units": c.units + 1}, "the plan costs"),
+        (lambda c: {"plan_units": c.units - 1}, "the plan costs"),
+        (lambda c: {"units": c.units - 1}, "the plan is billed"),
+        (lambda c: {"units": c.units + 1, "plan_units": c.units + 1}, "the potential proves"),
+        (lambda c: {"plan": (c.plan[0], replace(c.plan[1], is_lost=True))}, "z1 isn't lost at 21600 s"),
+        (lambda c: {"plan": (replace(c.plan[0], end_s=9000), c.plan[1])}, "begins or ends between ticks"),
+        (lambda c: {"plan": c.plan[:1]}, "the plan works 7200 of 14400 s"),
+        (lambda c: {"plan": (Allocation(0, True, 0, 14_400), *c.plan[1:])}, "overlaps another"),
+        (lambda c: {"plan": (*c.plan[:1], Allocation(1, True, 10_800, 25_200))}, "overlaps another, or the deadline"),
+        (lambda c: {"plan": (Allocation(1, True, 0, 10_800), *c.plan[1:])}, "z1 can't be had throughout ticks 0 to 3"),
+        (lambda c: {"plan": (Allocation(2, True, 0, 10_800), *c.plan[1:])}, "overlaps"),
+        (lambda c: {"idle": lifted(c.idle, 1)}, "costs less than the potential falls"),
+        (lambda c: {"idle": c.idle - 1}, "the potential proves"),
+        (lambda c: {"working": c.working + 1}, "returning machines"),
+        (lambda c: {"idle": c.idle[:-1]}, "shape of another job"),
+        (lambda c: {"idle": c.idle.astype(float)}, "whole numbers"),
+        (lambda c: {"idle": c.idle + 2**61}, "below 2"),
+    ],
+)
+def test_refuses_what_is_not_so(claim, change, message):
+    market, job, best = claim
+    assert check_optimum(market, job, best) == ()
+    assert any(message in problem for problem in check_optimum(market, job, replace(best, **change(best))))
+
+
+def test_a_stay_shorter_than_its_set_up_leaves_nothing_to_start_from():
+    """The first of two stays ends before its two ticks of set-up do; the second has to begin from nothing again."""
+    market = zone_market("xxxxxxxxxx", spot=[1.0])
+    job = zone_job(market, 3, 10, setup=[[2], [1]])
+    claim = replace(
+        least_cost(market, job, 0), plan=(Allocation(0, True, 10_800, 14_400), Allocation(0, True, 18_000, 32_400))
+    )
+    assert any("the plan works 7200 of 10800 s" in problem for problem in check_optimum(market, job, claim))
+
+
+@pytest.mark.parametrize("state", range(4))
+def test_refuses_a_potential_that_takes_launches_from_any_state_for_dearer_than_they_are(state):
+    """Never launched, or last in any of three zones: the potential of a job whose launches from there cost $5 more."""
+    market = zone_market("xxxxx", "xxxxx", "xxxxx", spot=[1.0, 1.5, 2.0])
+    job, dear = zone_job(market, 2, 5), zone_job(market, 2, 5)
+    for each in (job, dear):
+        each.move_micro[:] += np.arange(4)[:, None]  # no two states are alike
+    dear.move_micro[state] += 5_000_000
+    above = least_cost(market, dear, 0)
+    claim = replace(least_cost(market, job, 0), idle=above.idle, working=above.working)
+    wrong = [problem for problem in check_optimum(market, job, claim) if "launch" in problem]
+    assert wrong
+    assert all(f"with the state at {state} costs less" in problem for problem in wrong)
+
+
+@given(seed=st.integers(0, 10**6), data=st.data(), draw=st.sampled_from([drawn, drawn_in_seconds]))
+def test_a_potential_that_says_more_than_the_least_is_never_taken(seed, data, draw):
+    market, job = draw(seed, ticks=7)
+    best = least_cost(market, job, 0)
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    values = {name: getattr(best, name) + rng.integers(0, 2, getattr(best, name).shape) for name in ("idle", "working")}
+    claim = replace(best, **values, units=best.units + 1)
+    assert any("potential" in problem for problem in check_optimum(market, job, claim))
+    assert best.units == cheapest_by_trying(market, job)
+
+
+def test_a_launch_that_is_ready_at_once_works_its_first_tick():
+    # Passing through the second zone without a tick of work there would make the move to the third free.
+    market = zone_market("x----", "xxxxx", "-xxxx", spot=[1.0, 9.0, 1.0])
+    job = zone_job(market, 4, 4, setup=0)
+    job.move_micro[1, 2] = 10_000_000
+    best = least_cost(market, job, 0)
+    assert check_optimum(market, job, best) == ()
+    assert best.units == cheapest_by_trying(market, job)
+
+
+def test_a_launch_after_whose_set_up_the_job_ends_within_a_tick_costs_no_more_than_its_seconds():
+    market = zone_market("xxx", spot=[1.0], tick_s=600)
+    setup_s = np.full((2, 1), 720)
+    job = ZoneJob(work_s=300, deadline_s=1020, setup_s=setup_s, move_micro=np.zeros((2, 1), dtype=np.int64))
+    best = least_cost(market, job, 0)
+    assert best.units == 1020 * 1_000_000
+    more = replace(best, units=best.units + 1, plan_units=best.units + 1, idle=lifted(best.idle, 1))
+    assert any("a launch at place 0" in problem for problem in check_optimum(market, job, more))

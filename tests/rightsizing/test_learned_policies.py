@@ -1,0 +1,146 @@
+"""Policies that learn: neighbours against a plain search, quantiles that are known, and what they gain."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError, MissingDependencyError
+from optim.rightsizing import CalibrationTestSplit, Slo, compare_policies, learned_policies, make_plan
+from optim.rightsizing.catalogue import need_phases
+from optim.rightsizing.engine import views
+from optim.rightsizing.features import lessons_of, moments_of
+from optim.rightsizing.learned_policies import BoostedQuantiles, KnnQuantiles, quantiles
+from optim.rightsizing.world import WorldOptions, prepare_trial
+from optim.workloads.containers import ContainerOptions, generate_containers
+from tests.support.containers.worlds import world_of
+
+RNG = np.random.default_rng(11)
+
+OWN = """
+from optim.rightsizing.policy import AbstractPolicy, Estimate
+
+class Steady(AbstractPolicy):
+    def estimate(self, view):
+        peak = view.previous.max(axis=1)
+        return Estimate(base=0 * peak, spread=peak)
+
+class Phased(Steady):
+    needs_phases = True
+
+class Burnt(Steady):
+    has_feedback = True
+    def estimate(self, view):
+        last = view.allocation
+        return Estimate(base=0 * last, spread=last)
+
+class Other:
+    pass
+"""
+
+
+def test_neighbours_are_those_of_a_plain_search():
+    training = [RNG.lognormal(size=(int(n), 2)) for n in RNG.integers(60, 120, size=12)]
+    world = world_of([RNG.lognormal(size=(22, 2)) for _ in range(3)], training=training)
+    lessons = lessons_of(world, has_phases=False)
+    known = lessons.moments.features
+    deviation = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
+    policy = KnnQuantiles(world)
+    for view in views(world, np.zeros((*world.samples.shape, 2))):
+        moments, answer = moments_of(view, world, has_phases=False), policy.estimate(view)
+        for place in range(len(view.past)):
+            distance = (((known - moments.features[place]) / deviation) ** 2).sum(axis=1)
+            near = np.argsort(distance)[:200]
+            assert len(near) > 100
+            peaks = np.sort(np.exp(lessons.peak[near, 1]) * moments.level[place, 1])
+            assert answer.need[place, 1, 24] == pytest.approx(np.exp(np.quantile(np.log(peaks), 25 / 101)))
+            share, samples = lessons.share[:, 1], lessons.is_there.sum(axis=1)
+            usual = (share * samples).sum() / samples.sum()
+            own = (share * samples)[near].sum() / samples[near].sum()
+            assert answer.weight[place, 1] == pytest.approx(own / usual)
+            near = near[:50]
+            after = np.exp(lessons.after[near, :, 0][lessons.is_there[near]]) * moments.level[place, 0]
+            assert answer.need[place, 0, 9] == pytest.approx(np.exp(np.quantile(np.log(after), 10 / 101)))
+
+
+@given(st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=6), min_size=1, max_size=4))
+def test_quantiles_leave_out_what_is_not_there(rows):
+    values = np.full((len(rows), 6), np.nan)
+    for row, own in zip(values, rows, strict=True):
+        row[6 - len(own) :] = own
+    levels = np.linspace(0, 1, 9)
+    expected = [np.quantile(own, levels) for own in rows]
+    assert quantiles(values, levels) == pytest.approx(np.array(expected), abs=1e-9)
+
+
+def test_what_always_doubles_gets_twice_as_much():
+    double = 2.0 ** (np.arange(24) // 4)
+    world = world_of([3 * double], training=[double, 5 * double, 0.3 * double])
+    given_to = make_plan(world, "analogs").allocate(np.full(2, 30.0))[0, 1:5]
+    # Held to what was seen, but for the part of the tail that a high price buys.
+    assert (given_to >= 0.999 * np.outer(6 * 2.0 ** np.arange(4), [1, 1])).all()
+    assert (given_to <= 1.2 * np.outer(6 * 2.0 ** np.arange(4), [1, 1])).all()
+
+
+def test_neighbours_save_more_than_looking_back_and_less_than_the_bound():
+    series = generate_containers(ContainerOptions(num_containers=120), seed=7)
+    trial = prepare_trial(series, WorldOptions(encoder="truth"), 0)
+    wanted = Slo(kills=0.05, throttled=0.05)
+    names = ("prev-step-max", "analogs", "analogs-phases", "clairvoyant")
+    rows = {r.policy: r for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=0) for r in rows}
+    assert rows["analogs"].is_reached
+    assert rows["clairvoyant"].most > rows["analogs"].reduction > rows["prev-step-max"].reduction
+
+
+@pytest.mark.prove
+def test_boosted_quantiles_cover_what_they_say():
+    training = [np.stack([np.full(60, 2.0) * RNG.lognormal(0, 0.3, 60), np.full(60, 3.0)], axis=1) for _ in range(60)]
+    world = world_of(training[:10], training=training)
+    view = next(iter(views(world, np.zeros((*world.samples.shape, 2)))))
+    answer = BoostedQuantiles(world).estimate(view)
+    middle = np.median(answer.need[:, 0, 1])
+    assert middle == pytest.approx(2.0, rel=0.1)
+    assert np.median(answer.need[:, 0, 4]) == pytest.approx(2.0 * np.exp(0.3 * 1.645), rel=0.15)
+    assert (np.diff(answer.need, axis=2) >= 0).all()
+    assert answer.need[:, 1, :8] == pytest.approx(3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("most", [20_000, 40])
+def test_boosted_quantiles_learn_from_all_moments_or_from_some_spread_from_the_first_to_the_last(most, monkeypatch):
+    taught = []
+    monkeypatch.setattr(learned_policies, "_fit", lambda features, needs, level: taught.append(features))
+    monkeypatch.setattr(learned_policies, "MOST_LESSONS", most)
+    world = world_of([RNG.lognormal(size=(60, 2)) for _ in range(4)])
+    known = lessons_of(world, has_phases=False).moments.features
+    BoostedQuantiles(world)
+    assert all(len(features) == min(most, len(known)) for features in taught)
+    assert len(taught) > 0
+    assert np.array_equal(taught[0][[0, -1]], known[[0, -1]])
+
+
+def test_boosted_quantiles_name_the_extra_that_they_need(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "sklearn.ensemble", None)
+    with pytest.raises(MissingDependencyError, match=r"mlcluster-optim\[learn\]"):
+        make_plan(world_of([np.ones(20)]), "boosted-quantiles")
+
+
+def test_a_policy_of_ones_own_is_compared_as_all_others(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(OWN)
+    world = world_of([RNG.random((20, 2)) for _ in range(4)])
+    trial = CalibrationTestSplit(calibration=world, test=world)
+    wanted = Slo(kills=0.3, throttled=0.3)
+    names = (f"{path}:Steady", "prev-step-max")
+    own, known = compare_policies(trial, names, wanted, num_resamples=3, seed=0)
+    assert [replace(row, policy="prev-step-max") for row in own] == list(known)
+    fed = make_plan(world, f"{path}:Burnt").allocate(np.full(2, 2.0))
+    assert fed[0, 1] == pytest.approx(2 * world.first)
+    assert fed[0, 2] == pytest.approx(4 * world.first)
+    assert need_phases([f"{path}:Phased"])
+    assert not need_phases([f"{path}:Steady", "vpa"])
+    with pytest.raises(InvalidOptionError, match="derive the class from"):
+        compare_policies(trial, [f"{path}:Other"], wanted, num_resamples=1, seed=0)
+    with pytest.raises(InvalidOptionError, match="there is no file"):
+        make_plan(world, "./absent.py:Steady")

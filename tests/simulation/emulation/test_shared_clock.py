@@ -1,0 +1,157 @@
+"""A run's clock and its pace: the same in all processes, and held while processes start."""
+
+import math
+import pickle
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from optim.simulation.emulation import job_run
+from optim.simulation.emulation.job_run import SharedClock, SharedSpeed
+
+
+class World:
+    """The module `time`, whose seconds pass when somebody sleeps, and no others."""
+
+    def __init__(self):
+        self.now, self.naps, self.on_nap = 1000.0, [], lambda: None
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.naps.append(seconds)
+        self.now += seconds
+        self.on_nap()
+
+
+@pytest.fixture
+def world(monkeypatch):
+    """The world's time, in the test's hands."""
+    found = World()
+    monkeypatch.setattr(job_run, "time", found)
+    return found
+
+
+@pytest.fixture
+def clock(world):
+    """A new clock, in that world."""
+    found = SharedClock()
+    yield found
+    found.close()
+
+
+def test_a_clock_is_held_at_zero_until_it_is_let_go(world, clock):
+    world.now += 7.0
+    assert (clock.monotonic(), clock.held_s) == (0.0, 0.0)
+    clock.go()
+    assert (clock.monotonic(), clock.held_s) == (0.0, 7.0)
+    world.now += 2.5
+    assert clock.monotonic() == 2.5
+
+
+def test_what_it_is_held_for_is_none_of_its_seconds(world, clock):
+    clock.go()
+    for _ in range(2):
+        world.now += 4.0
+        clock.hold()
+        held_at = clock.monotonic()
+        world.now += 3.0
+        assert clock.monotonic() == held_at
+        clock.go()
+    world.now += 1.0
+    assert (clock.monotonic(), clock.held_s) == (9.0, 6.0)
+
+
+def test_all_who_have_it_see_the_same_time(world, clock):
+    there = pickle.loads(pickle.dumps(clock))
+    clock.go()
+    world.now += 5.0
+    assert there.monotonic() == 5.0
+    clock.hold()
+    world.now += 5.0
+    assert there.monotonic() == 5.0
+
+
+def test_who_sleeps_while_it_is_held_sleeps_on_until_its_seconds_are_over(world, clock):
+    clock.go()
+
+    def on_nap():
+        if len(world.naps) == 1:  # after half of it, it is held; the nap that was begun goes on
+            world.now -= 5.0
+            clock.hold()
+            world.now += 5.0
+        elif len(world.naps) == 4:
+            clock.go()
+
+    world.on_nap = on_nap
+    clock.sleep(10.0)
+    look = job_run.LOOK_S
+    assert world.naps == [10.0, look, look, look, pytest.approx(5.0)]
+    assert clock.monotonic() == pytest.approx(10.0)
+    assert clock.held_s == pytest.approx(5.0 + 3 * look)
+
+
+def test_no_seconds_are_slept_at_once_even_while_it_is_held(world, clock):
+    clock.sleep(0.0)
+    assert world.naps == []
+
+
+def test_a_sleeper_in_another_thread_waits_for_the_clock():
+    clock, ended = SharedClock(), threading.Event()
+    try:
+        sleeper = threading.Thread(target=lambda: (clock.sleep(0.01), ended.set()), daemon=True)
+        sleeper.start()
+        assert not ended.wait(0.1)
+        clock.go()
+        assert ended.wait(30.0)
+        sleeper.join()
+        assert clock.monotonic() >= 0.01
+        assert clock.held_s >= 0.1
+    finally:
+        clock.close()
+
+
+def test_a_clock_tells_the_worlds_seconds_where_nobody_replaced_them():
+    clock = SharedClock()
+    try:
+        clock.go()
+        before = time.monotonic() - clock.monotonic()
+        time.sleep(0.01)
+        assert math.isclose(time.monotonic() - clock.monotonic(), before, abs_tol=1e-3)
+    finally:
+        clock.close()
+
+
+def test_a_clock_needs_no_folder_that_can_be_written_to_and_leaves_nothing_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    clock = SharedClock()
+    clock.go()
+    assert list(tmp_path.iterdir()) == []
+    clock.close()
+
+
+def test_a_pace_that_nobody_has_leaves_no_file_and_one_that_was_handed_over_leaves_it_to_its_owner():
+    pace = SharedSpeed()
+    path, there = Path(pace.path), pickle.loads(pickle.dumps(pace))
+    there.read()
+    del there
+    assert path.exists()
+    del pace
+    assert not path.exists()
+
+
+def test_a_pace_that_is_written_is_read_in_other_processes():
+    pace = SharedSpeed()
+    try:
+        there = pickle.loads(pickle.dumps(pace))
+        assert there.read() == 1.0
+        pace.write(1.25)
+        assert there.read() == 1.25
+    finally:
+        pace.close()
+    with pytest.raises(FileNotFoundError):
+        pickle.loads(pickle.dumps(pace)).read()

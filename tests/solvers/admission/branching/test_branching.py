@@ -1,0 +1,130 @@
+"""Splits of fractional points against their definitions written out, and what splits have cost."""
+
+from collections import defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+
+from optim.models.admission.decision import Branch, BranchKind
+from optim.solvers.admission.branching.tree import (
+    MIN_LOSS,
+    Candidate,
+    PseudoCosts,
+    count_candidates,
+    score,
+    value_candidates,
+)
+from optim.solvers.admission.pricing.classes import PricedSchedules
+
+JOBS, CLASSES, SLOTS = 4, 2, 3
+
+
+def drawn(seed):
+    """Return schedules, several a job, and how much of each a fractional point takes; some jobs in full."""
+    rng = np.random.default_rng(seed)
+    jobs = np.sort(rng.integers(0, JOBS, 12))
+    weight = rng.uniform(0, 1, 12) * (rng.random(12) < 0.7)
+    sums = np.bincount(jobs, weight, JOBS)
+    weight /= np.maximum(np.where(rng.random(JOBS) < 0.5, sums, 1.25 * sums), 1e-9)[jobs]
+    schedules = PricedSchedules(
+        jobs=jobs,
+        payoff=np.zeros(12),
+        completion=rng.integers(0, SLOTS, 12),
+        workers=rng.integers(0, 4, (12, CLASSES, SLOTS)),
+        ps=rng.integers(0, 2, (12, CLASSES, SLOTS)),
+    )
+    return schedules, weight
+
+
+def told(candidate):
+    """Return a candidate as plain numbers."""
+    branch = candidate.branch
+    place = (branch.server_class, branch.slot) if branch.kind in (BranchKind.WORKERS, BranchKind.PS) else ()
+    return (branch.kind, branch.job, branch.value, place, round(candidate.low_share, 9), round(candidate.high_share, 9))
+
+
+def plain_value_candidates(schedules, weight, is_admitted):
+    """List splits by admission and by completion, each a job: the completion split is the most balanced one."""
+    found = []
+    for i in range(JOBS):
+        own = [(c, w) for j, c, w in zip(schedules.jobs, schedules.completion, weight, strict=True) if j == i and w > 0]
+        total = sum(w for _, w in own)
+        if not is_admitted[i] and 1e-6 < total < 1 - 1e-6:
+            found.append((BranchKind.ADMITTED, i, 0, (), round(total, 9), round(1 - total, 9)))
+        slots = sorted({c for c, _ in own})
+        best = None
+        for slot in slots[:-1]:
+            until = sum(w for c, w in own if c <= slot)
+            if best is None or min(until, total - until) > min(best[1], total - best[1]) + 1e-12:
+                best = (slot, until)
+        if best is not None:
+            found.append((BranchKind.COMPLETION, i, int(best[0]), (), round(total - best[1], 9), round(best[1], 9)))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_splits_by_value_are_all_undecided_admissions_and_the_most_balanced_completions(seed):
+    schedules, weight = drawn(seed)
+    is_admitted = np.random.default_rng(seed).integers(0, 2, JOBS)
+    found = [told(one) for one in value_candidates(schedules, weight, is_admitted)]
+    assert found == plain_value_candidates(schedules, weight, is_admitted)
+
+
+def plain_count_splits(schedules, weight, i):
+    """Return by place of a job's units the split at its average count, kept between the counts that there are."""
+    splits = {}
+    own = [k for k in range(len(weight)) if schedules.jobs[k] == i and weight[k] > 1e-6]
+    for kind, counts in ((BranchKind.WORKERS, schedules.workers), (BranchKind.PS, schedules.ps)):
+        for c, t in product(range(CLASSES), range(SLOTS)):
+            numbers = [int(counts[k, c, t]) for k in own]
+            if len(set(numbers)) > 1:
+                total = sum(weight[k] for k in own)
+                mean = sum(weight[k] * counts[k, c, t] for k in own) / total
+                value = min(max(int(mean + 1e-6), min(numbers)), max(numbers) - 1)
+                above = sum(weight[k] for k in own if counts[k, c, t] > value)
+                splits[kind, (c, t)] = (value, above, total - above)
+    return splits
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_splits_by_count_part_a_jobs_own_schedules_at_their_average(seed):
+    schedules, weight = drawn(seed)
+    found = count_candidates(schedules, weight, JOBS, 5)
+    plain = {i: plain_count_splits(schedules, weight, i) for i in range(JOBS)}
+    by_job = defaultdict(list)
+    for one in found:
+        branch = one.branch
+        value, above, below = plain[branch.job][branch.kind, (branch.server_class, branch.slot)]
+        assert (branch.value, one.low_share, one.high_share) == (value, pytest.approx(above), pytest.approx(below))
+        by_job[branch.job].append(one.balance)
+    # The two most balanced of each job, the most balanced of all first.
+    best = {i: sorted((min(a, b) for _, a, b in splits.values()), reverse=True)[:2] for i, splits in plain.items()}
+    expected = sorted((balance for own in best.values() for balance in own), reverse=True)[:5]
+    assert [one.balance for one in found] == pytest.approx(expected)
+    assert all(own == pytest.approx(best[i][: len(own)]) for i, own in by_job.items())
+
+
+def candidate(job, low, high, kind=BranchKind.ADMITTED):
+    return Candidate(branch=Branch(kind=kind, job=job), low_share=low, high_share=high)
+
+
+def test_losses_are_learnt_a_unit_of_weight_by_job_and_of_all_jobs_for_those_not_tried():
+    costs, own, other = PseudoCosts(), candidate(0, 0.5, 0.25), candidate(1, 0.4, 0.6)
+    assert costs.score(own, 8.0) == 8.0 * 0.5 * 8.0 * 0.25
+    costs.record(own, 3.0, is_high=False)
+    costs.record(own, 1.0, is_high=False)
+    costs.record(own, -1.0, is_high=True)
+    costs.record(candidate(2, 0.5, 0.001), 0.02, is_high=True)  # a tiny share counts as a hundredth
+    assert costs.number(own) == 1
+    assert costs.number(other) == costs.number(candidate(2, 0.5, 0.5)) == 0
+    # Job 0 loses (6 + 2) / 2 a unit if it is refused, and nothing if it is admitted.
+    assert costs.score(own, 8.0) == pytest.approx(4.0 * 0.5 * MIN_LOSS)
+    assert costs.score(other, 8.0) == pytest.approx(4.0 * 0.4 * 1.0 * 0.6)
+    assert costs.score(candidate(0, 0.5, 0.25, BranchKind.COMPLETION), 8.0) == 8.0 * 0.5 * 8.0 * 0.25
+
+
+def test_a_split_is_as_good_as_the_product_of_its_losses():
+    assert score(2.0, 3.0) == 6.0
+    assert score(2.0, 0.0) == 2.0 * MIN_LOSS
+    assert score(-1.0, 0.0) == MIN_LOSS**2

@@ -1,0 +1,81 @@
+"""The restricted master of the tree: what its points have of each job, and what is left of its cuts."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.solvers.admission.branching.node import NodeBounder, NodeMaster
+from optim.solvers.admission.branching.node_pricing import BranchRestrictions
+from optim.solvers.admission.branching.tree import ROOT_EFFORT
+from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.column_pool import ColumnPool
+from optim.solvers.admission.pricing.classes import JobTables
+
+
+def bounded_root(name: str) -> tuple[JobTables, CapacityRows, NodeBounder]:
+    """Bound the root of an instance's tree."""
+    tables = JobTables.build(optim.reference_instance(name))
+    rows = CapacityRows.of(tables)
+    bounder = NodeBounder(tables, rows)
+    limits, start = BranchRestrictions.free(tables), bounder.free_point()
+    bounder.bound(limits, start, cutoff=0.0, effort=ROOT_EFFORT, should_stop=lambda _: False)
+    return tables, rows, bounder
+
+
+def test_counts_are_those_of_a_pool_of_the_same_schedules() -> None:
+    tables, rows, bounder = bounded_root("tiny-1")
+    schedules = bounder.master.schedules
+    pool = ColumnPool(tables, rows)
+    pool.add(schedules)
+    weight = np.random.default_rng(0).random(len(schedules)) * (np.arange(len(schedules)) % 3 > 0)
+    # The pool sorts schedules by job, earlier ones first.
+    expected = pool.counts(weight[np.argsort(schedules.jobs, kind="stable")])
+    for found, known in zip(bounder.master.counts(weight), expected, strict=True):
+        assert np.array_equal(found, known)
+
+
+@pytest.mark.parametrize("name", ["tiny-1", "tiny-2"])
+def test_its_prices_pay_for_its_value(name: str) -> None:
+    """Strong duality: what rows, cuts and jobs are paid is the value, with cuts and without."""
+    tables, rows, bounder = bounded_root(name)
+    plain = NodeMaster(tables, rows, penalty=1000.0)
+    plain.enter(BranchRestrictions.free(tables))
+    plain.add_schedules(bounder.master.schedules)
+    for master in (bounder.master, plain):
+        point = master.solve()
+        paid = point.row_prices @ rows.capacity + point.multiplier @ master.cuts.right_hand_side
+        assert (point.row_prices >= 0).all()
+        assert paid + point.job_price.sum() == pytest.approx(point.value, rel=1e-9)
+    assert point.row_prices.any()
+
+
+def test_forgets_cuts_without_a_price_and_nothing_else() -> None:
+    _, _, bounder = bounded_root("tiny-2")
+    master = bounder.master
+    before, schedules, num_cuts = master.solve(), master.schedules, len(master.cuts)
+    priced = [cut for cut, value in zip(master.cuts.cuts, before.multiplier.tolist(), strict=True) if value > 0]
+    master.drop_idle_cuts()
+    assert list(master.cuts.cuts) == priced
+    assert 0 < len(priced) < num_cuts
+    assert np.array_equal(master.schedules.workers, schedules.workers)
+    after = master.solve()
+    assert after.value == pytest.approx(before.value, rel=1e-9)
+    separator = CutSeparator(optim.reference_instance("tiny-2"))
+    master.add_cuts(separator.separate(*master.loads(np.ones(len(schedules)))))
+    assert master.solve().value <= after.value + 1e-9
+
+
+def test_an_admitted_job_without_schedules_costs_its_penalty_which_rises_a_hundredfold_up_to_a_millionfold() -> None:
+    """And is asked the first penalty again where the next node is entered."""
+    tables = JobTables.build(optim.reference_instance("tiny-1"))
+    master = NodeMaster(tables, CapacityRows.of(tables), penalty=7.0)
+    limits = BranchRestrictions.free(tables)
+    limits.is_admitted[[0, 2]] = 1
+    master.enter(limits)
+    for factor in (1.0, 1e2, 1e4, 1e6):
+        point = master.solve()
+        assert (point.missing, point.value) == pytest.approx((2.0, -2 * 7.0 * factor))
+        assert master.raise_penalty() == (factor < 1e6)
+    master.enter(limits)
+    assert master.solve().value == pytest.approx(-14.0)
