@@ -68,11 +68,16 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
     Probabilities are resolved to 2^-24.
     """
     rows, columns = probability.shape
+    below = drawn(seed, draw, rows, columns).astype(probability.dtype)
+    return (below < probability * jnp.asarray(1 << 24, probability.dtype)).astype(probability.dtype)
+
+
+def drawn(seed: jax.Array, draw: jax.Array, rows: int, columns: int) -> jax.Array:
+    """Return the words that `bernoulli` compares with probabilities times 2^24; shape (rows, columns), uint32 of 24 bits."""
     half = -(-columns // 2)
     counter = jnp.arange(rows * half, dtype=jnp.uint32).reshape(rows, half)
     words = jnp.concatenate(threefry(seed, counter, draw), axis=1)[:, :columns]
-    dtype = probability.dtype
-    return ((words >> 8).astype(dtype) < probability * jnp.asarray(1 << 24, dtype)).astype(dtype)
+    return words >> 8
 
 
 def shuffled(seed: jax.Array, index: jax.Array, outer: int, inner: int) -> jax.Array:

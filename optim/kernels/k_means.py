@@ -57,7 +57,7 @@ def fit(
         Centres to compile for, at least k: one compilation then serves every k up to it, with the same results. k if
         absent.
     num_restarts
-        Seeds tried, one after another; the least inertia wins, the first among equals.
+        Seeds tried, one after another on a processor, at once on an accelerator; the least inertia wins, the first among equals.
     max_iterations
         Most iterations a restart; it ends before, once no point changes its cluster.
     weights
@@ -117,7 +117,8 @@ def _fit(
         start = plus_plus(columns.T, weights, key, num_clusters, width)
         return _lloyd(columns, weights, start, num_clusters, max_iterations)
 
-    found = lax.map(restart, jax.random.split(key, num_restarts))
+    keys = jax.random.split(key, num_restarts)
+    found = lax.map(restart, keys) if jax.default_backend() == "cpu" else jax.vmap(restart)(keys)
     best = jnp.argmin(found.inertia)
     return Clusters(found.centres[best] + origin[None, :], found.inertia[best], found.num_iterations[best])
 

@@ -2,16 +2,78 @@
 
 For each job the recursion ``C_t[d] = min over Y of C_{t-1}[d - Y] + table_t[Y]`` runs over slots; all jobs
 advance together, padded to the largest. On a CPU a loop over jobs that stops early is faster (see the
-benchmark suite `pricing`); on an accelerator the batch fills the machine.
+benchmark suite `pricing`); on an accelerator the batch fills the machine: on a card one kernel by hand goes through all
+slots of all jobs, and leaves out what a job can't reach.
 """
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from optim.core.errors import InvalidOptionError
+from optim.kernels import gpu
+
+STRIDE_BYTES, WARPS, UNROLLED = 4096, 4, 8
+"""Of the kernel by hand: states that are worked out at a time, groups of 32 threads that share them, and counts a turn of its loop."""
+
+
+class PricedJobs(NamedTuple):
+    """What pricing needs of jobs, whatever the prices.
+
+    Attributes
+    ----------
+    worker_demand, ps_demand
+        Shape (jobs, resources): what one worker and one PS take.
+    worker_limit, ps_limit, ps_needed
+        As for `slot_tables`.
+    value, target
+        As for `best_payoffs`.
+    """
+
+    worker_demand: jax.Array
+    ps_demand: jax.Array
+    worker_limit: jax.Array
+    ps_limit: jax.Array
+    ps_needed: jax.Array
+    value: jax.Array
+    target: jax.Array
+
+
+@partial(jax.jit, static_argnames="width")
+def payoffs_at_prices(
+    jobs: PricedJobs,
+    worker: jax.Array,
+    ps: jax.Array,
+    worker_extra: jax.Array | None = None,
+    ps_extra: jax.Array | None = None,
+    *,
+    width: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Return `best_payoffs` of all jobs at given prices, with nothing but the prices to be brought to the device.
+
+    Parameters
+    ----------
+    jobs
+        The jobs.
+    worker, ps
+        Shape (classes, slots, resources): prices of a unit of each resource.
+    worker_extra, ps_extra
+        Shape (jobs, classes, slots): what one worker (PS) of a job costs more; None for nothing.
+    width
+        Largest target.
+    """
+
+    def cost(demand: jax.Array, price: jax.Array, extra: jax.Array | None) -> jax.Array:
+        found = jnp.einsum("jr,csr->jsc", demand, price, precision=lax.Precision.HIGHEST)
+        return found if extra is None else found + jnp.swapaxes(extra, 1, 2)
+
+    worker_cost, ps_cost = cost(jobs.worker_demand, worker, worker_extra), cost(jobs.ps_demand, ps, ps_extra)
+    tables = slot_tables(worker_cost, jobs.worker_limit, ps_cost, jobs.ps_limit, jobs.ps_needed)
+    return best_payoffs(tables, jobs.value, jobs.target, width)  # type: ignore[no-any-return]
 
 
 def slot_tables(
@@ -38,26 +100,33 @@ def slot_tables(
         Shape (jobs, slots, largest Y + 1).
     """
     largest = ps_needed.shape[1] - 1
-    workers = _cumulative_cost(worker_cost, worker_limit, largest)
-    servers = _cumulative_cost(ps_cost, ps_limit, largest)
-    needed = jnp.clip(ps_needed, 0, largest)[:, None, :]
-    total = workers + jnp.take_along_axis(servers, jnp.broadcast_to(needed, workers.shape), axis=2)
+    workers = _cumulative_cost(worker_cost, worker_limit, jnp.arange(largest + 1)[None, None])
+    servers = _cumulative_cost(ps_cost, ps_limit, jnp.clip(ps_needed, 0, largest)[:, None, :])
     possible = (ps_needed >= 0) & (ps_needed <= jnp.arange(largest + 1)[None])
-    return jnp.where(possible[:, None, :], total, jnp.inf)
+    return jnp.where(possible[:, None, :], workers + servers, jnp.inf)
 
 
-def _cumulative_cost(cost: jax.Array, limit: jax.Array, largest: int) -> jax.Array:
-    """Return the cost of the n cheapest units, n = 0, ..., largest, infinity beyond all limits."""
-    order = jnp.argsort(cost, axis=-1, stable=True)
-    sorted_cost = jnp.take_along_axis(cost, order, axis=-1)
-    ends = jnp.cumsum(jnp.take_along_axis(limit, order, axis=-1), axis=-1)
-    unit = jnp.arange(largest)
-    unit_of_all = lax.expand_dims(unit, (*range(ends.ndim - 1), ends.ndim))
-    place = jnp.sum(unit_of_all >= ends[..., None, :], axis=-1)
-    padded = jnp.concatenate([sorted_cost, jnp.full((*cost.shape[:-1], 1), jnp.inf, cost.dtype)], axis=-1)
-    units = jnp.take_along_axis(padded, place, axis=-1)
-    zero = jnp.zeros((*cost.shape[:-1], 1), cost.dtype)
-    return jnp.concatenate([zero, jnp.cumsum(units, axis=-1)], axis=-1)
+def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax.Array:
+    """Return the cost of the `count` cheapest units, infinity beyond all limits; (jobs or 1, slots or 1, counts).
+
+    Of two classes at one cost the first comes first. Nothing is sorted: classes are few, and each is asked which come before it.
+    """
+    columns = [(cost[:, :, own], limit[:, :, own]) for own in range(cost.shape[-1])]
+
+    def earlier(own: int) -> jax.Array:
+        price, units = columns[own][0], jnp.zeros_like(columns[own][1])
+        for other, (its_price, its_most) in enumerate(columns):
+            if other != own:
+                units = units + jnp.where((its_price <= price) if other < own else (its_price < price), its_most, 0)
+        return units
+
+    # Worked out once for a slot; else the compiler would do so for every count.
+    before = lax.optimization_barrier([earlier(own) for own in range(len(columns))])
+    total: Any = 0.0
+    for (price, most), units in zip(columns, before, strict=True):
+        taken = jnp.clip(count - units[:, :, None], 0, most[:, :, None])
+        total = total + jnp.where(taken > 0, taken.astype(cost.dtype) * price[:, :, None], 0.0)
+    return jnp.where(count <= jnp.sum(limit, axis=-1)[:, :, None], total, jnp.inf)
 
 
 @partial(jax.jit, static_argnames=("width",))
@@ -67,7 +136,7 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     Parameters
     ----------
     tables
-        Shape (jobs, slots, largest Y + 1): cost of Y workers in a slot, infinity where impossible.
+        Shape (jobs, slots, largest Y + 1): cost of Y workers in a slot, at least 0, infinity where impossible.
     value
         Shape (jobs, slots): worth of completing in a slot; not above 0 where a job can't complete.
     target
@@ -90,6 +159,13 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
             "tables must have shape (jobs, slots, largest Y + 1) with a slot and a count at least, and value (jobs, slots), "
             f"got {tables.shape} and {value.shape}"
         )
+    return gpu.on_cuda(  # type: ignore[no-any-return]
+        partial(in_one_launch, width=width), partial(_slot_by_slot, width=width), tables, value, target
+    )
+
+
+def _slot_by_slot(tables: jax.Array, value: jax.Array, target: jax.Array, *, width: int) -> tuple[jax.Array, jax.Array]:
+    """Advance all jobs together: the reference of `in_one_launch`, and the way where that isn't at hand."""
     num_jobs = tables.shape[0]
     start = jnp.full((num_jobs, width + 1), jnp.inf, tables.dtype).at[:, 0].set(0.0)
 
@@ -101,6 +177,93 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     payoff = value.T - done
     best = jnp.maximum(jnp.max(payoff, axis=0), 0.0)
     return best, jnp.where(best > 0, jnp.argmax(payoff, axis=0), -1)
+
+
+def in_one_launch(
+    tables: jax.Array, value: jax.Array, target: jax.Array, *, width: int, interpret: bool = False
+) -> tuple[jax.Array, jax.Array]:
+    """Return what `best_payoffs` does, by one launch of one kernel: a block of threads goes through the slots of a job.
+
+    The state lies in two rows of memory that stay in the cache; slot by slot one is made of the other, so many entries at a
+    time, up to the job's target. Before the first entry lie as many impossible ones as a slot may reach back. Slots in which
+    nothing can be done cost no turn, nor do those after the last that is worth something.
+
+    Parameters
+    ----------
+    tables, value, target, width
+        As for `best_payoffs`.
+    interpret
+        See `gpu.call`.
+    """
+    num_jobs, num_slots, num_counts = tables.shape
+    dtype = tables.dtype
+    stride = min(STRIDE_BYTES // dtype.itemsize, gpu.power_of_two(width + 1))
+    back = -(-num_counts // UNROLLED) * UNROLLED - 1
+    length = back + -(-(width + 1) // stride) * stride
+    largest = jnp.max(jnp.where(jnp.isfinite(tables), jnp.arange(num_counts, dtype=jnp.int32)[None, None], -1), axis=2)
+    last = jnp.max(jnp.where(value > 0, jnp.arange(1, num_slots + 1, dtype=jnp.int32)[None], 0), axis=1)
+
+    def kernel(*references: Any) -> None:
+        from jax.experimental import pallas
+
+        tables, value, target, largest, last, best, slot_of, state = references
+        parts, job = gpu.triton(), pallas.program_id(0)
+        due, lane = target[job], lax.iota(jnp.int32, stride)
+        nothing = jnp.full((stride,), jnp.inf, dtype)
+        for row in range(2):
+            for start in range(0, length, stride):
+                place = start + lane
+                empty = jnp.where(place == back, jnp.zeros_like(nothing), nothing) if row == 0 else nothing
+                parts.store(state.at[job, row, place], empty, mask=place < length)
+        _wait(interpret)
+
+        def slot(
+            time: jax.Array, carry: tuple[jax.Array, jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
+            most, old = largest[job, time], carry[0]
+            turns = jnp.where((most == 0) & (tables[job, time, 0] == 0), 0, most // UNROLLED + 1)
+            new = jnp.where(turns > 0, 1 - old, old)
+
+            def part(number: jax.Array, _: jax.Array) -> jax.Array:
+                place = number * stride + lane + back
+
+                def turn(first: jax.Array, least: jax.Array) -> jax.Array:
+                    for y in (first * UNROLLED + each for each in range(UNROLLED)):
+                        cost = parts.load(tables.at[job, time, y], mask=y < num_counts, other=np.inf)
+                        least = jnp.minimum(least, state[job, old, place - y] + cost)
+                    return least
+
+                state[job, new, place] = lax.fori_loop(0, turns, turn, nothing)
+                return _
+
+            lax.fori_loop(0, jnp.where(turns > 0, due // stride + 1, 0), part, 0)
+            _wait(interpret)
+            payoff = value[job, time] - state[job, new, due + back]
+            is_better = payoff > carry[1]
+            return new, jnp.where(is_better, payoff, carry[1]), jnp.where(is_better, time, carry[2])
+
+        nobody = jnp.int32(0), jnp.zeros((), dtype), jnp.int32(-1)
+        _, best[job], slot_of[job] = lax.fori_loop(0, last[job], slot, nobody)
+
+    found, slot_of, _ = gpu.call(
+        kernel,
+        (tables, value, target.astype(jnp.int32), largest, last),
+        (
+            jax.ShapeDtypeStruct((num_jobs,), dtype),
+            jax.ShapeDtypeStruct((num_jobs,), jnp.int32),
+            jax.ShapeDtypeStruct((num_jobs, 2, length), dtype),
+        ),
+        grid=(num_jobs,),
+        warps=WARPS,
+        interpret=interpret,
+    )
+    return found, slot_of.astype(jax.dtypes.canonicalize_dtype(np.int64))
+
+
+def _wait(interpret: bool) -> None:
+    """Let all threads of a block come here, and see what the others have written; a kernel that is interpreted has one."""
+    if not interpret:
+        gpu.triton().debug_barrier()
 
 
 def by_count(state: jax.Array, table: jax.Array) -> jax.Array:

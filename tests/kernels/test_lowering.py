@@ -92,9 +92,19 @@ def doubles(text):
     return [line for line in told if re.search(r"\dxf64", line) or not HARMLESS.search(line)]
 
 
+BY_HAND = "__gpu$xla.gpu.triton"
+"""What a kernel by hand is called in the text; the rest of the text is the compiler's."""
+
+
 def lowered(kernel, arguments):
-    """Return a kernel's text for a GPU; nothing is compiled, so that none needs to be there."""
-    return export.export(jax.jit(kernel), platforms=["cuda"])(*arguments).mlir_module()
+    """Return a kernel's text for a GPU; nothing is compiled, so that none needs to be there. From JAX 0.11 on kernels by hand need one."""
+    checks = [export.DisabledSafetyCheck.custom_call(BY_HAND)]
+    try:
+        return export.export(jax.jit(kernel), platforms=["cuda"], disabled_checks=checks)(*arguments).mlir_module()
+    except RuntimeError as error:
+        if "No supported GPU devices found" in str(error):
+            pytest.skip("this JAX lowers kernels by hand only where there is a GPU")
+        raise
 
 
 @pytest.mark.parametrize(
@@ -116,8 +126,9 @@ def test_nothing_goes_back_to_the_host_and_nothing_is_reckoned_in_double_precisi
 def test_sums_of_equal_rows_are_no_additions_that_race(build):
     text = lowered(*build())
     scatters = re.findall(r"\"stablehlo\.scatter\".*?\}\)", text, flags=re.DOTALL)
-    assert scatters
+    assert scatters or f"@{BY_HAND}" in text
     assert not any("stablehlo.add" in scatter for scatter in scatters)
+    assert "atomic" not in text
 
 
 def test_what_asks_the_host_and_what_reckons_in_doubles_is_noticed():
@@ -127,7 +138,8 @@ def test_what_asks_the_host_and_what_reckons_in_doubles_is_noticed():
     def goes(x):
         return jax.device_put(x + 1.0, jax.memory.Space.Host)
 
-    with pytest.raises(ValueError, match="lowering platform cuda"):  # a callback has code for one platform alone
+    # A callback has code for one platform alone, and none that may be kept.
+    with pytest.raises((ValueError, NotImplementedError), match=r"lowering platform cuda|host_callbacks"):
         lowered(asks, (floats(3),))
     assert ROUND_TRIPS.search(lowered(goes, (floats(3),))) is not None
     with jax.enable_x64(True):
@@ -147,10 +159,11 @@ def test_runs_add_up_on_an_accelerator_as_one_after_the_other():
         assert np.asarray(found) == pytest.approx(expected, abs=1e-5)
 
 
-def test_launches_of_min_plus_grow_with_slots_alone():
-    """On a GPU one loop, over slots, in whose body one reduction takes all counts; on a CPU a loop in the loop."""
-    run = partial(min_plus.best_payoffs, width=5)
+def test_min_plus_is_one_launch_on_a_card_and_one_loop_where_kernels_by_hand_are_missing():
+    """A kernel by hand, once; else a loop over slots in whose body one reduction takes all counts, and on a CPU a loop in the loop."""
     few, many = ((floats(3, 4, largest + 1), floats(3, 4), whole(3) + 2) for largest in (3, 40))
+    assert lowered(partial(min_plus.best_payoffs, width=5), few).count(f"@{BY_HAND}") == 1
+    run = partial(min_plus._slot_by_slot, width=5)
     text = lowered(run, few)
     assert text.count("stablehlo.while") == 1
     assert text.count("applies stablehlo.minimum") == 1

@@ -7,7 +7,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels import min_plus
-from optim.kernels.min_plus import at_once, best_payoffs, by_count
+from optim.kernels.min_plus import at_once, best_payoffs, by_count, in_one_launch
 
 slot_tables = jax.jit(min_plus.slot_tables)  # at once instead of operation by operation
 
@@ -93,6 +93,40 @@ def test_all_counts_at_once_are_one_after_the_other():
 def test_of_equal_payoffs_the_first_slot_completes_and_none_is_worth_nothing():
     tables = jnp.asarray([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]] * 2, jnp.float32)
     value = jnp.asarray([[2.0, 3.0, 3.0], [1.0, 0.5, 0.0]], jnp.float32)
-    best, completion = best_payoffs(tables, value, jnp.asarray([1, 1]), 1)
-    assert best.tolist() == [2.0, 0.0]
-    assert completion.tolist() == [1, -1]
+    target = jnp.asarray([1, 1])
+    for best, completion in (
+        best_payoffs(tables, value, target, 1),
+        in_one_launch(tables, value, target, width=1, interpret=True),
+    ):
+        assert best.tolist() == [2.0, 0.0]
+        assert completion.tolist() == [1, -1]
+
+
+def drawn(seed, jobs, slots, counts, width):
+    """Tables with much that is impossible, values and targets, float32."""
+    rng = np.random.default_rng(seed)
+    tables = np.cumsum(rng.random((jobs, slots, counts)), axis=2).astype(np.float32)
+    tables[rng.random(tables.shape) < 0.2] = np.inf
+    tables[rng.random((jobs, slots)) < 0.3] = [0.0, *[np.inf] * (counts - 1)]  # nothing can be done there
+    value = (slots * counts * (rng.random((jobs, slots)) - 0.2)).astype(np.float32)
+    target = rng.integers(1, width + 1, jobs).astype(np.int32)
+    target[0] = width
+    return jnp.asarray(tables), jnp.asarray(value), jnp.asarray(target)
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 3, 5), (3, 9, 11, 40), (2, 5, 2, 4), (3, 150, 9, 1100)])
+def test_one_launch_gives_what_plain_recursions_give(shape):
+    tables, value, target = drawn(7, *shape)
+    run = jax.jit(in_one_launch, static_argnames=("width", "interpret"))
+    best, completion = run(tables, value, target, width=shape[-1], interpret=True)
+    known = [plain_best(*map(np.asarray, (tables[i], value[i])), int(target[i])) for i in range(shape[0])]
+    np.testing.assert_allclose(best, [payoff for payoff, _ in known], rtol=1e-5, atol=1e-5)
+    assert completion.tolist() == [slot for _, slot in known]
+    assert shape[0] < 3 or np.count_nonzero(completion >= 0) > 0
+    assert np.array_equal(best, best_payoffs(tables, value, target, shape[-1])[0]), "the reference's bits"
+
+
+def test_prices_of_all_jobs_are_one_launch():
+    tables, value, target = drawn(7, 3, 4, 3, 5)
+    text = str(jax.make_jaxpr(lambda *given: in_one_launch(*given, width=5, interpret=True))(tables, value, target))
+    assert text.count("pallas_call[") == 1

@@ -1,14 +1,16 @@
 """Training by contrastive divergence: many epochs in one compiled call, one machine or a sweep of them."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from optim.core.errors import InvalidOptionError, check_in
+from optim.kernels import gpu
 from optim.kernels.counter_random import SHUFFLE_ROUNDS, seed_words, shuffled
+from optim.kernels.crbm import gpu_training
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
 from optim.kernels.crbm.parameters import CrbmParameters
 from optim.kernels.crbm.windows import gather_windows
@@ -73,6 +75,10 @@ def initial_state(parameters: CrbmParameters) -> TrainingState:
     )
 
 
+Way = Literal["scan", "launches", "interpreted"]
+"""Batch after batch as the compiler does it, or the kernels by hand: on a card, or stepped through on any device for tests."""
+
+
 class _Plan(NamedTuple):
     """What of the rates and the mask a step needs, each packed as the parameters are."""
 
@@ -113,6 +119,7 @@ def _train(
     batch_size: int,
     num_gibbs_steps: int,
     sampling: Sampling,
+    way: Way,
 ) -> tuple[TrainingState, jax.Array]:
     """Train for some epochs; see `train`."""
     num_visible, num_delays = state.parameters.num_visible, state.parameters.num_delays
@@ -120,6 +127,14 @@ def _train(
     plan = _plan(rates, jax.tree.map(jnp.ones_like, state.parameters) if mask is None else mask)
     num_windows = jnp.maximum(jnp.sum(ends >= 0), 1)
     positions = jnp.arange(num_batches * batch_size, dtype=jnp.int32)
+    if way != "scan":
+        is_drawn, counts = sampling == Sampling.BERNOULLI, (num_visible, num_delays, state.parameters.num_hidden)
+        sizes = gpu_training.Sizes(*counts, batch_size, num_gibbs_steps, is_drawn, way == "interpreted")
+        push = jnp.pad(plan.sparsity[:, None], ((num_visible, 0), (plan.support.shape[1] - 1, 0)))
+        support, step, decay, push = (
+            gpu_training.squared(each, sizes) for each in (plan.support, plan.step, plan.decay, push)
+        )
+        steps = gpu_training.Steps(support, step, decay, push, jnp.zeros(3, jnp.float32))
 
     def epoch(carry: tuple[jax.Array, jax.Array, jax.Array], _: None):  # type: ignore[no-untyped-def]
         packed, velocity, number = carry
@@ -129,6 +144,19 @@ def _train(
         # The order of an epoch is an input of the scan: inside, the compiler would work it out anew in every fusion.
         place = shuffled(words[2:], positions, num_batches, batch_size)
         order = jnp.where(place < ends.shape[0], ends[jnp.minimum(place, ends.shape[0] - 1)], -1)
+
+        if way != "scan":
+            square, fast, error = gpu_training.epoch(
+                gpu_training.squared(packed, sizes),
+                gpu_training.squared(velocity, sizes),
+                series,
+                order.reshape(num_batches, batch_size),
+                words[:2],
+                steps._replace(numbers=jnp.stack([momentum, rates.gradient_limit, rates.sparsity_target])),
+                sizes,
+            )
+            machine, fast = gpu_training.unsquared(square, sizes), gpu_training.unsquared(fast, sizes)
+            return (machine, fast, number + 1), error / num_windows
 
         def batch(carry, inputs):  # type: ignore[no-untyped-def]
             packed, velocity = carry
@@ -161,7 +189,7 @@ def _train(
     return TrainingState(unpack(packed, num_visible), unpack(velocity, num_visible), number), errors
 
 
-_STATIC = ("num_epochs", "batch_size", "num_gibbs_steps", "sampling")
+_STATIC = ("num_epochs", "batch_size", "num_gibbs_steps", "sampling", "way")
 
 
 @partial(jax.jit, static_argnames=_STATIC, donate_argnums=0)
@@ -287,4 +315,6 @@ def _checked(  # type: ignore[no-untyped-def]
         raise InvalidOptionError(
             f"ends must list at least one window, got shape {ends.shape}; are all series too short?"
         )
-    return {**counts, "sampling": Sampling(sampling)}
+    is_small = gpu_training.fits(state.parameters.num_visible, state.parameters.num_delays, state.parameters.num_hidden)
+    has_gpu_kernel = is_small and jax.default_backend() == "gpu" and gpu.triton() is not None
+    return {**counts, "sampling": Sampling(sampling), "way": "launches" if has_gpu_kernel else "scan"}

@@ -70,7 +70,8 @@ def fit(
     is_autoregressive
         Whether means depend on the last sample: a switching autoregression.
     num_restarts
-        Seeds tried, one after another; the greatest log-likelihood wins, the first among equals.
+        Seeds tried, one after another on a processor, at once on an accelerator; the greatest log-likelihood wins, the first
+        among equals.
     max_iterations, tol
         A restart ends after so many iterations, or once the mean log-likelihood a sample rises by less than `tol`.
     stickiness
@@ -157,7 +158,8 @@ def _fit(
         *_, log_likelihood = forward(parameters, log_emission(parameters, series, lengths))
         return Fit(parameters, jnp.sum(log_likelihood), number, history)
 
-    found = lax.map(restart, jax.random.split(key, num_restarts))
+    keys = jax.random.split(key, num_restarts)
+    found = lax.map(restart, keys) if jax.default_backend() == "cpu" else jax.vmap(restart)(keys)
     best = jnp.argmax(jnp.where(jnp.isnan(found.log_likelihood), -jnp.inf, found.log_likelihood))
     return jax.tree.map(lambda leaf: leaf[best], found)  # type: ignore[no-any-return]
 

@@ -1,13 +1,17 @@
 """The states' probabilities: given the samples so far, given whole series, and after one more sample."""
 
-from functools import partial
+from functools import partial, reduce
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import logsumexp
 
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_density, log_emission
+
+FEW_STATES = 8
+"""Up to so many states an accelerator takes whole series at once, by doubling; the work for a sample grows with their cube."""
 
 MIN_PROBABILITY = 1e-30
 """No state is ruled out further: a sample that no state allows leaves probabilities that can still be normalised."""
@@ -79,8 +83,33 @@ def advance(
     return jnp.exp(joint - total), total
 
 
+def is_by_doubling(parameters: HmmParameters) -> bool:
+    """Tell whether to go through series by doubling: a processor is faster sample by sample, an accelerator isn't."""
+    return bool(parameters.log_initial.shape[-1] <= FEW_STATES) and jax.default_backend() != "cpu"
+
+
 def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return probabilities after each sample and before it, shape (L, K, N) each, and log-likelihoods (N,)."""
+    way = forward_by_doubling if is_by_doubling(parameters) else forward_by_sample
+    return way(parameters, log_emission)
+
+
+def backward(
+    parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array, lengths: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return smoothed probabilities (L, N, K) and expected transitions (K, K), padding left out of the latter."""
+    way = smoothed_by_doubling if is_by_doubling(parameters) else smoothed_by_sample
+    smoothed, ratio = way(parameters, filtered, predicted)
+    transition = jnp.exp(parameters.log_transition)
+    later = (jnp.arange(1, filtered.shape[0])[:, None] < lengths[None, :]).astype(filtered.dtype)
+    now = (filtered[:-1] * later[:, None, :]).swapaxes(0, 1).reshape(transition.shape[0], -1)
+    then = ratio.swapaxes(0, 1).reshape(transition.shape[0], -1)
+    pairs = transition * jnp.matmul(now, then.T, precision=FULL)
+    return jnp.concatenate([smoothed, filtered[-1:]]).swapaxes(1, 2), pairs
+
+
+def forward_by_sample(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return what `forward` does, one sample after the other."""
     # One scale a sample, taken out before: within the scan there are only products, sums and one division.
     largest = jnp.max(log_emission, axis=2)
     likelihood = jnp.exp(log_emission - largest[:, :, None]).swapaxes(1, 2)
@@ -99,10 +128,10 @@ def forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Arr
     return filtered, predicted, jnp.sum(jnp.log(totals) + largest, axis=0)
 
 
-def backward(
-    parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array, lengths: jax.Array
+def smoothed_by_sample(
+    parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return smoothed probabilities (L, N, K) and expected transitions (K, K), padding left out of the latter."""
+    """Return smoothed probabilities of all samples but the last, and those of all but the first over the predicted ones."""
     transition = jnp.exp(parameters.log_transition)
 
     def step(after: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
@@ -112,9 +141,48 @@ def backward(
         smoothed = filtered * jnp.matmul(transition, ratio, precision=FULL)
         return smoothed, (smoothed, ratio)
 
-    _, (smoothed, ratio) = lax.scan(step, filtered[-1], (filtered[:-1], predicted[1:]), reverse=True)
-    later = (jnp.arange(1, filtered.shape[0])[:, None] < lengths[None, :]).astype(filtered.dtype)
-    now = (filtered[:-1] * later[:, None, :]).swapaxes(0, 1).reshape(transition.shape[0], -1)
-    then = ratio.swapaxes(0, 1).reshape(transition.shape[0], -1)
-    pairs = transition * jnp.matmul(now, then.T, precision=FULL)
-    return jnp.concatenate([smoothed, filtered[-1:]]).swapaxes(1, 2), pairs
+    _, found = lax.scan(step, filtered[-1], (filtered[:-1], predicted[1:]), reverse=True)
+    return found  # type: ignore[no-any-return]
+
+
+def forward_by_doubling(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return what `forward` does by products of 1, 2, 4, ... steps at once: as many rounds as the length has binary digits.
+
+    A step is a matrix: of the transition to each state, and the sample's likelihood there. Products are kept as logarithms
+    below their own largest entry, so that nothing vanishes and no digits are lost to the size of a sum.
+    """
+    least = float(np.log(MIN_PROBABILITY))
+    largest = jnp.max(log_emission, axis=2)
+    log_likelihood = (log_emission - largest[:, :, None]).swapaxes(1, 2)
+    steps = jnp.maximum(parameters.log_transition, least)[None, :, :, None] + log_likelihood[:, None]
+    first = jnp.maximum(parameters.log_initial, least)[None, None, :, None] + log_likelihood[:1, None]
+    steps = jnp.concatenate([jnp.broadcast_to(first, steps[:1].shape), steps[1:]])
+    product = lax.associative_scan(_product, steps)
+    filtered = jax.nn.softmax(product[:, 0], axis=1)
+    initial = jnp.broadcast_to(jnp.exp(parameters.log_initial)[None, :, None], filtered[:1].shape)
+    later = jnp.einsum("ij,tin->tjn", jnp.exp(parameters.log_transition), filtered[:-1], precision=FULL)
+    predicted = jnp.maximum(jnp.concatenate([initial, later]), MIN_PROBABILITY)
+    totals = logsumexp(jnp.log(predicted) + log_likelihood, axis=1)
+    return filtered, predicted, jnp.sum(totals + largest, axis=0)
+
+
+def smoothed_by_doubling(
+    parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return what `smoothed_by_sample` does, as `forward_by_doubling` goes forward."""
+    least = float(np.log(MIN_PROBABILITY))
+    # What a sample says of a state is the filtered over the predicted, whatever its scale.
+    said = jnp.log(jnp.maximum(filtered, MIN_PROBABILITY)) - jnp.log(predicted)
+    steps = jnp.maximum(parameters.log_transition, least)[None, :, :, None] + said[1:, None]
+    product = lax.associative_scan(lambda later, earlier: _product(earlier, later), steps, reverse=True)
+    odds = filtered[:-1] * jnp.exp(jax.nn.log_softmax(logsumexp(product, axis=2), axis=1))
+    smoothed = odds / jnp.sum(odds, axis=1, keepdims=True)
+    return smoothed, jnp.concatenate([smoothed[1:], filtered[-1:]]) / predicted[1:]
+
+
+def _product(first: jax.Array, second: jax.Array) -> jax.Array:
+    """Return the logarithms of matrices' products, but for a factor: shape (steps, K, K, N), the largest of each is 0."""
+    terms = [first[:, :, k, None] + second[:, k, None] for k in range(first.shape[1])]
+    largest = reduce(jnp.maximum, terms)
+    total = largest + jnp.log(sum(jnp.exp(term - largest) for term in terms))
+    return total - jnp.max(total, axis=(1, 2), keepdims=True)

@@ -163,8 +163,9 @@ def apply_pushes(
         )
     for push in pushes:
         check_shape("each push", push, parameters.shape, "push the shard's own range")
-    total = _total(weights)
+    total = None
     if len(pushes) > MAX_FOLD:
+        total = _total(weights)
         partial_sum = None
         for start in range(0, len(pushes), MAX_FOLD):
             group = slice(start, start + MAX_FOLD)
@@ -193,13 +194,13 @@ def _updated(
     slots: OptState,
     pushes: tuple[jax.Array, ...],
     weights: jax.Array,
-    total: jax.Array,
+    total: jax.Array | None,
     version: jax.Array,
     *,
     optimiser: AbstractOptimiser,
 ) -> Updated:
-    """Aggregate and apply in one pass."""
-    inverse = 1.0 / total
+    """Aggregate and apply in one pass; by the sum of the weights where no other total is given."""
+    inverse = 1.0 / (_total(weights) if total is None else total)
 
     def mean(pushes: tuple[jax.Array, ...]) -> jax.Array:
         return ordered_weighted_sum(pushes, weights) * inverse

@@ -4,13 +4,14 @@ Rows pushed several times in one message add up *before* the optimiser sees them
 squares. On a CPU this is done without sorting: a first loop notes where each row is pushed first, a second one adds
 every push to the sum at that place, and then every array of the table is visited in a loop of its own, in which a row
 changes only at its first place. One array a loop, each updated in place: a loop that carries two would copy them. On an
-accelerator, where a loop over rows would starve, equal rows are found by sorting.
+accelerator, where a loop over rows would starve, equal rows are found by sorting; a kernel by hand then goes through the
+sorted message once, and adds, updates and writes (see `push_sorted`).
 
 Rows are far apart in memory, and going there is what a push costs. So an optimiser with one slot has parameters and
 slot in one array, as real and imaginary parts: there each pushed row is visited once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any, Literal, NamedTuple
@@ -22,13 +23,24 @@ from jax import lax
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError, check_choices, check_in
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, compiled_for_rule
+from optim.kernels import gpu
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, compiled_for_rule, has_traced_rate
 from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
 Vector = NDArray[Any]
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
 """Rows, whether their update is due, and their gradients; of all messages or of one."""
+
+Arrays = tuple[jax.Array, ...]
+Update = Callable[[Arrays, jax.Array, jax.Array], Arrays]
+"""What becomes of a row's arrays, given them, the sum of what was pushed, and the number of the update."""
+
+TURN, COLUMNS = 8, 64
+"""Sorted pushes that a warp takes in a turn, and columns that it takes of them: all reads of a turn are under way at once."""
+
+TURNS, LATER_TURNS = 2, 16
+"""Turns of a warp: while a message is as long as it came, and when it is made of partial sums, most of which are none."""
 
 
 class Rows(NamedTuple):
@@ -215,14 +227,29 @@ def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple
     count = rows.shape[0]
     if count == 0:
         return rows, values
-    wanted = jnp.where((rows >= 0) & (rows < num_rows), rows, num_rows)
-    order = jnp.argsort(wanted, stable=True)
-    ordered = wanted[order]
+    ordered, order = _sorted_rows(rows, num_rows)
     is_first = jnp.concatenate([jnp.ones((1,), bool), ordered[1:] != ordered[:-1]])
-    segment = jnp.cumsum(is_first) - 1
-    sums = lax.platform_dependent(is_first, segment, values[order], cpu=_sum_in_order, default=sum_runs)
+    segment = (jnp.cumsum(is_first) - 1).astype(jnp.int32)
+
+    def by_scan(segment: jax.Array, order: jax.Array, values: jax.Array) -> jax.Array:
+        return lax.platform_dependent(is_first, segment, values[order], cpu=_sum_in_order, default=sum_runs)
+
+    def by_chunks(segment: jax.Array, order: jax.Array, values: jax.Array) -> jax.Array:
+        return push_sorted(
+            (jnp.zeros_like(values),), segment, order, values, jnp.int32(0), lambda _, sums, __: (sums,)
+        )[0]
+
+    sums = gpu.on_cuda(by_chunks, by_scan, segment, order, values)
     unique = jnp.full((count,), num_rows, rows.dtype).at[segment].set(ordered, indices_are_sorted=True)
     return unique, jnp.where((unique < num_rows)[:, None], sums, 0.0)
+
+
+def _sorted_rows(rows: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
+    """Return rows in rising order, those out of range as `num_rows`, and where each was; equal ones stay in their order."""
+    wanted = jnp.where((rows >= 0) & (rows < num_rows), rows, num_rows).astype(rows.dtype)
+    place = lax.iota(jnp.int32, rows.shape[0])
+    ordered, order = lax.sort((wanted, place), num_keys=1, is_stable=True)
+    return ordered, order
 
 
 def _sum_in_order(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax.Array:
@@ -268,16 +295,166 @@ def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
 def _push_by_sorting(
     table: Rows, rows: jax.Array, values: jax.Array, step: jax.Array, optimiser: AbstractOptimiser
 ) -> Rows:
-    """Sum equal rows after sorting, then gather, update and scatter each once."""
-    unique, sums = coalesce_rows(rows, values, num_rows=table.arrays[0].shape[0])
-    parameters, *slots = (_read_rows(array, unique) for array in table.arrays)
-    new, new_slots = optimiser.update(parameters, tuple(slots), sums, step)
+    """Sum equal rows after sorting, and update each once."""
 
-    def put(array: jax.Array, updated: jax.Array) -> jax.Array:
-        # Padding repeats the row beyond the end, so uniqueness is promised to nobody.
-        return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
+    def by_scatter(arrays: Arrays, rows: jax.Array, values: jax.Array, step: jax.Array) -> Arrays:
+        unique, sums = coalesce_rows(rows, values, num_rows=arrays[0].shape[0])
+        parameters, *slots = (_read_rows(array, unique) for array in arrays)
+        new, new_slots = optimiser.update(parameters, tuple(slots), sums, step)
 
-    return Rows(tuple(put(array, updated) for array, updated in zip(table.arrays, (new, *new_slots), strict=True)))
+        def put(array: jax.Array, updated: jax.Array) -> jax.Array:
+            # Padding repeats the row beyond the end, so uniqueness is promised to nobody.
+            return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
+
+        return tuple(put(array, updated) for array, updated in zip(arrays, (new, *new_slots), strict=True))
+
+    def update(old: Arrays, gradient: jax.Array, step: jax.Array) -> Arrays:
+        new, slots = optimiser.update(old[0], old[1:], gradient, step)
+        return new, *slots
+
+    def by_chunks(arrays: Arrays, rows: jax.Array, values: jax.Array, step: jax.Array) -> Arrays:
+        ordered, order = _sorted_rows(rows, arrays[0].shape[0])
+        return push_sorted(arrays, ordered.astype(jnp.int32), order, values, step, update)
+
+    operands = (table.arrays, rows, values, step)
+    if has_traced_rate(optimiser):  # a kernel by hand knows numbers only that stand in its text, or are given to it
+        return Rows(by_scatter(*operands))
+    return Rows(gpu.on_cuda(by_chunks, by_scatter, *operands))
+
+
+def push_sorted(
+    arrays: Arrays,
+    ordered: jax.Array,
+    order: jax.Array,
+    values: jax.Array,
+    step: jax.Array,
+    update: Update,
+    *,
+    turns: int = TURNS,
+    interpret: bool = False,
+) -> Arrays:
+    """Update the rows of a table, in place, by the sums of what was pushed to them: on a card, in one pass over the message.
+
+    The sorted message is cut into chunks of `TURNS` times `TURN` pushes, and a warp adds up what lies in its chunk, one push
+    after the other. A row all of whose pushes lie in one chunk is updated there and then. What begins or ends beyond a chunk is left as
+    a partial sum, at most two a chunk, and the partial sums are the next, shorter message, in longer chunks, until one chunk
+    holds it all. So sums are a tree that depends on nothing but the message, and no two warps ever add to one place.
+
+    Parameters
+    ----------
+    arrays
+        Shape (rows, width) each.
+    ordered, order
+        Shape (N,), int32: the pushed rows in rising order, those that don't exist as `rows` or more; and whose values they get.
+    values
+        Shape (N, width), float32.
+    step
+        Scalar int32, for `update`.
+    update
+        The rule; elementwise, with no numbers in it but its arguments and constants.
+    turns
+        How long chunks are.
+    interpret
+        See `gpu.call`.
+    """
+    (num_rows, width), count = arrays[0].shape, ordered.shape[0]
+    turns = min(turns, -(-count // TURN))
+    num_chunks = -(-count // (turns * TURN))
+    missing = num_chunks * turns * TURN - count
+    # What comes before the first and after the last is no row, and unlike any row.
+    keys = jnp.pad(jnp.minimum(ordered, num_rows), (0, missing), constant_values=num_rows)
+    keys, order = jnp.pad(keys, (1, 1), constant_values=-1), jnp.pad(order, (0, missing))
+    columns = min(COLUMNS, gpu.power_of_two(width))
+    num_arrays = len(arrays)
+
+    def kernel(*references: Any) -> None:
+        keys, order, values, step, *rest = references
+        tables, written, (partial_rows, partial_sums) = rest[:num_arrays], rest[num_arrays:-2], rest[-2:]
+        _go_through_chunk(
+            keys, order, values, step[0], tables, written, partial_rows, partial_sums, update, turns, columns
+        )
+
+    *updated, partial_rows, partial_sums = gpu.call(
+        kernel,
+        (keys, order, values, step.astype(jnp.int32)[None], *arrays),
+        (
+            *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays),
+            jax.ShapeDtypeStruct((2 * num_chunks,), jnp.int32),
+            jax.ShapeDtypeStruct((2 * num_chunks, width), values.dtype),
+        ),
+        grid=(num_chunks, -(-width // columns)),
+        warps=1,
+        in_place={4 + number: number for number in range(num_arrays)},
+        interpret=interpret,
+    )
+    if num_chunks == 1:
+        return tuple(updated)
+    place = lax.iota(jnp.int32, 2 * num_chunks)
+    return push_sorted(
+        *(tuple(updated), partial_rows, place, partial_sums, step, update), turns=LATER_TURNS, interpret=interpret
+    )
+
+
+def _go_through_chunk(
+    keys: Any,
+    order: Any,
+    values: Any,
+    step: jax.Array,
+    tables: Sequence[Any],
+    written: Sequence[Any],
+    partial_rows: Any,
+    partial_sums: Any,
+    update: Update,
+    turns: int,
+    columns: int,
+) -> None:
+    """Add, update and write what one warp has to, of some columns; see `push_sorted`."""
+    from jax.experimental import pallas
+
+    parts = gpu.triton()
+    (num_rows, width), chunk = tables[0].shape, pallas.program_id(0)
+    begin, end = chunk * (turns * TURN), (chunk + 1) * (turns * TURN)
+    column = pallas.program_id(1) * columns + lax.iota(jnp.int32, columns)
+    is_column = column < width
+
+    def read(reference: Any, number: jax.Array, is_wanted: jax.Array) -> jax.Array:
+        return parts.load(reference.at[number, column], mask=is_column & is_wanted, other=0.0)
+
+    def write(reference: Any, number: jax.Array, is_wanted: jax.Array, new: jax.Array) -> None:
+        parts.store(reference.at[number, column], new, mask=is_column & is_wanted)
+
+    def turn(number: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        total, has_begun = carry
+        first = begin + number * TURN
+        before, *row, after = (keys[first + place] for place in range(TURN + 2))
+        is_row = [own < num_rows for own in row]
+        begins = [own != last for own, last in zip(row, [before, *row[:-1]], strict=True)]
+        ends = [*begins[1:], row[-1] != after]
+        began = []
+        for begins_here in begins:
+            has_begun = has_begun | begins_here
+            began.append(has_begun)
+        is_due = [is_row[place] & began[place] & ends[place] for place in range(TURN)]
+        # All reads before the first write: they don't wait for each other.
+        pushed = [read(values, order[first + place], is_row[place]) for place in range(TURN)]
+        own = [jnp.minimum(one, num_rows - 1) for one in row]
+        old = [tuple(read(table, own[place], is_due[place]) for table in tables) for place in range(TURN)]
+        for place in range(TURN):
+            total = jnp.where(begins[place], pushed[place], total + pushed[place])
+            for reference, new in zip(written, update(old[place], total, step), strict=True):
+                write(reference, own[place], is_due[place], new)
+            # At most once a chunk: the end of a run that began before it.
+            write(partial_sums, 2 * chunk, is_row[place] & ends[place] & ~began[place], total)
+        return total, has_begun
+
+    nothing = jnp.zeros((columns,), values.dtype), jnp.zeros((), bool)
+    total, has_begun = turn(jnp.int32(0), nothing) if turns == 1 else lax.fori_loop(0, turns, turn, nothing)
+    first, last = keys[begin + 1], keys[end]
+    comes, goes_on = (first < num_rows) & (first == keys[begin]), (last < num_rows) & (last == keys[end + 1])
+    write(partial_sums, 2 * chunk, goes_on & ~has_begun, total)
+    write(partial_sums, 2 * chunk + 1, goes_on, jnp.where(has_begun, total, 0.0))
+    partial_rows[2 * chunk] = jnp.where(comes, first, num_rows)
+    partial_rows[2 * chunk + 1] = jnp.where(goes_on, last, num_rows)
 
 
 def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:

@@ -22,6 +22,9 @@ from optim_studies.kernels.baselines import FloatArray, Held, c_loops
 MOST_BYTES = 2**30
 """No roof's working set is larger, so that a row stays below 2 GB whatever the system tells of its cache."""
 
+DEVICE_BYTES = 2**32
+"""An accelerator's working set: far more than its cache, and long enough that a launch counts for little."""
+
 FLOAT_BYTES = 4
 IN_PLACE, COPY = "roof_in_place", "roof_copy"
 
@@ -47,10 +50,11 @@ class Roof:
     """
 
     def __init__(self) -> None:
-        self.set_bytes = roof_bytes()
+        is_on_cpu = jax.default_backend() == "cpu"
+        self.set_bytes = roof_bytes() if is_on_cpu else DEVICE_BYTES
         elements = max(2, self.set_bytes // FLOAT_BYTES // 2)
-        halves: FloatArray = np.ones(2 * elements, np.float32)
-        first, second = halves[:elements], halves[elements:]
+        halves: FloatArray = np.ones(2 * elements if is_on_cpu else 2, np.float32)
+        first, second = np.split(halves, 2)
         cores = int(machine_facts()["cpus_usable"])
         self._pool = ThreadPoolExecutor(cores)
         loops = c_loops(self._pool, cores)
@@ -69,12 +73,18 @@ class Roof:
             if loops is not None
             else (lambda: spread(lambda a, b: np.copyto(second[a:b], first[a:b]), 1)),
         }
-        if jax.default_backend() == "cpu":  # half of the set, so that the row holds no third buffer of that size
+        if is_on_cpu:  # half of the set, so that the row holds no third buffer of that size
             self._calls[f"{IN_PLACE}_xla"] = Held(
                 jax.jit(lambda array: array + 1.0, donate_argnums=0), jnp.zeros(elements)
             )
-        else:  # an accelerator's memory is another one: only its own pass is a roof there
-            self._calls = {f"{IN_PLACE}_xla": Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements))}
+        else:  # an accelerator's memory is another one: only its own passes are roofs there
+            source = jnp.ones(elements)
+            self._calls = {
+                f"{IN_PLACE}_xla": Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements)),
+                COPY: Held(
+                    jax.jit(lambda _: jnp.copy(source), donate_argnums=0, keep_unused=True), jnp.zeros(elements)
+                ),
+            }
 
     def calls(self) -> dict[str, Callable[[], Any]]:
         """Return the passes by name."""

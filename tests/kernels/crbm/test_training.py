@@ -13,6 +13,7 @@ from optim.kernels.crbm import (
     Rates,
     forecast_error,
     gather_windows,
+    gpu_training,
     initial_state,
     pad_parameters,
     sweep,
@@ -21,6 +22,7 @@ from optim.kernels.crbm import (
     window_ends,
 )
 from optim.kernels.crbm import parameters as crbm_parameters
+from optim.kernels.crbm import training as crbm_training
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
 from tests.support.kernels.plain_crbm import random_parameters, statistics, windows
 
@@ -254,3 +256,35 @@ def test_nothing_is_widened_where_64_bits_are_on():
     arrays = [*state.parameters, *state.velocity, errors, error]
     assert {array.dtype.name for array in arrays} == {"float32"}
     assert state.epoch.dtype == jnp.int32
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "steps", "sampling", "largest"),
+    [
+        ((2, 3, 4), 20, 1, Sampling.BERNOULLI, 99),  # many batches in one launch
+        ((2, 3, 4), 70, 1, Sampling.BERNOULLI, 50),  # a launch for each batch
+        pytest.param((8, 3, 6), 150, 1, Sampling.BERNOULLI, 999, marks=pytest.mark.prove),  # of two tiles a batch
+        pytest.param((3, 1, 5), 33, 2, Sampling.MEAN_FIELD, 99, marks=pytest.mark.prove),
+    ],
+)
+def test_the_kernels_by_hand_train_the_machine_that_the_scan_trains(
+    monkeypatch, sizes, batch_size, steps, sampling, largest
+):
+    """Stepped through on any device; with windows that don't count, clipping, decays and sparsity."""
+    monkeypatch.setattr(gpu_training, "LARGEST_BATCH", largest)
+    monkeypatch.setattr(
+        gpu_training, "LAUNCH_WINDOWS", 2 * batch_size
+    )  # so that there is a launch for what is left over
+    series = jnp.asarray(some_series(8, 190, sizes[0]), jnp.float32)
+    ends = jnp.asarray(np.append(window_ends([90, 100], sizes[1]), [-1, -1, -1]).astype(np.int32))
+
+    def trained(way):
+        state = initial_state(as_kernel(random_parameters(np.random.default_rng(3), *sizes, scale=0.1)))
+        options = {"num_epochs": 2, "batch_size": batch_size, "num_gibbs_steps": steps, "sampling": sampling}
+        return crbm_training._train_one(state, series, ends, RATES, jax.random.key(1), None, **options, way=way)
+
+    (state, errors), (known, wanted) = trained("interpreted"), trained("scan")
+    for one, other in zip(jax.tree.leaves(state), jax.tree.leaves(known), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(errors, wanted, rtol=1e-5)
+    crbm_training._train_one.clear_cache()

@@ -261,3 +261,36 @@ def test_the_priors_are_those_of_a_plain_account(stickiness):
         expected -= 0.5 * fitting.PRIOR_SAMPLES * np.log(spread).sum()
         expected -= 0.5 * np.sum(np.linalg.inv(covariance[state]) * own)
     assert found == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize(("num_states", "length"), [(1, 5), (3, 1), (5, 200)])
+def test_by_doubling_series_say_what_they_say_sample_by_sample(num_states, length):
+    rng = np.random.default_rng(11)
+    kernel = as_kernel(random_model(rng, num_states, 2, False))
+    series = rng.standard_normal((3, length, 2))
+    series[0, length // 2] = 60.0  # which no state allows
+    lengths = jnp.asarray([length, max(1, length // 2), length])
+    emission = log_emission(kernel, jnp.asarray(series, jnp.float32), lengths)
+    forward = [jax.jit(way)(kernel, emission) for way in (inference.forward_by_sample, inference.forward_by_doubling)]
+    for one, other in zip(*forward, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=TOL)
+    filtered, predicted, _ = forward[0]
+    if length > 1:
+        ways = (inference.smoothed_by_sample, inference.smoothed_by_doubling)
+        (smoothed, ratio), (again, same) = (jax.jit(way)(kernel, filtered, predicted) for way in ways)
+        np.testing.assert_allclose(smoothed, again, atol=TOL)
+        np.testing.assert_allclose(ratio, same, rtol=1e-3, atol=1e-4)
+
+
+def test_restarts_at_once_find_what_they_find_one_after_another(monkeypatch):
+    series, _ = simulated(np.random.default_rng(9), known_model(False), 3, 40)
+    given = jnp.asarray(series, jnp.float32), jnp.full(3, 40), jax.random.key(0)
+    options = {"num_states": 2, "num_restarts": 3, "max_iterations": 20}
+    alone = hidden_markov.fit(*given, **options)
+    fitting._fit.clear_cache()
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "default_backend", lambda: "gpu")
+        together = hidden_markov.fit(*given, **options)
+    fitting._fit.clear_cache()
+    assert float(together.log_likelihood) == pytest.approx(float(alone.log_likelihood), rel=1e-5)
+    np.testing.assert_allclose(together.parameters.regression, alone.parameters.regression, atol=1e-3)

@@ -27,6 +27,7 @@ from optim.kernels.parameter_server import (
     push_sparse,
     row_parameters,
     row_slots,
+    sparse,
 )
 
 ROWS, WIDTH, COUNT = 6, 3, 12
@@ -306,3 +307,53 @@ def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond
     unique, sums = coalesce_rows(rows, values, num_rows=ROWS)
     assert unique.tolist() == [1, 2] + [ROWS] * (COUNT - 2)
     assert np.asarray(sums)[:, 0].tolist() == [3.0, 3.0] + [0.0] * (COUNT - 2)
+
+
+def by_chunks(table, rows, values, rule, version=1):
+    """Return a table's arrays after the kernel by hand has gone through a message, step by step on any device."""
+    number = table[0].shape[0]
+    wanted = np.where((rows >= 0) & (rows < number), rows, number)
+    order = np.argsort(wanted, kind="stable").astype(np.int32)
+
+    def update(old, gradient, step):
+        new, slots = rule.update(old[0], old[1:], gradient, step)
+        return new, *slots
+
+    @jax.jit
+    def run(arrays, ordered, order, values):
+        return sparse.push_sorted(arrays, ordered, order, values, jnp.int32(version + 1), update, interpret=True)
+
+    return [np.asarray(array) for array in run(table, wanted[order].astype(np.int32), order, values)]
+
+
+@pytest.mark.parametrize(
+    "rule", [RULES[1], *(pytest.param(rule, marks=pytest.mark.prove) for rule in (RULES[0], RULES[3]))]
+)
+@pytest.mark.parametrize(
+    ("count", "number", "width", "often"), [(1, 3, 3, 0), (17, 5, 4, 0), (700, 30, 5, 0.7), (90, 60, 70, 0)]
+)
+def test_the_kernel_by_hand_adds_updates_and_writes_each_row_once(rule, count, number, width, often):
+    """Runs that lie in one chunk, that go on over its end, and that fill many; against sums in double precision."""
+    rng = np.random.default_rng(count)
+    rows = rng.integers(-1, number + 2, count)
+    rows[rng.random(count) < often] = 2
+    values = rng.normal(size=(count, width)).astype(np.float32)
+    table = [np.abs(rng.normal(size=(number, width))).astype(np.float32) for _ in range(1 + rule.num_slots)]
+    found = by_chunks(tuple(map(jnp.asarray, table)), rows, jnp.asarray(values), rule)
+    sums, is_in = np.zeros((number, width)), (rows >= 0) & (rows < number)
+    np.add.at(sums, rows[is_in], values[is_in].astype(np.float64))
+    new, slots = rule.update(
+        *(jnp.asarray(table[0]), tuple(map(jnp.asarray, table[1:])), jnp.asarray(sums), jnp.int32(2))
+    )
+    is_pushed = np.isin(np.arange(number), rows)
+    for got, wanted, old in zip(found, (new, *slots), table, strict=True):
+        np.testing.assert_allclose(got[is_pushed], np.asarray(wanted)[is_pushed], rtol=1e-4, atol=1e-5)
+        assert np.array_equal(got[~is_pushed], old[~is_pushed])
+
+
+def test_the_kernel_by_hand_leaves_what_is_wrong_in_its_row():
+    rows, values = np.repeat([0, 1, 2], 30), np.ones((90, WIDTH), np.float32)
+    values[40] = np.nan
+    (found,) = by_chunks((jnp.zeros((ROWS, WIDTH)),), rows, jnp.asarray(values), Sgd(learning_rate=0.5))
+    assert np.isnan(found[1]).all()
+    assert found[[0, 2, 3]].tolist() == [[-15.0] * WIDTH, [-15.0] * WIDTH, [0.0] * WIDTH]

@@ -1,14 +1,24 @@
 """Pricing of all jobs in one jitted JAX call: payoffs and completion slots, without schedules.
 
-The CPU loop of `pricing` is faster on a CPU; on an accelerator this one is the way.
+The CPU loop of `pricing` is faster on a CPU; on an accelerator this one is the way. There the jobs' tables go to the device at
+the first call for them and stay; a call takes prices along and brings payoffs back.
 """
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.pricing.classes import JobTables, Prices, unit_costs
+from optim.solvers.admission.pricing.classes import JobTables, Prices
+
+if TYPE_CHECKING:
+    from optim.kernels.min_plus import PricedJobs
+
+_HELD: "WeakKeyDictionary[JobTables, dict[bool, tuple[IntArray, PricedJobs]]]" = WeakKeyDictionary()
+"""Which jobs can be done at all, and what pricing needs of them on the device: by the tables, and by whether in 64 bits."""
 
 
 def check_supported(instance: AdmissionInstance) -> None:
@@ -36,42 +46,53 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
     Raises
     ------
     UnsupportedProblemError
-        For demand segments, whole chunks a slot, or shared servers: the batch has one cost table a slot.
+        For demand segments, whole chunks a slot, or shared servers: the batch has one cost table a slot. For curves of cuts.
     """
     import jax
-    import jax.numpy as jnp
 
-    from optim.kernels.min_plus import best_payoffs, slot_tables
+    from optim.kernels.min_plus import payoffs_at_prices
 
     check_supported(tables.instance)
+    if prices.worker_curves is not None or prices.ps_curves is not None:
+        raise UnsupportedProblemError("batched pricing needs units at one price each; use price where cuts add curves")
+    payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)
+    with jax.enable_x64(is_double):
+        held = _HELD.setdefault(tables, {})
+        if is_double not in held:
+            held[is_double] = _on_device(tables, is_double)
+        live, jobs = held[is_double]
+        if len(live) == 0:
+            return payoff, completion
+        precision = np.float64 if is_double else np.float32
+        given = (prices.worker, prices.ps, prices.worker_extra, prices.ps_extra)
+        worker, ps, *extra = (None if array is None else array.astype(precision) for array in given)
+        more = (None if array is None else array[live] for array in extra)
+        found = payoffs_at_prices(jobs, worker, ps, *more, width=int(tables.target[live].max()))
+        payoff[live], completion[live] = jax.device_get(found)
+    return payoff, completion
+
+
+def _on_device(tables: JobTables, is_double: bool) -> "tuple[IntArray, PricedJobs]":
+    """Return which jobs can be done at all, and put what pricing needs of them onto the device."""
+    import jax
+
+    from optim.kernels.min_plus import PricedJobs
+
     span = tables.deadline - tables.arrival + 1
     live = np.flatnonzero((tables.deadline >= 0) & (tables.target <= span * tables.most))
-    payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)
-    if len(live) == 0:
-        return payoff, completion
-    worker_cost, ps_cost = unit_costs(tables, prices)
-    largest = int(tables.most[live].max())
-    needed = np.full((len(live), largest + 1), -1, dtype=np.int32)
+    needed = np.full((len(live), int(tables.most[live].max(initial=0)) + 1), -1, dtype=np.int32)
     for k, i in enumerate(live.tolist()):
         needed[k, : tables.most[i] + 1] = tables.ps_needed[tables.table_offset[i] : tables.table_offset[i + 1]]
     # Before its arrival a job may hold no worker: limits of zero there.
-    slots = np.arange(tables.value.shape[1])
-    is_open = slots[None, :] >= tables.arrival[live][:, None]
-    worker_limit = np.swapaxes(tables.worker_limit[live], 1, 2) * is_open[:, :, None]
-    precision = jnp.float64 if is_double else jnp.float32
-    with jax.enable_x64(is_double):
-        costs = slot_tables(
-            jnp.asarray(np.swapaxes(worker_cost[live], 1, 2), precision),
-            jnp.asarray(worker_limit),
-            jnp.asarray(np.swapaxes(ps_cost[live], 1, 2), precision),
-            jnp.asarray(np.swapaxes(tables.ps_limit[live], 1, 2)),
-            jnp.asarray(needed),
-        )
-        best, slot = best_payoffs(
-            costs,
-            jnp.asarray(tables.value[live], precision),
-            jnp.asarray(tables.target[live]),
-            int(tables.target[live].max()),
-        )
-        payoff[live], completion[live] = np.asarray(best), np.asarray(slot)
-    return payoff, completion
+    is_open = np.arange(tables.value.shape[1])[None, :] >= tables.arrival[live][:, None]
+    precision = np.float64 if is_double else np.float32
+    jobs = PricedJobs(
+        worker_demand=tables.worker_demand[live].astype(precision),
+        ps_demand=tables.ps_demand[live].astype(precision),
+        worker_limit=(np.swapaxes(tables.worker_limit[live], 1, 2) * is_open[:, :, None]).astype(np.int32),
+        ps_limit=np.swapaxes(tables.ps_limit[live], 1, 2).astype(np.int32),
+        ps_needed=needed,
+        value=tables.value[live].astype(precision),
+        target=tables.target[live].astype(np.int32),
+    )
+    return live, jax.device_put(jobs)

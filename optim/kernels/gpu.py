@@ -1,0 +1,71 @@
+"""When kernels run that are written in Pallas for NVIDIA GPUs, and how they are called.
+
+They run where a function is lowered for CUDA and the installed JAX has Pallas with its Triton backend. Elsewhere XLA compiles
+a `jax.numpy` form of the same computation. A machine without a GPU imports nothing of Pallas.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import jax
+from jax import lax
+
+
+@cache
+def triton() -> Any:
+    """Return Pallas' parts for Triton, or None where this JAX has none."""
+    try:
+        from jax.experimental.pallas import triton as parts
+    except ImportError:
+        return None
+    return parts
+
+
+def on_cuda(kernel: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """Return ``kernel(*operands)`` where this is lowered for CUDA, else ``otherwise(*operands)``; both give the same arrays."""
+    if triton() is None:
+        return otherwise(*operands)
+    return lax.platform_dependent(*operands, cuda=kernel, default=otherwise)
+
+
+def call(
+    kernel: Callable[..., None],
+    operands: Sequence[jax.Array],
+    results: Sequence[jax.ShapeDtypeStruct],
+    *,
+    grid: tuple[int, ...],
+    warps: int,
+    in_place: Mapping[int, int] | None = None,
+    interpret: bool = False,
+) -> Any:
+    """Run a kernel for each point of a grid; it is given all operands and then all results, whole, as references.
+
+    Parameters
+    ----------
+    kernel, operands, results
+        What runs, what it reads and what it writes.
+    grid
+        How many programs along each axis.
+    warps
+        Groups of 32 threads that a program has.
+    in_place
+        Which operands are given as which results' memory.
+    interpret
+        Step through the kernel on any device, slowly: for tests.
+    """
+    from jax.experimental import pallas
+
+    return pallas.pallas_call(
+        kernel,
+        out_shape=tuple(results),
+        grid=grid,
+        input_output_aliases=dict(in_place or {}),
+        compiler_params=None if interpret else triton().CompilerParams(num_warps=warps),
+        interpret=interpret,
+    )(*operands)
+
+
+def power_of_two(least: int) -> int:
+    """Return the least power of two that isn't below a number from 1 on: the only lengths of vectors in such a kernel."""
+    return 1 << (least - 1).bit_length()
