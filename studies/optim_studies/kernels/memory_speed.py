@@ -78,12 +78,12 @@ class Roof:
                 jax.jit(lambda array: array + 1.0, donate_argnums=0), jnp.zeros(elements)
             )
         else:  # an accelerator's memory is another one: only its own passes are roofs there
-            source = jnp.ones(elements)
+            source = jnp.arange(elements, dtype=jnp.float32)
+            # An argument: XLA folds a constant that a function closes over, and then only writes.
+            copy = jax.jit(lambda _, x: jnp.copy(x), donate_argnums=0, keep_unused=True)
             self._calls = {
                 f"{IN_PLACE}_xla": Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements)),
-                COPY: Held(
-                    jax.jit(lambda _: jnp.copy(source), donate_argnums=0, keep_unused=True), jnp.zeros(elements)
-                ),
+                COPY: Held(lambda old: copy(old, source), jnp.zeros(elements)),
             }
 
     def calls(self) -> dict[str, Callable[[], Any]]:
