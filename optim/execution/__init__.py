@@ -1,4 +1,4 @@
-"""Pieces of work run one after the other, in several processes, or on a Dask cluster (`dask_engine`, an optional extra).
+"""Pieces of work run one after the other, in several processes, or on a Dask cluster (`dask_cluster`, an optional extra).
 
 A task knows what is done with a piece; pieces are named, small when pickled, and can be done anywhere. An engine hands them
 out and gives back what came of each. The driver alone writes results: pieces return records and touch no files.

@@ -1,3 +1,6 @@
-"""What a training script of one's own calls to be profiled; nothing but the standard library is needed."""
+"""Measuring jobs: the step timer of a user's training script, timing, fitting, and the job profile.
+
+A training script needs `StepTimer` alone, which imports nothing but the standard library.
+"""
 
 from optim.profiling.step_timer import StepTimer as StepTimer

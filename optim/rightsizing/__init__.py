@@ -1,4 +1,4 @@
-"""Containers whose allocations are set every ten minutes: policies, references, and comparison at equal risk."""
+"""Requests and limits of containers: forecasters, policies, tuning at equal risk, recommendation, packing."""
 
 from optim.rightsizing.catalogue import make_plan as make_plan
 from optim.rightsizing.catalogue import policy_names as policy_names

@@ -1,1 +1,1 @@
-"""Jobs with a deadline over several zones: the market on a grid of ticks, a job's launches and moves, and the least cost's checker."""
+"""Spot markets: price histories, bills, evictions, lifetimes of machines, and several zones on one grid."""
