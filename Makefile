@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants map fuzz lines kept best check lint types wheel sbom lock clean
+.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants fuzz lines kept best check lint types wheel sbom lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -63,7 +63,6 @@ docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once an
 
 # Of the sources as committed: a stopped run goes on. What is changed but not committed is proven from the beginning.
 PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed 2>/dev/null || echo unknown-changed)
-DRAWN = $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0))  # other faults for each commit
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	@rm -f .proof/*-changed
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \
@@ -73,14 +72,6 @@ prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random 
 	for python in $(or $(PYTHONS),$(PYTHON)); do \
 	  $(MAKE) versions SET=oldest PYTHON=$$python && $(MAKE) versions SET=newest PYTHON=$$python || exit 1; done
 	$(MAKE) fuzz
-	$(MAKE) mutants SEED=$(or $(SEED),$(DRAWN)) OPTIONS='--prove --least 0.9'
-
-mutants: $(STAMP)  ## plant COUNT faults drawn by SEED below optim/ROOM, one at a time: which do the tests notice?
-	$(BIN)/python -m tests.mutants.campaign --count $(or $(COUNT),300) --seed $(or $(SEED),0) --room "$(ROOM)" \
-	  --processes $(PROCESSES) $(OPTIONS)
-
-map: $(STAMP)  ## note which test files run which lines, so that `make mutants` leaves out those that can't notice a fault
-	$(BIN)/python -m tests.mutants.trace
 
 lines: $(STAMP)  ## count the lines of code, room by room
 	$(BIN)/python tests/architecture/code_lines.py
@@ -110,6 +101,18 @@ check: lint types test  ## what CI runs
 # Tools of a release have environments of their own: what they need is nobody else's affair.
 .venv-%/bin/python:
 	$(PYTHON) -m venv .venv-$*
+
+# Mutations are made in a copy, so that a stopped run leaves none in the sources.
+MUTANTS = build/mutants
+mutants: .venv-mutants/bin/python $(STAMP)  ## mutation testing: change MODULE in all small ways, one at a time; report the changes that TESTS miss
+	@test -n "$(MODULE)" -a -n "$(TESTS)" || { echo "usage: make mutants MODULE=optim/core/stopping.py TESTS=tests/core/test_stopping.py"; exit 2; }
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check 'cosmic-ray>=8.4,<9'
+	@mkdir -p $(MUTANTS)
+	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents --no-dereference --target-directory=$(MUTANTS)
+	printf '[cosmic-ray]\nmodule-path = ["$(MODULE)"]\ntimeout = 300.0\ntest-command = "%s -m pytest -q -x -p no:cacheprovider $(TESTS)"\n[cosmic-ray.distributor]\nname = "local"\n' \
+	  $(abspath $(BIN)/python) > $(MUTANTS)/session.toml
+	cd $(MUTANTS) && PATH="$(abspath .venv-mutants/bin):$$PATH" && cosmic-ray init --force session.toml session.sqlite && \
+	  cosmic-ray baseline session.toml && cosmic-ray exec session.toml session.sqlite && cr-report --surviving-only --show-diff session.sqlite
 
 SBOM ?= dist/sbom.json
 sbom: .venv-sbom/bin/python  ## a release's list of parts (CycloneDX): what it installs with all that users add, with versions and licences
