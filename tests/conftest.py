@@ -20,20 +20,18 @@ settings.register_profile("test", max_examples=25, **UNTIMED)
 settings.register_profile("prove", max_examples=200, **UNTIMED)
 settings.register_profile("dev", max_examples=10, **UNTIMED)
 
-# Compiling is most of what tests cost, much of it optimising. Tests marked `prove`, and all of `make prove`, run what users run.
-QUICKLY_COMPILED_BY_XLA = (
-    *("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"),
-    "--xla_cpu_parallel_codegen_split_count=1",
-)
+# Compiling is most of the cost of tests, and optimising is most of compiling. Tests marked `prove`, and all of
+# `make prove`, run the code that users run.
 QUICKLY_COMPILED = {
-    "JAX_ENABLE_COMPILATION_CACHE": "false",  # no folder is given, and yet programs would be written out for its key
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # without a folder JAX would still serialise each program for its key
     "NUMBA_OPT": "1",
     "NUMBA_LOOP_VECTORIZE": "0",
     "NUMBA_SLP_VECTORIZE": "0",
 }
 
-LESS_OFTEN = (20_000, 20, 20)
-"""When garbage is collected: most of what a test makes is gone with its last reference."""
+GC_THRESHOLDS = (20_000, 20, 20)
+"""Collect garbage less often than by default: reference counts free most objects of a test."""
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
@@ -59,13 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
+    os.environ.setdefault("NUMBA_NRT_STATS", "1")  # a test counts the arrays that compiled loops leave behind
     if is_quick(config):
-        if "XLA_FLAGS" not in os.environ:
-            from tests.support.xla_flags import known_flags
-
-            os.environ["XLA_FLAGS"] = known_flags(QUICKLY_COMPILED_BY_XLA)
         for name, value in QUICKLY_COMPILED.items():
-            os.environ.setdefault(name, value)  # read when JAX and Numba are first used, by children, too
+            os.environ.setdefault(name, value)  # JAX and Numba read these at import, in child processes as well
     if config.option.going_on is not None:
         from tests.support.going_on import GoingOn
 
@@ -80,32 +75,11 @@ def pytest_xdist_setupnodes() -> None:
         raise pytest.UsageError(f"compiling failed: see what `{' '.join(command)}` says")
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Rewrite test files by turns, where several workers collect all of them."""
-    config = session.config
-    worker = getattr(config, "workerinput", None)
-    if worker is not None and config.args == config.getini("testpaths"):
-        from tests.support.quick_asserts import rewrite, share
-
-        paths = list(Path(__file__).parent.rglob("test_*.py"))
-        for path in share(paths, int(worker["workerid"].removeprefix("gw")), worker["workercount"]):
-            rewrite(path, config)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile quickly, if tests compile anything; collect garbage again, but never walk over what importing made."""
-    if is_quick(session.config):
-        if "numba" in sys.modules:
-            from tests.support.quick_flags import compile_quickly
-
-            compile_quickly()
-        if "jax" in sys.modules:
-            from tests.support.quick_arrays import make_quickly
-
-            make_quickly()
+def pytest_collection_finish() -> None:
+    """Collect garbage again, except for the objects that importing made."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*LESS_OFTEN)
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 
@@ -128,8 +102,6 @@ class Forgetting:
     def __call__(self) -> None:
         if "jax" in sys.modules and self.resident_bytes() > self.max_bytes:
             sys.modules["jax"].clear_caches()
-            if "tests.support.quick_arrays" in sys.modules:
-                sys.modules["tests.support.quick_arrays"].one_context.cache_clear()
             gc.collect()
             self.max_bytes = self.resident_bytes() + self.growth_bytes
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba.core.errors import TypingError
+from numba import TypingError
 
 from optim.compiled import Reference, by_reference, compiled, inner
 from optim.core.progress import COMPILING

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from numba.core.runtime import _nrt_python, rtsys
+from numba.core.runtime import rtsys
 
 from optim.core.stopping import IterationLimit
 from optim.models.reference import reference_instance
@@ -25,7 +25,6 @@ def live_allocations():
     Garbage is collected only here: whatever was made since is young then, and the rest of the process isn't walked over.
     """
     gc.disable()
-    _nrt_python.memsys_enable_stats()
 
     def count() -> int:
         gc.collect(0)
@@ -33,7 +32,6 @@ def live_allocations():
         return stats.alloc - stats.free
 
     yield count
-    _nrt_python.memsys_disable_stats()
     gc.enable()
 
 

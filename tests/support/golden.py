@@ -28,8 +28,6 @@ import numpy as np
 from scipy.sparse import issparse
 
 from optim.core.solution import Solution
-from tests.conftest import QUICKLY_COMPILED_BY_XLA
-from tests.support.xla_flags import known_flags
 
 FOLDER = Path(__file__).parents[1] / "solvers" / "golden"
 RENEWING = "OPTIM_GOLDEN_FOLDER"
@@ -41,7 +39,7 @@ PROCESSORS = (
         "MALLOC_PERTURB_": "181",
         "OPENBLAS_CORETYPE": "Nehalem",
         "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
-        "XLA_FLAGS": known_flags(("--xla_cpu_max_isa=AVX", *QUICKLY_COMPILED_BY_XLA)),
+        "XLA_FLAGS": "--xla_cpu_max_isa=AVX",
     },
     *({"OPENBLAS_CORETYPE": kernel} for kernel in ("Haswell", "Zen", "Prescott", "SkylakeX")),
 )

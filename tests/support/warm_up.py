@@ -1,4 +1,4 @@
-"""Do once what several test processes would each do: compile the loops that most tests run, and read the sources.
+"""Compile the loops that most tests run once, before several test processes would each compile them.
 
 By hand: `python -m tests.support.warm_up`.
 """
@@ -21,13 +21,10 @@ from optim.solvers.admission.warm_up import compile_columns, compile_nodes, comp
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
-from tests.support.quick_flags import compile_quickly
-from tests.support.sources import read_sources
 
 ROUNDS = 10
 PROCESSES = 2
-RARELY = (100_000, 50, 50)
-"""When garbage is collected: what a compiler makes lives for long, and the process for a minute."""
+GC_THRESHOLDS = (100_000, 50, 50)
 
 
 def by_all_solvers(problem: str, *instances: object) -> None:
@@ -81,15 +78,14 @@ def capacity() -> None:
     simulate(job(), Cluster.grid("1x1"), YarnCs(YarnOptions(), job()))
 
 
-PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers, read_sources)
+PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers)
 """In this order, each by whichever process is free: what two parts share is compiled in the earlier, then kept."""
 
 
 def prepare() -> None:
-    """Spare a process that compiles what doesn't concern it: comparing flags at length, walking over all that lives."""
-    compile_quickly()
+    """Collect garbage rarely: the objects of a compiler live as long as its process."""
     gc.freeze()
-    gc.set_threshold(*RARELY)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def run_part(index: int) -> None:
