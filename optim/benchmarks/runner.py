@@ -6,12 +6,13 @@ from pathlib import Path
 
 from optim.benchmarks.compare import Difference, Selection, compare
 from optim.benchmarks.records import Record, open_results
-from optim.benchmarks.suite import AbstractWork, BenchRequest, BenchSpec, Skipped, describe_error
-from optim.core.errors import InvalidOptionError
+from optim.benchmarks.suite import AbstractWork, BenchRequest, BenchSpec, Skipped
+from optim.core.errors import InvalidOptionError, OptimError
 from optim.core.progress import Progress, SilentProgress
 from optim.core.provenance import code_digest
 from optim.core.solution import Termination
 from optim.core.stopping import Interruption, StoppingCriterion
+from optim.core.user_code import format_exception_line
 from optim.execution import AbstractTask, Engine, SerialExecutor
 
 
@@ -134,7 +135,7 @@ class _Benchmark(AbstractTask[AbstractWork, Record]):
         try:
             return piece.run(stop, progress)
         except Exception as error:  # a foreign solver may raise anything, and the other work must go on
-            return piece.failed(describe_error(error))
+            return piece.failed(str(error) if isinstance(error, OptimError) else format_exception_line(error))
 
     def lost(self, piece: AbstractWork, reason: str) -> Record:
         """Return the record of work whose process died."""

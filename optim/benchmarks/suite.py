@@ -3,9 +3,8 @@
 import hashlib
 import pkgutil
 import time
-import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
@@ -17,12 +16,12 @@ import msgspec
 from optim.benchmarks import suites
 from optim.benchmarks.measuring import Meter
 from optim.benchmarks.records import PHASES, Record, outcome, plain, provenance
-from optim.core.errors import InvalidOptionError, NotAllowedError, OptimError, did_you_mean
-from optim.core.optional import load_plugins, note_registration
+from optim.core.errors import InvalidOptionError, did_you_mean
+from optim.core.optional import note_registration
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
 from optim.core.provenance import package_versions
-from optim.core.registry import AbstractProblem
+from optim.core.registry import AbstractProblem, Registry
 from optim.core.solution import Solution, Termination
 from optim.core.stopping import StoppingCriterion
 from optim.core.user_code import is_file_reference, own_digest
@@ -223,16 +222,6 @@ def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> d
     return plain(counted) if counted else None
 
 
-def describe_error(error: Exception) -> str:
-    """Return an exception as one line; for those not raised on purpose, with the place it came from."""
-    if isinstance(error, OptimError):
-        return str(error)
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    text = " ".join(str(error).split())
-    file = place.filename.rpartition("/")[2]
-    return f"{type(error).__name__}: {text} ({place.name}, line {place.lineno} of {file})"
-
-
 SMALL = "small"
 
 """The size that every suite has: together all suites at this size take under three minutes on two cores."""
@@ -332,12 +321,11 @@ class BenchSpec:
 ENTRY_POINT_GROUP = "optim.suites"
 
 
-class SuiteRegistry:
+class SuiteRegistry(Registry[str, BenchSpec]):
     """A table of suites by name."""
 
     def __init__(self) -> None:
-        self._specs: dict[str, BenchSpec] = {}
-        self._are_suites_loaded = False
+        super().__init__(ENTRY_POINT_GROUP)
 
     def register(self, spec: BenchSpec) -> BenchSpec:
         """Add a suite; called once, at the end of the suite's own file.
@@ -347,10 +335,10 @@ class SuiteRegistry:
         NotAllowedError
             If the name is taken.
         """
-        if spec.name in self._specs:
-            raise NotAllowedError(f"suite {spec.name!r} is registered twice; choose another name")
-        self._specs[spec.name] = spec
-        note_registration()
+        label = f"suite {spec.name!r}"
+        self._check_free(spec.name, label)
+        self._items[spec.name] = spec
+        note_registration(label)
         return spec
 
     def get(self, name: str) -> BenchSpec:
@@ -361,23 +349,15 @@ class SuiteRegistry:
         InvalidOptionError
             If there is none; the text lists those there are.
         """
-        self._load()
-        if name not in self._specs:
-            near = did_you_mean(name, sorted(self._specs))
-            raise InvalidOptionError(f"unknown suite {name!r}; {near}there are: {', '.join(sorted(self._specs))}")
-        return self._specs[name]
+        self._complete()
+        if name not in self._items:
+            near = did_you_mean(name, sorted(self._items))
+            raise InvalidOptionError(f"unknown suite {name!r}; {near}there are: {', '.join(sorted(self._items))}")
+        return self._items[name]
 
-    def __iter__(self) -> Iterator[BenchSpec]:
-        self._load()
-        yield from (self._specs[name] for name in sorted(self._specs))
-
-    def _load(self) -> None:
-        """Import every suite once; importing its module registers it."""
-        if not self._are_suites_loaded:
-            self._are_suites_loaded = True
-            for module in pkgutil.iter_modules(suites.__path__):
-                import_module(f"{suites.__name__}.{module.name}")
-            load_plugins(ENTRY_POINT_GROUP)
+    def _import_shipped(self) -> None:
+        for module in pkgutil.iter_modules(suites.__path__):
+            import_module(f"{suites.__name__}.{module.name}")
 
 
 SUITES = SuiteRegistry()

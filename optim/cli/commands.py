@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from optim.cli.parameters import check_inputs_stay
+from optim.core.optional import installed_names
 
 EXAMPLES: dict[str, tuple[str, str, str]] = {
     "bench": (
@@ -138,7 +138,7 @@ def suite_names() -> tuple[str, ...]:
     """Return the names of the suites: those of their files, and of plug-ins' entry points."""
     folder = files("optim") / "benchmarks" / "suites"
     shipped = {module.name.replace("_", "-") for module in pkgutil.iter_modules([str(folder)])}
-    return tuple(sorted(shipped | {plugin.name for plugin in entry_points(group="optim.suites")}))
+    return tuple(sorted(shipped | set(installed_names("optim.suites"))))
 
 
 def instance_names() -> tuple[str, ...]:

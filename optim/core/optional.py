@@ -7,8 +7,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
 
-from optim.core.errors import MissingDependencyError
+from optim.core.errors import InvalidOptionError, MissingDependencyError
 
 DISTRIBUTION = "mlcluster-optim"
 
@@ -21,12 +22,10 @@ EXTRA_OF = {
     "sklearn": "learn",
     "torch": "torch",
 }
-
-"""By package the extra that installs it."""
+"""The extra that installs a package."""
 
 PACKAGE_OF = {"sklearn": "scikit-learn"}
-
-"""What a package is called where it is installed, if not by its own name."""
+"""The distribution of a package, where its name differs."""
 
 
 def import_extra(module: str, purpose: str) -> ModuleType:
@@ -46,7 +45,7 @@ def import_extra(module: str, purpose: str) -> ModuleType:
 
     Examples
     --------
-    >>> require("pandas", "reading CSV files").__name__
+    >>> import_extra("pandas", "reading CSV files").__name__
     'pandas'
     """
     try:
@@ -74,15 +73,6 @@ def _missing(package: str, purpose: str, cause: str) -> MissingDependencyError:
     )
 
 
-LOGGER = logging.getLogger(__name__)
-
-_OWN = __name__.partition(".")[0]
-
-_REGISTRATIONS: list[frozenset[str]] = []
-
-"""For each solver and suite that isn't this library's own, the packages that were being imported as it was registered."""
-
-
 @cache
 def installed_version(package: str) -> str | None:
     """Return a package's version, None where it isn't installed (such as a source tree that is only on the path)."""
@@ -92,40 +82,62 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def note_registration() -> None:
-    """Remember who registers something now, so that a plug-in that registers nothing can be told."""
-    frame, importing = sys._getframe(1), []
-    while frame is not None:
-        if frame.f_code.co_name == "<module>":
-            importing.append(str(frame.f_globals.get("__name__")).partition(".")[0])
-        frame = frame.f_back  # type: ignore[assignment]  # None at the outermost one
-    if importing[:1] != [_OWN]:
-        _REGISTRATIONS.append(frozenset(importing))
+LOGGER = logging.getLogger(__name__)
+
+MAX_CAUSE = 120
+"""Characters of an exception's text that the error of a plug-in quotes."""
+
+_REGISTERED_PLUGINS: list[str] = []
+"""The names of solvers and suites that other packages registered in this process."""
+
+
+def note_registration(name: str) -> None:
+    """Count a solver or a suite of another package."""
+    _REGISTERED_PLUGINS.append(name)
+
+
+def installed_names(group: str) -> tuple[str, ...]:
+    """Return the names of an entry-point group."""
+    return tuple(sorted(entry_point.name for entry_point in entry_points(group=group)))
+
+
+def find_plugin(group: str, name: str) -> EntryPoint | None:
+    """Return the entry point of a name in a group, None if no package has one."""
+    return next(iter(entry_points(group=group, name=name)), None)
+
+
+def load_plugin(entry_point: EntryPoint) -> Any:
+    """Return the object that an entry point of another package names.
+
+    Raises
+    ------
+    InvalidOptionError
+        If its import fails, or would end the process.
+    """
+    try:
+        return entry_point.load()
+    except (Exception, SystemExit) as error:  # a plug-in may fail in any way
+        cause = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_CAUSE]
+        raise InvalidOptionError(
+            f"plug-in {entry_point.name!r} ({entry_point.value}) can't be loaded: {cause}; mend or uninstall it"
+        ) from error
 
 
 def load_plugins(group: str) -> None:
     """Import the modules that other packages name in an entry-point group.
 
-    One that fails, or ends the process, is named and left out; one that registers nothing is named.
+    A plug-in that fails is reported and left out. A plug-in whose import registers nothing is reported.
     """
     for entry_point in entry_points(group=group):
-        before = len(_REGISTRATIONS)
+        before, is_imported = len(_REGISTERED_PLUGINS), entry_point.module in sys.modules
         try:
-            loaded = entry_point.load()
-        except (Exception, SystemExit) as error:  # a plug-in may fail in any way; the others still serve
-            LOGGER.warning(
-                "plug-in %r (%s) can't be loaded: %s: %s; it is left out until it is mended or uninstalled",
-                entry_point.name, entry_point.value, type(error).__name__, error,
-            )  # fmt: skip
+            loaded = load_plugin(entry_point)
+        except InvalidOptionError as error:
+            LOGGER.warning("%s; until then it is left out", error)
             continue
-        if len(_REGISTRATIONS) == before and not _has_registered(entry_point):
+        if len(_REGISTERED_PLUGINS) == before and not is_imported:
             LOGGER.warning(
                 "plug-in %r (%s) is a %s and registers no solver and no suite; its entry point in %s must name the module "
                 "whose import registers them",
                 entry_point.name, entry_point.value, type(loaded).__name__, group,
             )  # fmt: skip
-
-
-def _has_registered(entry_point: EntryPoint) -> bool:
-    """Whether its package has registered something: in another group, by an earlier entry point, or imported by hand."""
-    return any(entry_point.module.partition(".")[0] in importing for importing in _REGISTRATIONS)

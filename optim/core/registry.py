@@ -139,6 +139,8 @@ class Solver(Protocol):
 
 
 SolverT = TypeVar("SolverT", bound=type[Any])
+KeyT = TypeVar("KeyT", str, tuple[str, str])
+ItemT = TypeVar("ItemT")
 
 
 def check_solver_type(kind: Any) -> None:
@@ -149,12 +151,44 @@ def check_solver_type(kind: Any) -> None:
         raise InvalidOptionError(f"{kind.__name__} lacks options_type; set it to the dataclass of the solver's options")
 
 
-class SolverRegistry:
+class Registry(Generic[KeyT, ItemT]):
+    """A table by key, to which other packages add through an entry-point group.
+
+    Parameters
+    ----------
+    group
+        The entry-point group; its modules are imported when the table is first read, and register their items.
+    """
+
+    def __init__(self, group: str) -> None:
+        self._group = group
+        self._items: dict[KeyT, ItemT] = {}
+        self._is_complete = False
+
+    def _check_free(self, key: KeyT, label: str) -> None:
+        if key in self._items:
+            raise NotAllowedError(f"{label} is registered twice; choose another name")
+
+    def _import_shipped(self) -> None:
+        """Import the modules of this package that register items, where no other code does."""
+
+    def _complete(self) -> None:
+        """Import this package's modules and the plug-ins once."""
+        if not self._is_complete:
+            self._is_complete = True
+            self._import_shipped()
+            load_plugins(self._group)
+
+    def __iter__(self) -> Iterator[ItemT]:
+        self._complete()
+        yield from (self._items[key] for key in sorted(self._items))
+
+
+class SolverRegistry(Registry[tuple[str, str], Solver]):
     """A table of solvers by (problem, name)."""
 
     def __init__(self) -> None:
-        self._solvers: dict[tuple[str, str], Solver] = {}
-        self._are_entry_points_loaded = False
+        super().__init__(ENTRY_POINT_GROUP)
 
     def register(self, name: str, *, problem: str) -> Callable[[SolverT], SolverT]:
         """Register a solver class under `name`; used as a decorator in the solver's own file.
@@ -168,13 +202,13 @@ class SolverRegistry:
         """
 
         def decorate(solver_type: SolverT) -> SolverT:
-            key = (problem, name)
-            if key in self._solvers:
-                raise NotAllowedError(f"solver {name!r} for {problem!r} is registered twice; choose another name")
+            label = f"solver {name!r} for {problem!r}"
+            self._check_free((problem, name), label)
             check_solver_type(solver_type)
             solver_type.name, solver_type.problem = name, problem
-            self._solvers[key] = solver_type()
-            note_registration()
+            self._items[problem, name] = solver_type()
+            if solver_type.__module__.partition(".")[0] != __name__.partition(".")[0]:
+                note_registration(label)
             return solver_type
 
         return decorate
@@ -187,28 +221,17 @@ class SolverRegistry:
         InvalidOptionError
             If there is none; the message lists those that exist.
         """
-        self._load_entry_points()
-        try:
-            return self._solvers[problem, name]
-        except KeyError:
-            known = [solver.name for solver in self.of_problem(problem)]
+        known = {solver.name: solver for solver in self.of_problem(problem)}
+        if name not in known:
+            near = did_you_mean(name, list(known))
             raise InvalidOptionError(
-                f"unknown solver {name!r} for {problem!r}; {did_you_mean(name, known)}known: {', '.join(known) or 'none'}"
-            ) from None
+                f"unknown solver {name!r} for {problem!r}; {near}known: {', '.join(known) or 'none'}"
+            )
+        return known[name]
 
     def of_problem(self, problem: str) -> tuple[Solver, ...]:
         """Return all solvers of a problem, sorted by name."""
         return tuple(solver for solver in self if solver.problem == problem)
-
-    def __iter__(self) -> Iterator[Solver]:
-        self._load_entry_points()
-        yield from (self._solvers[key] for key in sorted(self._solvers))
-
-    def _load_entry_points(self) -> None:
-        """Import third-party solvers once; importing their module registers them."""
-        if not self._are_entry_points_loaded:
-            self._are_entry_points_loaded = True
-            load_plugins(ENTRY_POINT_GROUP)
 
 
 REGISTRY = SolverRegistry()

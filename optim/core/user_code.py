@@ -6,13 +6,13 @@ import importlib.util
 import pickle
 import sys
 import traceback
-from importlib.metadata import entry_points
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
+from optim.core.optional import find_plugin, load_plugin
 
 SEPARATOR = ".py:"
 
@@ -51,7 +51,7 @@ def format_exception_line(error: BaseException) -> str:
 
 
 def where_own_code_failed(error: BaseException) -> str | None:
-    """Return an error of a file that `load_own` read in one line, with the file and its line; None for any other error."""
+    """Return an error of a file that `load_class_from_file` read in one line, with the file and its line; None for any other error."""
     seen: BaseException | None = error
     while seen is not None:
         if PLACE in vars(seen):
@@ -258,19 +258,8 @@ def load_installed(group: str, name: str, base: type[Any], what: str) -> type[An
     InvalidOptionError
         If it can't be imported, or is something else.
     """
-    for entry_point in entry_points(group=group, name=name):
-        try:
-            found = entry_point.load()
-        except (Exception, SystemExit) as error:  # a plug-in may fail in any way
-            said = " ".join(str(error).split())[:WORDS]
-            raise InvalidOptionError(f"{entry_point.value} can't be loaded ({said}); mend or uninstall it") from error
-        return _require(found, entry_point.value, base, what)
-    return None
-
-
-def installed_names(group: str) -> tuple[str, ...]:
-    """Return the names of an entry-point group."""
-    return tuple(sorted(entry_point.name for entry_point in entry_points(group=group)))
+    entry_point = find_plugin(group, name)
+    return None if entry_point is None else _require(load_plugin(entry_point), entry_point.value, base, what)
 
 
 def _require(found: Any, name: str, base: type[Any], what: str) -> type[Any]:

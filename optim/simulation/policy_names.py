@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from optim.core.errors import InvalidOptionError
-from optim.core.user_code import installed_names
+from optim.core.optional import installed_names
 from optim.models.cluster.policy_names import SHIPPED
 
 CLUSTER_PLUGINS = "optim.policies"

@@ -92,7 +92,7 @@ def test_refuses_an_option_that_no_chosen_solver_knows(dummies, option, cause):
 
 def test_suites_of_other_packages_are_asked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr("optim.benchmarks.suite.load_plugins", asked.append)
+    monkeypatch.setattr("optim.core.registry.load_plugins", asked.append)
     registry = SuiteRegistry()
     assert list(registry) == list(registry) == []  # this package's suites are in the table of the process
     assert asked == ["optim.suites"]

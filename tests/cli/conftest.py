@@ -23,4 +23,4 @@ def registry(monkeypatch):
     """Forget after a test which solvers it registered."""
     for problem in problem_names():  # what a test loads first would be forgotten after it
         solvers_of(problem)
-    monkeypatch.setattr(REGISTRY, "_solvers", dict(REGISTRY._solvers))
+    monkeypatch.setattr(REGISTRY, "_items", dict(REGISTRY._items))

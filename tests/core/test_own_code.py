@@ -61,8 +61,10 @@ def test_a_package_that_ends_the_process_as_it_is_imported_is_refused(tmp_path, 
     (tmp_path / "ending_policy.py").write_text("import sys; sys.exit(5)")
     monkeypatch.syspath_prepend(tmp_path)
     points = [EntryPoint("mine", "ending_policy:Mine", "optim.nonsense")]
-    monkeypatch.setattr("optim.core.user_code.entry_points", lambda group, name: points)
-    with pytest.raises(InvalidOptionError, match=r"ending_policy:Mine can't be loaded \(5\); mend or uninstall it"):
+    monkeypatch.setattr("optim.core.optional.entry_points", lambda group, name: points)
+    with pytest.raises(
+        InvalidOptionError, match=r"ending_policy:Mine\) can't be loaded: SystemExit: 5; mend or uninstall it"
+    ):
         load_installed("optim.nonsense", "mine", Base, "a thing")
 
 

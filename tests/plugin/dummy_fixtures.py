@@ -23,8 +23,8 @@ def dummies(monkeypatch):
         list(table)  # what is installed is registered before the plug-in can be found
     for name, kind in DUMMIES.items():
         solver = type(kind.__name__, (kind,), {"name": name, "problem": "admission"})()
-        monkeypatch.setitem(REGISTRY._solvers, ("admission", name), solver)
-    monkeypatch.setitem(SUITES._specs, SPEC.name, SPEC)
+        monkeypatch.setitem(REGISTRY._items, ("admission", name), solver)
+    monkeypatch.setitem(SUITES._items, SPEC.name, SPEC)
     monkeypatch.setattr(sys, "path", [*sys.path, str(INSTALLED)])
 
 

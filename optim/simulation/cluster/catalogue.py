@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
+from optim.core.optional import installed_names
 from optim.core.options import build_options
-from optim.core.user_code import installed_names, is_file_reference, load_class_from_file, load_installed
+from optim.core.user_code import is_file_reference, load_class_from_file, load_installed
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter

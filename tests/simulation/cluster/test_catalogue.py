@@ -81,12 +81,12 @@ def test_an_unknown_option_of_ones_own_is_refused(file):
 def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
     from importlib.metadata import EntryPoint
 
-    from optim.core import user_code as own_code
+    from optim.core import optional
 
     mine = EntryPoint("theirs", "optim.simulation.cluster.policies.drf:Drf", "optim.policies")
     broken = EntryPoint("broken", "optim.nowhere:Nothing", "optim.policies")
     monkeypatch.setattr(
-        own_code,
+        optional,
         "entry_points",
         lambda **wanted: [each for each in (mine, broken) if wanted.get("name") in (None, each.name)],
     )
