@@ -14,6 +14,10 @@ after everything its machine code was made from: the loop's byte code and that o
 they name, the types of its arguments, the processor and the versions. An edit therefore recompiles what depends on it
 and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written, and is
 the user's alone: entries are run, so that none is read where others may have put it.
+
+References rest on Numba's documented interfaces. The cache and the loops without wrapper don't: `CPUDispatcher` with its
+`_cache` and `get_call_template`, `NullCache`, `CompileResult._reduce` and `_rebuild`, `dumps`, `has_dynamic_globals` and
+`magic_tuple` are Numba's own, and no other module may use them.
 """
 
 import hashlib
@@ -33,15 +37,23 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, imputils, types
+from numba import types
+from numba.core import cgutils, imputils
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
-from numba.core.datamodel.models import PrimitiveModel
-from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    is_jitted,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 from optim.core.errors import InvalidProblemError
 from optim.core.files import write_bytes
@@ -83,7 +95,7 @@ def _type_of(value: Any, context: Any) -> Reference | None:
 
 
 @register_model(Reference)
-class ReferenceModel(PrimitiveModel):  # type: ignore[misc]
+class ReferenceModel(models.PrimitiveModel):  # type: ignore[misc]
     """An address; references to the arrays behind it aren't counted, as the caller holds them."""
 
     def __init__(self, manager: Any, kind: Reference) -> None:
@@ -228,8 +240,8 @@ class Loop(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Answer a loop that calls this one: a literal 3 is any integer."""
-        plain = tuple(map(numba.types.unliteral, args))
-        return super().get_call_template(plain, {name: numba.types.unliteral(kind) for name, kind in kws.items()})
+        plain = tuple(map(types.unliteral, args))
+        return super().get_call_template(plain, {name: types.unliteral(kind) for name, kind in kws.items()})
 
 
 class InnerLoop(Loop):
@@ -397,7 +409,7 @@ def _own_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
         parts += [_plain(value) for value in code.co_consts[start:] if not isinstance(value, CodeType)]
         for name in (*code.co_names, *code.co_freevars):
             value = next((names[name] for names in spaces if name in names), None)
-            if isinstance(value, FunctionType | Dispatcher):
+            if isinstance(value, FunctionType) or is_jitted(value):
                 callees.append(value)
                 value = _name(value)
             parts += [name, _plain(value)]

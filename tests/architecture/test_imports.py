@@ -15,6 +15,7 @@ from tests.architecture.import_lines import import_lines
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "optim"
+STUDIES = ROOT / "studies" / "optim_studies"
 
 FLOORS = (
     ("core",),
@@ -182,6 +183,38 @@ def test_checkers_share_no_code_with_solvers() -> None:
         if not any(f"{arrow.target}.".startswith(f"{problem}.{name}.") for name in allowed):
             wrong.append(str(arrow))
     assert wrong == []
+
+
+def test_the_package_names_no_study() -> None:
+    assert [name for name, source in modules() if "optim_studies" in source] == []
+
+
+def test_studies_import_no_private_name() -> None:
+    paths = sorted(STUDIES.rglob("*.py"))
+    assert paths, "no study was found"
+    wrong = [
+        f"{path.name}:{line} imports {module}: {', '.join(names)}"
+        for path in paths
+        for line, module, names in import_lines(path.read_text(encoding="utf-8"))
+        if module.startswith("optim.") and any(part.startswith("_") for part in [*module.split("."), *(names or [])])
+    ]
+    assert wrong == []
+
+
+PRIVATE_APIS = ("numba.core", "jax._src", "_pytest")
+ALLOWED_PRIVATE = {"optim/compiled.py", "tests/solvers/test_memory.py"}
+"""The compile cache, and a test that reads the statistics which NUMBA_NRT_STATS switches on."""
+
+
+def test_private_apis_of_numba_jax_and_pytest_are_imported_in_one_module() -> None:
+    paths = [path for folder in ("optim", "studies", "tests") for path in (ROOT / folder).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT))
+        for path in paths
+        for _, module, _ in import_lines(path.read_text(encoding="utf-8"))
+        if f"{module}.".startswith(tuple(f"{name}." for name in PRIVATE_APIS))
+    }
+    assert found == ALLOWED_PRIVATE
 
 
 def test_checking_loads_no_solver() -> None:
