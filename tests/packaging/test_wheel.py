@@ -1,9 +1,11 @@
 """The wheel and the source archive hold the package, all of it and nothing else, and it runs from there."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -53,15 +55,75 @@ def test_the_source_archive_holds_the_package_too(sdist, tracked):
     assert tracked <= held
 
 
-def test_runs_from_the_wheel_alone(wheel, tmp_path):
-    zipfile.ZipFile(wheel).extractall(tmp_path)
+def run_optim(folder, *words):
+    """Run the command with a folder first on the path, and without the packages that this environment has in editable form."""
     script = (
-        "import optim, pathlib, sys; assert pathlib.Path(optim.__file__).is_relative_to(pathlib.Path.cwd());"
-        "from optim.cli.main import main; sys.argv[1:] = ['instance', 'describe', 'tiny-0']; main()"
+        "import optim, pathlib, sys; assert pathlib.Path(optim.__file__).is_relative_to(sys.argv[1]);"
+        "from optim.cli.main import main; del sys.argv[1]; main()"
     )
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=False, cwd=tmp_path, env=env, capture_output=True, text=True
-    )
+    env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
+    command = [sys.executable, "-c", script, str(folder), *words]
+    return subprocess.run(command, check=False, cwd=folder, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(name="unpacked", scope="module")
+def fixture_unpacked(wheel, tmp_path_factory):
+    """Unpack the wheel of the library."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def test_describes_an_instance_from_the_wheel_alone(unpacked):
+    done = run_optim(unpacked, "instance", "describe", "tiny-0")
     assert done.returncode == 0, done.stderr
     assert "worker servers" in done.stdout or "jobs" in done.stdout
+
+
+@pytest.mark.prove
+def test_benchmarks_from_the_wheel_alone(unpacked):
+    """The suites of the solvers are part of the library, without a module of the studies."""
+    script = "import sys; sys.modules['optim_studies'] = None\n"
+    (unpacked / "sitecustomize.py").write_text(script)
+    done = run_optim(unpacked, "bench", "auction", "--apps", "6", "--gpus", "16", "--machines", "4")
+    (unpacked / "sitecustomize.py").unlink()
+    assert done.returncode == 0, done.stderr
+    assert "greedy" in done.stdout
+
+
+@pytest.fixture(name="studies", scope="module")
+def fixture_studies(studies_wheel):
+    """Open the wheel of the studies."""
+    return zipfile.ZipFile(studies_wheel)
+
+
+def test_the_wheel_of_the_studies_holds_the_files_that_git_tracks(studies):
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout: there is nothing to compare with")
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "optim_studies"]
+    listed = subprocess.run(command, cwd=ROOT / "studies", check=True, capture_output=True, text=True)
+    names = {name for name in studies.namelist() if not name.endswith("/") and ".dist-info/" not in name}
+    assert names == {path for path in listed.stdout.splitlines() if (ROOT / "studies" / path).exists()}
+    assert "optim_studies/kernels/loops.c" in names
+
+
+def test_the_wheel_of_the_studies_needs_the_library_of_its_version(studies):
+    (metadata,) = (studies.read(name).decode() for name in studies.namelist() if name.endswith("/METADATA"))
+    version = re.search(r"^Version: (.+)$", metadata, re.M)
+    assert version is not None
+    assert version[1] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nRequires-Dist: mlcluster-optim[all]=={version[1]}\n" in metadata
+
+
+def test_every_study_is_an_entry_point(studies):
+    """A module that registers a suite is named in the group of the suites, under the name of its suite."""
+    (text,) = (studies.read(name).decode() for name in studies.namelist() if name.endswith("/entry_points.txt"))
+    assert text.startswith("[optim.suites]\n")
+    named = set(re.findall(r"^[\w-]+ ?= ?([\w.]+)$", text, re.M))
+    calls = re.compile(r"^(?:\w+ = )?register_(?:suite|study|solver_suite)\(", re.M)
+    registering = {
+        name.removesuffix(".py").replace("/", ".")
+        for name in studies.namelist()
+        if name.endswith(".py") and calls.search(studies.read(name).decode())
+    }
+    assert named == registering
