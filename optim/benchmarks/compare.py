@@ -105,7 +105,7 @@ GAP_TOL = 1e-6
 
 """Absolute slack of a gap, so that a golden gap of zero can be met."""
 
-Row = tuple[str | None, str, str, int, tuple[tuple[str, str], ...]]
+RowKey = tuple[str | None, str, str, int, tuple[tuple[str, str], ...]]
 
 
 class Change(StrEnum):
@@ -139,7 +139,7 @@ class Selection:
 class Difference:
     """A golden row, what became of it, and why."""
 
-    row: Row
+    row: RowKey
     change: Change
     reason: str = ""
 
@@ -172,11 +172,11 @@ def compare(records: Iterable[Record], golden: Sequence[Record], selection: Sele
     InvalidProblemError
         If the golden results hold a row twice.
     """
-    now = {row_of(record): record for record in records}
-    seen: set[Row] = set()
+    now = {row_key(record): record for record in records}
+    seen: set[RowKey] = set()
     differences = []
     for then in golden:
-        row = row_of(then)
+        row = row_key(then)
         if row in seen:
             raise InvalidProblemError(
                 f"golden results hold {Difference(row=row, change=Change.SAME)} twice; remove one"
@@ -192,8 +192,8 @@ def compare(records: Iterable[Record], golden: Sequence[Record], selection: Sele
     return differences
 
 
-def row_of(record: Record) -> Row:
-    """Return what names a row."""
+def row_key(record: Record) -> RowKey:
+    """Return the identity of a row, by which results are compared."""
     labels = tuple(sorted((name, str(value)) for name, value in record.labels.items()))
     return (record.suite, record.instance, record.solver, record.seed, labels)
 

@@ -7,10 +7,17 @@ import numpy as np
 import pytest
 
 from optim.benchmarks.cases import options_for
-from optim.benchmarks.compare import Selection, compare, golden_names, row_of, row_order, strip
+from optim.benchmarks.compare import Selection, compare, golden_names, row_key, row_order, strip
 from optim.benchmarks.measuring import medians
-from optim.benchmarks.records import finite, open_results, plain, read_records, record_from_json, summarise_decisions
-from optim.benchmarks.records import row_of as row_by_name
+from optim.benchmarks.records import (
+    finite,
+    open_results,
+    plain,
+    read_records,
+    record_from_json,
+    row_of,
+    summarise_decisions,
+)
 from optim.benchmarks.report import render
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.suite import SUITES, BenchRequest, Skipped, Subject, choose_suites
@@ -75,8 +82,7 @@ def test_comparisons():
         comparison = compare_solvers(kept)
         found[f"summary {name}"] = [comparison, [parts(one) for one in comparison.solvers]]
     found["rows"] = [
-        [row_of(one), row_order(one), case_of(one), certified_gap(one), strip(one), row_by_name(one)]
-        for one in records[:6]
+        [row_key(one), row_order(one), case_of(one), certified_gap(one), strip(one), row_of(one)] for one in records[:6]
     ]
     found["figures"] = common_figures(records, lambda record: record.objective)
     golden = [strip(one) for one in records]
