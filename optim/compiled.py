@@ -172,8 +172,7 @@ def unpack(kind: Reference, source: Any, c: Any) -> NativeValue:
 
 FOLDER = "mlcluster-optim"
 
-MOST_BYTES = 512 * 2**20
-
+MAX_BYTES = 512 * 2**20
 """What the folder may hold; entries unused for longest go first. All loops of one state take some 40 MiB."""
 
 PRIVATE, ADMINISTRATOR = 0o700, 0
@@ -183,7 +182,6 @@ DIGEST_BYTES = 16
 VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
 
 OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
-
 """Settings of Numba that machine code depends on."""
 
 LOGGER = logging.getLogger(__name__)
@@ -302,7 +300,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
             path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             check_private(path.parent)
             write_bytes(path, _digest(payload) + payload)
-            drop_oldest(path.parent, MOST_BYTES)
+            drop_oldest(path.parent, MAX_BYTES)
         except (OSError, InvalidProblemError) as error:
             _go_without(error)
 
@@ -387,12 +385,12 @@ def state_of(loop: Any) -> str:
         one = waiting.pop()
         if id(one) not in reached:
             reached[id(one)] = one
-            waiting.extend(_own_state(one)[1])
-    return _digest("".join(sorted(_own_state(one)[0] for one in reached.values())).encode()).hex()
+            waiting.extend(_loop_state(one)[1])
+    return _digest("".join(sorted(_loop_state(one)[0] for one in reached.values())).encode()).hex()
 
 
 @cache
-def _own_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
+def _loop_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
     """Return a digest of one loop, its callees named only, and these callees."""
     function = getattr(loop, "py_func", loop)
     options = sorted((name, _plain(value)) for name, value in getattr(loop, "targetoptions", {}).items())

@@ -52,7 +52,6 @@ def _option_names(problem: str, solver: str) -> frozenset[str]:
 
 
 GIVEN_LIMIT_S = 60.0
-
 """Time limit on the user's own instances, unless given."""
 
 
@@ -92,7 +91,6 @@ def generated_case(problem: str, drawn: Any, label: str, limit_s: float, **field
 
 
 Further = Callable[[BenchRequest, Any, int, Sequence[str]], Mapping[str, Mapping[str, Any]]]
-
 """From a request, an instance, a seed and the solvers that are run: options by solver that belong to the instance."""
 
 

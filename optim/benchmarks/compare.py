@@ -94,15 +94,12 @@ def row_order(record: Record) -> tuple[str, str, str, str, int]:
 
 
 VALUE_TOL = 1e-6
-
 """Relative difference of values that rounding and column generation's own tolerance explain."""
 
 GAP_GROWTH = 0.2
-
 """Relative growth of a gap that is no regression: bounds and heuristics vary this much."""
 
 GAP_TOL = 1e-6
-
 """Absolute slack of a gap, so that a golden gap of zero can be met."""
 
 RowKey = tuple[str | None, str, str, int, tuple[tuple[str, str], ...]]
@@ -244,7 +241,6 @@ def _shown(value: Any) -> str:
 
 
 MAX_SHOWN = 3
-
 """Contradictions that an error lists; all the others are counted."""
 
 LAST_RANK = 2

@@ -16,7 +16,6 @@ from optim.core.stopping import SolveState, StoppingCriterion
 _CLEAR = Path("/proc/self/clear_refs")
 
 _PIECE = 2**14
-
 """Bytes that show where memory comes from: more than a thread has at hand, less than gets pages of its own."""
 
 
@@ -84,13 +83,11 @@ def _restart_peak() -> int | None:
 
 
 MIN_ROUNDS, SIDE_S = 3, 4.0
-
 """A side that is slow leaves the race after so many rounds, once it has taken so many seconds."""
 
 Call = Callable[[], Any]
 
 Times = dict[str, list[tuple[float, float]]]
-
 """Wall and processor seconds of every call, by side."""
 
 

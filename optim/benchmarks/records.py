@@ -31,17 +31,14 @@ from optim.core.solution import Solution, Verification
 RECORD_SCHEMA = "optim/record/1"
 
 PHASES = ("build", "compile", "solve", "verify")
-
 """Phases that every record times; solvers may add finer ones."""
 
 SHOWN_VIOLATIONS = 5
 
 QUANTILES = tuple(q / 20 for q in range(21))
-
 """Quantiles of the decision times kept for the report."""
 
 MAX_SHOWN_GAP = 1e3
-
 """Relative gaps beyond this tell nothing but that the objective is near 0."""
 
 
@@ -267,7 +264,6 @@ SEAL_BEGINS, SEAL_ENDS = b',"sha256":"', b'"}'
 SEAL_BYTES = len(SEAL_BEGINS) + 64 + len(SEAL_ENDS)
 
 LINE_BEGINS = b'{"'
-
 """What a line that was cut short begins with, as all others do."""
 
 

@@ -44,7 +44,6 @@ Profile = Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]
 Draw = Callable[["Axes", Profile, Mapping[str, str]], None]
 
 MIN_PROFILE_SECONDS = 1e-3
-
 """Times below count as this: ratios of less are the clock's noise."""
 
 _CAPTION = (
@@ -152,27 +151,21 @@ def _step(
 
 
 MAX_PANELS = 24
-
 """Instances drawn at most; the table holds the rest."""
 
 LONGEST_TITLE = 44
-
 """Characters that fit over one of three panels."""
 
 MIN_SECONDS = 1e-4
-
 """Left end of the axis of seconds: below lies the clock's noise."""
 
 MIN_MS = 1e-4
-
 """Left end of the axis of decisions' milliseconds."""
 
 WIDEST_GAP = 1000.0
-
 """Right end of the axis of gaps, in per cent: beyond it nothing is known."""
 
 WHOLE = "whole solve"
-
 """Seconds that no solver counts by itself."""
 
 

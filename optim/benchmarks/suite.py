@@ -24,7 +24,7 @@ from optim.core.provenance import package_versions
 from optim.core.registry import AbstractProblem, Registry
 from optim.core.solution import Solution, Termination
 from optim.core.stopping import StoppingCriterion
-from optim.core.user_code import is_file_reference, own_digest
+from optim.core.user_code import is_file_reference, user_code_digest
 from optim.execution import Broadcast
 from optim.models.catalogue import problem_of
 from optim.models.files import verify
@@ -33,7 +33,6 @@ from optim.solvers.solve import solve, solver_named
 from optim.workloads.instances import InstanceSource, profiled
 
 LOAD_COUNTS = ("tight_rows", "refused_jobs")
-
 """Counts by which a solver without a decision tells how loaded its relaxation is, as shares."""
 
 
@@ -135,7 +134,7 @@ class AbstractWork(ABC):
             self.seed,
             self.time_limit_s,
             plain(self.labels),
-            *([own_digest(self.solver.rpartition(":")[0])] if is_file_reference(self.solver) else []),
+            *([user_code_digest(self.solver.rpartition(":")[0])] if is_file_reference(self.solver) else []),
         ]
         return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
 
@@ -223,11 +222,9 @@ def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> d
 
 
 SMALL = "small"
-
 """The size that every suite has: together all suites at this size take under three minutes on two cores."""
 
 FULL = "full"
-
 """The size of published figures."""
 
 
@@ -361,7 +358,6 @@ class SuiteRegistry(Registry[str, BenchSpec]):
 
 
 SUITES = SuiteRegistry()
-
 """The table of this process. It holds code, not state: running a suite changes nothing in it."""
 
 register_suite = SUITES.register

@@ -101,19 +101,15 @@ def performance_profile(
 
 
 GAP_SHIFT = 0.01
-
 """Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
 
 SECONDS_SHIFT = 1.0
-
 """Shift of the geometric mean of seconds: differences far below a second count alike."""
 
 SHARE_TOL = 1e-9
-
 """Shares of the bound that differ by less count as equal."""
 
 Case = tuple[str, int, str]
-
 """What was solved: instance, seed, and the suite's own marks."""
 
 

@@ -151,31 +151,24 @@ class ResultsChoice:
 
 
 MIN_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
-
 """Columns that a narrow terminal lacks; records and report have them."""
 
 CLAIMED = "claimed bound"
-
 """Of another library's solver, not checked: a table has the column where a row has the figure."""
 
 OF_SOLVES = frozenset({"objective", "bound", "gap %", TO_BEST, TO_BOUND, CLAIMED, "ratio", "decision ms", "p99 ms"})
-
 """Columns that a study leaves empty: its table goes without."""
 
 MARK = "*"
-
 """After a rule that is told something of the future: a line below the table says what."""
 
 MAX_TOLD = 20
-
 """Regressions, or pairs of one reason, named one by one at most."""
 
 MAX_ROWS = 30
-
 """Without `--rows`, more records than this become a scoreboard: the rows of fewer fit on a screen."""
 
 MAX_PROBLEM_LINES = 10
-
 """Failures and refusals named below a scoreboard."""
 
 
@@ -399,11 +392,9 @@ def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str
 
 
 DEFAULT_PROBLEM = "admission"
-
 """Whose generator sizes are meant for where no suite is named."""
 
 LEARNER = "online-learned"
-
 """The solver that learns from earlier days."""
 
 

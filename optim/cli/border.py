@@ -21,7 +21,7 @@ from optim.cli.commands import COMMANDS, load, stub
 from optim.cli.messages import ExitCode, info, one_line
 from optim.core.errors import CertificateRefusedError, OptimError
 from optim.core.stopping import Interruption
-from optim.core.user_code import where_own_code_failed
+from optim.core.user_code import where_user_code_failed
 
 # Typer has its own copy of click in recent releases and uses the installed one in others.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -95,17 +95,17 @@ class OptimGroup(TyperGroup):
         except CertificateRefusedError as error:
             return error_exit(str(error), ExitCode.REFUSED)
         except OptimError as error:
-            if where_own_code_failed(error) is not None:
+            if where_user_code_failed(error) is not None:
                 LOGGER.debug("what was raised:", exc_info=True)
             return error_exit(str(error))
         except SystemExit as error:
-            if (place := where_own_code_failed(error)) is None:
+            if (place := where_user_code_failed(error)) is None:
                 raise
             LOGGER.debug("what was raised:", exc_info=True)
             return error_exit(f"{place}; let it raise another error")
         except (OverflowError, MemoryError, RecursionError) as error:
             LOGGER.debug("what was raised:", exc_info=True)
-            if (place := where_own_code_failed(error)) is not None:
+            if (place := where_user_code_failed(error)) is not None:
                 return error_exit(f"{place}; mend it, or see all of it with --verbose")
             return error_exit(f"a number given is too large, or lists are nested too deeply ({error}); correct it")
         except KeyboardInterrupt:
@@ -116,7 +116,7 @@ class OptimGroup(TyperGroup):
             if isinstance(error, (RuntimeError, AssertionError)) and _lacks_device():
                 wanted = os.environ["JAX_PLATFORMS"]
                 said = f"JAX has no device of JAX_PLATFORMS={wanted} here; unset it, or set JAX_PLATFORMS=cpu"
-            elif (place := where_own_code_failed(error)) is not None:
+            elif (place := where_user_code_failed(error)) is not None:
                 said = f"{place}; mend it, or see all of it with --verbose"
             else:
                 raise
@@ -228,7 +228,6 @@ def _close_stdout() -> None:
 
 
 GRACE_S = 1.0
-
 """How long a second Ctrl-C waits for the main thread, which may be inside a solver's compiled code."""
 
 SHOW_CURSOR = b"\x1b[?25h"

@@ -26,7 +26,6 @@ DEFAULT_FORMAT = "csv"
 VIRTUAL_CLUSTER = "virtual_cluster"
 
 CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
-
 """What traces, and so their users, call virtual clusters."""
 
 
@@ -137,7 +136,6 @@ def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Ma
 PRICES = "Prices"
 
 MAX_USD = 1e6
-
 """Dollars an hour that no machine costs."""
 
 

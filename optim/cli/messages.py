@@ -28,7 +28,6 @@ class ExitCode(IntEnum):
 
 
 MAX_CHARACTERS = 300
-
 """Of a line on stderr."""
 
 
@@ -45,7 +44,6 @@ def info(message: str) -> None:
 
 
 SPOKEN = ("optim.benchmarks", "optim.workloads")
-
 """Parts whose remarks are always shown: what was left out of a trace, what is run again."""
 
 

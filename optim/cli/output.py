@@ -22,15 +22,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPE_WIDTH = 200
-
 """Width of a table that doesn't go to a terminal, unless cells would be cut."""
 
 STACKED_WIDTH = 100
-
 """Width of tables that are stacked and don't go to a terminal."""
 
 NAME_WIDTH = 9
-
 """Signs of a column's name in a line of such a table."""
 
 
@@ -247,11 +244,9 @@ def _flatten(fields: Mapping[str, object], prefix: str = "") -> Iterable[tuple[s
 
 
 PATIENCE_S = 2.0
-
 """Work that is done sooner shows no progress."""
 
 LINE_EVERY_S = 30.0
-
 """In a pipe."""
 
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)

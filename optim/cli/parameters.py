@@ -27,19 +27,15 @@ if TYPE_CHECKING:
 INSTANCES = "Instances"
 
 MAX_THINGS = 1_000_000
-
 """Of a kind in an instance that is generated."""
 
 MAX_PROCESSES = 1_000
-
 """At once."""
 
 WRITTEN = ("out", "results", "log", "report", "picture", "write_golden")
-
 """Names of parameters that say where something is written."""
 
 MAX_DIGITS = 18
-
 """Of a whole number, so that 64 bits hold it."""
 
 

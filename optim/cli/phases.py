@@ -29,7 +29,6 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model th
 LEVEL = 0.95
 
 MAX_STEPS = 5760
-
 """A day at 15 s; beyond it a forecast is the phases' long-run shares."""
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from optim.training.application import Application
 
 SHOWN = 10
-
 """Clocks between two rows of the table."""
 
 

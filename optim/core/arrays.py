@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidProblemError
 
 SMALLEST_EXPONENT = -1000
-
 """Units stay so large that their inverse is a double."""
 
 
@@ -38,11 +37,9 @@ BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 
 WHOLE_TOL = 1e-6
-
 """A number this close to a whole one is that whole number: solvers of integer programmes return 0.9999999 for 1."""
 
 MAX_WHOLE = 2**63
-
 """Whole numbers are held in 64 bits and lie below this in size."""
 
 

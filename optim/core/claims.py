@@ -33,7 +33,6 @@ from optim.core.solution import (
 )
 
 AGREEMENT_TOL = 1e-9
-
 """Largest difference between a stated number and the recomputed one, as a share of the absolute terms added."""
 
 
@@ -81,11 +80,9 @@ class Recomputed:
 
 
 COUNTER_TOL = 1e-9
-
 """By how much a figure may lie outside its range through rounding, as a share of the end that it passes, at least of 1."""
 
 MOST = 2.0**53
-
 """No count is larger: up to here a double tells every whole number from the next."""
 
 
@@ -196,13 +193,11 @@ class Descent(Generic[Key, Value]):
 
 
 OPTIMALITY_TOL = 1e-6
-
 """Largest relative gap, as `relative_gap` of `optim.core.solution` has it, that is called optimal."""
 
 NUMBER = r"[^\s,;:]+"  # or a word, in a certificate's sentence
 
 FURTHER = {"failing": rf"(?:, {NUMBER})*"}
-
 """What may follow a word of which a sentence lists several."""
 
 SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
@@ -210,11 +205,9 @@ SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.BOUND: ("", "no decision is better than {bound}"),
     CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
 }
-
 """Sentences that any problem's certificate may state, besides its own. An empty one claims nothing."""
 
 Findings = tuple[list[Violation], Recomputed | None]
-
 """What is wrong, and what was recomputed; None where there is nothing that could be."""
 
 
@@ -229,11 +222,11 @@ class AbstractClaims(ABC):
         What a decision and a proof have to be.
     sentences
         Templates of what a certificate of each kind may state, with bound, tol and `figures` in braces.
-    most_gap
+    max_gap
         Largest absolute gap that is called optimal, besides the relative one.
     claims
         Names in templates that `why_false_claim` judges.
-    achieves, nothing_beats, attains
+    objective_text, bound_text, optimality_text
         What a sound decision, a sound bound (with the number in braces) and a small gap prove, in words.
     """
 
@@ -243,10 +236,10 @@ class AbstractClaims(ABC):
     proof_types: ClassVar[tuple[type[Any], ...]]
     sentences: ClassVar[Mapping[CertificateKind, tuple[str, ...]]]
     claims: ClassVar[frozenset[str]] = frozenset()
-    most_gap: ClassVar[float] = math.inf
-    achieves: ClassVar[str]
-    nothing_beats: ClassVar[str]
-    attains: ClassVar[str]
+    max_gap: ClassVar[float] = math.inf
+    objective_text: ClassVar[str]
+    bound_text: ClassVar[str]
+    optimality_text: ClassVar[str]
 
     def __init__(self, instance_name: str, solution: Solution) -> None:
         self.instance_name, self.solution = instance_name, solution
@@ -315,11 +308,11 @@ class AbstractClaims(ABC):
             found += self._check_gap() + self._check_counts()
         proven = []
         if is_plan_sound and objective is not None:
-            proven += [self.achieves.format(repr(objective.value)), *self.further_proven()]
+            proven += [self.objective_text.format(repr(objective.value)), *self.further_proven()]
         if is_bound_sound and bound is not None:
-            proven.append(self.nothing_beats.format(repr(bound.value)))
+            proven.append(self.bound_text.format(repr(bound.value)))
         if is_optimal:
-            proven.append(self.attains)
+            proven.append(self.optimality_text)
         return Verification(
             violations=tuple(found),
             objective=None if objective is None else objective.value,
@@ -441,7 +434,7 @@ class AbstractClaims(ABC):
         for origin, value, limit in (("", objective.value, bound.value), ("stated ", *stated)):
             better = limit - value if self.sense is Sense.MAXIMISE else value - limit
             gap = better / max(abs(value), GAP_FLOOR)
-            if gap > OPTIMALITY_TOL or better > self.most_gap:
+            if gap > OPTIMALITY_TOL or better > self.max_gap:
                 text = f"the {origin}gap of {gap:.3g} between bound and objective exceeds {OPTIMALITY_TOL:g}"
                 return [violation("certificate", text, amount=repr(gap))], False
         return [], True

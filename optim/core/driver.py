@@ -133,7 +133,6 @@ OptionsT = TypeVar("OptionsT")
 ResultT = TypeVar("ResultT")
 
 PHASES = ("build", "compile", "solve")
-
 """Phases that every solution's statistics name, with 0 seconds where a solver has none of it."""
 
 
@@ -158,7 +157,6 @@ class SolverState:
 
 
 EMPTY_STATE = SolverState()
-
 """For questions that only a clock or an interruption answers."""
 
 

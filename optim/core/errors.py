@@ -64,7 +64,6 @@ class CertificateRefusedError(OptimError):
 MOST = 2
 
 LONGEST = 100
-
 """Characters of a name that are compared: matching takes time that grows with the square."""
 
 

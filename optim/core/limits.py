@@ -171,7 +171,6 @@ def _how_to_raise(name: str) -> str:
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 USUAL_CACHE = 32 * 2**20
-
 """Bytes of last-level cache where the system doesn't tell."""
 
 CONTROL_GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -179,11 +178,9 @@ CONTROL_GROUPS, OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 FREE_MEMORY, OWN_MEMORY = Path("/proc/meminfo"), Path("/proc/self/status")
 
 USUAL_MEMORY = 2 * 2**30
-
 """Bytes taken for allowed where the system doesn't tell."""
 
 MEASURED_CACHES, MEASURED_SHARE = 4, 0.25
-
 """A working set of so many caches is in memory; one of such a share of the memory allowed disturbs nobody."""
 
 

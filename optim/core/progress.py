@@ -8,7 +8,6 @@ from typing import Any, Protocol, TextIO
 from optim.core.errors import InvalidOptionError
 
 IMPROVEMENT = 1e-4
-
 """A line is printed if objective or bound changed by more than this share of themselves."""
 
 
@@ -106,11 +105,9 @@ def listener_of(progress: Progress | bool | None) -> Progress:
 
 
 XLA = "XLA"
-
 """Name of what JAX compiles, which no later process can load."""
 
 _COMPILES = "/jax/core/compile/backend_compile_duration"
-
 """JAX's event; it tells a scalar of that name when it begins, and the duration when it ends, well or badly."""
 
 
@@ -152,7 +149,6 @@ class Compiling:
 
 
 COMPILING = Compiling()
-
 """Of this process."""
 
 

@@ -235,7 +235,6 @@ class SolverRegistry(Registry[tuple[str, str], Solver]):
 
 
 REGISTRY = SolverRegistry()
-
 """The table of this process. It holds code, not state: solving changes nothing in it."""
 
 register = REGISTRY.register

@@ -219,11 +219,9 @@ class Verification:
 
 
 GAP_FLOOR = 1e-9
-
 """Smallest denominator of a relative gap, so that an objective of zero has a finite one."""
 
 SHOWN_FIELDS = ("solver", "termination", "objective", "bound", "gap")
-
 """What a notebook shows of a solution beside its picture."""
 
 

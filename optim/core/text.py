@@ -76,15 +76,12 @@ def _shown(name_of: Any, value: float, place: int | None = None) -> str:
 
 
 ROW, LEFT, FOOT, WIDTH = 16, 64, 30, 560
-
 """Height of a row, room for the names at the left and the axis below, and width of the cells, in pixels."""
 
 MAX_ROWS = 60
-
 """Rows drawn at most; a line says how many are left out."""
 
 MAX_CELLS = 4000
-
 """Cells drawn at most."""
 
 COLOUR = "#2f74b5"

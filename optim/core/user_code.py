@@ -17,28 +17,25 @@ from optim.core.optional import find_plugin, load_plugin
 SEPARATOR = ".py:"
 
 PREFIX = "optim_own_"
+"""The beginning of the names of modules made from such files."""
 
-"""Of the names of modules made of such files."""
-
-WORDS = 120
+MAX_QUOTED = 120
+"""Characters of a path, a name or an error's text that an error quotes."""
 
 MAX_TEXT = 400
-
-"""Characters of an error's text that are kept; where it is cut, it ends in "..."."""
+"""Characters of an error's text that are shown; a longer text ends in "..."."""
 
 MAX_NAMES = 8
+"""Classes of a file that an error lists."""
 
-"""Classes of a file that are named where the one asked for isn't there."""
-
-PLACE = "_place_in_own_code"
-
-"""Of an error that comes from another process: what `where_own_code_failed` said there."""
+PLACE = "_place_in_user_code"
+"""The attribute of an error from another process that holds the answer of `where_user_code_failed` there."""
 
 
-def shortened(text: str, most: int = MAX_TEXT) -> str:
-    """Return a text in one line, cut where it is too long, which is shown."""
+def shortened(text: str, max_length: int = MAX_TEXT) -> str:
+    """Return a text in one line; a text longer than `max_length` is cut and ends in "..."."""
     text = " ".join(text.split())
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
 def format_exception_line(error: BaseException) -> str:
@@ -50,19 +47,19 @@ def format_exception_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}{where}"
 
 
-def where_own_code_failed(error: BaseException) -> str | None:
-    """Return an error of a file that `load_class_from_file` read in one line, with the file and its line; None for any other error."""
+def where_user_code_failed(error: BaseException) -> str | None:
+    """Return one line on an error that a user's file raised, with file and line; None for any other error."""
     seen: BaseException | None = error
     while seen is not None:
         if PLACE in vars(seen):
             return str(vars(seen)[PLACE])
-        own = [
+        frames = [
             frame
             for frame in traceback.walk_tb(seen.__traceback__)
             if frame[0].f_globals.get("__name__", "").startswith(PREFIX)
         ]
-        if own:
-            frame, line = own[-1]
+        if frames:
+            frame, line = frames[-1]
             text = shortened(str(seen))
             code = frame.f_code
             return f"{code.co_filename}:{line} in {code.co_name}: {type(seen).__name__}: {text}"
@@ -71,11 +68,11 @@ def where_own_code_failed(error: BaseException) -> str | None:
 
 
 def sendable(error: BaseException) -> Exception:
-    """Return an error as another process can have it: a traceback isn't sent, so where a file of one's own failed is noted in it.
+    """Return an error that can be pickled, with a note on the place where a user's file failed, as tracebacks aren't sent.
 
-    One that would end that process, or can't be sent, such as one whose class takes other arguments than it keeps, is told in the words of a RuntimeError.
+    An error that would end the other process, or can't be unpickled, becomes a RuntimeError with its type and text.
     """
-    place, told = where_own_code_failed(error), traceback.format_exception(error)
+    place, trace = where_user_code_failed(error), traceback.format_exception(error)
     sent = error if isinstance(error, Exception) else None
     try:
         pickle.loads(pickle.dumps(sent))
@@ -85,19 +82,19 @@ def sendable(error: BaseException) -> Exception:
         sent = RuntimeError(f"{type(error).__name__}: {shortened(str(error))}")
     if place is not None:
         vars(sent)[PLACE] = place
-        sent.add_note("".join(told))
+        sent.add_note("".join(trace))
     return sent
 
 
 def who_answers(owner: Any, *methods: str) -> str:
-    """Return whose answer something is: file, line and method of a user's class, else the name of one of ours.
+    """Return the origin of an answer: file, line and method of a user's class, else the name of the object.
 
     Parameters
     ----------
     owner
         An object whose method answered.
     methods
-        The method, before it others that it asks.
+        The method, preceded by methods that it calls.
     """
     kind = type(owner)
     for method in methods:
@@ -109,7 +106,7 @@ def who_answers(owner: Any, *methods: str) -> str:
 
 
 def whole(value: Any) -> int | None:
-    """Return a whole number of any type as an int; None for anything else."""
+    """Return an integral number of any type as an int; None for anything else."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     return int(value) if is_number and float(value).is_integer() else None
 
@@ -139,32 +136,32 @@ def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
     path, _, attribute = name.rpartition(":")
     file = Path(path)
     if not file.is_file():
-        raise InvalidOptionError(f"there is no file {path[:WORDS]!r}; give {what} as ./mine.py:MyPolicy")
+        raise InvalidOptionError(f"there is no file {path[:MAX_QUOTED]!r}; give {what} as ./mine.py:MyPolicy")
     key = (str(file.resolve()), file.stat().st_mtime_ns)
     if key not in _MODULES:
         _MODULES[key] = _module_of(file, path)
     if not hasattr(_MODULES[key], attribute):
         raise InvalidOptionError(_no_such_class(_MODULES[key], file, attribute, base, what))
-    return _require(getattr(_MODULES[key], attribute), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
+    return _check_class(getattr(_MODULES[key], attribute), f"{path[:MAX_QUOTED]}:{attribute[:MAX_QUOTED]}", base, what)
 
 
 def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[Any], what: str) -> str:
-    """Return that a file lacks a class, and which of that kind it has."""
-    own = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
-    there = [each.__name__ for each in own if issubclass(each, base)]
-    shown = ", ".join(there[:MAX_NAMES]) + ", ..." * (len(there) > MAX_NAMES)
-    said = (
-        f"it has {shown}"
-        if there
+    """Return the text of an error: a file lacks a class, and has others of its base."""
+    defined = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == module.__name__]
+    candidates = [each.__name__ for each in defined if issubclass(each, base)]
+    listed = ", ".join(candidates[:MAX_NAMES]) + ", ..." * (len(candidates) > MAX_NAMES)
+    alternatives = (
+        f"it has {listed}"
+        if candidates
         else f"and none of its classes is {what}: derive one from {base.__module__}.{base.__name__}"
     )
-    return f"{file.name} has no class {attribute[:WORDS]}; {said}"
+    return f"{file.name} has no class {attribute[:MAX_QUOTED]}; {alternatives}"
 
 
-def own_digest(path: str) -> str:
-    """Return a digest of a file of one's own and of the modules that it imports from its own folder or below it.
+def user_code_digest(path: str) -> str:
+    """Return a digest of a user's file and of the modules that it imports from its folder or below.
 
-    Imports are read, not run: those that a module makes by name at run time aren't seen. A file that isn't there has none.
+    Imports are read from the source: imports by a computed name aren't seen. The digest of a missing file is empty.
     """
     digest = hashlib.sha256()
     file = Path(path)
@@ -207,7 +204,7 @@ def _imported(module: Path, folder: Path) -> list[Path]:
 
 
 def _files_of(base: Path, parts: list[str]) -> list[Path]:
-    """Return what is run to import a dotted name from a folder: packages on the way, and the last module that is there."""
+    """Return the files that importing a dotted name from a folder runs: packages, and the last module that exists."""
     found = []
     for depth in range(1, len(parts) + 1):
         stem = base.joinpath(*parts[:depth])
@@ -216,33 +213,32 @@ def _files_of(base: Path, parts: list[str]) -> list[Path]:
 
 
 _MODULES: dict[tuple[str, int], ModuleType] = {}
-
-"""Modules by file and the time it was written: a file is run once, so that what it registers is registered once."""
+"""Modules by file and time of writing: a file runs once, and so registers its classes once."""
 
 
 def _module_of(file: Path, path: str) -> ModuleType:
     """Run a file and return its module."""
-    # Another process gives the file the same name, and so knows the classes of errors that it gets from here.
+    # Every process gives the file the same module name, and so finds the classes of errors that it receives.
     module_name = (
         f"{PREFIX}{file.stem}_{hashlib.sha256(str(file.resolve()).encode(errors='surrogateescape')).hexdigest()[:16]}"
     )
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise InvalidOptionError(f"{path[:WORDS]} can't be imported; give a file of Python code")
+        raise InvalidOptionError(f"{path[:MAX_QUOTED]} can't be imported; give a file of Python code")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # anything may happen in somebody else's file
-        said = " ".join(str(error).split())[:WORDS]
+    except (Exception, SystemExit) as error:  # a user's file may raise anything
+        text = " ".join(str(error).split())[:MAX_QUOTED]
         raise InvalidOptionError(
-            f"{path[:WORDS]} fails{_line_of(error, module_name)} with {type(error).__name__}: {said}; mend it first"
+            f"{path[:MAX_QUOTED]} fails{_line_of(error, module_name)} with {type(error).__name__}: {text}; mend it first"
         ) from error
     return module
 
 
 def _line_of(error: BaseException, module_name: str) -> str:
-    """Return which line of a file failed; a syntax error has no frame there."""
+    """Return the line of a file that failed; a syntax error has no frame there."""
     if isinstance(error, SyntaxError):
         return f" in line {error.lineno}"
     frames = traceback.walk_tb(error.__traceback__)
@@ -251,7 +247,7 @@ def _line_of(error: BaseException, module_name: str) -> str:
 
 
 def load_installed(group: str, name: str, base: type[Any], what: str) -> type[Any] | None:
-    """Return a class that another package names in an entry-point group, None if none does.
+    """Return a class that another package names in an entry-point group, None if there is none.
 
     Raises
     ------
@@ -259,10 +255,10 @@ def load_installed(group: str, name: str, base: type[Any], what: str) -> type[An
         If it can't be imported, or is something else.
     """
     entry_point = find_plugin(group, name)
-    return None if entry_point is None else _require(load_plugin(entry_point), entry_point.value, base, what)
+    return None if entry_point is None else _check_class(load_plugin(entry_point), entry_point.value, base, what)
 
 
-def _require(found: Any, name: str, base: type[Any], what: str) -> type[Any]:
+def _check_class(found: Any, name: str, base: type[Any], what: str) -> type[Any]:
     if not isinstance(found, type) or not issubclass(found, base):
         raise InvalidOptionError(f"{name} isn't {what}; derive the class from {base.__module__}.{base.__name__}")
     return found

@@ -39,7 +39,6 @@ from optim.execution.tasks import (
 )
 
 LOOK_S = 2.0
-
 """How often the cluster looks for keepers that have given up."""
 
 
@@ -153,11 +152,9 @@ def answer_shards(token: str, content: bytes, parts: Mapping[str, bytes]) -> byt
 
 
 CENSUS_S = 1.0
-
 """How often the driver asks how many workers there are."""
 
 MAX_TRIES, RETRY_S = 20, 0.2
-
 """How often workers are told of a run of which one was lost while they were told, and how long the scheduler has to notice."""
 
 
@@ -333,23 +330,18 @@ LOGGER = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 
 CONNECT_S = 8.0
-
 """How long a scheduler may take to answer."""
 
 BATCH_S = 0.25
-
 """How long a batch of pieces should take."""
 
 MAX_PIECES = 256
-
 """Of a batch."""
 
 BATCHES_AHEAD = 2
-
 """How many batches of short pieces a worker's thread has, the running one included."""
 
 MEMORY_TOPIC = "worker-restart-memory"
-
 """Where the keepers of workers tell that one outgrew its memory."""
 
 

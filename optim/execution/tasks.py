@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from optim.core.errors import InvalidProblemError, NotAllowedError
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption, StoppingCriterion
-from optim.core.user_code import sendable, where_own_code_failed
+from optim.core.user_code import sendable, where_user_code_failed
 
 Piece = TypeVar("Piece")
 
@@ -80,7 +80,7 @@ def attempt(
     except Exception as error:  # whatever it is, the driver raises it
         return sendable(error), None
     except (SystemExit, KeyboardInterrupt) as error:
-        if (place := where_own_code_failed(error)) is None:
+        if (place := where_user_code_failed(error)) is None:
             raise
         if isinstance(error, SystemExit):
             return sendable(error), None
@@ -180,7 +180,6 @@ class _Balanced:
 
 
 MAX_PARTS = 16
-
 """How many objects a worker keeps; those that it needed longest ago make room, and are sent again when they are needed."""
 
 

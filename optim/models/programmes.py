@@ -19,11 +19,9 @@ from optim.core.files import write_bytes
 from optim.models.catalogue import problem_of
 
 unfilled_sums = np.errstate(invalid="ignore", over="ignore")
-
 """A decorator, of functions that build or solve programmes."""
 
 Model = Any
-
 """A Pyomo model; Pyomo has no annotations."""
 
 
@@ -33,7 +31,6 @@ def add_rows(model: Model, rule: Callable[..., Any], *index: Any) -> None:
 
 
 FORMATS = {".mps": "mps", ".lp": "lp"}
-
 """Pyomo's name of the format by the file's suffix."""
 
 PROGRAMMES = {
@@ -41,7 +38,6 @@ PROGRAMMES = {
     "auction": ("optim.models.auction.welfare", "explicit_model"),
     "bidding": ("optim.models.bidding.programme", "charnes_cooper_model"),
 }
-
 """By problem the module and the builder of its formal programme."""
 
 

@@ -37,7 +37,6 @@ AdmissionName = Literal[
     "tiny-2",
     "wide-0",
 ]
-
 """Of the problem ``admission``."""
 
 AuctionName = Literal[
@@ -47,7 +46,6 @@ AuctionName = Literal[
     "auction-tiny-0",
     "auction-zero-0",
 ]
-
 """Of the problem ``auction``."""
 
 BiddingName = Literal[
@@ -63,7 +61,6 @@ BiddingName = Literal[
     "spot-windows-0",
     "spot-windows-1",
 ]
-
 """Of the problem ``bidding``."""
 
 SUFFIX = ".json.gz"

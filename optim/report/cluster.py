@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_POINTS = 400
-
 """Of a curve: more can't be seen."""
 
 MAX_GANTT_JOBS, MAX_GANTT_GPUS, MAX_GANTTS = 80, 64, 3
-
 """Larger runs have no picture of who held which GPU."""
 
 CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota",
@@ -36,7 +34,6 @@ CAUSE_NAMES = {"over_quota": "its virtual cluster holds its quota",
                "order": "room in one place, held up by the policy's order"}  # fmt: skip
 
 Bar = tuple[int, int, int, int]
-
 """Row (a GPU), begin, end and job."""
 
 

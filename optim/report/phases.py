@@ -29,7 +29,6 @@ MAX_CONTAINERS = 4
 MAX_TREE_PATHS = 12
 
 MIN_EDGE = 0.03
-
 """Edges of the graph with a smaller probability aren't drawn; the table has them all."""
 
 
@@ -171,7 +170,6 @@ def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:
 
 
 HORIZONS = (1, 4, 20, 40)
-
 """Samples ahead that forecasts are scored at: a quarter of a minute to ten minutes."""
 
 MAX_FORECASTS = 200

@@ -39,14 +39,12 @@ class Figure:
 
 
 INK = "#0a0b0c"
-
 """Stands for the page's text colour: `as_svg` replaces it by ``currentColor``."""
 
 PALETTE = (
     "#3b82c4", "#e0803a", "#3f9b5f", "#c4504f", "#8a6fc0", "#a0744f",
     "#d170a8", "#7d8a96", "#b0a02c", "#2fa5b0", "#5f6fd6", "#cf9a6a",
 )  # fmt: skip
-
 """Middle tones, told apart on white and on black alike."""
 
 _STYLE: dict[str, Any] = {
@@ -127,7 +125,6 @@ def name_rows(panel: "Axes", names: Sequence[str]) -> None:
 
 
 FINE_BELOW = 20.0
-
 """Numbers below this keep two digits after the point, larger ones have one: markers are drawn around 0."""
 
 DIGEST_LETTERS = 5

@@ -12,7 +12,7 @@ from optim.core.provenance import package_versions
 from optim.core.registry import REGISTRY, Solver, check_solver_type
 from optim.core.solution import Solution
 from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
-from optim.core.user_code import is_file_reference, load_class_from_file, where_own_code_failed
+from optim.core.user_code import is_file_reference, load_class_from_file, where_user_code_failed
 from optim.models.catalogue import problem_named, problem_of
 
 
@@ -44,11 +44,11 @@ def solver_named(problem: str, name: str) -> Solver:
     """
     import_module(f"optim.solvers.{problem}")
     if is_file_reference(name):
-        return _own_solver(problem, name)
+        return _user_solver(problem, name)
     return REGISTRY.get(problem, name)
 
 
-def _own_solver(problem: str, name: str) -> Solver:
+def _user_solver(problem: str, name: str) -> Solver:
     """Return a solver of a file: under the name that it registers, or under the one it is asked for by."""
     kind = load_class_from_file(name, AbstractSolver, f"a solver of {problem}")
     registered = [solver for solver in REGISTRY if type(solver) is kind]
@@ -146,7 +146,7 @@ def solve(
                 progress=listener_of(progress),
             )
         except SystemExit as error:  # whoever calls goes on
-            place = where_own_code_failed(error) or f"solver {solver!r}: SystemExit: {error}"
+            place = where_user_code_failed(error) or f"solver {solver!r}: SystemExit: {error}"
             raise SolverError(f"{place}; a solver must not end the process, let it raise another error") from error
     remark, counts = problem.remarks(instance)
     solution = replace(

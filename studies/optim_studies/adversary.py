@@ -45,15 +45,12 @@ from optim.solvers.admission.warm_up import compile_online
 from optim.solvers.lp.highs import no_answer, run_highs, whole_programme
 
 PER_CENT = MICRO // 100
-
 """One per cent of a server: demands are whole multiples of it."""
 
 PS_PER_CENT = 5
-
 """What a PS takes of a PS host, in per cent: PSs are no bottleneck, but their rows have prices."""
 
 VALUE_FACTORS = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0, 10.0)
-
 """By how much a move changes what a job is worth."""
 
 
@@ -225,11 +222,9 @@ def _clip(value: float, ranges: SketchRanges) -> float:
 
 
 MAX_SCHEDULES = 1_500
-
 """Sketches with more schedules than this are passed over: their optimum takes too long."""
 
 TIE_TOL = 1e-9
-
 """Ratios that differ by less count as equal: the search then walks sideways."""
 
 RULES: Mapping[str, OnlineOptions] = MappingProxyType(
@@ -241,7 +236,6 @@ RULES: Mapping[str, OnlineOptions] = MappingProxyType(
         "exponential-strict": OnlineOptions(price=PriceKind.EXPONENTIAL, strict=True),
     }
 )
-
 """The price functions that are attacked. The strict ones reach U at (1 - eps) of the capacity."""
 
 RANGES: Mapping[str, SketchRanges] = MappingProxyType(
@@ -250,7 +244,6 @@ RANGES: Mapping[str, SketchRanges] = MappingProxyType(
         "small": SketchRanges(waves=4, copies=12, work=2, demand=10, horizon=2, servers=1),
     }
 )
-
 """Kinds of jobs: up to 60 % of a server each, or at most 10 %, in waves of up to twelve."""
 
 

@@ -38,17 +38,14 @@ from optim.workloads.containers.faults import FaultKind, Faulty, inject
 SUMMED = "-sum"
 
 NEIGHBOUR = 10
-
 """A minute is as odd as it is far from the tenth nearest minute of training containers."""
 
 LEAST_DISTANCE = 1e-6
 
 CALIBRATION, TEST = 1_000_000, 2_000_000
-
 """Added to the seed: containers to set thresholds on, and to score on."""
 
 Scorer = Callable[[ScaledSeries], FloatArray]
-
 """From scaled series to a score of each sample with three before it, shape (n,): high is odd."""
 
 
@@ -108,7 +105,6 @@ _FITTED: Mapping[str, Callable[[ScaledSeries, int], Scorer]] = MappingProxyType(
 )
 
 DETECTORS = tuple(f"{name}{way}" for name in _FITTED for way in ("", SUMMED))
-
 """Each by its scores, and by sums of their excesses (Page 1954)."""
 
 

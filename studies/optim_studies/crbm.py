@@ -27,7 +27,6 @@ from optim.workloads.containers.generator import ContainerOptions, generate_cont
 Float32 = NDArray[np.float32]
 
 FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
-
 """The kernel's names of the parameters that leave and enter."""
 
 
@@ -124,11 +123,9 @@ def _sigmoid(inputs: Float32) -> Float32:
 
 
 Timing = tuple[dict[str, float], dict[str, float]]
-
 """Figures of a way, and its seconds by phase."""
 
 LEAST_TURNS = 3
-
 """Epochs of a sweep, of which the median is taken."""
 
 
@@ -329,7 +326,6 @@ BATCHED, ONE_BY_ONE, MANY_EPOCHS, SWEEP = "batched", "one-by-one", "many-epochs"
 WAYS = (BATCHED, ONE_BY_ONE, MANY_EPOCHS, SWEEP)
 
 AGREEMENT = 0.01
-
 """Largest relative difference of the two machines' errors on unseen containers."""
 
 SAMPLES_A_CONTAINER = 180

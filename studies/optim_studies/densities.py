@@ -24,7 +24,6 @@ from optim_studies.series import GENERATED, given_series, series_name
 HELD_SHARE = 0.3
 
 HISTORY = 8
-
 """Samples that a container has shown before it is forecast."""
 
 CONTINUATIONS: Mapping[str, Callable[[], AbstractContinuation]] = MappingProxyType(
@@ -128,7 +127,6 @@ def density_scores(way: str, given: Moments, options: DensityOptions, seed: int)
 
 
 HORIZONS = (1, 4, 10, 20, 40)
-
 """Samples ahead that have a column; `mean` is over all horizons, and `by_horizon` has each."""
 
 SIZES: Mapping[str, DensityOptions] = MappingProxyType(

@@ -23,15 +23,12 @@ from optim.solvers.solve import solve
 from optim.workloads.admission.generator import GeneratorOptions, generate
 
 AXES = ("days", "error", "load")
-
 """What is varied: days of history, the factor by which prices are wrong, and jobs a server."""
 
 USUAL_DAYS = 4
-
 """Days of history where errors and loads are studied."""
 
 TOL = 1e-2
-
 """Relative gap of the forecasts' LPs and of the bounds."""
 
 
@@ -141,7 +138,6 @@ def as_findings(points: list[Point]) -> Mapping[str, list[float | None]]:
 
 
 PLOT_AXES = {"days": "days of history", "error": "factor by which prices are wrong", "load": "jobs a server"}
-
 """Labels in the order of the panels, with what they mean."""
 
 LINES = {
@@ -149,11 +145,9 @@ LINES = {
     "guarded": ("guard", PALETTE[1], "s-"),
     "paper": ("paper's rule", INK, "--"),
 }
-
 """Findings that are drawn: name in the legend, colour, style."""
 
 WIDTH = 11.0
-
 """Inches."""
 
 

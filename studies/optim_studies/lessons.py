@@ -37,11 +37,9 @@ LESSONS: Mapping[str, str] = MappingProxyType(
         "stop at no gain": "stop-at-gain",
     }
 )
-
 """The wrapper that plays each lesson; retrying by class is an option of the engine."""
 
 CLOSE, CLOSE_MEDIAN, CLOSE_SIGMA = 0.001, 0.15, 1.36
-
 """A job is within 0.1 % of its least loss after a share of its work: log-normal about the study's median, and so wide that work
 beyond takes about as much GPU-time as there (Jeon et al., section 4.1, figure 8)."""
 
@@ -179,7 +177,6 @@ def savings(options: LessonOptions, lesson: str, policy: str, seed: int) -> dict
 
 
 AROUND = ("yarn-cs", "fifo")
-
 """Philly's own scheduler, and the plainest queue."""
 
 SIZES: Mapping[str, LessonOptions] = MappingProxyType(

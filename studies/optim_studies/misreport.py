@@ -32,11 +32,9 @@ from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 
 PROFIT_TOL = 1e-9
-
 """Smallest relative gain that counts as profitable: below it is rounding."""
 
 SPREAD = 0.8
-
 """Standard deviation of the log factors by which a lie distorts its rows."""
 
 
@@ -125,7 +123,6 @@ def divide(values: FloatArray, *, is_zero: bool) -> Outcomes:
 
 
 _STEP = 800.0
-
 """Serving one app more outweighs all values; exp of its negative is 0."""
 
 
@@ -208,7 +205,6 @@ def _kept(rule: PaymentRule, share: float, bundle: int) -> float:
 
 
 COMPARED = 5
-
 """Auctions whose payments are compared with those of the exact solver."""
 
 SIZES: Mapping[str, MisreportOptions] = MappingProxyType(

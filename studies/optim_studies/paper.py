@@ -61,11 +61,9 @@ SWEEPS = {
     "slots": "number of slots",
     "critical": "per cent of the jobs that are time-critical",
 }
-
 """Labels that are swept, one at a time, with what they mean: F1, F2, F3."""
 
 WIDTH = 11.0
-
 """Width of the widest pictures, in inches."""
 
 
@@ -264,27 +262,21 @@ PROBLEM = "admission"
 BOUND = "column-generation"
 
 RIVALS = ("online", "fifo", "drf", "rrh", "dorm", BOUND)
-
 """Who is compared in F1 to F3, and the solver that bounds them."""
 
 EXACT = ("branch-and-price", "compact-milp")
-
 """Who tells the optimum of tiny instances: the first that there is."""
 
 BOUND_TOL = 1e-2
-
 """Relative gap at which the LP counts as solved: finer than a line is thick."""
 
 TINY = GeneratorOptions(num_jobs=10, num_slots=8, num_worker_servers=2, num_ps_servers=2)
-
 """Instances of F4: small enough to be solved exactly."""
 
 SCALES = tuple(2.0**power for power in range(-3, 4))
-
 """Factors by which F5 makes the constants of the prices wrong."""
 
 CRITICAL_FROM = 2.0
-
 """theta2 from which a job counts as time-critical; the paper's classes lie at 0, up to 1, and from 4 on."""
 
 

@@ -22,15 +22,12 @@ from optim.rightsizing.recommendation import Recommendation, Recommender, Recomm
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 USUAL_SAMPLES = 183.0
-
 """Mean length of a generated container with the usual lengths of phases."""
 
 LONGER = 0.75
-
 """Each of a container's two lives lasts so much of what is asked for, on average: together they are hardly ever too short."""
 
 BLOCK_SEEDS = 1_000_003
-
 """Seeds of the blocks of one draw: no two draws of neighbouring seeds share a block."""
 
 
@@ -71,11 +68,9 @@ def _cut(first: FloatArray, second: FloatArray, num_samples: int) -> FloatArray:
 
 
 LEARNED_BLOCK = 900_000
-
 """Number of the block that is learned from and tuned on: beyond all those that are recommended for."""
 
 CHECKED = 3
-
 """Containers of the first block that are recommended for alone as well."""
 
 

@@ -30,7 +30,6 @@ from optim.statistics import Interval, wilson
 from optim_studies.themis import WorldOptions
 
 LIES = ("rho", "table", "demand", "locality", "gang")
-
 """What a liar distorts: its reported fairness, what its bids are worth beside having nothing, how many GPUs it can use, how much
 it is slowed down by spreading, or how many GPUs it needs together."""
 
@@ -42,17 +41,14 @@ CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "contention": {"crowding": 4.0},
     }
 )
-
 """Worlds of the study of lies, by what they have more of than those drawn by default."""
 
 LEVELS = ("slot", "machine", "rack", "cluster")
 
 FACTORS = (0.25, 4.0)
-
 """By how much: each kind of lie is tried with all of them."""
 
 MIN_GAIN = 1e-3
-
 """A lie that saves a smaller share of the liar's time than this doesn't count."""
 
 

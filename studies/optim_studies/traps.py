@@ -43,7 +43,6 @@ from optim_studies.kernels.memory_speed import roof_bytes
 OURS, NAIVE = "ours", "naive"
 
 GROWTH = 10
-
 """The larger of two tables has so many times the rows of the smaller."""
 
 
@@ -258,7 +257,6 @@ TRAPS: Mapping[str, Callable[[TrapOptions, np.random.Generator], Trap]] = Mappin
 NAMES = ("stacked-sum", "donation", "row-scatter", "two-carries", "shared-producer", "many-leaves", "roof-in-cache")
 
 AGREEMENT = 1e-4
-
 """Largest difference between two ways of doing the same, after one update of rate 0.01."""
 
 SIZES: Mapping[str, TrapOptions] = MappingProxyType(

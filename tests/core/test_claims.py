@@ -31,9 +31,9 @@ class Toy(AbstractClaims):
         KINDS.BOUND: ("nothing beats {bound} in {leaves} leaves",),
         KINDS.OPTIMALITY: ("it attains {bound} to {tol}",),
     }
-    achieves = "it earns {}"
-    nothing_beats = "nothing earns more than {}"
-    attains = "it is the best"
+    objective_text = "it earns {}"
+    bound_text = "nothing earns more than {}"
+    optimality_text = "it is the best"
 
     def check_decision(self, decision):
         return [], Recomputed.total(decision)
@@ -270,7 +270,7 @@ def test_proven_optimality_is_called_optimal_however_the_work_ended(ended: Termi
 
 
 def test_a_problem_may_limit_the_absolute_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Toy, "most_gap", 1e-6)
+    monkeypatch.setattr(Toy, "max_gap", 1e-6)
     assert optimal(1000.0, 1000.0009) == ["certificate"]
     assert optimal(1000.0, 1000.0000009) == []
 

@@ -297,7 +297,7 @@ def test_a_process_without_compiling_runs_the_functions_themselves(modules):
 
 
 def test_what_is_kept_is_bounded_with_every_entry_written(modules, monkeypatch):
-    monkeypatch.setattr(compile_cache, "MOST_BYTES", 1)
+    monkeypatch.setattr(compile_cache, "MAX_BYTES", 1)
     assert call(ONE)["results"] == [0]
     assert modules.entries == []
 

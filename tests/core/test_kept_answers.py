@@ -48,7 +48,7 @@ class Toy(AbstractClaims):
         CertificateKind.FEASIBLE_ONLY: ("it fits",), CertificateKind.BOUND: ("nothing beats {bound} in {leaves} leaves",),
         CertificateKind.OPTIMALITY: ("it attains {bound} to {tol}",),
     }  # fmt: skip
-    achieves, nothing_beats, attains = "it earns {}", "nothing earns more than {}", "it is the best"
+    objective_text, bound_text, optimality_text = "it earns {}", "nothing earns more than {}", "it is the best"
 
     def check_decision(self, decision):
         return ([violation("row", "bad", where="here", amount="2")] if decision == [0.0] else []), Recomputed.total(
@@ -71,7 +71,7 @@ class Toy(AbstractClaims):
 class Dear(Toy):
     """The same, minimised; an absolute gap of 1 is no optimum."""
 
-    sense, most_gap = Sense.MINIMISE, 0.5
+    sense, max_gap = Sense.MINIMISE, 0.5
 
 
 def claims():

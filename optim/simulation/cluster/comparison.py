@@ -12,7 +12,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
-from optim.core.user_code import own_digest
+from optim.core.user_code import user_code_digest
 from optim.execution import AbstractTask, Engine, in_order
 from optim.models.cluster.check import is_bounded, max_by_prices, min_makespan, min_mean_completion, min_slowdown
 from optim.models.cluster.cluster import Cluster
@@ -307,7 +307,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             request.name,
             options,
             names,
-            own and own_digest(own),
+            own and user_code_digest(own),
             FIGURES,
         ]
         rest = hashlib.sha256(json.dumps(said).encode()).hexdigest()

@@ -25,17 +25,14 @@ from optim.kernels.parameter_server import AbstractOptimiser, Adagrad, Adam, Mom
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
 
 RowArray = np.ndarray[Any, np.dtype[np.int32]]
-
 """Rows of a table, by number."""
 
 Calls = dict[str, Callable[[], Any]]
-
 """One update by each side, by its name."""
 
 RATE = 0.01
 
 JAX = "jax"
-
 """The side that is the kernel."""
 
 RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
@@ -46,7 +43,6 @@ RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
         "adam": Adam(learning_rate=RATE),
     }
 )
-
 """The optimisers that rows are measured with, all at the contest's rate."""
 
 

@@ -359,7 +359,6 @@ def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad
 
 
 SENT = 100
-
 """Top-k sends one entry in so many."""
 
 LEVELS = 127.0

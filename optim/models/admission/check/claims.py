@@ -166,9 +166,9 @@ class AdmissionClaims(AbstractClaims):
         CertificateKind.OPTIMALITY: ("the plan attains the bound {bound} of the packing LP's dual to {tol}",),
     }
     claims = frozenset({"ratio", "theorem", "wide", "failing"})
-    achieves = "the plan meets rows (2)-(13) exactly and earns {}"
-    nothing_beats = "no plan earns more than {}"
-    attains = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
+    objective_text = "the plan meets rows (2)-(13) exactly and earns {}"
+    bound_text = "no plan earns more than {}"
+    optimality_text = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
 
     def __init__(self, facts: ExactInstance, solution: Solution, never_run: int) -> None:
         super().__init__(facts.name, solution)

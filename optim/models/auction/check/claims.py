@@ -60,10 +60,10 @@ class AuctionClaims(AbstractClaims):
             "no allocation has a larger product of values; {decided} of {winners} grants are certain",
         ),
     }
-    most_gap = OPTIMALITY_TOL  # log units are relative already
-    achieves = "the allocation fits, GPU by GPU, and its log welfare is {}"
-    nothing_beats = "no allocation has a log welfare above {}"
-    attains = f"the allocation is optimal to {OPTIMALITY_TOL:g} log units"
+    max_gap = OPTIMALITY_TOL  # log units are relative already
+    objective_text = "the allocation fits, GPU by GPU, and its log welfare is {}"
+    bound_text = "no allocation has a log welfare above {}"
+    optimality_text = f"the allocation is optimal to {OPTIMALITY_TOL:g} log units"
 
     def __init__(self, facts: ExactInstance, solution: Solution) -> None:
         super().__init__(facts.instance.name, solution)

@@ -52,9 +52,9 @@ class BiddingClaims(AbstractClaims):
         CertificateKind.BOUND: ("no footprint has a cost per work below {bound}",),
         CertificateKind.OPTIMALITY: ("no footprint has a cost per work below {bound}",),
     }
-    achieves = "the footprint fits, and its cost per work is {}"
-    nothing_beats = "no footprint has a cost per work below {}"
-    attains = f"the footprint is optimal to {OPTIMALITY_TOL:g}"
+    objective_text = "the footprint fits, and its cost per work is {}"
+    bound_text = "no footprint has a cost per work below {}"
+    optimality_text = f"the footprint is optimal to {OPTIMALITY_TOL:g}"
 
     def __init__(self, facts: VerifierContext, solution: Solution) -> None:
         super().__init__(facts.instance.name, solution)

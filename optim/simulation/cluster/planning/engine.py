@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.errors import OptimError
-from optim.core.user_code import where_own_code_failed
+from optim.core.user_code import where_user_code_failed
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
 from optim.models.cluster.workload import WHOLE_MILLI, Workload
@@ -260,9 +260,9 @@ class _Run:
         try:
             plan = self.policy.plan(view)
         except Exception as error:  # a policy of somebody else's may fail in any way
-            if isinstance(error, OptimError) and where_own_code_failed(error) is None:
+            if isinstance(error, OptimError) and where_user_code_failed(error) is None:
                 raise
-            said = where_own_code_failed(error) or f"{type(error).__name__}: {error}"
+            said = where_user_code_failed(error) or f"{type(error).__name__}: {error}"
             raise BrokenRuleError(f"{self._where()} it fails with {said}") from error
         try:
             check_plan(plan, self.now)

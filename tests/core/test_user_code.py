@@ -10,10 +10,10 @@ from optim.core.user_code import (
     is_file_reference,
     load_class_from_file,
     load_installed,
-    own_digest,
     sendable,
     shortened,
-    where_own_code_failed,
+    user_code_digest,
+    where_user_code_failed,
 )
 
 
@@ -89,14 +89,14 @@ def test_an_error_says_in_another_process_where_a_file_failed(tmp_path, raised, 
     except Exception as error:
         sent = pickle.loads(pickle.dumps(sendable(error)))
     assert type(sent) is kind
-    assert where_own_code_failed(sent).startswith(f"{path}:8 in act: {said}")
+    assert where_user_code_failed(sent).startswith(f"{path}:8 in act: {said}")
     assert "line 8, in act" in "".join(sent.__notes__)
 
 
 def test_an_error_of_no_file_is_sent_as_it_is():
     error = ValueError("plain")
     assert sendable(error) is error
-    assert where_own_code_failed(error) is None
+    assert where_user_code_failed(error) is None
     assert not hasattr(error, "__notes__")
 
 
@@ -127,22 +127,22 @@ def test_an_own_file_has_another_digest_once_what_it_imports_from_its_folder_dif
         (tmp_path / each).write_text("from . import deeper\n" if "part" in each else "x = 1\n")
     (tmp_path / "below/deeper.py").write_text("")
     (tmp_path / "unused.py").write_text("")
-    before = own_digest(str(path))
+    before = user_code_digest(str(path))
     (tmp_path / "unused.py").write_text("x = 2\n")
-    assert own_digest(str(path)) == before
+    assert user_code_digest(str(path)) == before
     other.write_text("from . import deeper\nx = 2\n" if "part" in file else "x = 2\n")
-    assert own_digest(str(path)) != before
+    assert user_code_digest(str(path)) != before
     if "part" in file:
-        before = own_digest(str(path))
+        before = user_code_digest(str(path))
         (tmp_path / "below/deeper.py").write_text("x = 3\n")
-        assert own_digest(str(path)) != before
+        assert user_code_digest(str(path)) != before
 
 
 def test_own_files_that_import_each_other_have_a_digest(tmp_path):
     (tmp_path / "a.py").write_text("import b\n")
     (tmp_path / "b.py").write_text("import a\n")
-    assert own_digest(str(tmp_path / "a.py")).startswith("sha256:")
-    assert own_digest(str(tmp_path / "missing.py")) == ""
+    assert user_code_digest(str(tmp_path / "a.py")).startswith("sha256:")
+    assert user_code_digest(str(tmp_path / "missing.py")) == ""
 
 
 def test_a_text_that_is_cut_shows_it():
