@@ -18,22 +18,14 @@ from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.series import ContainerSeries
-from optim.phases.anomalies import (
-    DELAYS,
-    Detection,
-    LinearForecast,
-    accumulated,
-    alarms,
-    mute_samples,
-    score_alarms,
-    threshold_for,
-)
+from optim.phases.anomalies import DELAYS, LinearForecast
 from optim.phases.encoders.base import Spread, WindowStatisticsEncoder, WindowStatisticsOptions
 from optim.phases.encoders.crbm import CrbmEncoder, CrbmOptions
 from optim.phases.encoders.hmm import HmmEncoder, HmmOptions
 from optim.phases.preprocessing import ScaledSeries, Scaling
 from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_containers
-from optim.workloads.containers.faults import FaultKind, Faulty, inject
+from optim_studies.alarms import Detection, accumulated, alarms, mute_samples, score_alarms, threshold_for
+from optim_studies.faults import FaultKind, Faulty, inject
 
 SUMMED = "-sum"
 

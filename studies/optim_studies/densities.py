@@ -17,8 +17,8 @@ from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.series import ContainerSeries
-from optim.phases.forecasting import AbstractContinuation, CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps
 from optim.phases.preprocessing import ScaledSeries, Scaling, split_containers, to_grid
+from optim_studies.continuations import AbstractContinuation, CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps
 from optim_studies.series import GENERATED, given_series, series_name
 
 HELD_SHARE = 0.3

@@ -16,14 +16,7 @@ from optim.core.stopping import StoppingCriterion
 from optim.models.containers.series import ContainerSeries
 from optim.phases.preprocessing import to_grid
 from optim.workloads.containers import ContainerOptions
-from optim.workloads.containers.likeness import (
-    PARAMETERS,
-    TRAITS,
-    Likeness,
-    drawn_traits,
-    fit_generator,
-    summary_statistics,
-)
+from optim_studies.generator_fit import PARAMETERS, TRAITS, Likeness, drawn_traits, fit_generator, summary_statistics
 from optim_studies.series import GENERATED, given_series
 
 USUAL, FITTED = "usual", "fitted"

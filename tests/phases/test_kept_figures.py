@@ -5,25 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from optim_studies import alarms
+from optim_studies.continuations import Increments, LinearPaths, crps, range_of
 
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries
-from optim.phases import PhaseModel, anomalies, clustering, description
+from optim.phases import PhaseModel, clustering, description
 from optim.phases import sequences as transitions
 from optim.phases import sequences as tree
 from optim.phases.anomalies import DriftTrigger, LinearForecast, calibrate, container_means
 from optim.phases.clustering import assign, cluster_order, group_moments, group_sums, squared_distances, updated_centres
 from optim.phases.description import phase_names
-from optim.phases.forecasting import (
-    ForecastMethod,
-    Increments,
-    LinearPaths,
-    PhaseForecaster,
-    crps,
-    fit_dwells,
-    forecast_segments,
-    range_of,
-    score_table,
-)
+from optim.phases.forecasting import ForecastMethod, PhaseForecaster, fit_dwells, forecast_segments, score_table
 from optim.phases.model import majority
 from optim.phases.preprocessing import ScaledSeries, Scaling, split_containers, to_grid
 from optim.phases.rows import edge_rows, forecast_rows, legend, phase_rows, score_rows, sequence_rows, summary_of, watch
@@ -150,14 +142,14 @@ def test_agreement_alarms_and_drift_come_out_as_before():
         ]  # fmt: skip
         scores = rng.gamma(2.0, 1.0, len(truth)) + 4.0 * (truth == 2)
         scores[rng.random(len(scores)) < 0.05] = np.nan
-        summed = anomalies.accumulated(scores, lengths, 2.0, 1.4)
+        summed = alarms.accumulated(scores, lengths, 2.0, 1.4)
         onset, end = np.where(np.arange(len(lengths)) % 3, 5, -1), np.full(len(lengths), 9)
         for threshold, mute in ((4.0, 0), (6.0, 4), (90.0, 2)):
-            raised = anomalies.alarms(scores, lengths, threshold, mute)
-            found[f"alarms {seed} {threshold}"] = [raised, anomalies.score_alarms(raised, lengths, onset, end, 30.0)]
+            raised = alarms.alarms(scores, lengths, threshold, mute)
+            found[f"alarms {seed} {threshold}"] = [raised, alarms.score_alarms(raised, lengths, onset, end, 30.0)]
         found[f"accumulated {seed}"] = [
             summed,
-            *(anomalies.threshold_for(scores, lengths, rate, 30.0) for rate in (0.5, 20.0, 500.0)),
+            *(alarms.threshold_for(scores, lengths, rate, 30.0) for rate in (0.5, 20.0, 500.0)),
         ]
         owner, known = np.repeat(np.arange(len(lengths)), lengths), np.isfinite(scores)
         calibration = calibrate(scores[known], owner[known], 0.05, 0.3 * (seed % 2))
@@ -169,7 +161,7 @@ def test_agreement_alarms_and_drift_come_out_as_before():
             *([trigger.update(float(mean) + 0.4 * seed), trigger.sum, trigger.excess(float(mean))] for mean in means),
         ]
         trigger.reset()
-        found[f"reset {seed}"] = [trigger.sum, trigger.is_triggered, *map(anomalies.mute_samples, (1.0, 15.0, 700.0))]
+        found[f"reset {seed}"] = [trigger.sum, trigger.is_triggered, *map(alarms.mute_samples, (1.0, 15.0, 700.0))]
     assert_kept(KEPT / "agreement.json", found)
 
 

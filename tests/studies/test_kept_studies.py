@@ -8,6 +8,7 @@ from optim_studies.anomalies import DetectionOptions, faulty_containers
 from optim_studies.crbm import PlainCrbm
 from optim_studies.crbm import scaled as scaled_times
 from optim_studies.densities import DensityOptions, moments_to_forecast
+from optim_studies.faults import FaultKind
 from optim_studies.forecast import ForecastStudyOptions, Point, as_findings, draw
 from optim_studies.lessons import LessonOptions, Saving, ends_well, falling_losses
 from optim_studies.misreport import MisreportOptions, _kept, divide, study, value_tables
@@ -20,7 +21,6 @@ from optim.models.auction.decision import PaymentRule
 from optim.phases import adjusted_rand_index
 from optim.rightsizing.phase_recovery import _by_phase, _scored, summarise
 from optim.statistics import Interval
-from optim.workloads.containers.faults import FaultKind
 from tests.support.auction.builders import auction, linear
 from tests.support.kept import assert_kept, outcome, short
 from tests.support.kept_runs import as_run, kept_records

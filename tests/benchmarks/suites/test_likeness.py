@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from optim_studies.generator_fit import distance, drawn_traits, summary_statistics
 from optim_studies.likeness import LikenessOptions, matched_series
 
 from optim.benchmarks.suite import SUITES, BenchRequest
@@ -9,7 +10,6 @@ from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.workloads.containers import ContainerOptions
-from optim.workloads.containers.likeness import distance, drawn_traits, summary_statistics
 
 
 def works(**request):

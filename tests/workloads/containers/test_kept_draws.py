@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import numpy as np
+from optim_studies import generator_fit
+from optim_studies.faults import FaultKind, inject
+from optim_studies.generator_fit import autocorrelation, distance, summary_statistics
 
-from optim.workloads.containers import ContainerOptions, generate_containers, likeness, read_containers
-from optim.workloads.containers.faults import FaultKind, inject
+from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
 from optim.workloads.containers.generator import two_state_chain
-from optim.workloads.containers.likeness import autocorrelation, distance, summary_statistics
 from optim.workloads.containers.prometheus import read_prometheus
 from tests.support.kept import assert_kept, outcome, short
 from tests.support.variants import answers, option_variants
@@ -92,13 +93,13 @@ def test_rounds_of_a_fit(monkeypatch):
     tried = []
 
     def traits_of(options, seed):
-        knobs = [list(values).index(getattr(options, name)) for name, values in likeness.PARAMETERS.items()]
+        knobs = [list(values).index(getattr(options, name)) for name, values in generator_fit.PARAMETERS.items()]
         tried.append([*knobs, seed])
         return np.array(
             [[knobs[0] - knobs[1], knobs[1] + knobs[2] - 3.0], [knobs[2] - 2 * knobs[0], knobs[3] - knobs[0]]], float
         )
 
-    monkeypatch.setattr(likeness, "drawn_traits", traits_of)
-    monkeypatch.setattr(likeness, "summary_statistics", lambda series: np.array([[0.0, 0.0], [-1.0, 0.0]]))
-    made = likeness.fit_generator(generate_containers(ContainerOptions(num_containers=1), 0), 4, 7)
+    monkeypatch.setattr(generator_fit, "drawn_traits", traits_of)
+    monkeypatch.setattr(generator_fit, "summary_statistics", lambda series: np.array([[0.0, 0.0], [-1.0, 0.0]]))
+    made = generator_fit.fit_generator(generate_containers(ContainerOptions(num_containers=1), 0), 4, 7)
     assert_kept(KEPT / "fit.json", {"made": made, "tried": tried, "number": len(tried)})

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.alarms import SLACK, accumulated, alarms, score_alarms, threshold_for
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.phases.anomalies import SLACK, accumulated, alarms, score_alarms, threshold_for
 
 SCORES = st.lists(st.one_of(st.just(float("nan")), st.integers(-3, 9).map(float)), min_size=1, max_size=12)
 SERIES = st.lists(SCORES, min_size=1, max_size=4)

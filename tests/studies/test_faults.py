@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from optim_studies.faults import MIN_SAMPLES, FaultKind, inject
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import ContainerSeries
 from optim.workloads.containers import ContainerOptions, generate_containers
-from optim.workloads.containers.faults import MIN_SAMPLES, FaultKind, inject
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def drawn_traits(options: ContainerOptions, seed: int) -> FloatArray:
 def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Likeness:
     """Return the knobs whose containers have traits nearest to those of some series, of CPU and memory.
 
-    Coordinate descent over `KNOBS`: of equally near values the first one. A local optimum.
+    Coordinate descent over `PARAMETERS`: of equally near values the first one. A local optimum.
 
     Parameters
     ----------

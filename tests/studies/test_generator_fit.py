@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.generator_fit import autocorrelation, distance, drawn_traits, fit_generator, summary_statistics
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import ContainerSeries
 from optim.workloads.containers import ContainerOptions, generate_containers
-from optim.workloads.containers.likeness import (
-    autocorrelation,
-    distance,
-    drawn_traits,
-    fit_generator,
-    summary_statistics,
-)
 
 
 def series_of(*arrays):

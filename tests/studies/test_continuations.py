@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.continuations import CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps, range_of
 from scipy.stats import norm
 
 from optim.core.errors import InvalidProblemError
 from optim.phases.encoders.crbm import CrbmOptions
 from optim.phases.encoders.hmm import HmmOptions
-from optim.phases.forecasting import CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps, range_of
 from optim.phases.preprocessing import ScaledSeries
 
 PATHS = 4000
