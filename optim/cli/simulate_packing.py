@@ -10,8 +10,7 @@ from optim.cli.output import OutputFormat, print_json, print_rows, print_table, 
 from optim.cli.parameters import MAX_THINGS, EngineChoice, FormatOption, SeedOption, TimeLimitOption, grouped, option
 
 if TYPE_CHECKING:
-    from optim.rightsizing.packing.servers_study import ServerRow
-    from optim.rightsizing.packing.study import PackingRow
+    from optim.rightsizing.packing.study import PackingRow, ServerRow
 
 JOBS = "Jobs and servers"
 
@@ -116,7 +115,7 @@ def servers(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Count the servers that recurring jobs need: a row a way of asking, tuned to equal kills on other sets of jobs."""
-    from optim.rightsizing.packing.servers_study import ServerStudyOptions, compare_asking
+    from optim.rightsizing.packing.study import ServerStudyOptions, compare_asking
     from optim.rightsizing.tuning import num_needed
 
     options = ServerStudyOptions(

@@ -12,7 +12,7 @@ from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import Resource
 
 
-def group_sums(values: FloatArray, group: IntArray, num_groups: int) -> FloatArray:
+def group_sums(values: FloatArray | IntArray, group: IntArray, num_groups: int) -> FloatArray:
     """Return the sum of each group's rows, shape (groups, R), from values (n, R) and the group of each row (n,)."""
     return np.stack([np.bincount(group, weights=column, minlength=num_groups) for column in values.T], axis=1)
 

@@ -18,9 +18,17 @@ from msgspec import UNSET, Struct
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
-from optim.profiling.document import Demand, Interval, JobProfile, ScalingPoint, Usage
+from optim.profiling.document import Demand, Interval, JobProfile, Usage
 from optim.profiling.fitting import choose_model
-from optim.profiling.job_profile import MEGA, MINUTE_S, PATIENCE_S, ProfileOptions, placement_of
+from optim.profiling.job_profile import (
+    MEGA,
+    MINUTE_S,
+    PATIENCE_S,
+    ProfileOptions,
+    linear_error,
+    placement_of,
+    scaling_points,
+)
 from optim.profiling.step_timer import FOLDER_VARIABLE, SCHEMA
 from optim.profiling.timing import DROPPED, Timing
 
@@ -231,11 +239,7 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
     worker = Interval.exactly(options.rack_mbps)
     carry_s = 8 * gradient_mb / options.rack_mbps
     has_work = None not in (told.samples, told.batch, told.epochs)
-    points = []
-    for run in sorted(runs, key=lambda run: run.workers):
-        own, alone = run.step.interval(), one.step.interval()
-        low, high = (alone.low / own.high, alone.high / own.low) if run.workers > 1 else (1.0, 1.0)
-        points.append(ScalingPoint(workers=run.workers, speedup=alone.value / own.value, low=low, high=high))
+    points = scaling_points((run.workers, run.step) for run in runs)
     host_gb = max(own.host_bytes for run in runs for own in run.processes) / GIGA
     return JobProfile(
         name=name,
@@ -252,7 +256,7 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
         worker=Demand(gpu=float(told.devices), vcpu=options.vcpu, memory_gb=round(host_gb, 3)),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * gradient_mb / 1000, 3))),
         speed=speed,
-        linear_error=max(abs(point.workers / point.speedup - 1.0) for point in points),
+        linear_error=linear_error(points),
         usage=_usage(runs, model),
         epochs=told.epochs if has_work and told.epochs is not None else UNSET,
         minibatches=-(-told.samples // told.batch) if has_work and told.samples and told.batch else UNSET,

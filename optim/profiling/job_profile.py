@@ -1,6 +1,6 @@
 """From measurements of a job to its profile, its quality warnings, and its rescaling."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError, check_in
+from optim.models.admission.instance import MEGABITS_THERE_AND_BACK
 from optim.profiling.document import (
     Demand,
     Interval,
@@ -28,10 +29,15 @@ MAX_ERROR = 0.10
 """Median relative error of points predicted from all others beyond which a fit tells little."""
 
 
+def _fits(job: JobProfile) -> dict[str, SpeedFunction | UpdateCost]:
+    """Return the fits that a profile has, by name."""
+    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
+    return {name: fit for name, fit in fits.items() if fit is not UNSET}
+
+
 def fit_errors(job: JobProfile) -> dict[str, float]:
     """Return the median error of points predicted from the others, of each fit that the profile has."""
-    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
-    return {name: fit.error for name, fit in fits.items() if fit is not UNSET and fit.error is not UNSET}
+    return {name: fit.error for name, fit in _fits(job).items() if fit.error is not UNSET}
 
 
 def quality_warnings(profiles: ProfileDocument) -> list[str]:
@@ -55,20 +61,13 @@ def quality_warnings(profiles: ProfileDocument) -> list[str]:
                     f"{job.name}: the {name} misses points that it is not fitted to by {error:.0%} (median), more than "
                     f"{MAX_ERROR:.0%}; measure on a quieter machine, or with {more}"
                 )
-        for name, told in _untold(job).items():
-            found.append(f"{job.name}: measurements of the {name} can't tell {told}; it is counted there")
+        found += [
+            f"{job.name}: measurements of the {name} can't tell {', '.join(fit.untold)}; it is counted there"
+            for name, fit in _fits(job).items()
+            if fit.untold
+        ]
     return found
 
-
-def _untold(job: JobProfile) -> dict[str, str]:
-    """Return what each fit of a profile can't tell apart."""
-    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
-    return {name: ", ".join(fit.untold) for name, fit in fits.items() if fit is not UNSET and fit.untold}
-
-
-MEGABITS_THERE_AND_BACK = 16.0
-
-"""Megabits for a megabyte sent and received."""
 
 MIN_POINTS = 6
 
@@ -212,7 +211,8 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     workers, servers = np.array(measured.grid, dtype=np.float64).T
     batch = float(measured.num_partitions)  # a step's is all partitions
     terms = synchronous_terms(workers, servers, batch)
-    scaling = _scaling(measured)
+    workers_of_step = (workers for workers, _ in measured.grid)
+    scaling = scaling_points(zip(workers_of_step, measured.steps, strict=True))
     return JobProfile(
         name=measured.name,
         source=measured.source,
@@ -231,7 +231,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         asynchronous=_speed("asynchronous", asynchronous_terms(workers, servers), measured.updates, workers)
         if measured.updates
         else UNSET,
-        linear_error=max(abs(point.workers / point.speedup - 1.0) for point in scaling),
+        linear_error=linear_error(scaling),
         update=server.update,
         epochs=options.epochs,
         minibatches=measured.num_partitions,
@@ -257,19 +257,24 @@ def _server_rate(size: int, server: ServerFigures) -> Interval:
     return server.link.mbps.through(rate)
 
 
-def _scaling(measured: JobMeasurements) -> list[ScalingPoint]:
-    """Return the speed-up of each number of workers, with the number of servers that suits it best."""
+def scaling_points(steps: Iterable[tuple[int, Timing]]) -> list[ScalingPoint]:
+    """Return the speed-up of each number of workers, from the fastest of its timings of a step; 1 worker is among them."""
     best: dict[int, Timing] = {}
-    for (workers, _), timing in zip(measured.grid, measured.steps, strict=True):
+    for workers, timing in steps:
         if workers not in best or timing.median < best[workers].median:
             best[workers] = timing
-    alone = best[1].interval()
+    one = best[1].interval()
     points = []
     for workers, timing in sorted(best.items()):
-        own = timing.interval()
-        low, high = (alone.low / own.high, alone.high / own.low) if workers > 1 else (1.0, 1.0)
-        points.append(ScalingPoint(workers=workers, speedup=alone.value / own.value, low=low, high=high))
+        step = timing.interval()
+        low, high = (one.low / step.high, one.high / step.low) if workers > 1 else (1.0, 1.0)
+        points.append(ScalingPoint(workers=workers, speedup=one.value / step.value, low=low, high=high))
     return points
+
+
+def linear_error(points: Sequence[ScalingPoint]) -> float:
+    """Return the largest relative error of taking w workers for w times as fast as one."""
+    return max(abs(point.workers / point.speedup - 1.0) for point in points)
 
 
 def _speed(

@@ -40,7 +40,7 @@ NUM_BUCKETS = 400
 
 HOLD_S = 3600.0
 
-ROOM = 1.25
+HEADROOM = 1.25
 
 """Where no limit is known, buckets go up to the largest training sample times this; more is in the last one."""
 
@@ -55,6 +55,13 @@ class Workload(StrEnum):
 
 
 CPU_PERCENTILE, MEMORY_PERCENTILE = 0.95, 0.98
+
+
+def _highest(world: World) -> FloatArray:
+    """Return the limit of each container, or where there is none the training maximum with headroom, shape (C, R)."""
+    known = np.broadcast_to(HEADROOM * world.training.values.max(axis=0), world.limit.shape)
+    top = np.where(np.isfinite(world.limit), world.limit, known)
+    return np.where(top > 0, top, 1.0)
 
 
 class Autopilot:
@@ -73,9 +80,7 @@ class Autopilot:
         self._levels = world.is_level.tolist()
         self._interval_s = world.interval_s
         self._aggregate = max(1, round(AGGREGATE_S / world.interval_s))
-        known = np.broadcast_to(ROOM * world.training.values.max(axis=0), world.limit.shape)
-        top = np.where(np.isfinite(world.limit), world.limit, known)
-        self._width = np.where(top > 0, top, 1.0) / NUM_BUCKETS
+        self._width = _highest(world) / NUM_BUCKETS
         shape = world.limit.shape
         # Load-adjusted histograms, and sums of weights, of weighted averages; and the maximum.
         self._load = np.zeros((*shape, NUM_BUCKETS))
@@ -124,11 +129,6 @@ class Autopilot:
         return np.asarray((place + 1) * self._width[:count, column])
 
 
-AUTOPILOT_POLICIES = (
-    NamedPolicy("autopilot", Autopilot),
-    NamedPolicy("autopilot-serving", partial(Autopilot, workload=Workload.SERVING)),
-)
-
 DECAYS = np.array([0.1, 0.3, 0.6, 0.9])
 
 MARGINS = np.array([1.0, 1.1, 1.25])
@@ -152,10 +152,8 @@ class AutopilotLearning:
     """
 
     def __init__(self, world: World) -> None:
-        known = np.broadcast_to(ROOM * world.training.values.max(axis=0), world.limit.shape)
-        top = np.where(np.isfinite(world.limit), world.limit, known)
         steps = (np.arange(NUM_LIMITS) + 1.0) / NUM_LIMITS
-        self._limits = np.where(top > 0, top, 1.0)[..., None] * steps
+        self._limits = _highest(world)[..., None] * steps
         decay, margin = np.meshgrid(DECAYS, MARGINS, indexing="ij")
         self._decay, self._margin = decay.ravel()[:, None, None, None], margin.ravel()[:, None, None]
         shape = (decay.size, *world.limit.shape)
@@ -198,4 +196,8 @@ class AutopilotLearning:
         self._model[:count] = np.argmin(cost + penalty, axis=0)
 
 
-AUTOPILOT_LEARNING = NamedPolicy("autopilot-ml", AutopilotLearning)
+AUTOPILOT_POLICIES = (
+    NamedPolicy("autopilot", Autopilot),
+    NamedPolicy("autopilot-serving", partial(Autopilot, workload=Workload.SERVING)),
+    NamedPolicy("autopilot-ml", AutopilotLearning),
+)

@@ -6,9 +6,9 @@ from types import MappingProxyType
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.user_code import is_file_reference, load_class_from_file
-from optim.rightsizing.autopilot import AUTOPILOT_LEARNING, AUTOPILOT_POLICIES
+from optim.rightsizing.autopilot import AUTOPILOT_POLICIES
 from optim.rightsizing.engine import SteppedPlan
-from optim.rightsizing.learned_policies import FOREST_POLICIES, LEARNED_POLICIES, OPTIONAL_POLICIES
+from optim.rightsizing.learned_policies import LEARNED_POLICIES, OPTIONAL_POLICIES
 from optim.rightsizing.oracles import current_maximum, current_rules, whole_maximum
 from optim.rightsizing.phase_policies import PHASE_POLICIES, PricedPlan
 from optim.rightsizing.policy import STEP_POLICIES, AbstractPolicy, NamedPolicy, Plan
@@ -38,33 +38,21 @@ CLAIRVOYANT, HARMLESS = "clairvoyant", "clairvoyant-harmless"
 BOUNDS = (CLAIRVOYANT, HARMLESS)
 """The cheapest plans by one who knows the future, with the harm that is allowed and without any; not to be tuned."""
 
-NEED_PHASES = frozenset(policy.name for policy in PHASE_POLICIES) | {
-    "phase-price",
-    "analogs-phases",
-    "boosted-quantiles-phases",
-    "forest-phases",
+_STEPPED = (*STEP_POLICIES, *VPA_POLICIES, *AUTOPILOT_POLICIES, *PHASE_POLICIES, *LEARNED_POLICIES)
+
+
+def _makers(policies: Sequence[NamedPolicy]) -> dict[str, PlanMaker]:
+    return {policy.name: partial(SteppedPlan, policy=policy) for policy in policies}
+
+
+NEED_PHASES = frozenset(policy.name for policy in (*_STEPPED, *OPTIONAL_POLICIES) if policy.needs_phases) | {
+    "phase-price"
 }
 
-OPTIONAL: Mapping[str, PlanMaker] = MappingProxyType(
-    {policy.name: partial(SteppedPlan, policy=policy) for policy in (*OPTIONAL_POLICIES, *FOREST_POLICIES)}
-)
-"""Policies that need an optional package; they run where they are asked for by name."""
+OPTIONAL: Mapping[str, PlanMaker] = MappingProxyType(_makers(OPTIONAL_POLICIES))
+"""Policies that need an optional package; they run where they are named."""
 
-_MAKERS: Mapping[str, PlanMaker] = MappingProxyType(
-    {
-        policy.name: partial(SteppedPlan, policy=policy)
-        for policy in (
-            *STEP_POLICIES,
-            *VPA_POLICIES,
-            *AUTOPILOT_POLICIES,
-            AUTOPILOT_LEARNING,
-            *PHASE_POLICIES,
-            *LEARNED_POLICIES,
-        )
-    }
-    | dict(PRICED)
-    | dict(ORACLES)
-)
+_MAKERS: Mapping[str, PlanMaker] = MappingProxyType(_makers(_STEPPED) | dict(PRICED) | dict(ORACLES))
 
 
 def policy_names() -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
 from optim.rightsizing.catalogue import BOUNDS, HARMLESS, REFERENCE, check_names, make_plan
-from optim.rightsizing.engine import Outcome, decided_weight, measure, relative
+from optim.rightsizing.engine import Outcome, by_unit, decided_weight, measure, relative
 from optim.rightsizing.oracles import clairvoyant
 from optim.rightsizing.policy import Plan
 from optim.rightsizing.tuning import MOST, Measure, Slo, Tuned, guaranteed, num_drawn, requirement_on, tune
@@ -28,19 +28,8 @@ from optim.statistics import bootstrap
 
 def resamples(world: World, number: int, rng: np.random.Generator) -> IntArray:
     """Return how often each unit counts in each resample, shape (B, G)."""
-    count = num_units(world)
+    count = world.num_units
     return np.asarray(rng.multinomial(count, np.full(count, 1.0 / count), size=number), dtype=np.int64)
-
-
-def num_units(world: World) -> int:
-    """Return G, the number of units."""
-    return int(world.group.max()) + 1
-
-
-def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
-    """Return sums over the series of each unit, shape (G, R), from shape (C, R)."""
-    number = num_units(world)
-    return np.stack([np.bincount(world.group, weights=column, minlength=number) for column in values.T], axis=1)
 
 
 def resampled(world: World, values: FloatArray | IntArray, counts: IntArray) -> FloatArray:

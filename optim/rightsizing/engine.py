@@ -15,7 +15,8 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import check_in
-from optim.rightsizing.policy import Answer, CycleView, Estimate, Policy
+from optim.phases.clustering import group_sums
+from optim.rightsizing.policy import Answer, CycleView, Estimate, NamedPolicy
 from optim.rightsizing.world import World
 
 SECONDS_PER_DAY = 86400.0
@@ -102,10 +103,13 @@ def decided_weight(world: World) -> FloatArray:
     """
     samples = world.samples[:, 1:]
     cycles, counts = (samples > 0).sum(axis=1), samples.sum(axis=1)
-    number = int(world.group.max()) + 1
-    whole = np.stack([np.bincount(world.group, weights=own, minlength=number) for own in (counts, cycles)], axis=1)
-    own = whole[world.group][:, world.is_level.astype(np.int64)]
-    return np.asarray(np.where(own > 0, 1.0 / np.maximum(own, 1), 0.0))
+    of_unit = by_unit(world, np.stack([counts, cycles], axis=1))[world.group][:, world.is_level.astype(np.int64)]
+    return np.asarray(np.where(of_unit > 0, 1.0 / np.maximum(of_unit, 1), 0.0))
+
+
+def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
+    """Return sums over the series of each unit, shape (G, R), from shape (C, R)."""
+    return group_sums(values, world.group, world.num_units)
 
 
 def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> FloatArray:
@@ -275,7 +279,7 @@ class SteppedPlan:
         Rule.
     """
 
-    def __init__(self, world: World, policy: Policy) -> None:
+    def __init__(self, world: World, policy: NamedPolicy) -> None:
         self._world, self._policy = world, policy
         self._answers: list[Answer] = []
         if not policy.has_feedback:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import MEMORY, ContainerSeries
+from optim.phases.clustering import group_sums
 from optim.rightsizing.engine import SECONDS_PER_DAY
 from optim.rightsizing.policy import CycleView
 from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
@@ -207,10 +208,9 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Exa
 
 def decided_parts(series: ContainerSeries, width: int) -> IntArray:
     """Return the samples and the cycles after the first one of each segment's unit, shape (S, 2), at least 1 each."""
-    samples = np.maximum(series.lengths - width, 0)
-    unit = series.unit_index
-    whole = [np.bincount(unit, weights=own) for own in (samples, -(-samples // width))]
-    return np.maximum(np.stack(whole, axis=1)[unit], 1).astype(np.int64)
+    samples, unit = np.maximum(series.lengths - width, 0), series.unit_index
+    of_unit = group_sums(np.stack([samples, -(-samples // width)], axis=1), unit, int(unit.max()) + 1)
+    return np.maximum(of_unit[unit], 1).astype(np.int64)
 
 
 def moments_of(view: CycleView, world: World, *, has_phases: bool) -> Features:

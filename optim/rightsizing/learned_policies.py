@@ -16,8 +16,6 @@ neighbours of `analogs`: the two err differently, and the pool saves more than e
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from optim.core.arrays import FloatArray
 from optim.core.optional import import_extra
 from optim.rightsizing.features import Examples, Features, joined, lessons_of, moments_of
-from optim.rightsizing.policy import CycleView, NamedPolicy, Stepper
+from optim.rightsizing.policy import CycleView, with_and_without_phases
 from optim.rightsizing.world import World
 
 TAIL = 24
@@ -247,22 +245,6 @@ def _fit(features: FloatArray, needs: FloatArray, level: float) -> Callable[[Flo
     return predict
 
 
-def _made(maker: Callable[..., Stepper], *, has_phases: bool) -> Callable[[World], Stepper]:
-    return partial(maker, has_phases=has_phases)
-
-
-LEARNED_POLICIES = (
-    NamedPolicy("analogs", KnnQuantiles),
-    NamedPolicy("analogs-phases", _made(KnnQuantiles, has_phases=True)),
-)
-
-OPTIONAL_POLICIES = (
-    NamedPolicy("boosted-quantiles", BoostedQuantiles),
-    NamedPolicy("boosted-quantiles-phases", _made(BoostedQuantiles, has_phases=True)),
-)
-
-"""Those that need an optional package, and seconds: they run where they are asked for."""
-
 NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0
 
 DRAWS_OF_A_LEAF = 4
@@ -294,7 +276,11 @@ class Forest(KnnQuantiles):
 
     def __init__(self, world: World, *, has_phases: bool = False) -> None:
         super().__init__(world, has_phases=has_phases)
-        self._model = _fitted(self._lessons.moments.features, _targets(self._lessons, world))
+        forest = import_extra("sklearn.ensemble", "policy forest").RandomForestRegressor(
+            NUM_TREES, min_samples_leaf=MIN_LEAF, max_features=FEATURE_SHARE, random_state=0, n_jobs=1
+        )
+        with threadpool_limits(1):
+            self._model = forest.fit(self._lessons.moments.features, _targets(self._lessons, world))
         leaves = self._leaves(self._lessons.moments.features)
         self._order = np.argsort(leaves, axis=0, kind="stable")
         ordered = np.take_along_axis(leaves, self._order, axis=0)
@@ -330,17 +316,11 @@ def _targets(lessons: Examples, world: World) -> FloatArray:
     return np.asarray((targets - targets.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 
 
-def _fitted(features: FloatArray, targets: FloatArray) -> Any:
-    model = import_extra("sklearn.ensemble", "policy forest").RandomForestRegressor(
-        NUM_TREES, min_samples_leaf=MIN_LEAF, max_features=FEATURE_SHARE, random_state=0, n_jobs=1
-    )
-    with threadpool_limits(1):
-        return model.fit(features, targets)
+LEARNED_POLICIES = with_and_without_phases("analogs", KnnQuantiles)
 
-
-FOREST_POLICIES = (
-    NamedPolicy("forest", Forest),
-    NamedPolicy("forest-phases", partial(Forest, has_phases=True)),
+OPTIONAL_POLICIES = (
+    *with_and_without_phases("boosted-quantiles", BoostedQuantiles),
+    *with_and_without_phases("forest", Forest),
 )
 
-"""They need an optional package, and seconds: they run where they are asked for by name."""
+"""Policies that need an optional package, and seconds: they run where they are named."""

@@ -16,6 +16,7 @@ s the mean demand of the training containers and m the multiplier: risk is taken
 phase the same rule shows what phases add.
 """
 
+from enum import StrEnum
 from functools import partial
 
 import numpy as np
@@ -38,52 +39,48 @@ MIN_DWELL = 2
 """Runs of a single sample are noise of the labels."""
 
 
-def phase_rule(world: World, *, is_held: bool = False) -> Rule:
+class Size(StrEnum):
+    """What a container's demand is relative to in the phase rule."""
+
+    ONE = "one"
+    """Nothing: the paper's rule, absolute statistics."""
+    MAXIMUM = "maximum"
+    """The container's maximum so far."""
+    LIMIT = "limit"
+    """The container's limit; its maximum so far where the limit is unknown."""
+
+    def of(self, maximum: FloatArray, limit: FloatArray) -> FloatArray:
+        """Return the sizes of containers with these maxima and limits, all of one shape."""
+        if self is Size.ONE:
+            return np.ones_like(maximum)
+        return np.where(np.isfinite(limit), limit, maximum) if self is Size.LIMIT else maximum
+
+
+def phase_rule(world: World, *, size: Size = Size.ONE, has_floor: bool = False) -> Rule:
     """Return the rule that gives the mean of the present phase over all containers plus m standard deviations.
 
     Parameters
     ----------
     world
-        Whose training containers the moments are of.
-    is_held
-        Whether resources that are held, as memory, get at least what is used at present.
+        Its training containers give the moments.
+    size
+        Demand is relative to it.
+    has_floor
+        Whether incompressible resources, as memory, get at least their present use.
     """
-    labels = require_phases(world.training_phase)
-    mean, deviation = group_moments(world.training.values, labels, world.num_phases)
-    levels = world.is_level & is_held
+    training, labels = world.training, require_phases(world.training_phase)
+    limit = np.full_like(training.values, np.nan) if training.limit is None else training.limit[training.segment]
+    relative = training.values / np.maximum(size.of(running_maximum(training), limit), TINY)
+    mean, deviation = group_moments(relative, labels, world.num_phases)
+    floored = world.is_level & has_floor
 
     def estimate(view: CycleView) -> Estimate:
-        floor = np.where(levels, view.past[:, -1], 0.0)
-        return Estimate(base=of_phase(mean, view.phase_now), spread=of_phase(deviation, view.phase_now), floor=floor)
-
-    return Rule(estimate)
-
-
-def scaled_rule(world: World, *, is_by_limit: bool = False) -> Rule:
-    """Return the paper's rule on demand relative to a container's size.
-
-    Parameters
-    ----------
-    world
-        Whose training containers the moments are of.
-    is_by_limit
-        Whether the size is the container's limit, else its own maximum so far. Where a limit is unknown, the maximum
-        stands in.
-    """
-    training = world.training
-    size = running_maximum(training)
-    if is_by_limit and training.limit is not None:
-        limit = training.limit[training.segment]
-        size = np.where(np.isfinite(limit), limit, size)
-    labels = require_phases(world.training_phase)
-    mean, deviation = group_moments(training.values / np.maximum(size, TINY), labels, world.num_phases)
-
-    def estimate(view: CycleView) -> Estimate:
-        size = view.past.max(axis=1)
-        if is_by_limit:
-            size = np.where(np.isfinite(view.limit), view.limit, size)
-        phase = view.phase_now
-        return Estimate(base=size * of_phase(mean, phase), spread=size * of_phase(deviation, phase))
+        scale, phase = size.of(view.past.max(axis=1), view.limit), view.phase_now
+        return Estimate(
+            base=scale * of_phase(mean, phase),
+            spread=scale * of_phase(deviation, phase),
+            floor=np.where(floored, view.past[:, -1], 0.0),
+        )
 
     return Rule(estimate)
 
@@ -137,14 +134,17 @@ def phase_forecast(world: World, *, method: ForecastMethod) -> Rule:
     return Rule(estimate)
 
 
-PHASE_POLICIES = (
-    NamedPolicy("phase-rule", phase_rule),
-    NamedPolicy("phase-max", partial(phase_rule, is_held=True)),
-    NamedPolicy("phase-rule-scaled", scaled_rule),
-    NamedPolicy("phase-rule-limit", partial(scaled_rule, is_by_limit=True)),
-    NamedPolicy("phase-shift", phase_shift),
-    NamedPolicy("phase-markov", partial(phase_forecast, method=ForecastMethod.MARKOV)),
-    NamedPolicy("phase-semi-markov", partial(phase_forecast, method=ForecastMethod.SEMI_MARKOV)),
+PHASE_POLICIES = tuple(
+    NamedPolicy(name, start, needs_phases=True)
+    for name, start in (
+        ("phase-rule", phase_rule),
+        ("phase-max", partial(phase_rule, has_floor=True)),
+        ("phase-rule-scaled", partial(phase_rule, size=Size.MAXIMUM)),
+        ("phase-rule-limit", partial(phase_rule, size=Size.LIMIT)),
+        ("phase-shift", phase_shift),
+        ("phase-markov", partial(phase_forecast, method=ForecastMethod.MARKOV)),
+        ("phase-semi-markov", partial(phase_forecast, method=ForecastMethod.SEMI_MARKOV)),
+    )
 )
 
 

@@ -118,23 +118,6 @@ class AbstractPolicy(ABC):
         """Answer for a cycle; called for cycles 1, 2, ... in turn."""
 
 
-class Policy(Protocol):
-    """A rule for allocations."""
-
-    @property
-    def name(self) -> str:
-        """What commands and tables call it."""
-        ...
-
-    @property
-    def has_feedback(self) -> bool:
-        """Whether its answers depend on the allocations it got."""
-        ...
-
-    def start(self, world: World, /) -> Stepper:
-        """Begin anew; of the world, only its training containers may be looked at."""
-
-
 class Plan(Protocol):
     """A policy on a world, ready for any multiplier."""
 
@@ -151,11 +134,32 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy from a function that begins anew, see `Policy`."""
+    """A rule for allocations by name.
+
+    Attributes
+    ----------
+    name
+        Name in commands and tables.
+    start
+        Starts a run on a world, of which only the training containers may be looked at.
+    has_feedback
+        Whether its answers depend on the allocations it got.
+    needs_phases
+        Whether it looks at phases.
+    """
 
     name: str
     start: Callable[[World], Stepper]
     has_feedback: bool = False
+    needs_phases: bool = False
+
+
+def with_and_without_phases(name: str, start: Callable[..., Stepper]) -> tuple[NamedPolicy, NamedPolicy]:
+    """Return the policies NAME and NAME-phases, by a `start` with the option `has_phases`."""
+    return (
+        NamedPolicy(name, start),
+        NamedPolicy(f"{name}-phases", partial(start, has_phases=True), needs_phases=True),
+    )
 
 
 def memoryless(name: str, estimate: Callable[[CycleView], Estimate]) -> NamedPolicy:

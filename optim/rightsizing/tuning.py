@@ -175,7 +175,7 @@ def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False
         samples = np.where(samples == world.cycle_samples, samples, 0)
     peak = world.by_cycle.max(axis=2)
     picked = []
-    for unit in range(int(world.group.max()) + 1):
+    for unit in range(world.num_units):
         own = np.flatnonzero(world.group == unit)
         series, cycle = np.nonzero(samples[own])
         if not len(series):

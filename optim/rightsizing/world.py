@@ -102,6 +102,11 @@ class World:
         return len(self.lengths)
 
     @property
+    def num_units(self) -> int:
+        """G, the number of units."""
+        return int(self.group.max()) + 1
+
+    @property
     def num_cycles(self) -> int:
         """Most cycles of any container."""
         return int(self.values.shape[1]) // self.cycle_samples

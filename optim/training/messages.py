@@ -118,16 +118,13 @@ class Compute(Message, frozen=True, kw_only=True):
     carries: bool = False
 
 
-class Pushed(Message, frozen=True, kw_only=True):
-    """From a worker: the gradient, the data behind it, and the partition's summed loss before the update.
+class GradientMessage(Message, frozen=True, kw_only=True):
+    """A partition's gradient for a clock, or a part of it, and the weight of the data behind it.
 
-    `is_finite` tells whether gradient and loss are; the worker looks, where the gradient is in its caches. `read_clock` is
-    that of the parameters it was computed at. A gradient pushed by `rows` has `width` numbers for each; where `drawn_to` is
-    given, parameters minus that is a further part of it, which servers add themselves.
+    `read_clock` is the clock of the parameters that it was computed at. A gradient pushed by `rows` has `width` numbers per
+    row; where `drawn_to` is given, parameters minus that is a further part of it, which servers add themselves.
     """
 
-    machine: str = ""
-    is_finite: bool = True
     partition: int
     clock: int
     read_clock: int = 0
@@ -136,6 +133,16 @@ class Pushed(Message, frozen=True, kw_only=True):
     width: int = 1
     drawn_to: float | None = None
     weight: float
+
+
+class Pushed(GradientMessage, frozen=True, kw_only=True):
+    """From a worker: the gradient, and the partition's summed loss before the update.
+
+    `is_finite` says whether gradient and loss are; the worker checks it, while the gradient is in its caches.
+    """
+
+    machine: str = ""
+    is_finite: bool = True
     loss: float
 
 
@@ -146,24 +153,16 @@ class Failed(Message, frozen=True, kw_only=True):
     text: str
 
 
-class Push(Message, frozen=True, kw_only=True):
+class Push(GradientMessage, frozen=True, kw_only=True):
     """To a server: a shard's part of a gradient; one of weight 0 is counted, and left out of the sum.
 
-    `rows`, `width` and `drawn_to` are as in `Pushed`, with the shard's own numbers of rows; `start` is where its part begins
-    in the worker's vector, and `density` the share of all shards' parameters that this has numbers for.
+    `rows` are numbers of the shard's rows; `start` is where its part begins in the worker's vector, and `density` the share of
+    all shards' parameters that the gradient has numbers for.
     """
 
     shard: int
-    partition: int
-    clock: int
-    read_clock: int = 0
-    gradient: Vector
-    rows: RowNumbers | None = None
-    width: int = 1
-    drawn_to: float | None = None
     start: int = 0
     density: float = 1.0
-    weight: float
 
 
 class Applied(Message, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optim.kernels.parameter_server import Backup, ValueDelta, apply_values
 from optim.training.messages import (
     BackupAck,
     Delta,
@@ -34,9 +33,8 @@ class ShardCopies:
 
     def __init__(self, message: StoreBackup) -> None:
         self.generation = message.generation
-        first = Backup(*message.values)
-        self._newest = first
-        self._at = {first.clock: first}
+        self._newest = message.values
+        self._at = {self._newest.clock: self._newest}
 
     @property
     def clocks(self) -> tuple[int, ...]:
@@ -44,24 +42,23 @@ class ShardCopies:
         return tuple(sorted(self._at))
 
     def take(self, delta: Delta) -> bool:
-        """Keep a delta that starts where the newest copy stands; tell whether it did."""
-        shard, clock, parameters, slots = delta.values
-        message = ValueDelta(shard, delta.from_clock, clock, parameters, slots)
-        self._newest, is_taken = apply_values(self._newest, message)
-        if is_taken:
-            self._at[clock] = self._newest
-        return is_taken
+        """Keep a delta that starts at the newest copy and leads further; return whether it does."""
+        values, newest = delta.values, self._newest
+        is_next = values.shard == newest.shard and newest.clock == delta.from_clock < values.clock
+        if is_next:
+            self._at[values.clock] = self._newest = values
+        return is_next
 
     def add(self, message: StoreBackup) -> None:
         """Keep complete values of a clock, wherever the copies stand."""
-        copy = Backup(*message.values)
-        self._at[copy.clock] = copy
-        if copy.clock >= self._newest.clock:
-            self._newest = copy
+        values = message.values
+        self._at[values.clock] = values
+        if values.clock >= self._newest.clock:
+            self._newest = values
 
     def values(self, clock: int) -> ShardValues:
         """Return the copy at a clock."""
-        return ShardValues(*self._at[clock])
+        return self._at[clock]
 
     def holds(self, clock: int) -> bool:
         """Tell whether there is a copy at a clock."""

@@ -271,8 +271,6 @@ class ShardStore(AbstractShardStore):
 
     def _as_rows(self, width: int) -> "_DeviceRows | HostRows":
         if self._table is None or self._table.width != width:
-            # a server that applies nothing by rows never loads Numba
-
             parameters, slots = self._as_flat()
             shape = (-1, width)
             tables = parameters.reshape(shape), tuple(slot.reshape(shape) for slot in slots)

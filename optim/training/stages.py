@@ -131,13 +131,9 @@ class Thresholds:
             )
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the stage; without reliable machines there are no tiers to speak of."""
-        if reliable == 0:
-            return Stage.TRADITIONAL
-        ratio = transient / reliable
-        if ratio <= self.second:
-            return Stage.RELIABLE
-        return Stage.BACKED_UP if ratio <= self.third else Stage.TRANSIENT
+        """Return the stage; without reliable machines it is the traditional one."""
+        steps = ((self.second, Stage.RELIABLE), (self.third, Stage.BACKED_UP), (math.inf, Stage.TRANSIENT))
+        return _stage_by_ratio(steps, reliable, transient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +154,15 @@ class Intervals:
             raise InvalidOptionError(f"ratios of intervals must rise, and there must be one, got {ratios}")
 
     def stage(self, reliable: int, transient: int) -> Stage:
-        """Return the stage; without reliable machines there are no tiers to speak of."""
-        if reliable == 0:
-            return Stage.TRADITIONAL
-        ratio = transient / reliable
-        return next((stage for most, stage in self.steps if ratio <= most), self.steps[-1][1])
+        """Return the stage; without reliable machines it is the traditional one."""
+        return _stage_by_ratio(self.steps, reliable, transient)
+
+
+def _stage_by_ratio(steps: Sequence[tuple[float, Stage]], reliable: int, transient: int) -> Stage:
+    """Return the first stage whose largest ratio of transient to reliable machines holds, the last one beyond all."""
+    if reliable == 0:
+        return Stage.TRADITIONAL
+    return next((stage for max_ratio, stage in steps if transient / reliable <= max_ratio), steps[-1][1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

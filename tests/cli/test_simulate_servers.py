@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from optim.cli.main import app
 from optim.cli.messages import ExitCode
 from optim.core.stopping import Interruption
-from optim.rightsizing.packing import servers_study
+from optim.rightsizing.packing import study
 
 RUNNER = CliRunner()
 
@@ -54,12 +54,12 @@ def test_wrong_use_is_one_line_and_two():
 @pytest.mark.parametrize("words", [(), ("--format", "json")])
 def test_ctrl_c_leaves_the_ways_that_were_counted(monkeypatch, words):
     whole, seen = run("--jobs", 12, "--seeds", 2, *words), []
-    counted = servers_study._harm
+    counted = study._harm
 
     def then_interrupted(sets, placed):
         """Ctrl-C comes while the second way is tuned."""
         seen.append(len(sets))
-        if len(seen) == servers_study.HALVINGS + 3:
+        if len(seen) == study.HALVINGS + 3:
             os.kill(os.getpid(), signal.SIGINT)
             while not stops:
                 time.sleep(0.001)
@@ -68,10 +68,10 @@ def test_ctrl_c_leaves_the_ways_that_were_counted(monkeypatch, words):
     stops = []
     requested = Interruption.request
     monkeypatch.setattr(Interruption, "request", lambda self: (requested(self), stops.append(1)))
-    monkeypatch.setattr(servers_study, "_harm", then_interrupted)
+    monkeypatch.setattr(study, "_harm", then_interrupted)
     result = run("--jobs", 12, "--seeds", 2, *words)
     assert result.exit_code == ExitCode.INTERRUPTED
-    assert len(seen) == servers_study.HALVINGS + 3
+    assert len(seen) == study.HALVINGS + 3
     rows = [[line.split() for line in out.stdout.splitlines() if "flat" in line] for out in (whole, result)]
     assert rows[0] == rows[1] != []
     assert "peak" not in result.stdout

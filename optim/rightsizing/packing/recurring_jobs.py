@@ -262,17 +262,19 @@ def earlier_runs(values: FloatArray, number: int, error: float, rng: np.random.G
     return runs
 
 
-def requests(runs: Sequence[FloatArray], asking: RequestSizing, slot_samples: int) -> FloatArray:
-    """Return what a job asks for in each slot of its work, shape (slots, R), as many slots as its longest run has."""
+def requests(
+    runs: Sequence[FloatArray], sizing: RequestSizing, slot_samples: int, level: float = FLAT_LEVEL
+) -> FloatArray:
+    """Return a job's request in each slot of its work, shape (slots, R), as many slots as its longest run has.
+
+    `level` is that of the quantiles of `flat` and `slot`.
+    """
     slots = max(-(-len(run) // slot_samples) for run in runs)
-    whole = np.concatenate(runs)
-    if asking is RequestSizing.PEAK:
-        return np.tile(whole.max(axis=0), (slots, 1))
-    if asking is RequestSizing.FLAT:
-        return np.tile(np.quantile(whole, FLAT_LEVEL, axis=0), (slots, 1))
-    found = []
+    if sizing is not RequestSizing.SLOT:
+        level = 1.0 if sizing is RequestSizing.PEAK else level
+        return np.tile(np.quantile(np.concatenate(runs), level, axis=0), (slots, 1))
+    near = []
     for slot in range(slots):
         begin, end = max(0, slot - 1) * slot_samples, (slot + 2) * slot_samples
-        near = [run[begin:end] for run in runs if len(run) > begin]
-        found.append(np.quantile(np.concatenate(near), FLAT_LEVEL, axis=0))
-    return np.array(found)
+        near.append(np.concatenate([run[begin:end] for run in runs if len(run) > begin]))
+    return np.array([np.quantile(values, level, axis=0) for values in near])

@@ -28,7 +28,7 @@ from optim.rightsizing.packing.bin_packing import (
     proven_bound,
 )
 from optim.rightsizing.packing.recurring_jobs import RequestSizing, demand_by_slot, earlier_runs, perturbed, requests
-from optim.rightsizing.packing.servers_study import ServerStudyOptions, compare_asking, draw_set
+from optim.rightsizing.packing.study import ServerStudyOptions, compare_asking, draw_set
 from tests.support.containers.worlds import drawn_series
 from tests.support.kept import assert_kept, outcome
 

@@ -8,7 +8,7 @@ import pytest
 from optim.core.errors import InvalidOptionError
 from optim.rightsizing.packing.bin_packing import first_fit, loads, min_servers
 from optim.rightsizing.packing.recurring_jobs import RequestSizing
-from optim.rightsizing.packing.servers_study import TUNING_SEED, ServerStudyOptions, compare_asking, draw_set
+from optim.rightsizing.packing.study import TUNING_SEED, ServerStudyOptions, compare_asking, draw_set
 
 OPTIONS = ServerStudyOptions(jobs=30, seeds=3, kills=0.05, most_shift=1)
 
