@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import TWENTIETHS
-from optim.models.bidding.instance import CurveKind, Scalability
+from optim.models.bidding.data import CurveKind, Scalability
 from optim.profiling.document import Interval, JobProfile, SpeedFunction
 from optim.statistics import bootstrap
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from optim.models.auction.data import Locality
 from optim.models.auction.decision import AuctionPlan
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.instance import AuctionInstance
 
 NOBODY = "#f0f0f0"
 

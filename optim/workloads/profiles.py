@@ -13,7 +13,8 @@ from msgspec import UNSET, structs
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance
-from optim.models.auction.instance import PRESETS, AuctionInstance, Slowdown
+from optim.models.auction.data import PRESETS, Slowdown
+from optim.models.auction.instance import AuctionInstance
 from optim.models.bidding.instance import BiddingInstance
 from optim.profiling.document import SCHEMA, Demand, Interval, JobProfile, Placement, ProfileDocument, ScalingPoint
 from optim.profiling.fitting import scalability_of, speedup_table

@@ -15,7 +15,7 @@ from optim.core.driver import PhaseClock
 from optim.core.errors import check_in
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
-from optim.models.auction.instance import NETWORK_BOUND
+from optim.models.auction.data import NETWORK_BOUND
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.workload import PPM, US, Workload

@@ -25,8 +25,9 @@ from optim.core.errors import InvalidOptionError
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
+from optim.models.auction.data import EmptyValue
 from optim.models.auction.decision import PaymentRule
-from optim.models.auction.instance import AuctionInstance, EmptyValue
+from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.payment import gpus_kept
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate

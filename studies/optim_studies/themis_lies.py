@@ -15,9 +15,9 @@ from optim.core.errors import check_in
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
+from optim.models.auction.data import Cluster as Offered
 from optim.models.auction.decision import PaymentRule
 from optim.models.auction.fairness import AppProfile
-from optim.models.auction.instance import Cluster as Offered
 from optim.models.cluster.metrics import AppFairness, app_fairness
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import simulate

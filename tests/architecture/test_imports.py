@@ -159,6 +159,7 @@ def test_checkers_share_no_code_with_solvers() -> None:
     assert found, "no checker was found"
     data = (
         *(
+            "data",
             "instance",
             "decision",
             "proof",

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from optim import verify
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.instance import CurveKind
+from optim.models.bidding.data import CurveKind
 from optim.profiling.document import ScalingPoint, read_profiles, write_profiles
 from optim.profiling.fitting import scalability_of
 from optim.profiling.job_profile import rescaled

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from optim.models.auction.instance import AuctionInstance, as_floats
+from optim.models.auction.data import as_floats
+from optim.models.auction.instance import AuctionInstance
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction, linear

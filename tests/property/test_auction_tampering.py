@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Termination
+from optim.models.auction.data import as_floats, as_ints
 from optim.models.auction.decision import (
     AuctionProof,
     CountProof,
@@ -17,7 +18,6 @@ from optim.models.auction.decision import (
     Witness,
     sorted_entries,
 )
-from optim.models.auction.instance import as_floats, as_ints
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate

@@ -9,8 +9,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray
+from optim.models.auction.data import Cluster, Horizon, Locality
 from optim.models.auction.fairness import AppProfile, IdealTime, ideal_minutes, shared_minutes, shared_minutes_each
-from optim.models.auction.instance import Cluster, Horizon, Locality
 
 MIN_GAIN = 1e-12
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
@@ -14,11 +14,10 @@ from optim.core.errors import InvalidProblemError
 from optim.core.frames import is_frame, rows_of
 from optim.core.limits import check_limit
 from optim.models.auction.bids import BidTable, bid_table, with_held
-from optim.models.auction.fairness import AppProfile, Combine, Estimator, IdealTime, Trial, ideal_minutes
-from optim.models.auction.instance import (
+from optim.models.auction.data import (
     PRESETS,
     Apps,
-    AuctionInstance,
+    AuctionData,
     Bids,
     Cluster,
     EmptyValue,
@@ -28,11 +27,14 @@ from optim.models.auction.instance import (
     as_floats,
     as_ints,
 )
+from optim.models.auction.fairness import AppProfile, Combine, Estimator, IdealTime, Trial, ideal_minutes
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 SCHEMA = "optim/auction/1"
+
+Instance = TypeVar("Instance", bound=AuctionData)
 
 LocalityName = Literal["slot", "machine", "rack", "cluster"]
 
@@ -121,7 +123,7 @@ NAMES = {level: level.name.lower() for level in Locality}
 LEVELS = {name: int(level) for level, name in NAMES.items()}
 
 
-def instance_from_document(document: AuctionDocument) -> AuctionInstance:
+def instance_from_document(document: AuctionDocument, instance_type: type[Instance]) -> Instance:
     """Build a validated instance; bids that aren't given are generated from the app's profile.
 
     Raises
@@ -136,7 +138,7 @@ def instance_from_document(document: AuctionDocument) -> AuctionInstance:
         _bids(app, profile, i, cluster, document.lease_min, horizon)
         for i, (app, profile) in enumerate(zip(document.apps, profiles, strict=True))
     ]
-    return AuctionInstance(
+    return instance_type(
         name=document.name,
         cluster=cluster,
         apps=_apps(document.apps, tables, profiles, cluster),
@@ -148,7 +150,7 @@ def instance_from_document(document: AuctionDocument) -> AuctionInstance:
     )
 
 
-def document_from_instance(instance: AuctionInstance) -> AuctionDocument:
+def document_from_instance(instance: AuctionData) -> AuctionDocument:
     """Return the document of an instance; reading it back gives equal data. Bids are always written out."""
     apps = instance.apps
     documents = []
@@ -176,7 +178,7 @@ def document_from_instance(instance: AuctionInstance) -> AuctionDocument:
     )
 
 
-def _bids_document(instance: AuctionInstance, app: int) -> BidsDocument:
+def _bids_document(instance: AuctionData, app: int) -> BidsDocument:
     bids = instance.bids
     table = BidsDocument(empty_rho=float(instance.apps.empty_rho[app]))
     for b in range(int(instance.row_offset[app]), int(instance.row_offset[app + 1])):
@@ -428,7 +430,7 @@ def _slots(gpus: MachineSlots) -> list[int]:
     return [gpus] if isinstance(gpus, int) else list(gpus)
 
 
-def bid_columns(instance: AuctionInstance) -> dict[str, list[Any]]:
+def bid_columns(instance: AuctionData) -> dict[str, list[Any]]:
     """Return the bids by column; `machines` is None where a bid names none."""
     bids = instance.bids
     machines: list[dict[int, int] | None] = [

@@ -15,7 +15,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.instance import Horizon, Slowdown
+from optim.models.auction.data import Horizon, Slowdown
 
 
 class Combine(StrEnum):

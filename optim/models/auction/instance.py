@@ -1,182 +1,22 @@
-"""The data of an auction: a tree of GPUs, some on offer, a table of bids, and what makes them valid.
-
-Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``. An app's value of a bid is
-``V = 1 / rho`` with its finish-time fairness ``rho``; the auction maximises the product of values.
-"""
+"""An auction instance: its data, what makes them valid, and how it is built from lists of bids."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, freeze_arrays, read_only, whole_numbers
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import frame_of
+from optim.models.auction.codec import MachineSlots, PlainBid, auction_document, bid_columns, instance_from_document
+from optim.models.auction.data import AuctionData, Bids, Cluster, Locality
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from optim.models.auction.codec import MachineSlots, PlainBid
-
-SERVED_STEP = 800.0
-
-"""Log units by which serving one app more outweighs all values, where empty rows are worth nothing.
-
-exp(-800) is 0 in doubles: an app whose presence keeps another one out gets the share 0 exactly."""
-
-
-class Locality(IntEnum):
-    """The smallest subtree that holds an allocation, best first; `NAMED` rows name their machines."""
-
-    SLOT = 0
-    MACHINE = 1
-    RACK = 2
-    CLUSTER = 3
-    NAMED = 4
-
-
-class Horizon(StrEnum):
-    """For how long a bid's GPUs are assumed to stay: for ever, or for one lease and then a fair share."""
-
-    HOLD = "hold"
-    LEASE = "lease"
-
-
-class EmptyValue(StrEnum):
-    """What holding nothing is worth: 1 / rho of the empty row, or 0 with as many apps served as possible."""
-
-    POSITIVE = "positive"
-    ZERO = "zero"
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cluster(ComparesByValue):
-    """A tree rack > machine > slot > GPU.
-
-    Parameters
-    ----------
-    machine_rack
-        Shape (machines,): the rack of each machine, numbered from 0 without gaps.
-    slot_machine
-        Shape (slots,): the machine of each slot (an island of fast links), ascending.
-    slot_gpus, slot_free
-        Shape (slots,): GPUs of the slot, and how many of them are on offer; the rest is held under leases.
-    """
-
-    machine_rack: IntArray
-    slot_machine: IntArray
-    slot_gpus: IntArray
-    slot_free: IntArray
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
-
-    @property
-    def num_machines(self) -> int:
-        """Number of machines."""
-        return len(self.machine_rack)
-
-    @property
-    def num_gpus(self) -> int:
-        """R_C: all GPUs of the cluster."""
-        return int(self.slot_gpus.sum())
-
-    @property
-    def num_free(self) -> int:
-        """GPUs on offer."""
-        return int(self.slot_free.sum())
-
-    @property
-    def num_racks(self) -> int:
-        """Number of racks."""
-        return int(self.machine_rack.max(initial=-1)) + 1
-
-    @derived
-    def machine_free(self) -> IntArray:
-        """GPUs on offer on each machine, shape (machines,)."""
-        return np.bincount(self.slot_machine, self.slot_free, self.num_machines).astype(np.int64)
-
-    @derived
-    def rack_free(self) -> IntArray:
-        """GPUs on offer in each rack, shape (racks,)."""
-        return np.bincount(self.machine_rack, self.machine_free, self.num_racks).astype(np.int64)
-
-    @derived
-    def slot_rack(self) -> IntArray:
-        """Rack of each slot, shape (slots,)."""
-        return self.machine_rack[self.slot_machine]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Bids(ComparesByValue):
-    """All apps' bid tables as one list of rows, the apps' rows one after the other.
-
-    Parameters
-    ----------
-    app
-        Shape (rows,): the app that bids, ascending.
-    gpus
-        Shape (rows,): GPUs of the bundle.
-    locality
-        Shape (rows,): `Locality` of the bundle.
-    rho
-        Shape (rows,): finish-time fairness with the bundle, positive.
-    named_row, named_machine, named_gpus
-        Shape (entries,): the machines of `NAMED` rows and the GPUs on each, by row.
-    """
-
-    app: IntArray
-    gpus: IntArray
-    locality: IntArray
-    rho: FloatArray
-    named_row: IntArray
-    named_machine: IntArray
-    named_gpus: IntArray
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
-
-    def __len__(self) -> int:
-        return len(self.app)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Apps(ComparesByValue):
-    """All apps, one array a field.
-
-    Parameters
-    ----------
-    ids
-        Unique names.
-    empty_rho
-        Shape (apps,): finish-time fairness with no GPU of this auction; larger than that of any bid.
-    gang
-        Shape (apps,): GPUs come in multiples of this number.
-    elapsed_min, work_min, ideal_min
-        Shape (apps,): minutes since submission, serial GPU minutes left, and the ideal time: the terms of
-        ``rho = (elapsed + work / speed) / ideal`` (0, 1, 1 where only bids are known: then the value is
-        proportional to the speed).
-    """
-
-    ids: tuple[str, ...]
-    empty_rho: FloatArray
-    gang: IntArray
-    elapsed_min: FloatArray
-    work_min: FloatArray
-    ideal_min: FloatArray
-
-    def __post_init__(self) -> None:
-        freeze_arrays(self)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AuctionInstance(ComparesByValue):
+class AuctionInstance(AuctionData):
     """A one-shot auction: which app gets which GPUs so that the product of values is largest.
 
     Parameters
@@ -200,33 +40,23 @@ class AuctionInstance(ComparesByValue):
         If any field contradicts the definitions; the text names field, value and remedy.
     """
 
-    name: str
-    cluster: Cluster
-    apps: Apps
-    bids: Bids
-    lease_min: float = 20.0
-    horizon: Horizon = Horizon.HOLD
-    empty_value: EmptyValue = EmptyValue.POSITIVE
-    profiles: tuple[object, ...] = ()
-
     def __post_init__(self) -> None:
-
         validate(self)
 
     @classmethod
     def from_bids(
         cls,
-        machines: "Sequence[MachineSlots]",
+        machines: Sequence[MachineSlots],
         bids: "Mapping[str, Sequence[PlainBid]] | DataFrame",
         *,
         empty_rho: float | Mapping[str, float],
-        free: "Sequence[MachineSlots] | None" = None,
+        free: Sequence[MachineSlots] | None = None,
         racks: Sequence[int] | None = None,
         gangs: Mapping[str, int] | None = None,
         name: str = "auction",
         lease_min: float = 20.0,
         empty_value: str = "positive",
-    ) -> "AuctionInstance":
+    ) -> Self:
         """Build an auction from lists of bids.
 
         Parameters
@@ -259,8 +89,6 @@ class AuctionInstance(ComparesByValue):
         >>> AuctionInstance.from_bids([8, [4, 4]], bids, empty_rho=2.0).num_apps
         2
         """
-        from optim.models.auction.codec import auction_document, instance_from_document
-
         return instance_from_document(
             auction_document(
                 machines,
@@ -272,7 +100,8 @@ class AuctionInstance(ComparesByValue):
                 name=name,
                 lease_min=lease_min,
                 empty_value=empty_value,
-            )
+            ),
+            cls,
         )
 
     def to_frame(self) -> "DataFrame":
@@ -283,155 +112,15 @@ class AuctionInstance(ComparesByValue):
         MissingDependencyError
             If pandas isn't installed.
         """
-        from optim.models.auction.codec import bid_columns
-
         return frame_of(bid_columns(self))
 
-    @property
-    def num_apps(self) -> int:
-        """Number of apps."""
-        return len(self.apps)
-
-    @derived
-    def row_offset(self) -> IntArray:
-        """Shape (apps + 1,): the rows of app i are ``row_offset[i]:row_offset[i+1]``."""
-        return np.searchsorted(self.bids.app, np.arange(self.num_apps + 1)).astype(np.int64)
-
-    @derived
-    def named_offset(self) -> IntArray:
-        """Shape (rows + 1,): the named machines of row b are ``named_offset[b]:named_offset[b+1]``."""
-        return np.searchsorted(self.bids.named_row, np.arange(len(self.bids) + 1)).astype(np.int64)
-
-    @derived
-    def weight(self) -> FloatArray:
-        """Log welfare that each row adds to the app's empty row, shape (rows,); positive.
-
-        Positive convention: ``log(rho_empty / rho)``. Zero convention: the value is ``V = 1/rho - 1/rho_empty``
-        and the weight ``K + log V``, with K so large that serving one app more outweighs all products of the apps
-        served: the lexicographic rule as one number.
-        """
-        empty = self.apps.empty_rho[self.bids.app]
-        if self.empty_value is EmptyValue.POSITIVE:
-            with np.errstate(over="ignore"):
-                ratio = empty / self.bids.rho
-            far = np.log(empty) - np.log(self.bids.rho)  # where the quotient is beyond the largest double
-            return np.where(np.isfinite(ratio), np.log(ratio), far)
-        # The difference of the rhos is exact where they are close; their reciprocals might overflow.
-        value = np.log(empty - self.bids.rho) - np.log(empty) - np.log(self.bids.rho)
-        least, most = np.zeros(self.num_apps), np.zeros(self.num_apps)
-        np.minimum.at(least, self.bids.app, value)
-        np.maximum.at(most, self.bids.app, value)
-        return np.asarray(float((most - least).sum()) + SERVED_STEP + value)
-
-
-def as_ints(values: object) -> IntArray:
-    """Return a read-only int64 array."""
-    array: IntArray = read_only(whole_numbers(values, "an instance's counts"))
-    return array
-
-
-def as_floats(values: object) -> FloatArray:
-    """Return a read-only float64 array."""
-    array: FloatArray = read_only(np.array(values, dtype=np.float64))
-    return array
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slowdown:
-    """S >= 1: time of a step over its time in the best placement.
-
-    Parameters
-    ----------
-    slot, machine, rack, cluster
-        S where all GPUs share a slot, a machine, a rack, or only the cluster.
-
-    Raises
-    ------
-    InvalidProblemError
-        If one is below 1 or not finite.
-    """
-
-    slot: float = 1.0
-    machine: float = 1.0
-    rack: float = 1.0
-    cluster: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("slot", "machine", "rack", "cluster"):
-            if not 1 <= getattr(self, name) < float("inf"):
-                raise InvalidProblemError(f"slowdown.{name} must be at least 1 and finite, got {getattr(self, name)}")
-
-    def at(self, locality: int) -> float:
-        """Return S of a locality."""
-        return (self.slot, self.machine, self.rack, self.cluster)[locality]
-
-    def within(self, locality: int) -> float:
-        """Return the worst S of a placement anywhere within a subtree: what a bid for it can count on."""
-        return max((self.slot, self.machine, self.rack, self.cluster)[: locality + 1])
-
-    @property
-    def best(self) -> float:
-        """S of the best locality."""
-        return min(self.slot, self.machine, self.rack, self.cluster)
-
-
-NETWORK_BOUND = Slowdown(slot=1.0, machine=1.05, rack=1.3, cluster=1.8)
-
-COMPUTE_BOUND = Slowdown(slot=1.0, machine=1.0, rack=1.02, cluster=1.1)
-
-"""The two kinds of apps that the generator mixes."""
-
-
-def _spread(ratio: float) -> Slowdown:
-    """Return the slowdown of a model measured on one machine and spread over several."""
-    return Slowdown(rack=max(1.0, ratio), cluster=max(1.0, ratio))
-
-
-PRESETS: Mapping[str, Slowdown] = MappingProxyType(
-    {
-        "network-bound": NETWORK_BOUND,
-        "compute-bound": COMPUTE_BOUND,
-        # Mahajan et al. (Themis), NSDI 2020, table 1: images/s of 4 P100 on one server, and on two of two.
-        "vgg16-themis": _spread(103.6 / 80.4),
-        "inception3-themis": _spread(242.0 / 243.0),
-        # Gu et al. (Tiresias), NSDI 2019, figure 3: throughput of 8 workers placed at random over consolidated.
-        "vgg19": _spread(1 / 0.72),
-        "vgg16": _spread(1 / 0.73),
-        "vgg11": _spread(1 / 0.77),
-        "alexnet": _spread(1 / 0.80),
-        "resnet152": _spread(1 / 1.04),
-        "resnet101": _spread(1 / 1.06),
-        "resnet50": _spread(1 / 1.08),
-        "inception4": _spread(1 / 1.02),
-        "inception3": _spread(1 / 1.06),
-        "googlenet": _spread(1 / 1.07),
-        # Jeon et al. (Philly), ATC 2019, table 4: images/s of ResNet-50 on 2 GPUs of one server, of two servers.
-        "resnet50-philly": _spread(114.8 / 98.0),
-        # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: the median over batch sizes of the
-        # step time on two nodes of two (rack) and on four nodes of one (cluster) over that on one node.
-        "bert-pollux": Slowdown(rack=2.83, cluster=1.77),
-        "yolov3-pollux": Slowdown(rack=2.19, cluster=1.39),
-        "ncf-pollux": Slowdown(rack=2.19, cluster=1.64),
-        "imagenet-pollux": Slowdown(rack=1.32, cluster=1.03),
-        "cifar10-pollux": Slowdown(rack=1.29, cluster=1.19),
-        "deepspeech2-pollux": Slowdown(rack=1.23, cluster=1.07),
-    }
-)
-
-"""Measured slowdowns by name. Those of Pollux aren't monotone: fewer GPUs a node share its network card less."""
-
-SCORES: Mapping[int, float] = MappingProxyType(
-    {Locality.SLOT: 1.0, Locality.MACHINE: 0.75, Locality.RACK: 0.5, Locality.CLUSTER: 0.25}
-)
-
-"""Placement score of a locality: 1 for the best."""
 
 MAX_GPUS = 10**6
 
 """Largest number of GPUs of a slot: sums stay far below 64 bits, and tables over GPUs below the memory."""
 
 
-def validate(instance: AuctionInstance) -> None:
+def validate(instance: AuctionData) -> None:
     """Raise if the instance contradicts its own definition.
 
     Raises
@@ -470,7 +159,7 @@ def _validate_cluster(cluster: Cluster) -> None:
         )
 
 
-def _validate_apps(instance: AuctionInstance) -> None:
+def _validate_apps(instance: AuctionData) -> None:
     apps = instance.apps
     if len(set(apps.ids)) != len(apps):
         twice = next(name for name in apps.ids if apps.ids.count(name) > 1)
@@ -494,7 +183,7 @@ def _validate_apps(instance: AuctionInstance) -> None:
         raise InvalidProblemError(f"profiles must be one an app or none, got {len(instance.profiles)} for {len(apps)}")
 
 
-def _validate_bids(instance: AuctionInstance, bids: Bids) -> None:
+def _validate_bids(instance: AuctionData, bids: Bids) -> None:
     if len({len(bids.app), len(bids.gpus), len(bids.locality), len(bids.rho)}) > 1:
         raise InvalidProblemError("bids: app, gpus, locality and rho must have one entry a row")
     if len(bids) and ((np.diff(bids.app) < 0).any() or bids.app[0] < 0 or bids.app[-1] >= instance.num_apps):
@@ -522,7 +211,7 @@ def _validate_bids(instance: AuctionInstance, bids: Bids) -> None:
     _validate_named(instance, bids)
 
 
-def _validate_named(instance: AuctionInstance, bids: Bids) -> None:
+def _validate_named(instance: AuctionData, bids: Bids) -> None:
     if (
         len({len(bids.named_row), len(bids.named_machine), len(bids.named_gpus)}) > 1
         or (np.diff(bids.named_row) < 0).any()

@@ -14,7 +14,8 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError, UnsupportedProblemError
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.data import Locality
+from optim.models.auction.instance import AuctionInstance
 from optim.models.programmes import unfilled_sums
 
 

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.auction.data import Cluster
 from optim.models.auction.decision import COUNT, PaymentRule, sorted_entries
-from optim.models.auction.instance import AuctionInstance, Cluster
+from optim.models.auction.instance import AuctionInstance
 
 WHOLE_TOL = 1e-9
 """A number of gangs counts as the number, whole or a half, that it misses by this part of itself, or of one."""

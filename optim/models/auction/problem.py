@@ -13,6 +13,7 @@ from optim.core.registry import AbstractProblem
 from optim.core.solution import Sense, Solution, Verification
 from optim.models.auction.check import check
 from optim.models.auction.codec import SCHEMA, AuctionDocument, document_from_instance, instance_from_document
+from optim.models.auction.data import as_floats, as_ints
 from optim.models.auction.decision import (
     AuctionPlan,
     AuctionProof,
@@ -25,7 +26,7 @@ from optim.models.auction.decision import (
     Witness,
     sorted_entries,
 )
-from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.summary import describe, plan_load
 
 
@@ -104,7 +105,7 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
 
     def instance_from_document(self, document: AuctionDocument) -> AuctionInstance:
         """Build a validated instance."""
-        return instance_from_document(document)
+        return instance_from_document(document, AuctionInstance)
 
     def document_from_instance(self, instance: AuctionInstance) -> AuctionDocument:
         """Return the document of an instance."""

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.auction.data import SCORES, Cluster, Locality
 from optim.models.auction.decision import APP, COUNT, SLOT, AuctionPlan
 from optim.models.auction.fairness import AppProfile
-from optim.models.auction.instance import SCORES, AuctionInstance, Cluster, Locality
+from optim.models.auction.instance import AuctionInstance
 
 
 def describe(instance: AuctionInstance) -> Mapping[str, Any]:

@@ -20,7 +20,8 @@ import pyomo.environ as pyo
 
 from optim.core.arrays import IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.data import Locality
+from optim.models.auction.instance import AuctionInstance
 from optim.models.programmes import Model, add_rows
 
 

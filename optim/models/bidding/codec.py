@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,9 +13,9 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.documents import Count, Name, PositiveInt, Whole, convert
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import Rows, rows_of
-from optim.models.bidding.instance import (
+from optim.models.bidding.data import (
     MICRO,
-    BiddingInstance,
+    BiddingData,
     Bids,
     Caps,
     CurveKind,
@@ -29,6 +29,8 @@ from optim.models.bidding.instance import (
 from optim.models.bidding.market.lifetimes import CommonShocks
 
 SCHEMA = "optim/bidding/1"
+
+Instance = TypeVar("Instance", bound=BiddingData)
 
 
 class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -120,7 +122,7 @@ WHOLE_TOL = 1e-3
 """Dollars must be whole micro-dollars to this part of one."""
 
 
-def instance_from_document(document: BiddingDocument) -> BiddingInstance:
+def instance_from_document(document: BiddingDocument, instance_type: type[Instance]) -> Instance:
     """Build a validated instance.
 
     Raises
@@ -146,7 +148,7 @@ def instance_from_document(document: BiddingDocument) -> BiddingInstance:
     )
     curve = fields_of(document.scalability)
     points = tuple((float(v), float(g)) for v, g in document.scalability.points)
-    return BiddingInstance(
+    return instance_type(
         **{name: getattr(document, name) for name in PLAIN},
         markets=tuple(document.markets),
         bids=bids,
@@ -157,7 +159,7 @@ def instance_from_document(document: BiddingDocument) -> BiddingInstance:
     )
 
 
-def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
+def document_from_instance(instance: BiddingData) -> BiddingDocument:
     """Return the document of an instance; reading it back gives equal data."""
     outlook = instance.outlook
     documents = []
@@ -347,7 +349,7 @@ def bidding_document(
     return found
 
 
-def bid_columns(instance: BiddingInstance) -> dict[str, list[Any]]:
+def bid_columns(instance: BiddingData) -> dict[str, list[Any]]:
     """Return a column a field of the bids; what a form of instance doesn't have is left out."""
     rows = msgspec.to_builtins(document_from_instance(instance).bids)
     names = list(dict.fromkeys(name for row in rows for name in row))

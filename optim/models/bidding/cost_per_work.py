@@ -7,15 +7,9 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.bidding.data import HOUR_S, EvictionTerm, HourOutlook, ScenarioOutlook, kept_probability
 from optim.models.bidding.decision import FootprintPlan
-from optim.models.bidding.instance import (
-    HOUR_S,
-    BiddingInstance,
-    EvictionTerm,
-    HourOutlook,
-    ScenarioOutlook,
-    kept_probability,
-)
+from optim.models.bidding.instance import BiddingInstance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ import pyomo.environ as pyo
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.bidding.instance import HOUR_S, BiddingInstance, CurveKind, EvictionTerm, HourOutlook, Scalability
+from optim.models.bidding.data import HOUR_S, CurveKind, EvictionTerm, HourOutlook, Scalability
+from optim.models.bidding.instance import BiddingInstance
 from optim.models.programmes import Model
 
 PIECES = 48

@@ -13,9 +13,10 @@ import numpy as np
 
 from optim.core.errors import UnsupportedProblemError, check_in
 from optim.models.auction.bids import with_held
+from optim.models.auction.data import Cluster
 from optim.models.auction.decision import AuctionPlan
 from optim.models.auction.fairness import AppProfile, ideal_minutes
-from optim.models.auction.instance import AuctionInstance, Cluster
+from optim.models.auction.instance import AuctionInstance
 from optim.simulation.emulation.auction_run import AppLease, LeasedApp, LeaseTurn, lease_of, play_turns, read_leases
 from optim.simulation.emulation.job_run import PlanOptions
 from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, ProfileAgent

@@ -25,8 +25,8 @@ import numpy as np
 from scipy.sparse import csc_array, diags_array, find
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.auction.data import Locality
 from optim.models.auction.decision import PriceProof
-from optim.models.auction.instance import Locality
 from optim.solvers.auction.counting import CountRelaxation
 from optim.solvers.auction.tables import Tables
 from optim.solvers.lp.highs import no_answer, run_in_place, silent_highs

@@ -8,8 +8,8 @@ import numpy as np
 from optim.core.arrays import IntArray
 from optim.core.driver import AbstractIteration, SolverState
 from optim.core.solution import Termination
+from optim.models.auction.data import Locality
 from optim.models.auction.decision import PriceProof, TreeNode, TreeProof, Witness
-from optim.models.auction.instance import Locality
 from optim.solvers.auction.bundle_type_lp import MOST, BundleTypeLP, LpPoint, count_with_prices
 from optim.solvers.auction.packing import Items, Packer
 from optim.solvers.auction.settlement import Interval

@@ -11,7 +11,8 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Monitor
 from optim.core.errors import check_in
 from optim.core.registry import register
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.data import Locality
+from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.market import FractionalMarket, elapsed_programme, market_of, solve_cone
 from optim.solvers.auction.allocation import Allocation, Allocator
 from optim.solvers.auction.payments import bounded_award

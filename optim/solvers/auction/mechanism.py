@@ -19,20 +19,10 @@ from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.core.solution import Solution
 from optim.core.stopping import StoppingCriterion
 from optim.models.auction.bids import BidTable, bid_table, possible_sizes, with_held
+from optim.models.auction.data import Apps, Bids, Cluster, EmptyValue, Horizon, Locality, as_floats, as_ints
 from optim.models.auction.decision import AuctionPlan
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, remaining_minutes, shared_minutes
-from optim.models.auction.instance import (
-    MAX_GPUS,
-    Apps,
-    AuctionInstance,
-    Bids,
-    Cluster,
-    EmptyValue,
-    Horizon,
-    Locality,
-    as_floats,
-    as_ints,
-)
+from optim.models.auction.instance import MAX_GPUS, AuctionInstance
 from optim.models.auction.payment import keep_best, share_leftover
 from optim.solvers.solve import solve
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from optim.compiled import compiled, inner
 from optim.core.arrays import IntArray
+from optim.models.auction.data import Cluster, Locality
 from optim.models.auction.decision import Witness, sorted_entries
-from optim.models.auction.instance import AuctionInstance, Cluster, Locality
+from optim.models.auction.instance import AuctionInstance
 from optim.solvers.auction.tables import Tables
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)

@@ -10,8 +10,8 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.driver import Monitor, SolverState, run_iteration
+from optim.models.auction.data import Locality
 from optim.models.auction.decision import BoundProof, CountProof, PaymentRule, PriceProof, Witness, sorted_entries
-from optim.models.auction.instance import Locality
 from optim.models.auction.payment import gpus_kept
 from optim.solvers.auction.allocation import NOBODY, Allocation, Allocator
 from optim.solvers.auction.bundle_type_lp import BundleTypeLP, count_with_prices

@@ -20,6 +20,7 @@ from optim.models.auction.codec import (
     MachineDocument,
     instance_from_document,
 )
+from optim.models.auction.data import as_floats, as_ints
 from optim.models.auction.decision import (
     AuctionPlan,
     AuctionProof,
@@ -29,7 +30,7 @@ from optim.models.auction.decision import (
     PriceProof,
     Witness,
 )
-from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.payment import gpus_kept, settle
 from optim.solvers.auction.allocation import Allocator
 from optim.solvers.auction.counting import CountRelaxation
@@ -42,7 +43,9 @@ def smallest_instance() -> AuctionInstance:
     bids = BidsDocument(empty_rho=2.0, rows=[(1, "slot", 1.0)]), BidsDocument(empty_rho=2.0, rows=[(1, "rack", 1.0)])
     apps = [AppDocument(id=name, bids=rows) for name, rows in zip("ab", bids, strict=True)]
     machine = MachineDocument(rack=0, slots=[2])
-    return instance_from_document(AuctionDocument(schema=SCHEMA, name="smallest", machines=[machine], apps=apps))
+    return instance_from_document(
+        AuctionDocument(schema=SCHEMA, name="smallest", machines=[machine], apps=apps), AuctionInstance
+    )
 
 
 @cache

@@ -6,7 +6,8 @@ import numpy as np
 
 from optim.compiled import compiled
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.data import Locality
+from optim.models.auction.instance import AuctionInstance
 
 
 @compiled

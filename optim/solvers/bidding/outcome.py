@@ -14,15 +14,9 @@ from optim.core.arrays import BoolArray, FloatArray, IntArray, power_of_two_scal
 from optim.core.driver import AbstractSolver, Monitor, OptionsT, Outcome
 from optim.core.solution import Sense, Termination
 from optim.models.bidding.cost_per_work import CostWork, evaluate
+from optim.models.bidding.data import CurveKind, HourOutlook, Scalability, kept_probability
 from optim.models.bidding.decision import FootprintPlan, RatioProof
-from optim.models.bidding.instance import (
-    LARGEST,
-    BiddingInstance,
-    CurveKind,
-    HourOutlook,
-    Scalability,
-    kept_probability,
-)
+from optim.models.bidding.instance import LARGEST, BiddingInstance
 from optim.solvers.bidding.survival import shortfall
 from optim.solvers.bidding.tree.box import CAP_TOL
 from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits, TreeResult

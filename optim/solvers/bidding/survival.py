@@ -8,8 +8,9 @@ import numpy as np
 
 from optim.compiled import compiled, inner
 from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.data import LASTING_TOL, LastingCapacity
 from optim.models.bidding.decision import Cover
-from optim.models.bidding.instance import LASTING_TOL, BiddingInstance, LastingCapacity
+from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
 
 

@@ -9,12 +9,10 @@ from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.core.limits import check_drawn
 from optim.models.auction.bids import bid_table
 from optim.models.auction.codec import BidsDocument, MachineDocument, bids_document, cluster_from_documents, join_bids
-from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
-from optim.models.auction.instance import (
+from optim.models.auction.data import (
     COMPUTE_BOUND,
     NETWORK_BOUND,
     Apps,
-    AuctionInstance,
     Cluster,
     EmptyValue,
     Horizon,
@@ -23,6 +21,8 @@ from optim.models.auction.instance import (
     as_floats,
     as_ints,
 )
+from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
+from optim.models.auction.instance import AuctionInstance
 
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
 """Gang sizes by the name of the mix; each app's is drawn uniformly."""

@@ -9,15 +9,8 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.limits import check_drawn
-from optim.models.bidding.instance import (
-    MAX_CAPACITY,
-    BiddingInstance,
-    Bids,
-    Caps,
-    LastingCapacity,
-    Scalability,
-    ScenarioOutlook,
-)
+from optim.models.bidding.data import MAX_CAPACITY, Bids, Caps, LastingCapacity, Scalability, ScenarioOutlook
+from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.evictions import EvictionTable, fit_evictions
 from optim.models.bidding.market.lifetimes import HOUR_S, CommonShocks, Hazards, fit_hazards
 from optim.models.bidding.market.prices import MICRO, PriceHistory

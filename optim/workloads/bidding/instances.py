@@ -10,16 +10,8 @@ import numpy as np
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_choices, check_in
 from optim.core.limits import check_drawn
-from optim.models.bidding.instance import (
-    BiddingInstance,
-    Bids,
-    Caps,
-    EvictionTerm,
-    HourOutlook,
-    Outlook,
-    Scalability,
-    ScenarioOutlook,
-)
+from optim.models.bidding.data import Bids, Caps, EvictionTerm, HourOutlook, Outlook, Scalability, ScenarioOutlook
+from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.evictions import EvictionTable, crossings
 from optim.models.bidding.market.prices import HOUR_S, MICRO, PriceHistory
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
-from optim.models.auction.instance import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
+from optim.models.auction.data import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
 from optim.models.cluster.workload import PPM, US, Workload
 
 MINUTE_US, HOUR_MIN = 60 * US, 60.0

@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from optim.models.auction.bids import bid_table, max_gpus_by_locality, possible_sizes, smallest_subtree, with_held
+from optim.models.auction.data import Horizon, Locality, Slowdown
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, shared_minutes
-from optim.models.auction.instance import Horizon, Locality, Slowdown
 from tests.support.auction.builders import auction
 
 CLUSTER = auction([(0, [2, 2]), (0, [2, 2]), (1, [2, 2])]).cluster

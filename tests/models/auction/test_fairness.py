@@ -5,6 +5,7 @@ import math
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.models.auction.data import PRESETS, Horizon, Locality, Slowdown
 from optim.models.auction.fairness import (
     AppProfile,
     Combine,
@@ -16,7 +17,6 @@ from optim.models.auction.fairness import (
     remaining_minutes,
     shared_minutes,
 )
-from optim.models.auction.instance import PRESETS, Horizon, Locality, Slowdown
 
 
 def app(*works, max_gpus=2, **fields):

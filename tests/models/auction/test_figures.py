@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optim.models.auction.data import as_floats, as_ints
 from optim.models.auction.decision import AuctionPlan, PaymentRule, sorted_entries
-from optim.models.auction.instance import as_floats, as_ints
 from optim.models.auction.summary import describe, placement_levels, plan_load, rho_paid
 from tests.support.auction.builders import auction
 

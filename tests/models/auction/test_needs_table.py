@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.auction.bids import NeedsTable, bid_table, smallest_subtree, with_held
+from optim.models.auction.data import COMPUTE_BOUND, NETWORK_BOUND, Horizon, Slowdown
 from optim.models.auction.fairness import AppProfile, IdealTime, Needs, ideal_minutes, shared_minutes
-from optim.models.auction.instance import COMPUTE_BOUND, NETWORK_BOUND, Horizon, Slowdown
 from tests.support.auction.builders import auction
 
 SLOWDOWNS = (Slowdown(), NETWORK_BOUND, COMPUTE_BOUND, Slowdown(rack=2.83, cluster=1.77))

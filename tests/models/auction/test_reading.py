@@ -5,7 +5,7 @@ import json
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from optim.models.auction.problem import PROBLEM
 from optim.workloads.auction.generator import GeneratorOptions, generate
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from optim.models.auction.welfare import explicit_model, hull_bound, maximal_patterns, pattern_model
 from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve

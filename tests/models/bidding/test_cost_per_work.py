@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optim.models.bidding.check.exact_instance import VerifierContext, footprint_value
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import CurveKind, EvictionTerm, HourOutlook, Scalability
+from optim.models.bidding.data import CurveKind, EvictionTerm, HourOutlook, Scalability
 from tests.support.bidding.small_markets import all_footprints, hour_instance, published_vector, small_instances
 
 EVICTED, USABLE, PRICE = (0.55, 0.055), (0.679167, 0.9725), 0.10

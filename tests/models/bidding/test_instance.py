@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.instance import CurveKind, Scalability
+from optim.models.bidding.data import CurveKind, Scalability
 from tests.support.bidding.small_markets import CURVES, hour_instance
 
 RATES = st.floats(0.01, 40.0)

@@ -10,8 +10,8 @@ import pytest
 from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.codec import bid_columns
 from optim.models.bidding.cost_per_work import describe, evaluate, evaluate_many, footprint_load
+from optim.models.bidding.data import EvictionTerm, HourOutlook, LastingCapacity, kept_probability
 from optim.models.bidding.decision import FootprintPlan
-from optim.models.bidding.instance import EvictionTerm, HourOutlook, LastingCapacity, kept_probability
 from optim.models.bidding.market.billing import (  # fmt: skip
     End,
     FixedPrice,

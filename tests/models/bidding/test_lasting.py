@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.models.bidding.data import LastingCapacity, kept_probability
 from optim.models.bidding.decision import FootprintPlan
-from optim.models.bidding.instance import BiddingInstance, LastingCapacity, kept_probability
+from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.models.bidding.problem import PROBLEM
 from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, lasting

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.bidding.instance import CurveKind, Scalability, ScenarioOutlook
+from optim.models.bidding.data import CurveKind, Scalability, ScenarioOutlook
 from optim.models.bidding.programme import charnes_cooper_model, counts_of, parametric_model
 from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 from tests.support.bidding.small_markets import hour_instance

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.instance import ScenarioOutlook
+from optim.models.bidding.data import ScenarioOutlook
 from tests.support.bidding.small_markets import hour_instance
 
 HOUR = hour_instance([0, 0], [0.1, 0.1], [1.0, 1.0], cap=4)

@@ -16,9 +16,9 @@ from optim.models.auction.codec import (
     ProfileDocument,
     SlowdownDocument,
     TrialDocument,
-    instance_from_document,
 )
-from optim.models.auction.instance import Horizon
+from optim.models.auction.data import Horizon
+from optim.models.auction.problem import PROBLEM
 from optim.simulation.emulation import auction_run
 from optim.simulation.emulation.auction_run import lease_row, log_welfare, read_leases, run_leases
 from optim.simulation.emulation.job_run import JobRow, PlanOptions
@@ -34,7 +34,7 @@ def instance_of(free=4, **fields):
         slowdown=SlowdownDocument(slot=1.0, machine=1.0, rack=1.25, cluster=1.5),
         **fields,
     )
-    return instance_from_document(
+    return PROBLEM.instance_from_document(
         AuctionDocument(
             schema="optim/auction/1",
             name="leases",

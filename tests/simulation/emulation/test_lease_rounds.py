@@ -16,9 +16,9 @@ from optim.models.auction.codec import (
     ProfileDocument,
     SlowdownDocument,
     TrialDocument,
-    instance_from_document,
 )
 from optim.models.auction.fairness import Needs
+from optim.models.auction.problem import PROBLEM
 from optim.simulation.emulation.lease_rounds import (
     AppState,
     LeaseOutcome,
@@ -41,7 +41,7 @@ def app(name, work_min, gpus, elapsed_min=0.0, **fields):
 
 def instance_of(*apps, gpus=4, free=None):
     machine = MachineDocument(rack=0, slots=[gpus], free=[gpus if free is None else free])
-    return instance_from_document(
+    return PROBLEM.instance_from_document(
         AuctionDocument(
             schema="optim/auction/1", name="rounds", machines=[machine], apps=list(apps), lease_min=LEASE_MIN
         )

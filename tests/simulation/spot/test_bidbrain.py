@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import EvictionTerm
+from optim.models.bidding.data import EvictionTerm
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.footprint_value import Candidates
 from optim.simulation.spot.policies import BidBrainPolicy, _Footprint, make_policy

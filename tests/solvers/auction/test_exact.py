@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.stopping import GapLimit, IterationLimit
+from optim.models.auction.data import EmptyValue
 from optim.models.auction.decision import CountProof, PaymentRule
-from optim.models.auction.instance import EmptyValue
 from optim.models.auction.payment import gpus_kept
 from optim.models.files import verify
 from optim.solvers.auction import bundle_type_lp, packing

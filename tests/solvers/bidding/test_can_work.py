@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.solution import Termination
-from optim.models.bidding.instance import EvictionTerm
+from optim.models.bidding.data import EvictionTerm
 from optim.models.files import verify
 from optim.solvers.bidding.outcome import can_work
 from optim.solvers.solve import solve

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.driver import Outcome
-from optim.models.bidding.instance import LARGEST, Caps
+from optim.models.bidding.data import Caps
+from optim.models.bidding.instance import LARGEST
 from optim.models.files import verify
 from optim.solvers.bidding.outcome import cap_units, in_units, unscale
 from optim.solvers.solve import solve

@@ -13,7 +13,8 @@ from optim.core.driver import Monitor, run_iteration
 from optim.core.solution import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import LARGEST, CurveKind, HourOutlook, Scalability
+from optim.models.bidding.data import CurveKind, HourOutlook, Scalability
+from optim.models.bidding.instance import LARGEST
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme
 from optim.models.files import verify
 from optim.models.reference import reference_instance

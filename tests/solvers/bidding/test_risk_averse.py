@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
-from optim.models.bidding.instance import ScenarioOutlook
+from optim.models.bidding.data import ScenarioOutlook
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.risk_averse import RiskOptions, risk_ratio, scenario_values, tail_mean
 from optim.solvers.solve import solve

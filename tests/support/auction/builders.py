@@ -5,9 +5,9 @@ from optim.models.auction.codec import (
     AuctionDocument,
     BidsDocument,
     MachineDocument,
-    instance_from_document,
 )
 from optim.models.auction.instance import AuctionInstance
+from optim.models.auction.problem import PROBLEM
 
 EMPTY_RHO = 1.0
 """rho of every app's empty row; a bid of value v has rho 1 / v."""
@@ -20,7 +20,7 @@ def auction(machines, *apps, gangs=None, name="by-hand", **fields) -> AuctionIns
     ({machine: GPUs}, value), values relative to the empty row's 1.
     """
     places = [m if isinstance(m, tuple) else (0, [m]) for m in machines]
-    return instance_from_document(
+    return PROBLEM.instance_from_document(
         AuctionDocument(
             schema="optim/auction/1",
             name=name,

@@ -5,7 +5,8 @@ from itertools import product
 
 import numpy as np
 
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.data import Locality
+from optim.models.auction.instance import AuctionInstance
 
 
 def placements(instance: AuctionInstance, row: int, free: list[int]) -> list[dict[int, int]]:

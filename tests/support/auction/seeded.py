@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from optim.models.auction.codec import AuctionDocument
+from optim.models.auction.data import as_floats, as_ints
 from optim.models.auction.decision import (
     AuctionPlan,
     AuctionProof,
@@ -16,7 +17,7 @@ from optim.models.auction.decision import (
     Witness,
     sorted_entries,
 )
-from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.payment import settle
 
 LOCALITIES = ("slot", "machine", "rack", "cluster")

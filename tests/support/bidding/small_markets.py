@@ -7,8 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from optim.models.bidding.cost_per_work import evaluate_many
-from optim.models.bidding.instance import (
-    BiddingInstance,
+from optim.models.bidding.data import (
     Bids,
     Caps,
     CurveKind,
@@ -18,6 +17,7 @@ from optim.models.bidding.instance import (
     Scalability,
     ScenarioOutlook,
 )
+from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
 
 CURVES = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from optim.models.auction.problem import PROBLEM
 from optim.models.auction.summary import describe
 from optim.workloads.auction.generator import GeneratorOptions, draw_profiles, generate

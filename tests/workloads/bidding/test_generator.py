@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.bidding.instance import HourOutlook, Scalability, ScenarioOutlook
+from optim.models.bidding.data import HourOutlook, Scalability, ScenarioOutlook
 from optim.models.bidding.problem import PROBLEM
 from optim.workloads.bidding.generator import GeneratorOptions, generate
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import optim
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import EvictionTerm
+from optim.models.bidding.data import EvictionTerm
 from optim.models.bidding.market.evictions import EvictionOptions, fit_evictions
 from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.workloads.bidding.instances import BiddingOptions, instance_at, instance_of_windows

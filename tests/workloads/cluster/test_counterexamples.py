@@ -9,8 +9,8 @@ from optim.models.auction.codec import (
     MachineDocument,
     ProfileDocument,
     TrialDocument,
-    instance_from_document,
 )
+from optim.models.auction.problem import PROBLEM
 from optim.models.auction.summary import rho_paid
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import app_fairness, placement_envy
@@ -54,7 +54,7 @@ def test_one_round_gives_no_sharing_incentive():
     profile = ProfileDocument(elapsed_min=0.0, active_apps=2.0, trials=[trial], slowdown="compute-bound")
     apps = [AppDocument(id=name, profile=profile) for name in "ab"]
     machines = [MachineDocument(rack=0, slots=[4])]
-    instance = instance_from_document(
+    instance = PROBLEM.instance_from_document(
         AuctionDocument(schema="optim/auction/1", name="equals", machines=machines, apps=apps)
     )
     plan = solve(instance, "exact").decision

@@ -8,7 +8,7 @@ import numpy as np
 from optim.core.arrays import IntArray
 from optim.core.solution import Violation, violation
 from optim.models.auction.check.exact_instance import ExactInstance
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 
 
 def fits(facts: ExactInstance, row: IntArray) -> bool:

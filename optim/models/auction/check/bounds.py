@@ -19,8 +19,8 @@ from optim.core.limits import Effort
 from optim.core.solution import Violation, violation
 from optim.models.auction.check.allocation import has_no_room
 from optim.models.auction.check.exact_instance import ExactInstance
+from optim.models.auction.data import Locality
 from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
-from optim.models.auction.instance import Locality
 
 
 class Supply:

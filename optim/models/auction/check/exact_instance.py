@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
-from optim.models.auction.instance import SERVED_STEP, AuctionInstance, EmptyValue, Locality
+from optim.models.auction.data import SERVED_STEP, EmptyValue, Locality
+from optim.models.auction.instance import AuctionInstance
 
 UNIT_ROUNDOFF = 2.0**-53
 

@@ -19,8 +19,9 @@ from optim.models.bidding.check.exact_instance import (
     tangent_slope,
     useful_rate,
 )
+from optim.models.bidding.data import LASTING_TOL, EvictionTerm, HourOutlook, LastingCapacity
 from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
-from optim.models.bidding.instance import LASTING_TOL, BiddingInstance, EvictionTerm, HourOutlook, LastingCapacity
+from optim.models.bidding.instance import BiddingInstance
 
 MAX_SHORT = 10**4
 

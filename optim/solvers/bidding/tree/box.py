@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.data import HOUR_S, EvictionTerm, HourOutlook, ScenarioOutlook
 from optim.models.bidding.decision import CHANGE, THETA
-from optim.models.bidding.instance import HOUR_S, BiddingInstance, EvictionTerm, HourOutlook, ScenarioOutlook
+from optim.models.bidding.instance import BiddingInstance
 
 CAP_TOL = 1e-12
 

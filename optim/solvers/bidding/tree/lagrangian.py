@@ -7,8 +7,9 @@ from itertools import pairwise
 import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.bidding.data import CurveKind, Scalability
 from optim.models.bidding.decision import Multipliers
-from optim.models.bidding.instance import BiddingInstance, CurveKind, Scalability
+from optim.models.bidding.instance import BiddingInstance
 from optim.solvers.bidding.survival import Rows
 from optim.solvers.bidding.tree.box import Relaxation
 

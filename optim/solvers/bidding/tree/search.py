@@ -11,8 +11,9 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import AbstractIteration, SolverState
 from optim.core.solution import Termination
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
+from optim.models.bidding.data import HourOutlook
 from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
-from optim.models.bidding.instance import BiddingInstance, HourOutlook
+from optim.models.bidding.instance import BiddingInstance
 from optim.solvers.bidding.steps import is_feasible
 from optim.solvers.bidding.survival import CoverPool
 from optim.solvers.bidding.tree.box import CAP_TOL, Box, Relaxation, relax

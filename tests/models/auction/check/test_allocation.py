@@ -4,7 +4,7 @@ import pytest
 
 from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
 from optim.models.auction.check.exact_instance import read_facts
-from optim.models.auction.instance import as_ints
+from optim.models.auction.data import as_ints
 from tests.support.auction.builders import auction
 
 ONE = auction(

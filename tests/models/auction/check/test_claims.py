@@ -11,6 +11,7 @@ from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense
 from optim.models.auction.check import check
 from optim.models.auction.check.claims import AuctionClaims
 from optim.models.auction.check.exact_instance import read_facts
+from optim.models.auction.data import as_floats, as_ints
 from optim.models.auction.decision import (
     AuctionPlan,
     AuctionProof,
@@ -22,7 +23,7 @@ from optim.models.auction.decision import (
     Witness,
     sorted_entries,
 )
-from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.payment import gpus_kept
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction

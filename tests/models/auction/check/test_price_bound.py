@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from optim.models.auction.check.bounds import CountBound, PriceBound, check_form, evaluate_tree
 from optim.models.auction.check.exact_instance import read_facts
+from optim.models.auction.data import Locality, as_floats, as_ints
 from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
-from optim.models.auction.instance import Locality, as_floats, as_ints
 from tests.support.auction.builders import auction
 from tests.support.auction.enumeration import optimum
 from tests.support.auction.strategies import auctions, named_auctions

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.models.auction.check.bounds import Supply
 from optim.models.auction.check.exact_instance import read_facts
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from tests.support.auction.builders import auction
 from tests.support.auction.enumeration import can_place
 from tests.support.auction.strategies import auctions

@@ -12,8 +12,8 @@ from optim.core.solution import CertificateKind, PointStatus, Sense, Solution, T
 from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.check.tree import check_form
 from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.data import Caps
 from optim.models.bidding.decision import FootprintPlan, RatioProof, TreeNode
-from optim.models.bidding.instance import Caps
 from optim.models.files import read_solution, verify, write_solution
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import hour_instance, published_vector

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.bidding.check.exact_instance import min_rate_for, tangent_slope, useful_rate
-from optim.models.bidding.instance import CurveKind, Scalability
+from optim.models.bidding.data import CurveKind, Scalability
 from tests.support.bidding.small_markets import CURVES
 
 curves = st.sampled_from(

@@ -7,8 +7,8 @@ import pytest
 
 from optim.core.solution import Violation
 from optim.models.bidding.check.tree import MAX_SHORT, checked_covers, keeps_enough, kept
+from optim.models.bidding.data import LASTING_TOL
 from optim.models.bidding.decision import Cover, FootprintPlan
-from optim.models.bidding.instance import LASTING_TOL
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import GeneratorOptions, generate

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from optim.models.bidding.check.exact_instance import VerifierContext, footprint_value
 from optim.models.bidding.check.tree import CheckedBox, check_form, leaf_bound, proven_bound
 from optim.models.bidding.cost_per_work import evaluate_many, survival
+from optim.models.bidding.data import EvictionTerm
 from optim.models.bidding.decision import RATE, THETA, Multipliers, RatioProof, TreeNode
-from optim.models.bidding.instance import EvictionTerm
 from tests.support.bidding.small_markets import all_footprints, hour_instance, varied_instances
 
 seeds = st.integers(0, 10**6)

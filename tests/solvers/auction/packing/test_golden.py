@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from optim.solvers.auction.packing import Packer, PlacementSearch, placing_order
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.golden_auctions import whole

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.models.auction.check.allocation import check_bundles, check_entries, fits, has_no_room
 from optim.models.auction.check.exact_instance import read_facts
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from optim.solvers.auction import packing
 from optim.solvers.auction.bundle_type_lp import BundleTypeLP, patterns, rack_classes
 from optim.solvers.auction.counting import CountRelaxation

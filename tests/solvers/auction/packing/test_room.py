@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.models.auction.instance import Locality
+from optim.models.auction.data import Locality
 from optim.solvers.auction.packing import PlacementSearch
 from tests.support.auction.builders import auction
 

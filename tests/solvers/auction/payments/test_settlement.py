@@ -8,8 +8,9 @@ from hypothesis import given
 
 from optim.core.driver import Monitor
 from optim.core.solution import CertificateKind, Termination
+from optim.models.auction.data import as_ints
 from optim.models.auction.decision import CountProof, PaymentRule, sorted_entries
-from optim.models.auction.instance import AuctionInstance, as_ints
+from optim.models.auction.instance import AuctionInstance
 from optim.models.files import verify
 from optim.solvers.auction.allocation import Allocator
 from optim.solvers.auction.payments import bounded_award

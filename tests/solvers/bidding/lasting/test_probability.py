@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.models.bidding.instance import kept_probability
+from optim.models.bidding.data import kept_probability
 from optim.solvers.bidding.survival import kept, shortfall, stays_of, what_lasts
 from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, lasting, varied
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from optim.models.bidding.data import Caps
 from optim.models.bidding.decision import CHANGE, RATE, THETA
-from optim.models.bidding.instance import Caps
 from optim.solvers.bidding.tree.box import Box
 from tests.support.bidding.small_markets import hour_instance
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from optim.models.bidding.data import EvictionTerm
 from optim.models.bidding.decision import RATE, THETA
-from optim.models.bidding.instance import EvictionTerm
 from optim.solvers.bidding.tree.box import Box, relax
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers
 from optim.solvers.bidding.tree.node_lp import LpPoint

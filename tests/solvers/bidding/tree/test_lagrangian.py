@@ -5,7 +5,7 @@ import pytest
 
 from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.check.tree import CheckedBox, leaf_bound
-from optim.models.bidding.instance import CurveKind, Scalability
+from optim.models.bidding.data import CurveKind, Scalability
 from optim.solvers.bidding.tree.box import Box, relax
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand, point_of_slope
 from optim.solvers.bidding.tree.node_lp import solve_node

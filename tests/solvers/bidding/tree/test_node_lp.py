@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.bidding.instance import EvictionTerm
+from optim.models.bidding.data import EvictionTerm
 from optim.solvers.bidding.tree.box import Box, relax
 from optim.solvers.bidding.tree.node_lp import solve_node
 from tests.support.bidding.small_markets import hour_instance

@@ -9,9 +9,9 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.models.auction.bids import NeedsTable, bid_table, possible_sizes, smallest_subtree, with_held
+from optim.models.auction.data import Cluster as Offered
+from optim.models.auction.data import Horizon, Slowdown
 from optim.models.auction.fairness import AppProfile, IdealTime, Needs, ideal_minutes, shared_minutes
-from optim.models.auction.instance import Cluster as Offered
-from optim.models.auction.instance import Horizon, Slowdown
 from optim.models.cluster.workload import PPM, US
 from optim.simulation.cluster.planning.policy import View
 from optim.solvers.auction.mechanism import Bid, Crowd, Grant, Offer

@@ -20,10 +20,10 @@ import numpy as np
 from optim.core.arrays import IntArray
 from optim.core.errors import check_choices, check_in
 from optim.core.registry import Support
+from optim.models.auction.data import Cluster as Offered
+from optim.models.auction.data import EmptyValue, Horizon
 from optim.models.auction.decision import PaymentRule
 from optim.models.auction.fairness import AppProfile, IdealTime
-from optim.models.auction.instance import Cluster as Offered
-from optim.models.auction.instance import EmptyValue, Horizon
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
