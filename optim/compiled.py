@@ -62,7 +62,7 @@ from optim.core.progress import COMPILING
 Class = TypeVar("Class", bound=type)
 
 
-class Reference(types.Type):
+class Reference(types.Type):  # type: ignore[misc]
     """The type of a named tuple's address: its class and the types of its fields."""
 
     def __init__(self, instance_class: Any, kinds: tuple[Any, ...]) -> None:

@@ -2,7 +2,6 @@
 
 import sys
 import tomllib
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,8 @@ import pytest
 from optim.core import optional
 from optim.core.errors import MissingDependencyError
 from optim.core.optional import DISTRIBUTION, EXTRA_OF, check_installed, import_extra
+from optim.rightsizing import learned_policies
+from tests.support.containers.worlds import world_of
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
@@ -38,14 +39,27 @@ def test_what_is_there_is_returned():
     assert import_extra("pandas", "a frame").__name__ == "pandas"
 
 
-@pytest.mark.parametrize(("module", "function"), [("learned_policies", "_fitted"), ("learned_policies", "_fit")])
-def test_policies_of_scikit_learn_name_the_command(monkeypatch, module, function):
-    fit = getattr(import_module(f"optim.rightsizing.{module}"), function)
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda: learned_policies._fit(np.zeros((1, 1)), np.zeros((1, 1)), 0.5),
+        lambda: learned_policies.Forest(
+            world_of(
+                [np.ones((8, 2))],
+                training=[np.ones((24, 2))],
+                training_labels=[np.zeros(24, int)],
+                labels=[np.zeros(8, int)],
+            )
+        ),
+    ],
+    ids=["boosted-quantiles", "forest"],
+)
+def test_policies_of_scikit_learn_name_the_command(monkeypatch, fit):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(
         MissingDependencyError, match=r"^policy \S+ needs scikit-learn .*; install it: pip install '.*\[learn\]'$"
     ):
-        fit(*[np.zeros((1, 1))] * 2, *[0.5] * (fit.__code__.co_argcount - 2))
+        fit()
 
 
 def test_nothing_else_words_what_is_missing():
