@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from optim import testing as testing
     from optim.core.driver import SolveInterrupted as SolveInterrupted
     from optim.core.errors import OptimError as OptimError
+    from optim.core.policies import policy_names as policy_names
     from optim.core.solution import Certificate as Certificate
     from optim.core.solution import Solution as Solution
     from optim.core.solution import Verification as Verification
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from optim.models.programmes import export as export
     from optim.models.reference import reference_names as reference_names
     from optim.models.reference import reference_solution as reference_solution
-    from optim.simulation.policy_names import policy_names as policy_names
     from optim.solvers.solve import solve as solve
     from optim.solvers.solve import solver_names as solver_names
     from optim.workloads.instances import generate as generate
@@ -56,7 +56,7 @@ _HOME = {
     "generate": "optim.workloads.instances",
     "load": "optim.models.files",
     "load_solution": "optim.models.files",
-    "policy_names": "optim.simulation.policy_names",
+    "policy_names": "optim.core.policies",
     "reference_instance": "optim.workloads.instances",
     "reference_names": "optim.models.reference",
     "reference_solution": "optim.models.reference",

@@ -1,7 +1,7 @@
 """Tables of solvers, policies, commands and extras, made from the code that a reader would call.
 
-What isn't in the code, such as what a solver proves, stands in the directive's lines, `name: text`; a solver or policy
-without a line, and a line without a solver or policy, is a warning, which ends the build.
+What isn't in the code, such as what a solver proves, stands in the directive's lines, `name: text`; a solver
+without a line, and a line without a solver, is a warning, which ends the build.
 """
 
 import tomllib
@@ -18,16 +18,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
 from optim.core.options import option_meanings
+from optim.core.policies import policies_of
 from optim.core.registry import describe_options
-from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS
-from optim.simulation.policy_names import NAMES, policy_names
 from optim.solvers.solve import solvers_of
-
-POLICY_NAMES: Mapping[str, tuple[str, ...]] = {
-    **{world: policy_names(world) for world in NAMES},
-    "wrappers": tuple(WRAPPERS),
-}
-"""Policies by the world they are for."""
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -99,20 +92,22 @@ class Solvers(GeneratedTable):
 
 
 class Policies(GeneratedTable):
-    """The policies of a world."""
-
-    def names(self) -> tuple[str, ...]:
-        """Return the policies' names, in their order."""
-        return POLICY_NAMES[self.arguments[0]]
+    """The policies of a world: what they do, their sources and their options."""
 
     def text(self, notes: Mapping[str, str]) -> str:
-        """Return the table of policies, and of their options where the catalogue has them."""
-        parts = [table(("name", ""), ((f"`{name}`", notes.get(name, "")) for name in self.names()))]
-        catalogue = {"cluster": POLICIES, "wrappers": WRAPPERS}.get(self.arguments[0], {})
+        """Return the table of policies and that of their options."""
+        del notes
+        entries = policies_of(self.arguments[0])
+        parts = [
+            table(
+                ("name", "what it does", "source"),
+                ((f"`{name}`", entry.summary, entry.source) for name, entry in entries.items()),
+            )
+        ]
         rows = [
             (f"`{name}`" if not place else "", *row)
-            for name, (options, _) in catalogue.items()
-            for place, row in enumerate(option_rows(options, defaults_of(options)))
+            for name, entry in entries.items()
+            for place, row in enumerate(option_rows(entry.options_type, defaults_of(entry.options_type)))
         ]
         if rows:
             parts.append("Their options, as `--option NAME.OPTION=VALUE`:\n\n")

@@ -157,7 +157,7 @@ def problems() -> tuple[str, ...]:
 
 def policies(*worlds: str) -> tuple[str, ...]:
     """Return the names of the policies of some worlds."""
-    from optim.simulation.policy_names import policy_names
+    from optim.core.policies import policy_names
 
     return tuple(sorted({name for world in worlds for name in policy_names(world)}))
 

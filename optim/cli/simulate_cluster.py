@@ -119,7 +119,12 @@ def cluster(
     choice: JobChoice,
     gpus: Annotated[str, option("--gpus", "Machines x GPUs, or a topology file.", "60x8", JOBS)] = "60x8",
     policy: PolicyOption = None,
-    wrap: Annotated[list[str] | None, option("--wrap", "Around each policy; the last is nearest.", "NAME")] = None,
+    wrap: Annotated[
+        list[str] | None,
+        option(
+            "--wrap", "Around each policy; the last is nearest.", "NAME", autocompletion=complete_policy("wrappers")
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
@@ -131,8 +136,8 @@ def cluster(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
+    from optim.core.policies import default_names
     from optim.models.cluster.run_file import RunRecord
-    from optim.simulation.cluster.catalogue import INDEX_POLICIES
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
 
@@ -144,7 +149,7 @@ def cluster(
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
     jobs = load_or_generate_jobs(choice, world, selecting, own, seed)
     jobs.check_fits(world)
-    names = ["+".join((*split_list(wrap), name)) for name in split_list(policy) or tuple(INDEX_POLICIES)]
+    names = ["+".join((*split_list(wrap), name)) for name in split_list(policy) or default_names("cluster")]
     options, requests = split_settings(given, names)
     task = Comparison(jobs, world, options, seed)
     task.check(requests)

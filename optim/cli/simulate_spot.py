@@ -234,9 +234,8 @@ def _note_billing(billing: "Billing", *, is_chosen: bool) -> None:
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     """Print a summary a policy, and how each compares with the cheapest."""
+    from optim.core.policies import clairvoyant_names
     from optim.simulation.spot.backtest import summarise_all
-    from optim.simulation.spot.policies import ORACLES
-    from optim.simulation.spot.zones.backtest import OPTIMUM
 
     summaries = summarise_all(rows)
     if output is OutputFormat.JSON:
@@ -251,7 +250,11 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     never = [name for name, summary in summaries.items() if not summary.done]
     if never:
         info(f"{', '.join(never)}: no start has done the job, and none counts in the means")
-    costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in (*ORACLES, OPTIMUM)}
+    costs = {
+        name: own.mean["cost_usd"]
+        for name, own in summaries.items()
+        if name not in (*clairvoyant_names("spot"), *clairvoyant_names("zones"))
+    }
     cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
     paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
     if paired:

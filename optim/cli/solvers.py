@@ -61,7 +61,8 @@ def _list_policies(name: str | None, output: OutputFormat) -> None:
     """List the policies of `simulate cluster` with their options and defaults, or explain the options of one, or of the engine."""
     from optim.benchmarks.records import plain
     from optim.core.options import option_meanings, options_as_dict
-    from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS, options_of
+    from optim.core.policies import policies_of
+    from optim.simulation.cluster.catalogue import options_of
     from optim.simulation.cluster.options import EngineOptions
 
     def defaults(kind: type[Any]) -> dict[str, object]:
@@ -80,8 +81,8 @@ def _list_policies(name: str | None, output: OutputFormat) -> None:
         print_rows(entries, output, title=f"{name}, of simulate cluster", is_wrapped=True)
         return
     kinds: dict[str, tuple[str, type[Any]]] = {
-        **{each: ("policy", options_type) for each, (options_type, _) in sorted(POLICIES.items())},
-        **{each: ("wrapper", options_type) for each, (options_type, _) in sorted(WRAPPERS.items())},
+        **{each: ("policy", entry.options_type) for each, entry in policies_of("cluster").items()},
+        **{each: ("wrapper", entry.options_type) for each, entry in policies_of("wrappers").items()},
         ENGINE: ("rules of all", EngineOptions),
     }
     if output is OutputFormat.JSON:

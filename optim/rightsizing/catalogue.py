@@ -5,11 +5,12 @@ from functools import partial
 from types import MappingProxyType
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.policies import policy
 from optim.core.user_code import is_file_reference, load_class_from_file
 from optim.rightsizing.autopilot import AUTOPILOT_POLICIES
 from optim.rightsizing.engine import SteppedPlan
 from optim.rightsizing.learned_policies import LEARNED_POLICIES, OPTIONAL_POLICIES
-from optim.rightsizing.oracles import current_maximum, current_rules, whole_maximum
+from optim.rightsizing.oracles import clairvoyant, current_maximum, current_rules, whole_maximum
 from optim.rightsizing.phase_policies import PHASE_POLICIES, PricedPlan
 from optim.rightsizing.policy import STEP_POLICIES, AbstractPolicy, NamedPolicy, Plan
 from optim.rightsizing.vpa import VPA_POLICIES
@@ -53,6 +54,72 @@ OPTIONAL: Mapping[str, PlanMaker] = MappingProxyType(_makers(OPTIONAL_POLICIES))
 """Policies that need an optional package; they run where they are named."""
 
 _MAKERS: Mapping[str, PlanMaker] = MappingProxyType(_makers(_STEPPED) | dict(PRICED) | dict(ORACLES))
+
+FIRST = "HotCloud 2020 (AI4DL)."
+policy("prev-step-max", world="containers", summary=FIRST)(_MAKERS["prev-step-max"])
+policy("prev-step-rules", world="containers", summary=FIRST)(_MAKERS["prev-step-rules"])
+policy("current-step-max", world="containers", summary=FIRST, is_reference=True)(_MAKERS["current-step-max"])
+policy("current-step-rules", world="containers", summary=FIRST, is_reference=True)(_MAKERS["current-step-rules"])
+policy("phase-rule", world="containers", summary="HotCloud 2020's phase rule.")(_MAKERS["phase-rule"])
+BY_SIZE = "The phase rule relative to a container's size."
+policy("phase-rule-scaled", world="containers", summary=BY_SIZE)(_MAKERS["phase-rule-scaled"])
+policy("phase-rule-limit", world="containers", summary=BY_SIZE)(_MAKERS["phase-rule-limit"])
+policy("phase-shift", world="containers", summary="The phase rule around a container's mean.")(_MAKERS["phase-shift"])
+policy("phase-max", world="containers", summary="The phase rule, never below the present use of memory.")(
+    _MAKERS["phase-max"]
+)
+FORECAST = "Moments of the phases forecast for the cycle."
+policy("phase-markov", world="containers", summary=FORECAST)(_MAKERS["phase-markov"])
+policy("phase-semi-markov", world="containers", summary=FORECAST)(_MAKERS["phase-semi-markov"])
+policy("phase-price", world="containers", summary="A price on risk, with the demand that follows each phase.")(
+    _MAKERS["phase-price"]
+)
+policy("level-price", world="containers", summary="As `phase-price`, without phases.")(_MAKERS["level-price"])
+ANALOGS = (
+    "The demand after the most similar moments of training containers, at a price on harm; without and with phases."
+)
+policy("analogs", world="containers", summary=ANALOGS)(_MAKERS["analogs"])
+policy("analogs-phases", world="containers", summary=ANALOGS)(_MAKERS["analogs-phases"])
+BOOSTED = "As `analogs`, with gradient-boosted quantiles (extra `learn`; runs where it is named)."
+policy("boosted-quantiles", world="containers", summary=BOOSTED)(OPTIONAL["boosted-quantiles"])
+policy("boosted-quantiles-phases", world="containers", summary=BOOSTED)(OPTIONAL["boosted-quantiles-phases"])
+FOREST = "The demand after the nearest moments and those in the same leaves of trees, at a price on harm (extra `learn`; runs where it is named)."
+policy("forest", world="containers", summary=FOREST)(OPTIONAL["forest"])
+policy("forest-phases", world="containers", summary=FOREST)(OPTIONAL["forest-phases"])
+policy("holt", world="containers", summary="Holt's exponential smoothing of the cycles' peaks.")(_MAKERS["holt"])
+SIMPLE = "A simple statistic of the container's past."
+policy("ewma-2", world="containers", summary=SIMPLE)(_MAKERS["ewma-2"])
+policy("ewma-5", world="containers", summary=SIMPLE)(_MAKERS["ewma-5"])
+policy("ewma-10", world="containers", summary=SIMPLE)(_MAKERS["ewma-10"])
+policy("quantile-90", world="containers", summary=SIMPLE)(_MAKERS["quantile-90"])
+policy("quantile-95", world="containers", summary=SIMPLE)(_MAKERS["quantile-95"])
+policy("quantile-99", world="containers", summary=SIMPLE)(_MAKERS["quantile-99"])
+policy("running-max", world="containers", summary=SIMPLE)(_MAKERS["running-max"])
+policy("static", world="containers", summary=SIMPLE)(_MAKERS["static"])
+VPA = "Kubernetes' recommender: decaying histograms; kills raise the peak."
+policy("vpa", world="containers", summary=VPA)(_MAKERS["vpa"])
+policy("vpa-warm", world="containers", summary=VPA)(_MAKERS["vpa-warm"])
+policy("vpa-no-floor", world="containers", summary=VPA)(_MAKERS["vpa-no-floor"])
+WINDOWS = "Google's moving windows."
+policy("autopilot", world="containers", summary=WINDOWS)(_MAKERS["autopilot"])
+policy("autopilot-serving", world="containers", summary=WINDOWS)(_MAKERS["autopilot-serving"])
+policy(
+    "autopilot-ml",
+    world="containers",
+    summary="Google's set of windows; the window that would have cost least is followed.",
+)(_MAKERS["autopilot-ml"])
+policy("oracle-static", world="containers", summary="The maximum of the container's whole life.", is_reference=True)(
+    _MAKERS["oracle-static"]
+)
+policy(
+    "clairvoyant",
+    world="containers",
+    summary="The cheapest plan with the allowed harm and all demand known, beside its lower bound.",
+    is_reference=True,
+)(clairvoyant)
+policy("clairvoyant-harmless", world="containers", summary="As `clairvoyant`, without harm.", is_reference=True)(
+    partial(clairvoyant, is_harmless=True)
+)
 
 
 def policy_names() -> tuple[str, ...]:

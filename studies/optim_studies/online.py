@@ -16,13 +16,14 @@ from optim.benchmarks.suite import FULL, SMALL
 from optim.core.driver import PhaseClock
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.options import options_as_dict
+from optim.core.policies import causal_names
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.prices import MICRO
 from optim.models.bidding.market.zones import AvailabilityChain, ZoneJob, ZoneMarket, fit_chain
+from optim.simulation.spot.zones.backtest import zone_policy
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
 from optim.solvers.bidding.zones import least_cost, min_mean_usd
 from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_availability, zone_named
 
@@ -95,7 +96,7 @@ class OnlineWork(AbstractStudy):
             bound = min_mean_usd(
                 chain, job, spot_micro=spot_micro, on_demand_micro=round(MICRO * options.on_demand_usd), tick_s=tick_s
             )
-        usd: dict[str, list[float]] = {name: [] for name in ("optimum", *ZONE_POLICIES)}
+        usd: dict[str, list[float]] = {name: [] for name in ("optimum", *causal_names("zones"))}
         problems: list[str] = []
         with clock.phase("verify"):
             for number in range(options.traces):
@@ -154,8 +155,8 @@ def _run_all(market: ZoneMarket, job: ZoneJob, usd: dict[str, list[float]]) -> I
     """Run every policy on one trace, and prove its least cost; yield what is wrong with the proof."""
     best = least_cost(market, job, 0)
     usd["optimum"].append(best.usd)
-    for name, policy in ZONE_POLICIES.items():
-        usd[name].append(run_zones(market, job, policy(facts_of(market, job)), 0).cost_usd)
+    for name in causal_names("zones"):
+        usd[name].append(run_zones(market, job, zone_policy(name)(facts_of(market, job)), 0).cost_usd)
     yield from check_optimum(market, job, best)
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS
+from tests.support.policies import CLUSTER_POLICIES, WRAPPERS
 
 RUNNER = CliRunner()
 
@@ -17,7 +17,7 @@ def run(*words):
 
 def test_all_policies_and_wrappers_are_listed_with_the_defaults_of_their_options():
     rows = [json.loads(line) for line in run("--format", "json").stdout.splitlines()]
-    assert {row["policy"] for row in rows} == {*POLICIES, *WRAPPERS, "engine"}
+    assert {row["policy"] for row in rows} == {*CLUSTER_POLICIES, *WRAPPERS, "engine"}
     by_name = {row["policy"]: row["options"] for row in rows}
     assert by_name["fifo"] == {"backfill": False}
     assert by_name["engine"]["overhead_s"] == 30.0
@@ -25,7 +25,7 @@ def test_all_policies_and_wrappers_are_listed_with_the_defaults_of_their_options
     assert all(name in table for name in by_name)
 
 
-@pytest.mark.parametrize("name", sorted({*POLICIES, *WRAPPERS, "engine"}))
+@pytest.mark.parametrize("name", sorted({*CLUSTER_POLICIES, *WRAPPERS, "engine"}))
 def test_every_option_of_every_policy_has_a_meaning(name):
     rows = [json.loads(line) for line in run(name, "--format", "json").stdout.splitlines()]
     assert all(row["meaning"] for row in rows), rows

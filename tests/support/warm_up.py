@@ -70,7 +70,7 @@ def job() -> Workload:
 
 def clusters() -> None:
     """Compile the simulation's loop."""
-    simulate(job(), Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
+    simulate(job(), Cluster.grid("1x1"), IndexPolicy(name="submission", key=Key.SUBMISSION))
 
 
 def capacity() -> None:

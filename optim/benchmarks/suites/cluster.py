@@ -14,6 +14,7 @@ from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, registe
 from optim.benchmarks.suite import FULL, SMALL
 from optim.core.driver import PhaseClock
 from optim.core.errors import InvalidOptionError, check_choices, check_in
+from optim.core.policies import default_names, shipped_names
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.cluster.check import check_runs
@@ -21,7 +22,6 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.run_file import RunRecord
 from optim.models.cluster.workload import Workload
 from optim.report.plots import INK, Figure, FigureList, name_rows
-from optim.simulation.cluster.catalogue import INDEX_POLICIES, POLICIES
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, bound
 from optim.simulation.cluster.options import EngineOptions
 from optim.workloads.cluster.generator import PhillyOptions, draw_jobs
@@ -168,8 +168,8 @@ SPEC = register_study(
     kind=ClusterWork,
     sizes=SIZES,
     subjects=_subjects,
-    ways=tuple(POLICIES),
-    small_ways=tuple(INDEX_POLICIES),
+    ways=shipped_names("cluster"),
+    small_ways=default_names("cluster"),
     columns=("jct_mean_h", "ratio_to_bound", "rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1",
              "utilisation", "wait_fragmented_share", "preemptions"),
     figures=draw,

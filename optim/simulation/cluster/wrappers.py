@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.arrays import BoolArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.core.registry import Support
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import Worth
@@ -17,18 +18,19 @@ from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 from optim.simulation.cluster.policies.slaq import fit_loss
 
+LESSONS = "Jeon et al., ATC 2019, section 5"
+
 PLACES_ITSELF = "it brings its own placement, which {} can't steer"
 
 
 class Wrapper(PlanningPolicy):
     """Does what the policy inside does, but for what a subclass changes."""
 
-    wrap = ""
     steers_placement = True
 
     def __init__(self, inner: PlanningPolicy) -> None:
         self.inner = inner
-        self.name = f"{self.wrap}+{inner.name}"  # type: ignore[misc]
+        self.name = f"{type(self).name}+{inner.name}"  # type: ignore[misc]
         self.sees, self.reads_losses = inner.sees, inner.reads_losses  # type: ignore[misc]
         self.may_spread = self.may_spread or inner.may_spread  # type: ignore[misc]
         self.plans_at_events = inner.plans_at_events
@@ -45,7 +47,7 @@ class Wrapper(PlanningPolicy):
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Tell whether the policy inside can serve such jobs, and be steered."""
         if self.steers_placement and self.inner.places_itself:
-            return Support(False, PLACES_ITSELF.format(self.wrap))
+            return Support(False, PLACES_ITSELF.format(type(self).name))
         return self.inner.supports(jobs, cluster)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -96,10 +98,15 @@ class FailEarlyOptions:
         check_in("(0, 0.5]", self, "share")
 
 
+@policy(
+    "fail-early",
+    world="wrappers",
+    options=FailEarlyOptions,
+    summary="Gangs first run on one GPU of a small pool.",
+    source=LESSONS,
+)
 class FailEarly(Wrapper):
     """A gang's work on one GPU counts; a job that fails in its trial is sent away, its failure being one of every try."""
-
-    wrap = "fail-early"
 
     def __init__(self, options: FailEarlyOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)
@@ -199,10 +206,15 @@ class IsolateOptions:
         check_in("[0, 1]", self, "share")
 
 
+@policy(
+    "isolate",
+    world="wrappers",
+    options=IsolateOptions,
+    summary="Wide gangs and small jobs run on machines of their own.",
+    source=LESSONS,
+)
 class Isolate(Wrapper):
     """Jobs below `wide` GPUs go to the last machines, all others to the first; a gang that its part can't hold goes anywhere."""
-
-    wrap = "isolate"
 
     def __init__(self, options: IsolateOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)
@@ -262,10 +274,16 @@ class PatienceOptions:
         check_in("[1, 1000]", self, "most_slowdown")
 
 
+@policy(
+    "patience",
+    world="wrappers",
+    options=PatienceOptions,
+    summary="A gang insists on a good place for a while per GPU, then takes any.",
+    source=LESSONS,
+)
 class Patience(Wrapper):
     """Starts at a slowdown above `most_slowdown` wait until the job has waited `wait_s` a GPU; then any GPUs will do."""
 
-    wrap = "patience"
     may_spread = True
 
     def __init__(self, options: PatienceOptions, inner: PlanningPolicy, jobs: Workload) -> None:
@@ -325,10 +343,16 @@ class StopAtGainOptions:
         check_in("[1, 1000000]", self, "check_s")
 
 
+@policy(
+    "stop-at-gain",
+    world="wrappers",
+    options=StopAtGainOptions,
+    summary="End jobs whose loss is predicted to fall by little.",
+    source=LESSONS,
+)
 class StopAtGain(Wrapper):
     """A job leaves once the curve fitted to its losses predicts less than `least_gain` up to its last planned step."""
 
-    wrap = "stop-at-gain"
     steers_placement = False
 
     def __init__(self, options: StopAtGainOptions, inner: PlanningPolicy, jobs: Workload) -> None:

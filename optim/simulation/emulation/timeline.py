@@ -7,11 +7,12 @@ from enum import StrEnum
 from functools import cached_property
 
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import causal_names
 from optim.models.bidding.market.billing import Reason, to_usd
 from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.backtest import Backtest
 from optim.simulation.spot.engine import RunResult, Snapshot, SpotRun
-from optim.simulation.spot.policies import POLICIES, make_policy
+from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, World
 
 WORK_TOL = 1e-9
@@ -207,9 +208,10 @@ def record_start(world: World, policies: Sequence[str], seed: int, index: int) -
     InvalidOptionError
         If a policy is unknown, or the prices have no time for the job.
     """
+    known = causal_names("spot")
     for name in policies:
-        if name not in POLICIES:
-            raise InvalidOptionError(f"unknown policy {name!r} to train by; there are: {', '.join(POLICIES)}")
+        if name not in known:
+            raise InvalidOptionError(f"unknown policy {name!r} to train by; there are: {', '.join(known)}")
     start = Backtest(world, policies, seed).run_start(index).rows[0].start
     start_s = int(datetime.fromisoformat(start).timestamp())
     return tuple(record_timeline(world, name, start_s) for name in policies)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import clairvoyant_names
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
@@ -19,7 +20,7 @@ from optim.simulation.spot.bill import RULES
 from optim.simulation.spot.engine import RunResult, run_policy
 from optim.simulation.spot.oracle import Oracle, OracleResult
 from optim.simulation.spot.oracle_check import ReferenceChecker
-from optim.simulation.spot.policies import ORACLES, check_policies, make_policy
+from optim.simulation.spot.policies import check_policies, make_policy
 from optim.simulation.spot.policy import SpotOptions, World
 from optim.statistics import Interval, wilson
 
@@ -412,7 +413,7 @@ class Backtest(AbstractStarts):
     def _results(self, start: int, *, stops: bool = True) -> dict[str, RunResult]:
         """Return every policy's run from a start; none at all if it stops at a run that touches a gap."""
         results = {}
-        for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in ORACLES))):
+        for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in clairvoyant_names("spot")))):
             results[name] = run_policy(self._world, make_policy(name, self._world), start)
             if stops and self._world.history.touches_gap(start, results[name].end_s):
                 return {}
@@ -420,7 +421,9 @@ class Backtest(AbstractStarts):
 
     def _checked(self, index: int, start: int, results: dict[str, RunResult], redrawn: int) -> StartRows:
         """Return the rows of a start, unless a reference isn't what it claims to be."""
-        references = {name: self._oracle.solve(name, start) for name in ORACLES if name in self._policies}
+        references = {
+            name: self._oracle.solve(name, start) for name in clairvoyant_names("spot") if name in self._policies
+        }
         for name, found in references.items():
             problems = self._checker.problems(found)
             if problems:

@@ -22,6 +22,7 @@ import numpy as np
 
 from optim.compiled import compiled
 from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.policies import policy
 from optim.models.bidding.market.evictions import NEVER, crossings
 from optim.models.bidding.market.prices import HOUR_S, MICRO, PricePath
 from optim.simulation.spot.engine import WARNING_S
@@ -177,6 +178,13 @@ _Plan = tuple[float, float, tuple[PlanPiece, ...]]
 """Dollars, hours, pieces."""
 
 
+@policy(
+    "oracle",
+    world="spot",
+    summary="Knows all prices and may use hours that an eviction makes free: a lower bound on every policy's cost.",
+    is_reference=True,
+)
+@policy("oracle-paid", world="spot", summary="Knows all prices and pays every started hour.", is_reference=True)
 class Oracle:
     """Both references over one history; what doesn't depend on the start is computed once.
 

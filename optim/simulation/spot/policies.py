@@ -1,14 +1,13 @@
-"""The policies of the back-test by name: BidBrain, and those that it is compared with."""
+"""The policies of the back-test: BidBrain, and the policies that it is compared with."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import causal_names, find_policy, policy, shipped_names
 from optim.core.user_code import is_file_reference, load_class_from_file
 from optim.models.bidding.market.evictions import usable_hours
 from optim.models.bidding.market.prices import HOUR_S, MICRO
@@ -34,10 +33,10 @@ from optim.simulation.spot.policy import (
 )
 
 
+@policy("on-demand", world="spot", summary="64 c3.xlarge on demand.")
 class OnDemandPolicy(Policy):
     """The baseline cluster on demand, from start to end."""
 
-    name = "on-demand"
     recovery = Recovery.NOTHING
     has_reliable = False
 
@@ -67,11 +66,12 @@ class StandardPolicy(Policy):
     ----------
     world
         Prices and knowledge.
+
+    Attributes
+    ----------
     recovery
         What an eviction costs: with `CHECKPOINT`, checkpoints are written at Young's interval for the mean time to
-        eviction of the market that is held, or at Daly's refinement of it.
-    name
-        Its name.
+        eviction of the market of the leases, or at Daly's refinement of it.
 
     References
     ----------
@@ -85,10 +85,8 @@ class StandardPolicy(Policy):
     Where no bid of the on-demand price was granted before, the median over markets stands in.
     """
 
-    def __init__(self, world: World, recovery: Recovery, name: str) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self.name, self.recovery = name, recovery
-        self.has_reliable = recovery is Recovery.ELASTIC
 
     def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Ask when nothing is held."""
@@ -117,6 +115,36 @@ class StandardPolicy(Policy):
         means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
         shortest = min((usual if math.isnan(mean) else mean for mean in means), default=math.inf)
         return checkpoint_interval(shortest * HOUR_S, write_cost_s(options, leases), is_daly=options.daly)
+
+
+@policy(
+    "standard",
+    world="spot",
+    summary="The cheapest market, the on-demand price as bid, until evicted; an eviction costs all work.",
+)
+class Standard(StandardPolicy):
+    """The standard rule without checkpoints."""
+
+    recovery, has_reliable = Recovery.NOTHING, False
+
+
+@policy(
+    "standard-checkpoint",
+    world="spot",
+    summary="As `standard`; an eviction costs a restart and the work since the last checkpoint (at Young's interval).",
+    source="Young, CACM 1974; Daly, FGCS 2006",
+)
+class StandardCheckpoint(StandardPolicy):
+    """The standard rule with checkpoints."""
+
+    recovery, has_reliable = Recovery.CHECKPOINT, False
+
+
+@policy("standard-agile", world="spot", summary="As `standard`; an eviction costs a minute.")
+class StandardAgile(StandardPolicy):
+    """The standard rule for an elastic trainer."""
+
+    recovery, has_reliable = Recovery.ELASTIC, True
 
 
 def write_cost_s(options: SpotOptions, leases: Sequence[LiveLease]) -> float:
@@ -150,11 +178,12 @@ class BidBrainPolicy(Policy):
     ----------
     world
         Prices and knowledge.
+
+    Attributes
+    ----------
     recovery
         `ELASTIC` loses a pause by an eviction; `CHECKPOINT` expects to lose a restart and half an interval. Both hold
         reliable machines: without a fixed cost the lowest cost per work is that of very few instances.
-    name
-        Its name.
 
     References
     ----------
@@ -162,11 +191,11 @@ class BidBrainPolicy(Policy):
     resource markets", EuroSys 2017, DOI 10.1145/3064176.3064182.
     """
 
-    def __init__(self, world: World, recovery: Recovery, name: str) -> None:
+    has_reliable = True
+
+    def __init__(self, world: World) -> None:
         options, markets = world.options, world.history.markets
         self._world = world
-        self.name, self.recovery = name, recovery
-        self.has_reliable = True
         # Goods are the markets, and behind them every type on demand, which nobody takes away.
         types = {market.instance_type: m for m, market in reversed(list(enumerate(markets)))}
         self._on_demand_good = {kind: len(markets) + k for k, kind in enumerate(types)}
@@ -187,14 +216,14 @@ class BidBrainPolicy(Policy):
         )
         self._list_prices = self.goods.highest[~self._is_spot].astype(np.float64).tolist()
         lost_h = minutes(options.eviction_min) / HOUR_S
-        if recovery is Recovery.CHECKPOINT:
+        if self.recovery is Recovery.CHECKPOINT:
             usual_s = float(np.nanmedian(world.table.mean_h[:, -1])) * HOUR_S
             interval = min(checkpoint_interval(usual_s, options.write_s, is_daly=options.daly), 4 * HOUR_S)
             lost_h = (options.restart_s + interval / 2) / HOUR_S
         self.overheads = Overheads(
             fixed_usd=options.reliable * world.reliable.on_demand_micro / MICRO,
             lost_h=lost_h,
-            change_h=minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0,
+            change_h=minutes(options.scale_min) / HOUR_S if self.recovery is Recovery.ELASTIC else 0.0,
             serial=options.serial,
         )
         self._size = np.array([world.size(int(m)) for m in self._seller])
@@ -327,41 +356,45 @@ class _Footprint:
         return result
 
 
-POLICIES: Mapping[str, Callable[[World], Policy]] = MappingProxyType(
-    {
-        "on-demand": OnDemandPolicy,
-        "standard": partial(StandardPolicy, recovery=Recovery.NOTHING, name="standard"),
-        "standard-checkpoint": partial(StandardPolicy, recovery=Recovery.CHECKPOINT, name="standard-checkpoint"),
-        "standard-agile": partial(StandardPolicy, recovery=Recovery.ELASTIC, name="standard-agile"),
-        "bidbrain-checkpoint": partial(BidBrainPolicy, recovery=Recovery.CHECKPOINT, name="bidbrain-checkpoint"),
-        "proteus": partial(BidBrainPolicy, recovery=Recovery.ELASTIC, name="proteus"),
-    }
+BIDBRAIN = "Harlap et al., Proteus, EuroSys 2017"
+
+
+@policy(
+    "bidbrain-checkpoint",
+    world="spot",
+    summary="BidBrain every two minutes, after evictions and at minute 58 of a lease's hour, with three reliable machines; "
+    "an eviction costs a restart and the work since the last checkpoint.",
+    source=BIDBRAIN,
 )
+class BidBrainCheckpoint(BidBrainPolicy):
+    """BidBrain for a trainer that restarts from checkpoints."""
 
-"""Makers by name; a policy may have memory, so that each run gets a new one."""
-
-ORACLES = ("oracle", "oracle-paid")
-
-"""Clairvoyant references: bounds, not policies."""
-
-KNOWN = (*POLICIES, *ORACLES)
+    recovery = Recovery.CHECKPOINT
 
 
-def check_policies(names: Iterable[str], known: Iterable[str] = KNOWN, where: str = "") -> None:
-    """Raise if a policy or reference is unknown; one's own is looked at when it is made.
+@policy("proteus", world="spot", summary="As `bidbrain-checkpoint`; an eviction costs a minute.", source=BIDBRAIN)
+class Proteus(BidBrainPolicy):
+    """BidBrain for an elastic trainer."""
+
+    recovery = Recovery.ELASTIC
+
+
+def check_policies(names: Iterable[str], known: Iterable[str] | None = None, where: str = "") -> None:
+    """Raise if a policy or reference is unknown; a user's file is read when the policy is made.
 
     Raises
     ------
     InvalidOptionError
         The text lists those there are.
     """
+    listed = shipped_names("spot") if known is None else tuple(known)
     for name in names:
-        if name not in known and not (known is KNOWN and is_file_reference(name)):
-            raise InvalidOptionError(f"unknown policy {name!r}{where}; there are: {', '.join(known)}")
+        if name not in listed and not (known is None and is_file_reference(name)):
+            raise InvalidOptionError(f"unknown policy {name!r}{where}; there are: {', '.join(listed)}")
 
 
 def make_policy(name: str, world: World) -> Policy:
-    """Return a new policy: by name, or one's own by ``./mine.py:MyPolicy``, a subclass of `Policy` made with the world.
+    """Return a new policy: by name, or a user's by ``./mine.py:MyPolicy``, a subclass of `Policy` made with the world.
 
     Raises
     ------
@@ -369,7 +402,10 @@ def make_policy(name: str, world: World) -> Policy:
         If there is none of that name.
     """
     if is_file_reference(name):
-        made: Policy = load_class_from_file(name, Policy, "a policy on spot prices")(world)
-        return made
-    check_policies([name], POLICIES)
-    return POLICIES[name](world)
+        maker: Callable[[World], Policy] = load_class_from_file(name, Policy, "a policy on spot prices")
+        return maker(world)
+    entry = find_policy("spot", name)
+    if entry is None or entry.is_reference:
+        raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(causal_names('spot'))}")
+    made: Policy = entry.make(world)
+    return made

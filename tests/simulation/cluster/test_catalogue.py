@@ -3,11 +3,13 @@
 import pytest
 
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import find_policy
 from optim.models.cluster.cluster import Cluster
-from optim.simulation.cluster.catalogue import POLICIES, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
+from tests.support.policies import CLUSTER_POLICIES
 from tests.support.small_clusters import workload
 
 JOBS = workload([(0, 1, 2), (0, 1, 1)])
@@ -99,10 +101,10 @@ def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
 
 
 def test_names_of_policies_are_those_of_the_catalogue():
-    for name in POLICIES:
+    for name in CLUSTER_POLICIES:
         policy = make_policy(name, JOBS)
         assert policy.name == name
-        assert policy.source
+        assert find_policy("cluster", name).source
 
 
 def test_wrappers_are_named_before_the_policy_and_take_options_of_their_name():

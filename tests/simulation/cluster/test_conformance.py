@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 
 from optim.simulation.cluster import conformance
-from optim.simulation.cluster.catalogue import POLICIES, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.conformance import check_policy
 from optim.simulation.cluster.planning.placing import fill
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+from tests.support.policies import CLUSTER_POLICIES
 
 
 @pytest.mark.parametrize("count", [13, pytest.param(20, marks=pytest.mark.prove)])
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(CLUSTER_POLICIES))
 def test_a_policy_of_the_catalogue_conforms(name, count, monkeypatch):
     """To 13 jobs, with most gangs and two of a group and an app; policies of one's own are played with 20."""
     monkeypatch.setattr(conformance, "small_workload", partial(conformance.small_workload, count=count))

@@ -52,7 +52,6 @@ def worlds(draw):
     ranks = tuple(draw(st.permutations(range(len(thresholds) + 1)))) if key is Key.TABLE else ()
     policy = IndexPolicy(
         name="drawn",
-        source="",
         key=key,
         tie=draw(st.sampled_from(list(Tie))),
         preempts=draw(st.sampled_from(list(Preempts))),
@@ -170,9 +169,9 @@ NO_OVERHEAD = EngineOptions(overhead_s=0)
 @pytest.mark.parametrize(
     ("policy", "ends"),
     [
-        (IndexPolicy(name="srsf", source="", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS), [2, 10, 16]),
+        (IndexPolicy(name="srsf", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS), [2, 10, 16]),
         (
-            IndexPolicy(name="las", source="", key=Key.ATTAINED_SERVICE, preempts=Preempts.AT_TICKS, quantum_us=S),
+            IndexPolicy(name="las", key=Key.ATTAINED_SERVICE, preempts=Preempts.AT_TICKS, quantum_us=S),
             [5, 14, 16],
         ),
     ],
@@ -185,7 +184,7 @@ def test_ends_as_in_the_worked_example_of_tiresias(policy, ends):
 
 def test_ends_are_those_of_lindleys_recursion_on_one_gpu():
     rows = [(0, 1, 4), (1, 1, 3), (1, 1, 2), (12, 1, 5)]
-    fifo = IndexPolicy(name="fifo", source="", key=Key.SUBMISSION, backfill=False)
+    fifo = IndexPolicy(name="fifo", key=Key.SUBMISSION, backfill=False)
     run = simulate(_workload(rows), Cluster.grid("1x1"), fifo)
     free = 0
     for (submit, _, duration), end in zip(rows, (run.end_us / S).tolist(), strict=True):
@@ -195,9 +194,7 @@ def test_ends_are_those_of_lindleys_recursion_on_one_gpu():
 
 def test_a_gang_larger_than_the_cluster_is_named():
     with pytest.raises(InvalidProblemError, match="j1 asks for 3 GPUs of a cluster of 2"):
-        simulate(
-            _workload([(0, 1, 1), (0, 3, 1)]), Cluster.grid("1x2"), IndexPolicy(name="f", source="", key=Key.SUBMISSION)
-        )
+        simulate(_workload([(0, 1, 1), (0, 3, 1)]), Cluster.grid("1x2"), IndexPolicy(name="f", key=Key.SUBMISSION))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -211,7 +208,7 @@ def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed
             (int(when), int(rng.integers(1, sum(sizes) + 1)), MS * int(rng.integers(1, 9)), (10**6,) * 3)
             for when in submit
         ]
-        policy = IndexPolicy(name="srtf", source="", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS)
+        policy = IndexPolicy(name="srtf", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS)
         run, plain = _both_logs((sizes, [0, 0, 1, 1], jobs, policy, EngineOptions(overhead_s=0.001)))
         assert run.log.rows() == plain.log
 
@@ -219,7 +216,7 @@ def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed
 def test_of_two_machines_that_one_victim_leaves_the_first_counts():
     """The gang of three leaves both machines to the short job; the first is wholly its own, so nobody else is stopped."""
     jobs = [(0, 3, 10 * MS, (10**6,) * 3), (0, 1, 20 * MS, (10**6,) * 3), (MS, 2, MS, (10**6,) * 3)]
-    policy = IndexPolicy(name="srtf", source="", key=Key.REMAINING_TIME, preempts=Preempts.AT_EVENTS)
+    policy = IndexPolicy(name="srtf", key=Key.REMAINING_TIME, preempts=Preempts.AT_EVENTS)
     run, plain = _both_logs(([2, 2], [0, 0], jobs, policy, EngineOptions(overhead_s=0)))
     assert run.log.rows() == plain.log
     assert [(kind, job) for time, kind, job, _ in plain.log if time == MS] == [(1, 0), (0, 2)]
@@ -230,7 +227,7 @@ def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
     shares = Workload(
         submit_us=np.zeros(2), gpus=np.ones(2), duration_us=np.full(2, S), share_milli=np.array([500, 500])
     )
-    fifo = IndexPolicy(name="fifo", source="", key=Key.SUBMISSION)
+    fifo = IndexPolicy(name="fifo", key=Key.SUBMISSION)
     assert simulate(shares, Cluster.grid("1x1"), fifo).end_us.tolist() == [S, 2 * S]
     assert simulate(shares, Cluster.grid("1x1"), fifo, EngineOptions(sharing=True)).end_us.tolist() == [S, S]
     slow = Workload(

@@ -11,7 +11,7 @@ from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from optim.execution import SerialExecutor
 from optim.models.cluster.cluster import Cluster
-from optim.simulation.cluster.catalogue import INDEX_POLICIES, POLICIES, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison, bound, split_settings
 from optim.simulation.cluster.conformance import small_workload
 from optim.simulation.cluster.engine import simulate
@@ -19,6 +19,7 @@ from optim.simulation.cluster.options import EngineOptions, OutageFeed, Placemen
 from optim.simulation.cluster.philly_study import philly_study
 from tests.support.kept import assert_kept
 from tests.support.kept_clusters import drawn_jobs, failing, plain, told_of
+from tests.support.policies import CLUSTER_POLICIES, COMPILED_POLICIES
 
 KEPT = Path(__file__).parent / "kept"
 CLUSTER = Cluster(gpus=np.array([4, 8, 4, 2, 8]), rack=np.array([0, 0, 1, 1, 1]))
@@ -37,7 +38,7 @@ def _brief(name, options, jobs, engine, seed=3):
     return told_of(simulate(jobs, CLUSTER, make_policy(name, jobs, options), engine, seed))
 
 
-@pytest.mark.parametrize(("name", "placement"), list(product(sorted(INDEX_POLICIES), Placement)))
+@pytest.mark.parametrize(("name", "placement"), list(product(sorted(COMPILED_POLICIES), Placement)))
 def test_a_key_gives_what_it_gave(name, placement):
     """Sixty jobs, some wider than a machine; with failures of machines and tries, and without."""
     jobs = drawn_jobs(8, 60, widths=(1, 1, 2, 3, 4, 8, 11, 20), within=90)
@@ -100,7 +101,7 @@ def test_jobs_that_policies_are_checked_on_and_outages_are_drawn_as_before():
         "next": feed.next,
         "policies": [
             [type(policy).__name__, policy.name, policy.needs]
-            for policy in (make_policy(name, jobs) for name in sorted(POLICIES))
+            for policy in (make_policy(name, jobs) for name in sorted(CLUSTER_POLICIES))
         ],
     }
     assert_kept(KEPT / "jobs-and-outages.json", found)

@@ -8,11 +8,12 @@ import pytest
 from optim.models.cluster.check.replay import replay, replay_plan
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.simulation.cluster.catalogue import INDEX_POLICIES, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import is_compiled, simulate
 from optim.simulation.cluster.options import EngineOptions, Placement, Preempted, RetryRule
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.wrappers import Wrapper
+from tests.support.policies import COMPILED_POLICIES
 from tests.support.small_clusters import workload
 
 OPTIONS = {
@@ -75,7 +76,7 @@ def _world(seed):
     }
     submit = jobs.submit_us - jobs.submit_us[0]
     object.__setattr__(jobs, "submit_us", submit)
-    name = sorted(INDEX_POLICIES)[seed % len(INDEX_POLICIES)]
+    name = sorted(COMPILED_POLICIES)[seed % len(COMPILED_POLICIES)]
     own = OPTIONS[name] | ({"backfill": bool(rng.random() < 0.5)} if name in ("fifo", "random") else {})
     racks = rng.integers(0, 2, len(sizes))
     if name == "las":

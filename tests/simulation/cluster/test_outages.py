@@ -16,11 +16,12 @@ from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import US
-from optim.simulation.cluster.catalogue import INDEX_POLICIES, PLANNING_POLICIES, WRAPPERS, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, OutageFeed, RetryRule, outages
 from optim.simulation.cluster.planning.policy import BrokenRuleError, Plan
 from tests.simulation.cluster.planning.test_engine import Scripted
+from tests.support.policies import CLUSTER_POLICIES, WRAPPERS
 from tests.support.random_plans import RandomPlans
 from tests.support.small_clusters import workload
 
@@ -53,7 +54,7 @@ def _record(jobs, cluster, run):
     return RunRecord(jobs=jobs, cluster=cluster, overhead_us=OFTEN.overhead_us, runs=(logged,))
 
 
-@pytest.mark.parametrize("name", [*INDEX_POLICIES, *PLANNING_POLICIES, *(f"{wrap}+srtf" for wrap in WRAPPERS)])
+@pytest.mark.parametrize("name", [*CLUSTER_POLICIES, *(f"{wrap}+srtf" for wrap in WRAPPERS)])
 def test_every_policy_gets_its_jobs_done_between_failures(name):
     """Of machines, and of tries: six jobs fail once or twice; that is one job's last where a retry doesn't help."""
     jobs = _jobs(1)

@@ -14,12 +14,13 @@ from optim.execution import SerialExecutor
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.run_file import MACHINE_COLUMNS, MORE_MACHINE_COLUMNS
 from optim.models.cluster.workload import US
-from optim.simulation.cluster.catalogue import POLICIES, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split_settings
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.policies.tiresias import gittins_index
 from tests.support.pieces import CutShort
+from tests.support.policies import CLUSTER_POLICIES
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
 FREE = EngineOptions(overhead_s=0)
@@ -149,7 +150,7 @@ def test_queues_have_increasing_limits(limits):
 
 
 def test_an_unknown_policy_is_named_with_the_known_ones():
-    with pytest.raises(InvalidOptionError, match=", ".join(sorted(POLICIES))):
+    with pytest.raises(InvalidOptionError, match=", ".join(sorted(CLUSTER_POLICIES))):
         make_policy("nonsense", workload([(0, 1, 1)]))
 
 

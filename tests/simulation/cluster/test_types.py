@@ -11,9 +11,10 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS, make_policy
+from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
+from tests.support.policies import CLUSTER_POLICIES, WRAPPERS
 from tests.support.small_clusters import workload
 
 FREE = EngineOptions(overhead_s=0)
@@ -55,7 +56,7 @@ def _check_types(run, jobs, cluster):
     assert [job for job in np.flatnonzero(~run.is_done).tolist() if job not in left] == []
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(CLUSTER_POLICIES))
 @given(typed_worlds())
 @settings(max_examples=25)
 def test_every_policy_keeps_types_or_refuses(name, world):

@@ -27,10 +27,10 @@ from optim.simulation.emulation.lease_run import (
     with_lateness,
 )
 from optim.simulation.emulation.timeline import record_start, record_timeline
-from optim.simulation.spot.policies import POLICIES
 from optim.training.machine import InProcess
 from tests.simulation.emulation.test_lease_rounds import LEASE_MIN, Plan, app, instance_of
 from tests.support.kept import assert_kept, digest, outcome, parts
+from tests.support.policies import SPOT_POLICIES
 from tests.support.spot.worlds import DAY_S, drawn_world, world
 
 KEPT = Path(__file__).parent / "kept"
@@ -80,7 +80,7 @@ def told(line):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(SPOT_POLICIES))
 def test_a_timeline_and_its_scale_come_out_as_before(name):
     drawn = drawn_world(1, **{**SMALL, "job_hours": 2.0})
     found = {

@@ -9,7 +9,8 @@ from optim.models.bidding.market.billing import MICRO, Reason
 from optim.simulation.emulation.lease_run import fit_scale, peak, processes_of
 from optim.simulation.emulation.timeline import Change, LeaseFacts, record_timeline
 from optim.simulation.spot.engine import run_policy
-from optim.simulation.spot.policies import POLICIES, make_policy
+from optim.simulation.spot.policies import make_policy
+from tests.support.policies import SPOT_POLICIES
 from tests.support.spot.worlds import DAY_S, drawn_world, world
 
 CLOCKS = 50
@@ -34,7 +35,7 @@ def start_of(drawn_one, day):
     return drawn_one.history.begin_s + DAY_S * day
 
 
-@given(seed=st.integers(0, 3), day=st.integers(0, 8), policy=st.sampled_from(sorted(POLICIES)))
+@given(seed=st.integers(0, 3), day=st.integers(0, 8), policy=st.sampled_from(sorted(SPOT_POLICIES)))
 def test_being_watched_changes_nothing_and_the_last_bill_is_the_ledgers(drawn, seed, day, policy):
     start = start_of(drawn[seed], day)
     alone = run_policy(drawn[seed], make_policy(policy, drawn[seed]), start)
@@ -44,7 +45,7 @@ def test_being_watched_changes_nothing_and_the_last_bill_is_the_ledgers(drawn, s
     assert timeline.free_hours(timeline.over_s) == pytest.approx(alone.free_hours, rel=1e-12)
 
 
-@given(seed=st.integers(0, 3), day=st.integers(0, 8), policy=st.sampled_from(sorted(POLICIES)))
+@given(seed=st.integers(0, 3), day=st.integers(0, 8), policy=st.sampled_from(sorted(SPOT_POLICIES)))
 def test_every_clock_comes_in_order_and_again_only_after_a_restart(drawn, seed, day, policy):
     timeline = record_timeline(drawn[seed], policy, start_of(drawn[seed], day))
     clock, before_s = 0, float(timeline.start_s)
@@ -59,7 +60,7 @@ def test_every_clock_comes_in_order_and_again_only_after_a_restart(drawn, seed, 
     assert clock == CLOCKS or not timeline.result.is_done
 
 
-@given(seed=st.integers(0, 3), day=st.integers(0, 8), policy=st.sampled_from(sorted(POLICIES)))
+@given(seed=st.integers(0, 3), day=st.integers(0, 8), policy=st.sampled_from(sorted(SPOT_POLICIES)))
 def test_leases_are_granted_once_and_go_once(drawn, seed, day, policy):
     timeline = record_timeline(drawn[seed], policy, start_of(drawn[seed], day))
     held = set()

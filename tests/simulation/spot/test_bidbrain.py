@@ -11,7 +11,7 @@ from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.data import EvictionTerm
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.footprint_value import Candidates
-from optim.simulation.spot.policies import BidBrainPolicy, _Footprint, make_policy
+from optim.simulation.spot.policies import BidBrainCheckpoint, BidBrainPolicy, Proteus, _Footprint, make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, View
 from optim.workloads.bidding.instances import BiddingOptions, instance_at
 from tests.support.spot.worlds import SEEDS, drawn_world, world
@@ -34,7 +34,7 @@ def view(job, now, leases=(), room=192, on_demand_room=64):
 def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta, count):
     job = drawn_world(seed)
     now = int(job.history.begin_s) + 86_400
-    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    brain = Proteus(job)
     ratios = _Footprint(brain, view(job, now)).with_each(added(count))
     options = BiddingOptions(deltas_micro=DELTAS, max_count=192, total=192, term=EvictionTerm.MARKET.value)
     instance = instance_at(job.history, job.table, now, options, "now")
@@ -48,7 +48,7 @@ def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta,
 
 def test_asks_for_the_cheaper_of_two_calm_markets():
     job = world(((0, 60_000),), ((0, 40_000),))
-    request = BidBrainPolicy(job, Recovery.ELASTIC, "proteus").decide(view(job, 3600))
+    request = Proteus(job).decide(view(job, 3600))
     assert request.market == 1
     assert request.bid_micro >= 40_000
 
@@ -62,13 +62,13 @@ def test_renews_what_is_cheap_and_lets_go_what_has_become_dear():
             LiveLease(number=m, market=m, count=32, bid_micro=210_000, granted_s=0, ready_s=180, price_micro=40_000)
             for m in (0, 1)
         ]
-        brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+        brain = Proteus(job)
         assert brain.keeps(view(job, 58 * 60, leases), leases[1]) == is_kept
 
 
 def test_asks_for_nothing_without_room():
     job = world(((0, 60_000),))
-    assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus").decide(view(job, 3600, room=0)) is None
+    assert Proteus(job).decide(view(job, 3600, room=0)) is None
 
 
 def expected_ratio(job, brain, now, leases, *, added=None, renewed=None, change_h=0.0, lost_h=None):
@@ -127,7 +127,7 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
         )
         for number, (market, count, age, delta) in enumerate(held)
     ]
-    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    brain = Proteus(job)
     seen = view(job, now, leases)
     footprint = _Footprint(brain, seen)
     assert footprint.ratio(0.0) == pytest.approx(expected_ratio(job, brain, now, leases))
@@ -151,7 +151,7 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
 
 def test_checkpoints_come_at_the_interval_of_all_that_is_held():
     job = drawn_world(1, checkpoint_min=5.0)
-    brain = BidBrainPolicy(job, Recovery.CHECKPOINT, "bidbrain-checkpoint")
+    brain = BidBrainCheckpoint(job)
     leases = [
         LiveLease(number=m, market=m, count=1, bid_micro=70_000, granted_s=0, ready_s=0, price_micro=50_000)
         for m in (0, 1)
@@ -167,7 +167,7 @@ def test_checkpoints_come_at_the_interval_of_all_that_is_held():
 def test_an_eviction_costs_a_checkpointing_job_a_restart_and_half_an_interval_of_at_most_four_hours(checkpoint_min):
     job = drawn_world(2, checkpoint_min=checkpoint_min, restart_min=12.0)
     now = int(job.history.begin_s) + 86_400
-    brain = BidBrainPolicy(job, Recovery.CHECKPOINT, "bidbrain-checkpoint")
+    brain = BidBrainCheckpoint(job)
     price = job.history.paths[0].price_at(now)
     held = [
         LiveLease(number=0, market=0, count=9, bid_micro=price + 500, granted_s=now, ready_s=now, price_micro=price)
@@ -181,7 +181,7 @@ def test_an_eviction_costs_a_checkpointing_job_a_restart_and_half_an_interval_of
 def test_takes_machines_on_demand_where_no_spot_price_is_below_and_gives_them_back_for_spot():
     dear = ((0, 300_000), (36_000, 40_000))
     job = world(dear, baseline=8, max_spot=8)
-    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    brain = Proteus(job)
     request = brain.decide(view(job, 3600, room=8, on_demand_room=8))
     assert (request.market, request.count, request.bid_micro) == (0, 8, None)
     held = LiveLease(number=0, market=0, count=8, bid_micro=None, granted_s=0, ready_s=180, price_micro=210_000)
@@ -195,7 +195,7 @@ def test_takes_machines_on_demand_where_no_spot_price_is_below_and_gives_them_ba
 
 def test_asks_for_no_more_on_demand_than_may_be_taken():
     job = world(((0, 300_000),))
-    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    brain = Proteus(job)
     assert brain.decide(view(job, 3600, on_demand_room=5)).count == 4
     assert brain.decide(view(job, 3600, on_demand_room=0)) is None
 
@@ -203,7 +203,7 @@ def test_asks_for_no_more_on_demand_than_may_be_taken():
 def test_a_machine_on_demand_is_valued_as_one_that_nobody_takes_away():
     job = drawn_world(3, eviction_min=20.0, scale_min=7.0, startup_min=4.0)
     now = int(job.history.begin_s) + 2 * 86_400
-    ratio = _Footprint(BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), view(job, now)).with_each(added(6))[3]
+    ratio = _Footprint(Proteus(job), view(job, now)).with_each(added(6))[3]
     rate = 6 * (1 - 4 / 60 - 7 / 60)
     work = rate / (1 - 0.002 + 0.002 * rate)
     assert ratio[-1, 0] == pytest.approx((3 + 6) * 0.21 / work)
@@ -256,7 +256,8 @@ class _AsksForLittle(BidBrainPolicy):
 def test_ticks_are_skipped_where_nothing_would_be_asked_for(seed, recovery, hours, tick_s, offset):
     job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48, tick_s=tick_s, checkpoint_min=1.0)
     start = int(job.history.begin_s) + 86_400 + offset
-    quick, plain = (run_policy(job, kind(job, recovery, "same"), start) for kind in (BidBrainPolicy, _AskedAlways))
+    variants = (type(base.__name__, (base,), {"recovery": recovery}) for base in (BidBrainPolicy, _AskedAlways))
+    quick, plain = (run_policy(job, variant(job), start) for variant in variants)
     assert quick == plain
 
 
@@ -265,7 +266,7 @@ def test_ticks_are_skipped_where_nothing_would_be_asked_for(seed, recovery, hour
 def test_the_first_tick_that_is_not_skipped_is_the_first_at_which_anything_is_asked_for(paid, age_s):
     """More is asked for while the dear hour of a lease lasts, which ends at any second; from 9000 s on all is dear."""
     job = world(((0, 40_000), (9_000, 42_000), (12_000, 100_000)), baseline=16)
-    brain, now = BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), 7_200
+    brain, now = Proteus(job), 7_200
     lease = LiveLease(
         number=0, market=0, count=60, bid_micro=210_000, granted_s=now - age_s, ready_s=0, price_micro=paid
     )
@@ -277,6 +278,6 @@ def test_the_first_tick_that_is_not_skipped_is_the_first_at_which_anything_is_as
 
 def test_a_policy_that_decides_for_itself_is_asked_at_every_tick():
     job = drawn_world(1, job_hours=2, baseline=16, max_spot=48)
-    policy = _AsksForLittle(job, Recovery.ELASTIC, "little")
+    policy = _AsksForLittle(job)
     result = run_policy(job, policy, int(job.history.begin_s) + 86_400)
     assert policy.asked >= result.hours * 3600 / 120

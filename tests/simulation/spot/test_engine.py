@@ -11,8 +11,9 @@ from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.models.bidding.market.billing import Reason
 from optim.models.bidding.market.evictions import fit_evictions
 from optim.simulation.spot.engine import run_policy
-from optim.simulation.spot.policies import POLICIES, BidBrainPolicy, checkpoint_interval, make_policy, write_cost_s
+from optim.simulation.spot.policies import Proteus, checkpoint_interval, make_policy, write_cost_s
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, SpotOptions, World
+from tests.support.policies import SPOT_POLICIES
 from tests.support.spot.worlds import SEEDS, drawn_world, history, world
 
 HOUR = 3600
@@ -112,7 +113,7 @@ def test_a_request_below_the_price_is_not_granted():
     assert result.cost_micro == 0
 
 
-@given(seed=SEEDS, name=st.sampled_from(sorted(POLICIES)), hours=st.sampled_from([2, 5]))
+@given(seed=SEEDS, name=st.sampled_from(sorted(SPOT_POLICIES)), hours=st.sampled_from([2, 5]))
 def test_ledgers_add_up_and_jobs_are_done_whatever_happens(seed, name, hours):
     """The engine itself compares the ledger's sum with a second addition; here with a third."""
     job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48)
@@ -409,7 +410,7 @@ def test_reliable_machines_may_be_of_a_type_of_their_own():
     result = run_policy(job, policy, 0)
     assert result.cost_micro == 2 * (4 * 50_000 + 3 * 67_000)
     assert {line.market for line in result.ledger} == {"c3.xlarge@z0", "m3.medium on demand"}
-    assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus").overheads.fixed_usd == pytest.approx(3 * 0.067)
+    assert Proteus(job).overheads.fixed_usd == pytest.approx(3 * 0.067)
     with pytest.raises(InvalidOptionError, match="reliable_type 'x' has no market"):
         _ = world(CALM, reliable_type="x").reliable
 

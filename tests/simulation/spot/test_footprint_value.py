@@ -1,7 +1,7 @@
 """What a footprint costs at the prices of its own markets."""
 
-from optim.simulation.spot.policies import BidBrainPolicy
-from optim.simulation.spot.policy import LiveLease, Recovery
+from optim.simulation.spot.policies import Proteus
+from optim.simulation.spot.policy import LiveLease
 from tests.support.spot.worlds import world
 
 HOUR_S = 3600
@@ -10,7 +10,7 @@ HOUR_S = 3600
 def test_a_market_keeps_its_last_price_whatever_the_next_ones_first_was():
     """Machines that have cost two fifths of those held since the first hour lower the cost per work at once."""
     cheap, dear = ((0, 40_000),), ((0, 200_000), (HOUR_S, 100_000))
-    brain = BidBrainPolicy(world(cheap, dear), Recovery.ELASTIC, "proteus")
+    brain = Proteus(world(cheap, dear))
     held = LiveLease(
         number=0, market=1, count=60, bid_micro=210_000, granted_s=HOUR_S, ready_s=HOUR_S, price_micro=100_000
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optim.core.policies import clairvoyant_names
 from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.simulation.spot.backtest import make_world, run_backtest, summarise_all
 from optim.simulation.spot.bill import CheckpointCost, compare_intervals, schedule
@@ -15,10 +16,11 @@ from optim.simulation.spot.capacity import simulate_capacity
 from optim.simulation.spot.engine import SpotRun, run_policy
 from optim.simulation.spot.oracle import Oracle, best_price_of_work
 from optim.simulation.spot.oracle_check import check_reference
-from optim.simulation.spot.policies import KNOWN, ORACLES, POLICIES, make_policy
+from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import SpotOptions
 from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 from tests.support.kept import assert_kept, digest, parts, short
+from tests.support.policies import SPOT_POLICIES
 from tests.support.spot.worlds import drawn_world, world
 
 KEPT = Path(__file__).parent / "kept"
@@ -31,6 +33,17 @@ OPTIONS = {
     "slow": {"startup_min": 11.0, "scale_min": 4.0, "eviction_min": 7.0, "tick_s": 600, "checkpoint_min": 9.0},
     "short": {"horizon": 1.0, "checkpoint_min": 1.0, "tick_s": 60},
 }
+
+NAMES = (
+    "on-demand",
+    "standard",
+    "standard-checkpoint",
+    "standard-agile",
+    "bidbrain-checkpoint",
+    "proteus",
+    "oracle",
+    "oracle-paid",
+)
 
 
 def by_hand(**options):
@@ -59,7 +72,7 @@ def told(run):
     return {**figures, "took_s": run.end_s - run.start_s, "bill": [len(lines), digest(lines)], "markets": markets}
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(SPOT_POLICIES))
 def test_a_policy_does_on_these_prices_what_it_did(name):
     found = {}
     for label in OPTIONS:
@@ -71,7 +84,7 @@ def test_a_policy_does_on_these_prices_what_it_did(name):
     assert_kept(KEPT / f"policy-{name}.json", found)
 
 
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(SPOT_POLICIES))
 def test_a_watched_run_shows_what_it_showed(name):
     """Whoever watches sees every change, and the same run."""
     seen = []
@@ -93,7 +106,7 @@ def test_references_and_what_their_checker_says_come_out_as_before():
     for label, seed in product(("usual", "equal", "state"), (3, 8)):
         drawn = drawn_world(seed, **SMALL, **OPTIONS[label])
         oracle = Oracle(drawn)
-        for name, hours in product(ORACLES, (2, 50)):
+        for name, hours in product(clairvoyant_names("spot"), (2, 50)):
             result = oracle.solve(name, drawn.history.begin_s + hours * HOUR)
             plan = [(each.market, each.count, each.begin_s, each.end_s, each.is_free) for each in result.plan]
             told = {field: getattr(result, field) for field in ("cost_usd", "bound_usd", "hours", "price_of_work")}
@@ -112,7 +125,7 @@ def test_rows_of_a_back_test_come_out_as_before():
         job_hours=2, baseline=4, max_spot=9, tick_s=300, baseline_type=prices.markets[0].instance_type
     )
     later = make_world(prices, prices.begin_s + 3 * 24 * HOUR, options, volatile=3)
-    rows = [row for entry in run_backtest(later, KNOWN, starts=3, seed=6) for row in entry.rows]
+    rows = [row for entry in run_backtest(later, NAMES, starts=3, seed=6) for row in entry.rows]
     found = {
         "markets": [market.name for market in later.history.markets],
         "begin": later.history.begin_s - prices.begin_s,

@@ -14,8 +14,9 @@ from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.oracle import Oracle, _cheapest_first, _slot_minimum, free_intervals
 from optim.simulation.spot.oracle_check import check_reference
-from optim.simulation.spot.policies import POLICIES, make_policy
+from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import Policy, Recovery, Request, SpotOptions, World
+from tests.support.policies import SPOT_POLICIES
 from tests.support.spot.worlds import SEEDS, drawn_world, world
 
 HOUR = 3600
@@ -124,7 +125,7 @@ def test_no_bids_and_drops_cost_less_than_the_bound(
     assert not result.is_done or result.cost_usd >= reference.bound_usd * (1 - ROUNDING) - ROUNDING * small.job_work
 
 
-@given(seed=SEEDS, name=st.sampled_from(sorted(POLICIES)))
+@given(seed=SEEDS, name=st.sampled_from(sorted(SPOT_POLICIES)))
 def test_no_policy_costs_less_than_the_oracles_bound(seed, name):
     job = drawn_world(seed, job_hours=3, baseline=16, max_spot=48)
     start = int(job.history.begin_s) + 86_400

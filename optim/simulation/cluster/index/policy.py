@@ -51,8 +51,8 @@ class IndexPolicy:
 
     Parameters
     ----------
-    name, source
-        Who, and by whom.
+    name
+        Its name.
     key, tie, preempts, backfill
         See above.
     quantum_us
@@ -71,7 +71,6 @@ class IndexPolicy:
     """
 
     name: str
-    source: str
     key: Key
     tie: Tie = Tie.SUBMISSION
     preempts: Preempts = Preempts.NEVER

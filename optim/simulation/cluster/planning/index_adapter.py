@@ -19,7 +19,7 @@ class IndexPolicyAdapter(PlanningPolicy):
 
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
         self.policy, self.jobs = policy, jobs
-        self.name, self.source = policy.name, policy.source  # type: ignore[misc]
+        self.name = policy.name  # type: ignore[misc]
         reads = policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
         self.sees = (Oracle.RUN_TIMES,) if reads else ()  # type: ignore[misc]
 

@@ -71,7 +71,8 @@ class PlanningPolicy(ABC):
     Parameters
     ----------
     name, source, completed
-        Who, by whom, and what the source leaves open with how it is filled here.
+        Its name, the publication that it follows, and how gaps of that are filled here. Decorated by `policy`, a class gets
+        the first two from there.
     sees
         What it sees that a real scheduler wouldn't; empty if nothing.
     reads_losses

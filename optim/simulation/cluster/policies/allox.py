@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.core.registry import Support
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, Workload
@@ -36,11 +37,16 @@ class AlloxOptions:
         check_in("[1, 2000]", self, "most_jobs")
 
 
+@policy(
+    "allox",
+    world="cluster",
+    options=AlloxOptions,
+    summary="Match jobs to types of GPU and places in line, behind the jobs that already run there.",
+    source="Le, Sun, Chowdhury, Liu, AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020, section 4",
+)
 class Allox(PlanningPolicy):
     """A job that is k-th from the end of a type's line delays k jobs, itself included: least sum of k x its time there."""
 
-    name = "allox"
-    source = "Le, Sun, Chowdhury, Liu, AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020, section 4"
     completed = (
         "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them, and free "
         "once it has done what its running jobs have left; the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"

@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.planning.free_gpus import Gpus
@@ -54,11 +55,16 @@ class BorgOptions:
         return tuple(value / sum(values) for value in values)
 
 
+@policy(
+    "borg",
+    world="cluster",
+    options=BorgOptions,
+    summary="Priorities, drawn from the seed where jobs have none; production preempts the others, and users take turns within a priority.",
+    source="Verma et al., Large-scale cluster management at Google with Borg, EuroSys 2015, sections 2.5 and 3.2",
+)
 class Borg(PlanningPolicy):
     """Jobs by priority, in turn among users within one; a job may take GPUs of lower bands but not of its own."""
 
-    name = "borg"
-    source = "Verma et al., Large-scale cluster management at Google with Borg, EuroSys 2015, sections 2.5 and 3.2"
     completed = (
         "priorities are the workload's, or drawn from the seed with the chances `borg.shares`; the score of a place is that of the "
         "placement rule (best fit strands least); production never preempts production; victims go from the lowest priority "

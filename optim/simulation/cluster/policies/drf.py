@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.policies import policy
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.planning.placing import capacity, demands, users_of
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
@@ -14,11 +15,16 @@ class DrfOptions:
     """Options: none."""
 
 
+@policy(
+    "drf",
+    world="cluster",
+    options=DrfOptions,
+    summary="The user with the least dominant share of GPUs, vCPUs and memory comes next.",
+    source="Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1",
+)
 class Drf(PlanningPolicy):
     """Progressive filling by whole gangs over GPUs, vCPUs and memory, without preemption."""
 
-    name = "drf"
-    source = "Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1"
     completed = (
         "users are those of the table (else virtual clusters, else apps), with equal weights; a gang is one task; a user whose first "
         "job finds no place is passed over until the next event"

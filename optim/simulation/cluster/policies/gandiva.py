@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.core.registry import Support
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.rules import Rules
@@ -69,11 +70,16 @@ class _Trial:
     is_kept: bool = False
 
 
+@policy(
+    "gandiva",
+    world="cluster",
+    options=GandivaOptions,
+    summary="Affinity, turns on GPUs, and packing, migration and growth by trial.",
+    source="Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning, OSDI 2018, sections 3 and 4",
+)
 class Gandiva(PlanningPolicy):
     """Every job that a machine can hold gets GPUs at once, if need be in turn with others."""
 
-    name = "gandiva"
-    source = "Xiao et al., Gandiva: Introspective Cluster Scheduling for Deep Learning, OSDI 2018, sections 3 and 4"
     completed = (
         "a job keeps its GPUs, those of its node that fewest jobs were given; turns go to whoever ran longest ago; gangs wider than "
         "a machine wait for wholly free ones, first come, first served; a packing is tried between the two jobs of a GPU set that "

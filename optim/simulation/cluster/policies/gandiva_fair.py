@@ -8,6 +8,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import check_choices
+from optim.core.policies import policy
 from optim.models.cluster.time_shares import ShareProblem
 from optim.simulation.cluster.planning.placing import users_of
 from optim.simulation.cluster.planning.policy import View
@@ -86,11 +87,16 @@ class GandivaFairOptions(RoundOptions):
         check_choices(self, {"share": tuple(each.value for each in Sharing)})
 
 
+@policy(
+    "gandiva-fair",
+    world="cluster",
+    options=GandivaFairOptions,
+    summary="Equal tickets for time or GPU-time, types of GPU traded between users, in rounds.",
+    source="Chaudhary et al., Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning, EuroSys 2020",
+)
 class GandivaFair(ShareRounds):
     """Equal tickets; a user's part of a type is shared by its jobs; two neighbouring types are traded, slowest first."""
 
-    name = "gandiva-fair"
-    source = "Chaudhary et al., Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning, EuroSys 2020"
     completed = (
         "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; trades between neighbouring types at the geometric mean "
         "of the two speedups; what a user doesn't need goes to the others; rounds of 360 s as in max-min in place of stride scheduling"

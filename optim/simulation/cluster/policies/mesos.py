@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
@@ -61,11 +62,16 @@ class _Framework:
     insists: dict[int, int] = field(default_factory=dict)
 
 
+@policy(
+    "mesos",
+    world="cluster",
+    options=MesosOptions,
+    summary="Offers lock the free GPUs while a framework decides; gangs accept or decline.",
+    source="Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4",
+)
 class Mesos(PlanningPolicy):
     """All that is free and not locked goes to the framework with the least dominant share; it takes gangs or declines."""
 
-    name = "mesos"
-    source = "Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4"
     completed = (
         "frameworks are the users of the table (else virtual clusters, else apps); a framework takes its jobs first come, first served, whole "
         "gangs or none, and lets later ones pass; its first job declines worse places than the best for delay_s; an offer that would "

@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.models.admission.instance import SigmoidUtility
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import Worth
@@ -51,11 +52,16 @@ class OasisOptions:
         check_in("[0.1, 100]", self, "delay")
 
 
+@policy(
+    "oasis",
+    world="cluster",
+    options=OasisOptions,
+    summary="Admission prices decide on jobs, with utilities drawn from the seed; jobs may be refused.",
+    source="Bao, Peng, Wu, Li, Online Job Scheduling in Distributed Machine Learning Clusters, INFOCOM 2018, algorithms 1 and 2",
+)
 class Oasis(PlanningPolicy):
     """On its submission a job gets the schedule of the largest utility less price, or is refused."""
 
-    name = "oasis"
-    source = "Bao, Peng, Wu, Li, Online Job Scheduling in Distributed Machine Learning Clusters, INFOCOM 2018, algorithms 1 and 2"
     completed = (
         "GPUs are the one resource, all machines one; utilities drawn by admission's UtilityMix from the run's seed, 15-minute slots; "
         "prices rise from U / L = the extreme utilities a GPU-slot; ends are looked at up to a day and three run times ahead, at 48 "

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
@@ -48,13 +49,16 @@ class _Decision:
     until_us: int
 
 
+@policy(
+    "omega",
+    world="cluster",
+    options=OmegaOptions,
+    summary="Several schedulers plan on snapshots of the cluster, and their commits conflict.",
+    source="Schwarzkopf et al., Omega: flexible, scalable schedulers for large compute clusters, EuroSys 2013, section 3.4",
+)
 class Omega(PlanningPolicy):
     """Each scheduler works on one job at a time; a gang is committed whole, or refused because of one GPU that is gone."""
 
-    name = "omega"
-    source = (
-        "Schwarzkopf et al., Omega: flexible, scalable schedulers for large compute clusters, EuroSys 2013, section 3.4"
-    )
     completed = (
         "users (those of the table, else virtual clusters, else apps) are dealt to the schedulers by number; a scheduler takes its first "
         "job that finds a place in its snapshot (looking for one costs no time); after a conflict it takes a new snapshot and "

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
+from optim.core.policies import policy
 from optim.models.cluster.workload import US
 from optim.simulation.cluster.planning.policy import View
-from optim.simulation.cluster.policies.slaq import Slaq
+from optim.simulation.cluster.policies.slaq import Slaq, SlaqOptions
 
 FIRST = 1e18
 """Worth of a job's first GPU: all start with one before any gets a second."""
@@ -13,11 +14,16 @@ CONVERGED = 0.001
 """A job is predicted to end when a step takes less than this share off its loss, or at its last planned step."""
 
 
+@policy(
+    "optimus",
+    world="cluster",
+    options=SlaqOptions,
+    summary="One GPU at a time goes to the largest decrease of remaining time; needs loss curves.",
+    source="Peng et al., Optimus, EuroSys 2018, sections 3 and 4.1",
+)
 class Optimus(Slaq):
     """Remaining steps from the fitted loss curve, over a speed that is as large as the width."""
 
-    name = "optimus"
-    source = "Peng et al., Optimus, EuroSys 2018, sections 3 and 4.1"
     completed = (
         "workers and parameter servers are one kind of GPU; speed is linear up to the gang; a job of which less than three losses are "
         "known is taken to be halfway; GPUs are dealt out every 300 s and when some are idle and jobs wait"

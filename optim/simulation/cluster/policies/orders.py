@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import policy
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts
 
@@ -20,11 +21,21 @@ class FifoOptions:
     backfill: bool = False
 
 
+@policy(
+    "fifo",
+    world="cluster",
+    options=FifoOptions,
+    summary="Gangs in the order of their submission, to their end; strict, or with backfill.",
+    source="any batch system's default",
+    is_default=True,
+)
 def fifo(options: FifoOptions, jobs: Workload) -> IndexPolicy:
     """Return the policy: gangs in the order of their submission, to their end."""
     del jobs
-    return IndexPolicy(name="fifo", source="any batch system's default", key=Key.SUBMISSION, backfill=options.backfill)
+    return IndexPolicy(name="fifo", key=Key.SUBMISSION, backfill=options.backfill)
 
+
+CLAIRVOYANT = "clairvoyant yardstick, as in Gu et al., Tiresias, NSDI 2019"
 
 NEEDS = "the jobs' exclusive run times, which no scheduler knows"
 
@@ -48,7 +59,6 @@ class ShortestOptions:
         """Return the policy of a key."""
         return IndexPolicy(
             name=name,
-            source="clairvoyant yardstick, as in Gu et al., Tiresias, NSDI 2019",
             key=key,
             preempts=Preempts.AT_EVENTS if self.preempt else Preempts.NEVER,
             backfill=self.backfill,
@@ -56,12 +66,28 @@ class ShortestOptions:
         )
 
 
+@policy(
+    "srtf",
+    world="cluster",
+    options=ShortestOptions,
+    summary="Shortest remaining time first; preempts at every event.",
+    source=CLAIRVOYANT,
+    is_default=True,
+)
 def srtf(options: ShortestOptions, jobs: Workload) -> IndexPolicy:
     """Return shortest remaining time first."""
     del jobs
     return options.policy("srtf", Key.REMAINING_TIME)
 
 
+@policy(
+    "srsf",
+    world="cluster",
+    options=ShortestOptions,
+    summary="Shortest remaining service (time x GPUs) first; preempts at every event.",
+    source=CLAIRVOYANT,
+    is_default=True,
+)
 def srsf(options: ShortestOptions, jobs: Workload) -> IndexPolicy:
     """Return shortest remaining service first."""
     del jobs
@@ -94,12 +120,19 @@ class LasOptions:
             raise InvalidOptionError(f"quantum_s must lie in 0.001..1e7, got {self.quantum_s}")
 
 
+@policy(
+    "las",
+    world="cluster",
+    options=LasOptions,
+    summary="Least attained service (time x GPUs, or time) first; preempts at ticks.",
+    source="Gu et al., Tiresias, NSDI 2019 (2D-LAS); Nuyens and Wierman 2008",
+    is_default=True,
+)
 def las(options: LasOptions, jobs: Workload) -> IndexPolicy:
     """Return the policy: at each tick the jobs that have had least run."""
     del jobs
     return IndexPolicy(
         name="las",
-        source="Gu et al., Tiresias, NSDI 2019 (2D-LAS); Nuyens and Wierman 2008",
         key=Key.ATTAINED_TIME if options.by_time else Key.ATTAINED_SERVICE,
         preempts=Preempts.AT_TICKS,
         quantum_us=round(options.quantum_s * US),
@@ -119,7 +152,15 @@ class RandomOptions:
     backfill: bool = True
 
 
+@policy(
+    "random",
+    world="cluster",
+    options=RandomOptions,
+    summary="Each job draws its place in the order at its submission.",
+    source="a yardstick",
+    is_default=True,
+)
 def random_order(options: RandomOptions, jobs: Workload) -> IndexPolicy:
     """Return the policy: each job draws its place in the order at its submission, from the run's seed."""
     del jobs
-    return IndexPolicy(name="random", source="a yardstick", key=Key.DRAWN, backfill=options.backfill)
+    return IndexPolicy(name="random", key=Key.DRAWN, backfill=options.backfill)

@@ -13,6 +13,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US, Workload
@@ -95,11 +96,16 @@ class SlaqOptions:
         check_in("[1, 86400]", self, "epoch_s")
 
 
+@policy(
+    "slaq",
+    world="cluster",
+    options=SlaqOptions,
+    summary="One GPU at a time goes to the largest decrease of loss; needs loss curves.",
+    source="Zhang, Stafman, Or, Freedman, SLAQ: Quality-Driven Scheduling for Distributed Machine Learning, SoCC 2017, section 4",
+)
 class Slaq(PlanningPolicy):
     """One GPU at a time, to the job with the largest predicted drop of its loss in the next epoch, relative to its drop so far."""
 
-    name = "slaq"
-    source = "Zhang, Stafman, Or, Freedman, SLAQ: Quality-Driven Scheduling for Distributed Machine Learning, SoCC 2017, section 4"
     completed = (
         "epochs of 300 s; the loss curve is Optimus' family; a job of which less than three losses are known gets a GPU first; jobs "
         "are as fast as they are wide, up to their gang"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.arrays import IntArray
+from optim.core.policies import policy
 from optim.core.registry import SUPPORTED, Support
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
@@ -45,12 +46,17 @@ def divide(jobs: Workload, cluster: Cluster) -> IntArray:
     return owner
 
 
+@policy(
+    "static",
+    world="cluster",
+    options=StaticOptions,
+    summary="Machines are divided among virtual clusters, each first come, first served.",
+    source="any cluster that is divided among its teams",
+)
 class Static(PlanningPolicy):
     """First come, first served in each virtual cluster's own machines."""
 
-    name = "static"
     knows_quotas = True
-    source = "any cluster that is divided among its teams"
     completed = (
         "a virtual cluster has the machines that its widest gang needs, and together with the others its share of the "
         "trace's GPU-hours; the largest machines are dealt first"

@@ -6,6 +6,7 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
 from optim.simulation.cluster.planning.placing import capacity, demands, users_of
@@ -38,11 +39,16 @@ class TetrisOptions:
         check_in("[0, 1000]", self, "remaining")
 
 
+@policy(
+    "tetris",
+    world="cluster",
+    options=TetrisOptions,
+    summary="Alignment of demand and free resources, less remaining work.",
+    source="Grandl et al., Multi-Resource Packing for Cluster Schedulers, SIGCOMM 2014, section 3",
+)
 class Tetris(PlanningPolicy):
     """Packing by alignment with a bias to short jobs, without preemption."""
 
-    name = "tetris"
-    source = "Grandl et al., Multi-Resource Packing for Cluster Schedulers, SIGCOMM 2014, section 3"
     completed = (
         "resources are GPUs, vCPUs and memory; a job is one stage, so that no barrier is looked at; gangs wider than a "
         "machine align with the mean of wholly free machines and take those"

@@ -3,12 +3,12 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import check_in
+from optim.core.policies import policy
 from optim.core.registry import Support
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.time_shares import ShareProblem
@@ -17,6 +17,8 @@ from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
 from optim.simulation.cluster.planning.placing import on_one_type
 from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
 from optim.solvers.cluster.time_shares import finish_time_shares, max_min_shares
+
+GAVEL = "Narayanan et al., Gavel, OSDI 2020, sections 4 and 5"
 
 NEVER_YET = 1e-3
 
@@ -48,7 +50,6 @@ class RoundOptions:
 class ShareRounds(PlanningPolicy):
     """Solves for time shares when jobs came or went, and realises them in rounds; between rounds nothing changes."""
 
-    source: ClassVar[str] = "Narayanan et al., Gavel, OSDI 2020, sections 4 and 5"
     plans_at_events = False
 
     def __init__(self, options: RoundOptions, jobs: Workload) -> None:
@@ -159,10 +160,16 @@ class ShareRounds(PlanningPolicy):
         return {"solves": float(self.solves)}
 
 
+@policy(
+    "max-min",
+    world="cluster",
+    options=RoundOptions,
+    summary="Time shares of types of GPU by a linear programme: max-min fair throughput, in rounds.",
+    source=GAVEL,
+)
 class MaxMin(ShareRounds):
     """The least throughput, relative to that of a 1/n share of every type, is as large as it can be."""
 
-    name = "max-min"
     completed = (
         "shares are solved for when jobs came or went; a round gives GPUs by share over rounds received so far; gangs that find "
         "no place in theirs leave it to the next; placement by the engine's rule"
@@ -177,10 +184,16 @@ class MaxMin(ShareRounds):
         return np.ones(len(view.gpus))
 
 
+@policy(
+    "finish-time-fairness",
+    world="cluster",
+    options=RoundOptions,
+    summary="Time shares of types of GPU by linear programmes: the largest finish-time ratio is least, in rounds.",
+    source=GAVEL,
+)
 class FinishTimeFairness(ShareRounds):
     """The convex programme of Gavel's finish-time fairness policy, by linear programmes."""
 
-    name = "finish-time-fairness"
     completed = (
         "a job's isolated counterpart has done the same work at the rate of a 1/n share of every type, n being the jobs of the time; "
         "rounds as in max-min"

@@ -15,6 +15,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
+from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie
@@ -124,12 +125,19 @@ class Promoting(IndexPolicyAdapter):
         return {"promotions": float(self.promotions)}
 
 
+@policy(
+    "tiresias",
+    world="cluster",
+    options=TiresiasOptions,
+    summary="Queues by attained service, first start first within one; preempts at events and limits.",
+    source="Gu et al., Tiresias, NSDI 2019",
+    is_default=True,
+)
 def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy | PlanningPolicy:
     """Return the policy without a distribution of sizes (2D-LAS in queues)."""
     limits = options.limits_us(jobs)
     policy = IndexPolicy(
         name="tiresias",
-        source="Gu et al., Tiresias, NSDI 2019",
         key=Key.TABLE,
         tie=Tie.FIRST_START,
         preempts=Preempts.AT_EVENTS,
@@ -202,6 +210,14 @@ def gittins_index(service: IntArray, attained: IntArray) -> FloatArray:
     return index
 
 
+@policy(
+    "tiresias-gittins",
+    world="cluster",
+    options=GittinsOptions,
+    summary="Gittins index of attained service; preempts at events and levels.",
+    source="Gu et al., Tiresias, NSDI 2019; Gittins 1979",
+    is_default=True,
+)
 def gittins(options: GittinsOptions, jobs: Workload) -> IndexPolicy:
     """Return the policy; the distribution is that of a sample, or of the workload's own jobs."""
     sample = options.sample(jobs)
@@ -212,7 +228,6 @@ def gittins(options: GittinsOptions, jobs: Workload) -> IndexPolicy:
     _, rank = np.unique(-index, return_inverse=True)
     return IndexPolicy(
         name="tiresias-gittins",
-        source="Gu et al., Tiresias, NSDI 2019; Gittins 1979",
         key=Key.TABLE,
         tie=Tie.FIRST_START,
         preempts=Preempts.AT_EVENTS,

@@ -8,6 +8,7 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
+from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus, max_machines
@@ -102,16 +103,21 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
     return np.asarray(given * min(1.0, cluster.num_gpus / given.sum()))
 
 
+@policy(
+    "yarn-cs",
+    world="cluster",
+    options=YarnOptions,
+    summary="Virtual clusters by used over quota; quotas are taken back above 90 % use, and locality is relaxed by tries.",
+    source="Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, ATC 2019, section 2.3; Hadoop's capacity scheduler",
+)
 class YarnCs(PlanningPolicy):
     """Virtual clusters by used over quota, first come first served in each; idle quota is lent.
 
     Jobs of whole GPUs of one type are played by the compiled loop of `optim.simulation.cluster.compiled_yarn`, which decides the same.
     """
 
-    name = "yarn-cs"
     may_spread = True
     knows_quotas = True
-    source = "Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, ATC 2019, section 2.3; Hadoop's capacity scheduler"
     completed = (
         "quotas from the trace's GPU-hours unless given; a gang takes all or nothing, and waits out a retry in place of holding "
         "a part; 3 tries a level of locality; a virtual cluster loses its newest jobs, as long as it stays at its quota"

@@ -1,11 +1,12 @@
 """Back-tests under a deadline, in one zone or several: policies from the same ticks, and the least cost that anybody could have had."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.policies import causal_names, find_policy, policy, shipped_names
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
 from optim.core.user_code import is_file_reference, load_class_from_file
@@ -17,16 +18,15 @@ from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
 from optim.simulation.spot.backtest import AbstractStarts, Row, StartRows, ratio, time_text
 from optim.simulation.spot.policies import check_policies
 from optim.simulation.spot.zones.engine import ZoneRun, facts_of, run_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
-from optim.simulation.spot.zones.policy import ZonePolicy
+from optim.simulation.spot.zones.policy import ZoneFacts, ZonePolicy
 from optim.solvers.bidding.zones import least_cost
 
 OPTIMUM = "optimum"
 """The reference: the least cost with all traces known."""
 
 
-def zone_policy(name: str) -> type[ZonePolicy]:
-    """Return a policy's class: by name, or one's own by ``./mine.py:MyPolicy``.
+def zone_policy(name: str) -> Callable[[ZoneFacts], ZonePolicy]:
+    """Return the class of a policy: by name, or a user's by ``./mine.py:MyPolicy``.
 
     Raises
     ------
@@ -35,13 +35,15 @@ def zone_policy(name: str) -> type[ZonePolicy]:
     """
     if is_file_reference(name):
         return load_class_from_file(name, ZonePolicy, "a policy over zones")
-    check_policies([name], ZONE_POLICIES, " over zones")
-    return ZONE_POLICIES[name]
+    entry = find_policy("zones", name)
+    if entry is None or entry.is_reference:
+        raise InvalidOptionError(f"unknown policy {name!r} over zones; there are: {', '.join(causal_names('zones'))}")
+    return entry.make
 
 
 def check_zone_policies(names: Sequence[str]) -> None:
     """Raise `InvalidOptionError` if a policy over zones, or the reference, is unknown."""
-    check_policies([name for name in names if not is_file_reference(name)], (*ZONE_POLICIES, OPTIMUM), " over zones")
+    check_policies([name for name in names if not is_file_reference(name)], shipped_names("zones"), " over zones")
     for name in names:
         if is_file_reference(name):
             zone_policy(name)
@@ -128,7 +130,7 @@ class ZoneBacktest(AbstractStarts):
             first = world.firsts[index]
         best, facts = None, facts_of(market, job, world.billing)
         if OPTIMUM in self._policies:
-            best = least_cost(market, job, first, world.billing)
+            best = optimum(world, first)
             problems = check_optimum(market, job, best, world.billing)
             if problems:
                 return StartRows(index=index, rows=(), error=f"the least cost isn't proven: {problems[0]}")
@@ -152,6 +154,18 @@ class ZoneBacktest(AbstractStarts):
                 )
             )
         return StartRows(index=index, rows=tuple(rows))
+
+
+@policy(
+    "optimum",
+    world="zones",
+    summary="Knows all traces: the least cost under the deadline of any policy that acts at ticks, by dynamic programming; "
+    "a potential over all situations proves it, checked from the traces before the row is printed.",
+    is_reference=True,
+)
+def optimum(world: ZoneStarts, first: int) -> Optimum:
+    """Return the least cost from a tick on, by dynamic programming over all traces, with its proof."""
+    return least_cost(world.market, world.job, first, world.billing)
 
 
 def run_over_zones(

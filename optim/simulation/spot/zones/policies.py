@@ -1,10 +1,10 @@
 """Policies for jobs with a deadline in one zone or several."""
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import ClassVar
 
+from optim.core.policies import policy
 from optim.models.bidding.market.zones import HOUR_S
 from optim.simulation.spot.zones.policy import DeadlineGuard, Offer, ZoneFacts, ZoneView
 
@@ -60,10 +60,9 @@ class ZoneMemory:
         return last is not None and last[1]
 
 
+@policy("cheapest-zone", world="zones", summary="The zone whose spot price is lowest now.")
 class CheapestZone(DeadlineGuard):
     """Take the cheapest zone that has spot machines, and stay until they are taken away; wait where none has."""
-
-    name: ClassVar[str] = "cheapest-zone"
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what is held, or all zones by price."""
@@ -73,10 +72,9 @@ class CheapestZone(DeadlineGuard):
         return tuple(Offer(zone, True) for zone in order)
 
 
+@policy("greedy-spot", world="zones", summary="The first zone that has spot machines.")
 class GreedySpotZones(DeadlineGuard):
     """Take the first zone that has spot machines, and stay until they are taken away; wait where none has."""
-
-    name: ClassVar[str] = "greedy-spot"
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what is held, or all zones in order."""
@@ -85,16 +83,21 @@ class GreedySpotZones(DeadlineGuard):
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))
 
 
+@policy("on-demand", world="zones", summary="On demand throughout.")
 class OnDemandZones(DeadlineGuard):
     """Run on demand in the cheapest zone throughout."""
-
-    name: ClassVar[str] = "on-demand"
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what is held, or the machines on demand that cost least."""
         return (self.on_demand(view),) if view.held is None else (view.held,)
 
 
+@policy(
+    "uniform-progress-zones",
+    world="zones",
+    summary="As `uniform-progress`; its safety net keeps time for one launch and a tick, which is enough.",
+    source="Wu et al., Can't Be Late, NSDI 2024",
+)
 class UniformProgressZones(DeadlineGuard):
     """Keep up with a straight line of progress: spot in the first zone that has any, on demand where behind.
 
@@ -106,8 +109,6 @@ class UniformProgressZones(DeadlineGuard):
     Wu, Chiang, Mao, Yang, Friedman, Shenker, Stoica, "Can't Be Late: Optimizing Spot Instance Savings under
     Deadlines", NSDI 2024: its rule for one zone, here over an order of zones.
     """
-
-    name: ClassVar[str] = "uniform-progress-zones"
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return where to run while there is time."""
@@ -132,6 +133,12 @@ class UniformProgressZones(DeadlineGuard):
         return (job.work_s - view.work_left_s) * job.deadline_s >= due
 
 
+@policy(
+    "uniform-progress",
+    world="zones",
+    summary="Can't Be Late's rule in the first of an order of zones: spot while it is ahead of even progress; its safety net keeps time for two launches and a tick.",
+    source="Wu et al., Can't Be Late, NSDI 2024",
+)
 class UniformProgress(UniformProgressZones):
     """The published rule with its own safety net, over any number of zones.
 
@@ -139,7 +146,6 @@ class UniformProgress(UniformProgressZones):
     time that is left beside the work. `uniform-progress-zones` keeps time for one launch and a tick, which is enough.
     """
 
-    name: ClassVar[str] = "uniform-progress"
     launches: ClassVar[int] = 2
 
 
@@ -148,6 +154,7 @@ PROBE_EVERY_H = 2.0
 """A zone that wasn't seen for so long is asked."""
 
 
+@policy("adaptive-zones", world="zones", summary="An order of zones by expected cost, learned from probes.")
 class AdaptiveZones(UniformProgressZones):
     """Keep up with a straight line of progress; zones come in order of dollars an hour of work, and may be left for better.
 
@@ -156,8 +163,6 @@ class AdaptiveZones(UniformProgressZones):
     are left for others that are there if what is saved over the shorter of their life and the rest pays for launch and
     move.
     """
-
-    name: ClassVar[str] = "adaptive-zones"
 
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
@@ -209,6 +214,12 @@ class AdaptiveZones(UniformProgressZones):
         return view.spot_micro[zone] * (1 + setup_s / life_s) + move / life_s
 
 
+@policy(
+    "skynomad",
+    world="zones",
+    summary="A price of work that rises with the deadline's pressure; the formulas are our completion.",
+    source="Li et al., SkyNomad, 2026, arXiv 2601.06520",
+)
 class SkyNomad(AdaptiveZones):
     """Take what work is expected to cost least on, if that is below what it is worth now.
 
@@ -224,8 +235,6 @@ class SkyNomad(AdaptiveZones):
     Li, Xia, Mao, Zhou, Jackson, Kerney, Wu, Mishra, Xu, Qiao, Shenker, Stoica, "SkyNomad: On Using Multi-Region Spot
     Instances to Minimize AI Batch Job Cost", 2026, arXiv 2601.06520.
     """
-
-    name: ClassVar[str] = "skynomad"
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Probe, and return the places that are worth it, the cheapest first."""
@@ -250,16 +259,3 @@ class SkyNomad(AdaptiveZones):
         price = view.spot_micro[place.zone] if place.is_spot else self.facts.on_demand_micro[place.zone]
         life_s = min(self.memory.lifetime_s(place.zone), rest_s + setup_s) if place.is_spot else rest_s + setup_s
         return (price * life_s + move) / (life_s - setup_s) if life_s > setup_s else math.inf
-
-
-ZONE_POLICIES: Mapping[str, type[DeadlineGuard]] = MappingProxyType(
-    {
-        policy.name: policy
-        for policy in (
-            *(UniformProgress, UniformProgressZones, AdaptiveZones, SkyNomad),
-            *(CheapestZone, GreedySpotZones, OnDemandZones),
-        )
-    }
-)
-
-"""Policies by name; each run gets a new one. All of them keep every deadline that can be kept."""

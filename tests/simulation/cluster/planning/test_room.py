@@ -53,7 +53,7 @@ def test_gangs_are_placed_where_the_compiled_loop_places_them(data):
     jobs = workload([(when - rows[0][0], *rest) for when, *rest in rows])
     options = EngineOptions(placement=data.draw(st.sampled_from(list(Placement))), spread=data.draw(st.booleans()))
     cluster = Cluster(gpus=sizes)
-    key = simulate(jobs, cluster, IndexPolicy(name="fifo", source="", key=Key.SUBMISSION), options)
+    key = simulate(jobs, cluster, IndexPolicy(name="fifo", key=Key.SUBMISSION), options)
     plan = simulate(jobs, cluster, InOrder(), options)
     by_machine = [
         (time, kind, job, tuple(sorted(counts.items())))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from optim.simulation.cluster.catalogue import POLICIES
 from tests.support.kept import assert_kept
 from tests.support.kept_clusters import WORLDS, told
+from tests.support.policies import CLUSTER_POLICIES
 
 KEPT = Path(__file__).parent / "kept"
 
@@ -46,7 +46,7 @@ SLOW = ("max-min", "oasis", "optimus", "slaq", "themis")
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", sorted(POLICIES))
+@pytest.mark.parametrize("name", sorted(CLUSTER_POLICIES))
 def test_a_policy_does_what_it_did(name):
     found = {world: told(name, world) for world in WORLDS if name not in SLOW or world in ("plain", "failing", "kinds")}
     for number, options in enumerate(VARIANTS.get(name, ())):

@@ -9,12 +9,13 @@ from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.models.cluster.check import replay_plan
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US
-from optim.simulation.cluster.catalogue import WRAPPERS, make_policy, wrap
+from optim.simulation.cluster.catalogue import make_policy, wrap
 from optim.simulation.cluster.conformance import check_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.policies.slaq import LossCurve, fit_loss
+from tests.support.policies import WRAPPERS
 from tests.support.small_clusters import workload
 
 

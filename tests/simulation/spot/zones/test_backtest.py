@@ -6,7 +6,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.simulation.spot.zones.backtest import ZoneBacktest, ZoneStarts, run_over_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
+from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import zone_job, zone_market
 
 MARKET = zone_market("xxx-x--xxxx--xx-xxxx", "--xxxxx-xx-xx-x-xxxx", spot=[1.0, 1.25], tick_s=1800)
@@ -48,6 +48,7 @@ def test_starts_are_drawn_from_the_ticks_that_leave_the_deadline():
 
 
 OWN = """
+from tests.support.policies import ZONE_POLICIES
 from optim.simulation.spot.zones.policy import Offer, ZonePolicy
 from dataclasses import dataclass
 
@@ -79,6 +80,6 @@ def test_a_policy_of_ones_own_is_run_and_may_miss_its_deadline(tmp_path):
         run_over_zones(WORLD, [f"{tmp_path}/none.py:Never"], starts=1, seed=0)
     with pytest.raises(
         InvalidOptionError,
-        match="unknown policy 'clever' over zones; there are: uniform-progress, uniform-progress-zones",
+        match="unknown policy 'clever' over zones; there are: adaptive-zones, cheapest-zone",
     ):
         run_over_zones(WORLD, ["clever"], starts=1, seed=0)

@@ -7,12 +7,21 @@ import numpy as np
 
 from optim.simulation.spot.zones.backtest import ZoneStarts, run_over_zones
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
 from optim.simulation.spot.zones.policy import Offer, ZonePolicy
 from tests.support.kept import assert_kept, short
 from tests.support.spot.zones import drawn
 
 KEPT = Path(__file__).parent / "kept"
+
+NAMES = (
+    "uniform-progress",
+    "uniform-progress-zones",
+    "adaptive-zones",
+    "skynomad",
+    "cheapest-zone",
+    "greedy-spot",
+    "on-demand",
+)
 
 
 class Wanderer(ZonePolicy):
@@ -46,7 +55,7 @@ def test_rows_over_zones_come_out_as_before():
     for seed in (1, 4, 7):
         market, job = drawn(seed, ticks=40)
         world = ZoneStarts(market=market, job=replace(job, machines=2))
-        names = (*ZONE_POLICIES, "optimum")
+        names = (*NAMES, "optimum")
         rows = [row for entry in run_over_zones(world, names, starts=3, seed=seed) for row in entry.rows]
         found |= {f"{seed} {number}": short(row) for number, row in enumerate(rows)}
     assert_kept(KEPT / "rows.json", found)

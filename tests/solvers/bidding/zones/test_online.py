@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from optim.core.errors import UnsupportedProblemError
 from optim.models.bidding.market.zones import AvailabilityChain, ZoneJob
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
 from optim.solvers.bidding.zones import least_cost, min_mean_usd
+from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import zone_job, zone_market
 
 CHANCES = st.sampled_from([0.0, 0.15, 0.5, 0.8, 1.0])

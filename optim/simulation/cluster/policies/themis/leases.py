@@ -19,6 +19,7 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.errors import check_choices, check_in
+from optim.core.policies import policy
 from optim.core.registry import Support
 from optim.models.auction.data import Cluster as Offered
 from optim.models.auction.data import EmptyValue, Horizon
@@ -400,6 +401,13 @@ class ThemisOptions(LeaseOptions):
         check_choices(self, known)
 
 
+@policy(
+    "themis",
+    world="cluster",
+    options=ThemisOptions,
+    summary="Rounds of auctions among apps, one for each type of GPU, the fastest first; tuners kill trials by their losses.",
+    source="Mahajan et al., Themis, NSDI 2020",
+)
 class Themis(LeasingPolicy):
     """Rounds of auctions.
 
@@ -409,8 +417,6 @@ class Themis(LeasingPolicy):
         How they are held; the jobs are seen as they are submitted.
     """
 
-    name: ClassVar[str] = "themis"
-    source: ClassVar[str] = "Mahajan et al., Themis, NSDI 2020"
     completed: ClassVar[str] = (
         "reports with the lease that ended; longest jobs of an app first; equal machines exchanged"
     )
@@ -474,11 +480,16 @@ def _merged(entries: Entries) -> Entries:
     return tuple(sorted(counts.items()))
 
 
+@policy(
+    "themis-greedy",
+    world="cluster",
+    options=LeaseOptions,
+    summary="At each round the app with the largest rho takes all GPUs that it can use.",
+    source="Mahajan et al., Themis, NSDI 2020 (the strawman)",
+)
 class ThemisGreedy(LeasingPolicy):
     """The worst off first."""
 
-    name: ClassVar[str] = "themis-greedy"
-    source: ClassVar[str] = "Mahajan et al., Themis, NSDI 2020 (the strawman)"
     completed: ClassVar[str] = "whole gangs, machines with most free GPUs first"
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:

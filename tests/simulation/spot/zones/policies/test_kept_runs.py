@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
 from tests.support.kept import assert_kept
+from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import drawn
 
 KEPT = Path(__file__).parent / "kept"
