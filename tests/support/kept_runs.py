@@ -34,11 +34,10 @@ def kept_records() -> dict[str, RunRecord]:
 
 def as_run(record: RunRecord, number: int = 0) -> Run:
     """Return a logged run as the engines give it, from the replay of its log."""
-    from optim.models.cluster.check import replay, replay_plan
+    from optim.models.cluster.check import replay
 
     logged = record.runs[number]
-    check = replay_plan if logged.log.names_gpus else replay
-    found, problems = check(record.jobs, record.cluster, logged.log, logged.rules)
+    found, problems = replay(record.jobs, record.cluster, logged.log, logged.rules)
     assert found is not None, problems
     columns = ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done")
     return Run(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from optim.core.errors import OptimError
-from optim.models.cluster.check import replay, replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.workload import PPM, US, Workload
@@ -78,8 +78,7 @@ def _check(
 ) -> list[str]:
     policy = make(jobs)
     run = _play(policy, jobs, cluster, options, seed)
-    check = replay if isinstance(policy, IndexPolicy) else replay_plan
-    problems = [str(found) for found in check(jobs, cluster, run.log, run.rules)[1]]
+    problems = [str(found) for found in replay(jobs, cluster, run.log, run.rules)[1]]
     left = len(jobs) - int(run.log.is_over.sum())
     if left:
         problems.append(f"{left} jobs are never done")

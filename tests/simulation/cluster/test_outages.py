@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.models.cluster.check import check_runs, replay_plan
+from optim.models.cluster.check import check_runs, replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import measure
@@ -191,7 +191,7 @@ def test_a_random_plan_is_what_the_checker_finds_in_its_log(seed, is_elastic, re
     rules = Rules(restart_us=3, move_us=7, is_elastic=is_elastic, may_refuse=True)
     jobs, cluster = _jobs(seed, 6), Cluster(gpus=np.array([3, 2, 4]))
     run = simulate(jobs, cluster, UpOnly(rules), replace(OFTEN, retries=retries), seed)
-    found, problems = replay_plan(jobs, cluster, run.log, run.rules)
+    found, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
     for name in ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done"):
         assert getattr(found, name) == tuple(getattr(run, name).tolist()), name

@@ -7,4 +7,3 @@ from optim.models.cluster.check.bounds import min_slowdown as min_slowdown
 from optim.models.cluster.check.claims import check_runs as check_runs
 from optim.models.cluster.check.claims import is_bounded as is_bounded
 from optim.models.cluster.check.replay import replay as replay
-from optim.models.cluster.check.replay import replay_plan as replay_plan

@@ -11,7 +11,7 @@ from optim.core.errors import InvalidProblemError
 from optim.core.solution import Verification, Violation, violation
 from optim.models.cluster.check.bounds import max_by_prices, min_makespan, min_mean_completion, min_slowdown
 from optim.models.cluster.check.metrics import figures_of
-from optim.models.cluster.check.replay import MACHINE_DOWN, PPM, REPAIR, Replayed, replay, replay_plan
+from optim.models.cluster.check.replay import MACHINE_DOWN, PPM, REPAIR, Replayed, replay
 from optim.models.cluster.check.utility import check_worth
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import EventLog, Run
@@ -139,7 +139,7 @@ def _are_bounded(jobs: Workload, is_done: Sequence[bool], rules: Rules) -> bool:
 def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Violation]]:
     """Replay a log by what it names: single GPUs, or how many of which machines, as index policies do."""
     if run.log.names_gpus:
-        return replay_plan(record.jobs, record.cluster, run.log, run.rules)
+        return replay(record.jobs, record.cluster, run.log, run.rules)
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
     if replace(run.rules, **{name: getattr(plain, name) for name in (*OF_FAILURES, *OF_PLACES)}) != plain:
         return None, [violation("log", "names no single GPUs, but was played by other rules", where=run.policy)]

@@ -138,11 +138,6 @@ class Machines:
         self.doomed = set(holders)
         return machine
 
-    def kept(self, kind: int, before: int, work: int, rules: Rules) -> int:
-        """Return the work that a job keeps at a stop which had done so much at its last stop, and so much now."""
-        step = {KILLED_BY_OUTAGE: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
-        return max(before, work - work % step) if step else work
-
     def end(self) -> None:
         """Check that nobody is left on a machine that failed."""
         if self.doomed:
@@ -151,21 +146,67 @@ class Machines:
 
 @dataclass(slots=True)
 class _Job:
-    """One job while the log is read."""
+    """One job while a log is read: the rules that hold whatever its events name."""
 
     submit: int
-    gpus: int
+    gang: int
     duration: int
-    slowdown: list[int]
     fate: AttemptTracker
     first: int = -1
     started: int = -1
     ended: int = -1
+    is_done: bool = False
     executed: int = 0
     work: int = 0
+    saved: int = 0
     overhead: int = 0
     lost: int = 0
-    is_done: bool = False
+
+    def check_start(self, time: int) -> None:
+        """Check that it may take GPUs now."""
+        if time < self.submit:
+            raise BrokenEventError("starts a job before its submission")
+        if self.started >= 0 or self.ended >= 0:
+            raise BrokenEventError("starts a job that runs or is over")
+        self.fate.start(time)
+
+    def check_stop(self, run: int, slowdown: int, kind: int) -> None:
+        """Check what stops it after some more run time at a slowdown."""
+        work = self.work + (run * PPM // slowdown if run else 0)
+        if kind == END and work < self.duration:
+            raise BrokenEventError(f"ends a job after {work} of its {self.duration} microseconds of work")
+        if kind == END and run and self.work + (run - 1) * PPM // slowdown >= self.duration:
+            raise BrokenEventError("ends a job later than its work was done")
+        if kind != END and not self.fate.left and work >= self.duration:
+            raise BrokenEventError("stops a job whose work is done")
+        self.fate.check(run, kind)
+
+    def add(self, run: int, slowdown: int) -> None:
+        """Count run time and its work, rounded down."""
+        self.executed, self.work = self.executed + run, self.work + (run * PPM // slowdown if run else 0)
+        self.fate.spent += run
+
+    def leave(self, kind: int, time: int, rules: Rules) -> None:
+        """Undo the work that a stop loses, and note whether the job is over."""
+        kept = self.work
+        if kind in (ATTEMPT_FAILED, JOB_FAILED):
+            self.lost += self.work - self.fate.base
+            self.fate.fail(time)
+            kept = self.fate.base
+        step = {KILLED_BY_OUTAGE: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
+        if step:
+            kept = max(self.saved, self.work - self.work % step)
+            self.lost += self.work - kept
+        self.work = self.saved = kept
+        self.ended = -1 if kind in (PREEMPT, KILLED_BY_OUTAGE, ATTEMPT_FAILED) else time
+        self.is_done = kind == END
+
+
+@dataclass(slots=True)
+class _CountedJob(_Job):
+    """A job whose log names counts of GPUs; `places` are pairs (machine, count)."""
+
+    slowdown: Sequence[int] = ()
     places: tuple[tuple[int, int], ...] = ()
 
     def has_place_on(self, machines: tuple[tuple[int, int], ...]) -> bool:
@@ -174,15 +215,11 @@ class _Job:
 
     def start(self, time: int, places: tuple[tuple[int, int], ...], free: list[int]) -> None:
         """Let it take its GPUs."""
-        if time < self.submit:
-            raise BrokenEventError("starts a job before its submission")
-        if self.started >= 0 or self.ended >= 0:
-            raise BrokenEventError("starts a job that runs or is over")
-        self.fate.start(time)
+        self.check_start(time)
         if len({machine for machine, _ in places}) < len(places):
             raise BrokenEventError("names a machine twice")
-        if sum(count for _, count in places) != self.gpus:
-            raise BrokenEventError(f"gives {sum(count for _, count in places)} GPUs to a gang of {self.gpus}")
+        if sum(count for _, count in places) != self.gang:
+            raise BrokenEventError(f"gives {sum(count for _, count in places)} GPUs to a gang of {self.gang}")
         for machine, count in places:
             if not 0 <= machine < len(free) or not 1 <= count <= free[machine]:
                 raise BrokenEventError(f"takes {count} GPUs of machine {machine}, which are not free there")
@@ -190,35 +227,31 @@ class _Job:
         self.places, self.started = places, time
         self.first = time if self.first < 0 else self.first
 
-    def stop(self, time: int, rack: list[int], restart_us: int, kind: int) -> None:
+    def stop(self, time: int, rack: list[int], rules: Rules, kind: int) -> None:
         """Count what it did since its start."""
         if self.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
-        pause = 0 if self.started == self.first else restart_us
-        run = max(0, time - self.started - pause)
+        run = max(0, time - self.started - (0 if self.started == self.first else rules.restart_us))
         racks = {rack[machine] for machine, _ in self.places}
-        factor = self.slowdown[0 if len(self.places) == 1 else 1 if len(racks) == 1 else 2]
-        work, is_end = self.work + run * PPM // factor, kind == END
-        self.fate.check(run, kind)
-        self.fate.spent += run
-        if is_end and work < self.duration:
-            raise BrokenEventError(f"ends a job after {work} of its {self.duration} microseconds of work")
-        if is_end and run and self.work + (run - 1) * PPM // factor >= self.duration:
-            raise BrokenEventError("ends a job later than its work was done")
-        if not is_end and not self.fate.left and work >= self.duration:
-            raise BrokenEventError("preempts a job whose work is done")
-        if kind in (ATTEMPT_FAILED, JOB_FAILED):
-            self.lost += work - self.fate.base
-            self.fate.fail(time)
-            work = self.fate.base
-        self.executed, self.work = self.executed + run, work
+        slowdown = self.slowdown[0 if len(self.places) == 1 else 1 if len(racks) == 1 else 2]
+        self.check_stop(run, slowdown, kind)
+        self.add(run, slowdown)
         self.overhead += time - self.started - run
         self.started = -1
-        self.ended, self.is_done = time if kind in (END, JOB_FAILED) else -1, is_end
+        self.leave(kind, time, rules)
 
 
 def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tuple[Replayed | None, list[Violation]]:
-    """Go through a log and return what it says, or the first event that breaks a rule."""
+    """Go through a log and return what it says, or the first event that breaks a rule.
+
+    A log names single GPUs, or counts of whole GPUs by machine, as index policies do.
+    """
+    return (_replay_gpus if log.names_gpus else _replay_counts)(jobs, cluster, log, rules)
+
+
+def _replay_counts(
+    jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules
+) -> tuple[Replayed | None, list[Violation]]:
     world = _World(jobs, cluster, rules)
     for number, (time, kind, name, places) in enumerate(log.rows()):
         try:
@@ -229,29 +262,17 @@ def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tup
         world.end()
     except BrokenEventError as broken:
         return None, [violation("log", str(broken), where="its end")]
-    state = world.state
-    ends = tuple(job.ended if job.ended >= 0 else max(world.now, job.submit) for job in state)
-    return (
-        Replayed(
-            first_start_us=tuple(job.first if job.first >= 0 else end for job, end in zip(state, ends, strict=True)),
-            end_us=ends,
-            executed_us=tuple(job.executed for job in state),
-            overhead_us=tuple(job.overhead for job in state),
-            lost_us=tuple(job.lost for job in state),
-            is_done=tuple(job.is_done for job in state),
-            held_gpu_us=float(sum(job.gpus * (job.executed + job.overhead) for job in state)),
-            overhead_gpu_us=float(sum(job.gpus * job.overhead for job in state)),
-        ),
-        [],
-    )
+    held = float(sum(job.gang * (job.executed + job.overhead) for job in world.state))
+    return _summary(world.state, world.now, held, float(sum(job.gang * job.overhead for job in world.state))), []
 
 
 class _World:
     """Jobs, free GPUs and machines while the log is read."""
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
-        columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), jobs.slowdown_ppm.tolist())
-        self.state = [_Job(*row) for row in zip(*columns, fates(jobs, rules), strict=True)]
+        columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
+        rows = zip(*columns, fates(jobs, rules), jobs.slowdown_ppm.tolist(), strict=True)
+        self.state = [_CountedJob(*row[:4], slowdown=row[4]) for row in rows]
         self.size: list[int] = cluster.gpus.tolist()
         self.rack: list[int] = cluster.rack.tolist()
         self.free, self.rules, self.now = self.size.copy(), rules, 0
@@ -278,11 +299,7 @@ class _World:
             return
         if kind not in (PREEMPT, END, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED) or places:
             raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
-        before = job.work
-        job.stop(time, self.rack, self.rules.restart_us, kind)
-        if kind in (KILLED_BY_OUTAGE, PREEMPT):
-            kept = machines.kept(kind, before, job.work, self.rules)
-            job.lost, job.work = job.lost + job.work - kept, kept
+        job.stop(time, self.rack, self.rules, kind)
         for machine, count in job.places:
             self.free[machine] += count
 
@@ -298,39 +315,24 @@ WHOLE = 1_000
 
 
 @dataclass(slots=True)
-class _PlanJob:
-    """One job while the log is read; `places` are pairs (machine, GPU of it)."""
+class _PlacedJob(_Job):
+    """A job whose log names single GPUs; `places` are pairs (machine, GPU of it)."""
 
-    submit: int
-    gang: int
-    duration: int
-    range: tuple[int, int]
-    fate: AttemptTracker
-    first: int = -1
-    started: int = -1
-    over: int = -1
-    is_done: bool = False
+    range: tuple[int, int] = (0, 0)
     places: frozenset[tuple[int, int]] = frozenset()
     last: frozenset[tuple[int, int]] = frozenset()
     pause: int = 0
     slowdown: int = 0
-    work: int = 0
-    saved: int = 0
-    lost: int = 0
     since: int = 0
-    executed: int = 0
-    overhead: int = 0
 
-    def did(self, time: int) -> tuple[int, int]:
-        """Return run time and work since the slowdown last changed."""
-        run = max(0, time - max(self.since, self.started + self.pause))
-        return run, (run * PPM // self.slowdown if run else 0)
+    def run(self, time: int) -> int:
+        """Return the run time since the slowdown last changed."""
+        return max(0, time - max(self.since, self.started + self.pause))
 
     def book(self, time: int) -> None:
         """Count what it did, rounded down."""
-        run, work = self.did(time)
-        self.executed, self.work, self.since = self.executed + run, self.work + work, time
-        self.fate.spent += run
+        self.add(self.run(time), self.slowdown)
+        self.since = time
 
 
 class _ReplayState:
@@ -341,7 +343,7 @@ class _ReplayState:
         ranges = zip(jobs.least_gpus.tolist(), jobs.most_gpus.tolist(), strict=True)
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
         self.state = [
-            _PlanJob(submit, gang, duration, limits if rules.is_elastic else (gang, gang), fate)
+            _PlacedJob(submit, gang, duration, fate, range=limits if rules.is_elastic else (gang, gang))
             for submit, gang, duration, limits, fate in zip(*columns, ranges, fates(jobs, rules), strict=True)
         ]
         self.on: list[list[list[int]]] = [[[] for _ in range(gpus)] for gpus in cluster.gpus.tolist()]
@@ -406,11 +408,7 @@ class _ReplayState:
     def start(self, job: int, time: int, places: frozenset[tuple[int, int]]) -> None:
         """Let a job take its GPUs."""
         one = self.state[job]
-        if time < one.submit:
-            raise BrokenEventError("starts a job before its submission")
-        if one.started >= 0 or one.over >= 0:
-            raise BrokenEventError("starts a job that runs or is over")
-        one.fate.start(time)
+        one.check_start(time)
         for machine, gpu in places:
             if not (0 <= machine < len(self.on) and 0 <= gpu < len(self.on[machine])):
                 raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't there")
@@ -430,35 +428,19 @@ class _ReplayState:
         one = self.state[job]
         if kind == REJECT and not self.rules.may_refuse:
             raise BrokenEventError("sends a job away, which the policy may not")
-        if one.over >= 0 or time < one.submit:
+        if one.ended >= 0 or time < one.submit:
             raise BrokenEventError("stops a job that isn't there")
         if kind != REJECT and one.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
         if one.started >= 0:
-            run, work = one.did(time)
-            if kind == END and one.work + work < one.duration:
-                raise BrokenEventError(f"ends a job after {one.work + work} of its {one.duration} microseconds of work")
-            if kind == END and run and one.work + (run - 1) * PPM // one.slowdown >= one.duration:
-                raise BrokenEventError("ends a job later than its work was done")
-            if kind != END and not one.fate.left and one.work + work >= one.duration:
-                raise BrokenEventError("stops a job whose work is done")
-            one.fate.check(run, kind)
+            one.check_stop(one.run(time), one.slowdown, kind)
             one.book(time)
             paused = min(time - one.started, one.pause)
             one.overhead += paused
             self.paused_gpu_time += paused * len(one.places) * self.share[job]
             self.change(job, one.places, enters=False)
             one.last, one.places, one.started = one.places, frozenset(), -1
-        if kind in (ATTEMPT_FAILED, JOB_FAILED):
-            one.lost += one.work - one.fate.base
-            one.fate.fail(time)
-            one.work = one.fate.base
-        if kind in (KILLED_BY_OUTAGE, PREEMPT):
-            kept = self.machines.kept(kind, one.saved, one.work, self.rules)
-            one.lost, one.work = one.lost + one.work - kept, kept
-        one.saved = one.work
-        one.over = -1 if kind in (PREEMPT, KILLED_BY_OUTAGE, ATTEMPT_FAILED) else time
-        one.is_done = kind == END
+        one.leave(kind, time, self.rules)
 
     def play(self, kind: int, job: int, time: int, taken: list[tuple[int, int]]) -> None:
         """Apply an event."""
@@ -471,10 +453,9 @@ class _ReplayState:
             self.stop(job, time, kind)
 
 
-def replay_plan(
+def _replay_gpus(
     jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules
 ) -> tuple[Replayed | None, list[Violation]]:
-    """Go through a log and return what it says, or the first event that breaks a rule."""
     tenants, now = _ReplayState(jobs, cluster, rules), 0
     places = list(zip(log.machine.tolist(), log.slot.tolist(), strict=True))
     first, ones = log.first.tolist(), log.gpus.tolist()
@@ -494,7 +475,7 @@ def replay_plan(
     still = [job for job, one in enumerate(tenants.state) if one.started >= 0]
     if still or tenants.machines.doomed:
         return None, [violation("log", "runs on when the log ends", where=f"job {min(still)}")]
-    return _summary(tenants, now), []
+    return _summary(tenants.state, now, tenants.gpu_time / WHOLE, tenants.paused_gpu_time / WHOLE), []
 
 
 def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, int, int], is_early: bool) -> None:
@@ -514,16 +495,16 @@ def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, 
         raise BrokenEventError("names a GPU twice, or several as one")
 
 
-def _summary(tenants: _ReplayState, now: int) -> Replayed:
-    for one in tenants.state:  # whoever is not over waits till the end of the log
-        one.over = one.over if one.over >= 0 else max(now, one.submit)
+def _summary(state: Sequence[_Job], now: int, held_gpu_us: float, overhead_gpu_us: float) -> Replayed:
+    """Return what a log says; a job that is not over waits to the end of the log."""
+    ends = tuple(job.ended if job.ended >= 0 else max(now, job.submit) for job in state)
     return Replayed(
-        first_start_us=tuple(one.first if one.first >= 0 else one.over for one in tenants.state),
-        end_us=tuple(one.over for one in tenants.state),
-        executed_us=tuple(one.executed for one in tenants.state),
-        overhead_us=tuple(one.overhead for one in tenants.state),
-        lost_us=tuple(one.lost for one in tenants.state),
-        is_done=tuple(one.is_done for one in tenants.state),
-        held_gpu_us=tenants.gpu_time / WHOLE,
-        overhead_gpu_us=tenants.paused_gpu_time / WHOLE,
+        first_start_us=tuple(job.first if job.first >= 0 else end for job, end in zip(state, ends, strict=True)),
+        end_us=ends,
+        executed_us=tuple(job.executed for job in state),
+        overhead_us=tuple(job.overhead for job in state),
+        lost_us=tuple(job.lost for job in state),
+        is_done=tuple(job.is_done for job in state),
+        held_gpu_us=held_gpu_us,
+        overhead_gpu_us=overhead_gpu_us,
     )

@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 import numpy as np
 import pytest
 
-from optim.models.cluster.check import check_runs, replay, replay_plan
+from optim.models.cluster.check import check_runs, replay
 from optim.models.cluster.check.metrics import figures_of
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import Metrics, measure
@@ -21,8 +21,7 @@ H = 3600
 
 
 def figures(jobs, cluster, run):
-    check = replay_plan if run.log.names_gpus else replay
-    replayed, problems = check(jobs, cluster, run.log, run.rules)
+    replayed, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
     return figures_of(jobs, cluster, run.log, run.rules, replayed)
 

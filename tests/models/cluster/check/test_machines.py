@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.models.cluster.check import replay, replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog
 from optim.models.cluster.rules import Rules
@@ -49,8 +49,7 @@ def _log(events, is_planned):
 )  # fmt: skip
 def test_the_first_broken_event_is_named(events, cause, is_planned):
     jobs, cluster = workload([(0, 1, 6), (0, 1, 1)]), Cluster.grid("2x1")
-    check = replay_plan if is_planned else replay
-    found, problems = check(jobs, cluster, _log(events, is_planned), RULES)
+    found, problems = replay(jobs, cluster, _log(events, is_planned), RULES)
     assert found is None
     assert any(part in problems[0].message for part in cause.split("|")), problems[0].message
 
@@ -60,7 +59,6 @@ def test_a_job_goes_on_from_its_last_checkpoint(is_planned):
     """6 s of work, checkpoints every 2: at 3 s a second is lost; from 4 on a restart of 1 s and 4 s of work."""
     events = [ON_0, (3, FAIL, NO_JOB, (0, 0)), (3, CRASH, 0), (4, START, 0, (1, 1)), (9, END, 0)]
     events += [(9, START, 1, (1, 1)), (10, END, 1)]
-    check = replay_plan if is_planned else replay
-    found, problems = check(workload([(0, 1, 6), (0, 1, 1)]), Cluster.grid("2x1"), _log(events, is_planned), RULES)
+    found, problems = replay(workload([(0, 1, 6), (0, 1, 1)]), Cluster.grid("2x1"), _log(events, is_planned), RULES)
     assert not problems
     assert (found.lost_us, found.executed_us, found.overhead_us) == ((US, 0), (7 * US, US), (US, 0))

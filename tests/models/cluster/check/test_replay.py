@@ -88,7 +88,7 @@ def test_a_bound_without_proof_is_refused(record):
         ([(0, 0, 0, [(0, 2)]), (1, 0, 0, [(1, 2)])], "starts a job that runs or is over"),
         ([(0, 0, 0, [(0, 2)]), (3, 2, 0, [])], "ends a job after 3000000 of its 4000000"),
         ([(0, 0, 0, [(0, 2)]), (5, 2, 0, [])], "ends a job later than its work was done"),
-        ([(0, 0, 0, [(0, 2)]), (4, 1, 0, [])], "preempts a job whose work is done"),
+        ([(0, 0, 0, [(0, 2)]), (4, 1, 0, [])], "stops a job whose work is done"),
         ([(0, 1, 0, [])], "stops a job that doesn't run"),
         ([(0, 0, 1, [(0, 1)])], "before its submission"),
         ([(2, 0, 0, [(0, 2)]), (1, 0, 1, [(1, 1)])], "comes before the event ahead of it"),

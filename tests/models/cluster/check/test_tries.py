@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.models.cluster.check import replay, replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.rules import Retries, Rules
@@ -51,8 +51,7 @@ def _log(events, is_planned):
     ],
 )
 def test_the_first_broken_event_is_named(jobs, events, cause, is_planned):
-    check = replay_plan if is_planned else replay
-    found, problems = check(jobs, Cluster.grid("1x1"), _log(events, is_planned), RULES)
+    found, problems = replay(jobs, Cluster.grid("1x1"), _log(events, is_planned), RULES)
     assert found is None
     assert cause in problems[0].message
 
@@ -60,8 +59,7 @@ def test_the_first_broken_event_is_named(jobs, events, cause, is_planned):
 @pytest.mark.parametrize("is_planned", [False, True])
 def test_a_job_is_done_after_its_last_failure(is_planned):
     events = [(0, START), (3, FAULT), (5, START), (9, FAULT), (11, START), (16, END)]
-    check = replay_plan if is_planned else replay
-    found, problems = check(_jobs(), Cluster.grid("1x1"), _log(events, is_planned), RULES)
+    found, problems = replay(_jobs(), Cluster.grid("1x1"), _log(events, is_planned), RULES)
     assert not problems
     assert (found.lost_us, found.executed_us, found.overhead_us, found.is_done) == (
         (6 * US,),
@@ -73,8 +71,7 @@ def test_a_job_is_done_after_its_last_failure(is_planned):
 
 @pytest.mark.parametrize("is_planned", [False, True])
 def test_a_job_that_is_given_up_is_over_and_not_done(is_planned):
-    check = replay_plan if is_planned else replay
-    found, problems = check(
+    found, problems = replay(
         _jobs("syntax error"), Cluster.grid("1x1"), _log([(0, START), (3, GIVE_UP)], is_planned), RULES
     )
     assert not problems
@@ -89,7 +86,6 @@ def test_what_failing_tries_leave_is_done_where_no_good_one_is_told_and_others_n
     events = [(0, START), (3, FAULT), (5, START), (9, FAULT), (11, START), (16, END), (16, START), (21, END)]
     log = _log(events, is_planned)
     log.job[-2:] = 1
-    check = replay_plan if is_planned else replay
-    found, problems = check(jobs, Cluster.grid("1x1"), log, RULES)
+    found, problems = replay(jobs, Cluster.grid("1x1"), log, RULES)
     assert not problems
     assert (found.is_done, found.executed_us) == ((True, True), (10 * US, 5 * US))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.cluster.check import check_runs, replay, replay_plan
+from optim.models.cluster.check import check_runs, replay
 from optim.models.cluster.check.bounds import min_makespan, min_mean_completion, min_slowdown
 from optim.models.cluster.check.utility import check_worth, max_earned
 from optim.models.cluster.cluster import Cluster
@@ -32,8 +32,7 @@ def test_replays_of_logs_with_one_number_changed(records):
     found = {}
     for name, record in records.items():
         for number, run in enumerate(record.runs):
-            check = replay_plan if run.log.names_gpus else replay
-            found[f"{name} {number}"] = check(record.jobs, record.cluster, run.log, run.rules)
+            found[f"{name} {number}"] = replay(record.jobs, record.cluster, run.log, run.rules)
             for column in COLUMNS:
                 values = getattr(run.log, column)
                 said = []
@@ -43,7 +42,9 @@ def test_replays_of_logs_with_one_number_changed(records):
                         changed[at] += step
                         log = outcome(replace, run.log, **{column: changed})
                         said.append(
-                            log if isinstance(log, str) else outcome(check, record.jobs, record.cluster, log, run.rules)
+                            log
+                            if isinstance(log, str)
+                            else outcome(replay, record.jobs, record.cluster, log, run.rules)
                         )
                 found[f"{name} {number} {column}"] = said
     assert_kept(KEPT / "replays.json", found)
@@ -92,7 +93,7 @@ def test_bounds_of_any_proof(records):
         ]  # fmt: skip
     for name, record in records.items():
         run, count = record.runs[0], len(record.jobs)
-        replayed, _ = (replay_plan if run.log.names_gpus else replay)(record.jobs, record.cluster, run.log, run.rules)
+        replayed, _ = replay(record.jobs, record.cluster, run.log, run.rules)
         theta = np.tile([4.0, 0.5, 2.0], (count, 1))
         worth = Worth(
             theta=theta,

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from optim.core.errors import NotAllowedError, UnsupportedProblemError
-from optim.models.cluster.check import check_runs, replay_plan
+from optim.models.cluster.check import check_runs, replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
@@ -67,7 +67,7 @@ def planned_worlds(draw):
 
 def _agrees(jobs, cluster, run):
     """Check a run against the replay of its log."""
-    found, problems = replay_plan(jobs, cluster, run.log, run.rules)
+    found, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
     for name in ("first_start_us", "end_us", "executed_us", "overhead_us", "is_done"):
         assert getattr(found, name) == tuple(getattr(run, name).tolist()), name
@@ -286,7 +286,7 @@ def test_pauses_work_and_losses_on_a_shared_gpu_count_as_shares_of_it():
     logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=options.overhead_us, runs=(logged,))
     assert all(found.is_ok for _, found in check_runs(record))
-    replayed, _ = replay_plan(jobs, cluster, run.log, run.rules)
+    replayed, _ = replay(jobs, cluster, run.log, run.rules)
     assert (replayed.held_gpu_us, replayed.overhead_gpu_us) == (run.held_gpu_us, run.overhead_gpu_us)
 
 

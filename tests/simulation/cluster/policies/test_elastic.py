@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.cluster.check import replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.workload import PPM, US
@@ -25,7 +25,7 @@ FREE = EngineOptions(overhead_s=0)
 
 def _play(jobs, cluster, name, options=None, seed=0):
     run = simulate(jobs, cluster, make_policy(name, jobs, options), FREE, seed)
-    assert not replay_plan(jobs, cluster, run.log, run.rules)[1]
+    assert not replay(jobs, cluster, run.log, run.rules)[1]
     return run
 
 
@@ -139,7 +139,7 @@ def test_a_job_is_refused_where_its_utility_does_not_pay_and_nothing_exceeds_the
     jobs, one = workload(rows), Cluster.grid("1x1")
     policy = make_policy("oasis", jobs)
     run = simulate(jobs, one, policy, FREE, seed=1)
-    assert not replay_plan(jobs, one, run.log, run.rules)[1]
+    assert not replay(jobs, one, run.log, run.rules)[1]
     figures, metrics = run.figures, measure(jobs, one, run)
     assert 0 < figures["refused"] == metrics.left < 80
     assert metrics.unfinished == figures["late"] == 0

@@ -11,7 +11,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, Unsupport
 from optim.models.auction.bids import bid_table
 from optim.models.auction.codec import MachineDocument, cluster_from_documents
 from optim.models.auction.fairness import AppProfile, Needs, Trial, remaining_minutes, remaining_minutes_each
-from optim.models.cluster.check import replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import US, Workload
@@ -42,7 +42,7 @@ def minutes(rows, **fields):
 def checked(jobs, cluster, name, options=None, seed=0, engine=FREE):
     """Play, and hold the log against the checker."""
     run = simulate(jobs, cluster, make_policy(name, jobs, options), engine, seed)
-    _, problems = replay_plan(jobs, cluster, run.log, run.rules)
+    _, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
     return run
 

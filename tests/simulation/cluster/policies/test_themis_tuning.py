@@ -5,7 +5,7 @@ import pytest
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.auction.tuning import expected_trial_work, halving_work, rung_sizes
-from optim.models.cluster.check import replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.workload import Workload
@@ -92,7 +92,7 @@ def test_simulated_apps_are_driven_by_their_tuners(name, tuner):
     jobs, cluster = tuned_world(), Cluster.grid("2x3")
     options = {"lease_min": 3, "tuner": tuner}
     run = simulate(jobs, cluster, make_policy(name, jobs, options), FREE)
-    _, problems = replay_plan(jobs, cluster, run.log, run.rules)
+    _, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
     left = run.log.job[run.log.kind == Event.LEAVE]
     assert len(left) + run.is_done.sum() == len(jobs)

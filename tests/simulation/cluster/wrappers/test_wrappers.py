@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
-from optim.models.cluster.check import replay_plan
+from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US
 from optim.simulation.cluster.catalogue import make_policy, wrap
@@ -23,7 +23,7 @@ def _play(rows, cluster, wrapper, options=None, inner="fifo", overhead_s=0, spre
     jobs = workload(rows, **more)
     policy = wrap(wrapper, make_policy(inner, jobs, {"backfill": True} if inner == "fifo" else None), jobs, options)
     run = simulate(jobs, cluster, policy, EngineOptions(overhead_s=overhead_s, spread=spread))
-    found, problems = replay_plan(jobs, cluster, run.log, run.rules)
+    found, problems = replay(jobs, cluster, run.log, run.rules)
     assert not problems
     assert found.end_us == tuple(run.end_us.tolist())
     return run
