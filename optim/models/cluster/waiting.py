@@ -15,9 +15,13 @@ from optim.models.cluster.workload import WHOLE_MILLI, Workload, hosts
 
 START, MACHINE_DOWN, REPAIR = int(Event.START), int(Event.FAIL), int(Event.REPAIR)
 
-OVER_QUOTA, FRAGMENTED, FULL, ORDER = range(4)
+CAUSES = ("over_quota", "fragmented", "full", "order")
 
-"""In the order of `optim.models.cluster.waiting.CAUSES`."""
+"""Why a job waits at an instant, the first that holds: its virtual cluster holds its quota or more, where the policy goes by
+quotas; as many GPUs of machines on which it may run are free as its gang needs, though the engine's placement rule finds no
+place among them; fewer are; or there is a place, and the policy's order holds the job up."""
+
+OVER_QUOTA, FRAGMENTED, FULL, ORDER = range(len(CAUSES))
 
 
 class Happened(NamedTuple):
@@ -195,13 +199,6 @@ def waited_for(time, what, log, asked, room, part, host, kind_of, group_of, row,
                 _take(room, asked, log, place, job, part, host, 1 if is_start else -1)
                 held[group_of[job]] += log.gpus[place] if is_start else -log.gpus[place]
     return waited
-
-
-CAUSES = ("over_quota", "fragmented", "full", "order")
-
-"""Why a job waits at an instant, the first that holds: its virtual cluster holds its quota or more, where the policy goes by
-quotas; as many GPUs of machines on which it may run are free as its gang needs, though the engine's placement rule finds no
-place among them; fewer are; or there is a place, and the policy's order holds the job up."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

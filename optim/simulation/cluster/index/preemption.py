@@ -3,7 +3,7 @@
 from optim.compiled import inner
 from optim.models.cluster.workload import PPM
 from optim.simulation.cluster.index.policy import Key, Tie
-from optim.simulation.cluster.index.state import FREE_GPUS, NEVER, NONE, RANKED, RUNNING, RUNNING_JOBS, VICTIMS, gpus_on
+from optim.simulation.cluster.index.state import FREE_GPUS, NEVER, NONE, RANKED, RUNNING, RUNNING_JOBS, VICTIMS
 
 _, DRAWN, REMAINING_TIME, REMAINING_SERVICE, ATTAINED_TIME, ATTAINED_SERVICE, TABLE = map(int, Key)
 
@@ -236,41 +236,30 @@ def choose_victims(u, s, job):
     if not found:
         return False
     if u.may_spread:
-        _mark_anywhere(s, job, last, total - width)
+        _mark_on(s, job, last, NONE, total - width)
     elif width <= largest:
-        _mark_on_machine(s, job, last, target, s.available[target] - width)
+        _mark_on(s, job, last, target, s.available[target] - width)
     else:
         _mark_on_whole(u, s, job, last, whole - width)
     return True
 
 
 @inner
-def _mark_anywhere(s, job, last, spare):
+def _mark_on(s, job, last, target, spare):
+    """Spare the most urgent first where enough GPUs of a machine, of all machines for `NONE`, are free without them."""
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):
             gpus = 0
             place = s.head[s.victim[at]]
             while place != NONE:
-                gpus += s.place_gpus[place]
+                if target == NONE or s.place_machine[place] == target:
+                    gpus += s.place_gpus[place]
                 place = s.next_place[place]
             if gpus <= spare:
                 spare -= gpus
             else:
                 s.marked[s.victim[at]] = 1
-
-
-@inner
-def _mark_on_machine(s, job, last, target, spare):
-    for nth in range(last, -1, -1):
-        at = s.scalar[VICTIMS] - 1 - nth
-        if _yields(s, at, job):
-            gpus = gpus_on(s, s.victim[at], target)
-            if gpus > 0:
-                if gpus <= spare:
-                    spare -= gpus
-                else:
-                    s.marked[s.victim[at]] = 1
 
 
 @inner

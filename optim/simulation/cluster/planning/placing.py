@@ -170,7 +170,7 @@ def demands(view: View) -> FloatArray:
     return np.stack([gpus, view.gpus * view.cpu_milli, view.gpus * view.memory_mib], axis=1).astype(float)
 
 
-def quotas(jobs: Workload, cluster: Cluster) -> FloatArray:
+def quotas_by_gpu_time(jobs: Workload, cluster: Cluster) -> FloatArray:
     """Return each virtual cluster's GPUs in proportion to the GPU-time of its jobs; shape (groups,)."""
     hours = np.bincount(jobs.group, weights=jobs.gpus.astype(float) * jobs.duration_us, minlength=len(jobs.groups))
     return np.asarray(hours / hours.sum() * cluster.num_gpus)

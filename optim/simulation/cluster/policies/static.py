@@ -1,7 +1,5 @@
 """A partition of the machines: each virtual cluster has its own, and nobody lends."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from optim.core.arrays import IntArray
@@ -11,21 +9,9 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.options import Placement
 from optim.simulation.cluster.planning.free_gpus import SimulationContext
-from optim.simulation.cluster.planning.placing import fill, quotas
+from optim.simulation.cluster.planning.placing import fill, quotas_by_gpu_time
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaticOptions:
-    """Options.
-
-    Parameters
-    ----------
-    backfill
-        Whether jobs behind one that finds no room may start.
-    """
-
-    backfill: bool = False
+from optim.simulation.cluster.policies.orders import FifoOptions
 
 
 def divide(jobs: Workload, cluster: Cluster) -> IntArray:
@@ -36,7 +22,7 @@ def divide(jobs: Workload, cluster: Cluster) -> IntArray:
     """
     lack = np.zeros(len(jobs.groups))
     np.maximum.at(lack, jobs.group, jobs.gpus)
-    short = quotas(jobs, cluster)
+    short = quotas_by_gpu_time(jobs, cluster)
     owner = np.empty(cluster.num_machines, np.int64)
     for machine in np.lexsort((np.arange(cluster.num_machines), -cluster.gpus)):
         group = int(lack.argmax() if (lack > 0).any() else short.argmax())
@@ -49,7 +35,7 @@ def divide(jobs: Workload, cluster: Cluster) -> IntArray:
 @policy(
     "static",
     world="cluster",
-    options=StaticOptions,
+    options=FifoOptions,
     summary="Machines are divided among virtual clusters, each first come, first served.",
     source="any cluster that is divided among its teams",
 )
@@ -62,7 +48,7 @@ class Static(PlanningPolicy):
         "trace's GPU-hours; the largest machines are dealt first"
     )
 
-    def __init__(self, options: StaticOptions, jobs: Workload) -> None:
+    def __init__(self, options: FifoOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:

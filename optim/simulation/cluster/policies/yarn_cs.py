@@ -12,7 +12,7 @@ from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus, max_machines
-from optim.simulation.cluster.planning.placing import make_room, quotas
+from optim.simulation.cluster.planning.placing import make_room, quotas_by_gpu_time
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 NEVER = np.int64(-1)
@@ -88,7 +88,7 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
     """
     from optim.workloads.traces.summaries import read_quotas
 
-    machines, by_time = read_quotas(path), quotas(jobs, cluster)
+    machines, by_time = read_quotas(path), quotas_by_gpu_time(jobs, cluster)
     is_named = np.array([name in machines for name in jobs.groups])
     gpus = cluster.num_gpus / cluster.num_machines
     given = np.array([machines.get(name, 0) * gpus for name in jobs.groups])
@@ -135,7 +135,7 @@ class YarnCs(PlanningPolicy):
         given = self.options.given()
         if self.options.quota_file is not None:
             given = machine_quotas(self.options.quota_file, self.jobs, cluster)
-        self.quota = given if len(given) else quotas(self.jobs, cluster)
+        self.quota = given if len(given) else quotas_by_gpu_time(self.jobs, cluster)
         self.limit = np.maximum(self.quota, 1e-9)  # what use is divided by
         self.fewest = -(-self.jobs.gpus // np.maximum(1, max_machines(self.jobs, cluster)))
         self.since = np.full(len(self.jobs), NEVER)
