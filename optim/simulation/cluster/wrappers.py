@@ -157,7 +157,7 @@ class FailEarly(Wrapper):
                 room.give(job, gpus)
             for job in begun:
                 room.take(job, self.trials[job])
-            room.confine(lambda job: ~self.pool if room.site.could_hold(job, ~self.pool) else None)
+            room.restrict_machines(lambda job: ~self.pool if room.site.could_hold(job, ~self.pool) else None)
 
         view.hide({*self.trials, *due, *leave}, stopped)
         view.prepare.append(prepare)
@@ -242,7 +242,7 @@ class Isolate(Wrapper):
                 is_wide = int(widths[job] >= self.options.wide)
                 return self.limits[is_wide] if room.site.could_hold(job, self.limits[is_wide]) else None
 
-            room.confine(part)
+            room.restrict_machines(part)
 
         view.prepare.append(prepare)
         return self.inner.plan(view)
@@ -300,7 +300,7 @@ class Patience(Wrapper):
         """Let jobs that waited long enough spread, and hold back the others' bad places."""
 
         def prepare(room: FreeGpus) -> None:
-            room.loosen(lambda job: view.now_us >= self._until(view, job))
+            room.allow_spread(lambda job: view.now_us >= self._until(view, job))
 
         view.prepare.append(prepare)
         plan = self.inner.plan(view)

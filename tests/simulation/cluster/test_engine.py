@@ -59,7 +59,7 @@ def worlds(draw):
         quantum_us=MS * draw(st.integers(1, 4)),
         thresholds=thresholds,
         ranks=ranks,
-        crossings=tuple(sorted(draw(st.sets(st.integers(1, 20).map(lambda x: MS * x), max_size=3)))),
+        demotion_thresholds=tuple(sorted(draw(st.sets(st.integers(1, 20).map(lambda x: MS * x), max_size=3)))),
     )
     options = EngineOptions(
         placement=draw(st.sampled_from(list(Placement))),
@@ -95,7 +95,7 @@ def _both_logs(world, seed=0, failing=(), tries=None):
         first_start_tie=policy.tie is Tie.FIRST_START,
         quantum=policy.quantum_us,
         table=(policy.thresholds, policy.ranks or (0,)),
-        crossings=policy.crossings,
+        crossings=policy.demotion_thresholds,
         placement=options.placement,
         spread=options.spread,
         overhead=options.overhead_us,

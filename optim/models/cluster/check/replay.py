@@ -19,7 +19,7 @@ from optim.models.cluster.workload import Workload
 
 START, PREEMPT, END, REJECT, KILLED_BY_OUTAGE, MACHINE_DOWN, REPAIR, ATTEMPT_FAILED, JOB_FAILED = range(9)
 
-NOBODY = -1
+NO_JOB = -1
 
 PPM = 1_000_000
 
@@ -285,7 +285,7 @@ class _World:
         machines, self.now = self.machines, time
         machines.heed(kind, name, time)
         if kind in (MACHINE_DOWN, REPAIR):
-            if name != NOBODY:
+            if name != NO_JOB:
                 raise BrokenEventError("is a machine's, but names a job")
             holders = [number for number, job in enumerate(self.state) if job.has_place_on(places)]
             machine = machines.change(kind, time, places, holders)
@@ -481,7 +481,7 @@ def _replay_gpus(
 def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, int, int], is_early: bool) -> None:
     kind, job, num_jobs = what
     is_machine = kind in (MACHINE_DOWN, REPAIR)
-    if not (job == NOBODY if is_machine else 0 <= job < num_jobs):
+    if not (job == NO_JOB if is_machine else 0 <= job < num_jobs):
         raise BrokenEventError("names a job that isn't there")
     if is_early:
         raise BrokenEventError("comes before the event ahead of it")

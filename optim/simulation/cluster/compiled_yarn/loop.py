@@ -63,7 +63,7 @@ from optim.simulation.cluster.compiled_yarn.state import (
     NEVER,
     NEXT_GPU,
     NO_LEVEL,
-    NOBODY,
+    NONE,
     NOW,
     NUM_AT,
     ORDER,
@@ -132,7 +132,7 @@ FAULTED, GAVE_UP = int(Event.FAULT), int(Event.GIVE_UP)
 def log(w, kind, job, first_gpu):
     """Write an event with the GPUs from one of its job on."""
     event, entry, gpu = w.scalar[EVENTS], w.scalar[PLACES], first_gpu
-    while gpu != NOBODY:
+    while gpu != NONE:
         w.place[entry] = gpu
         entry += 1
         gpu = w.gpu[gpu, NEXT_GPU]
@@ -159,7 +159,7 @@ def _slowdown(w, job):
     """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
     first = w.gpu[w.job[job, FIRST_GPU], MACHINE_OF]
     gpu, level = w.job[job, FIRST_GPU], 0
-    while gpu != NOBODY:
+    while gpu != NONE:
         machine = w.gpu[gpu, MACHINE_OF]
         if w.machine[machine, RACK] != w.machine[first, RACK]:
             level = 2
@@ -172,13 +172,13 @@ def _slowdown(w, job):
 @inner
 def _list_running(w, job):
     """Put a job among the running ones: by start, and by row where they start together."""
-    after, before = NOBODY, w.scalar[LAST_RUNNING]
-    while before != NOBODY and w.job[before, BEGUN] == w.scalar[NOW] and before > job:
+    after, before = NONE, w.scalar[LAST_RUNNING]
+    while before != NONE and w.job[before, BEGUN] == w.scalar[NOW] and before > job:
         before, after = w.job[before, BEFORE], before
     w.job[job, BEFORE], w.job[job, AFTER] = before, after
-    if before != NOBODY:
+    if before != NONE:
         w.job[before, AFTER] = job
-    if after == NOBODY:
+    if after == NONE:
         w.scalar[LAST_RUNNING] = job
     else:
         w.job[after, BEFORE] = job
@@ -230,9 +230,9 @@ def stop(w, job, kind):
     w.job[job, SERVED] = done
     w.version[job] += 1
     before, after = w.job[job, BEFORE], w.job[job, AFTER]
-    if before != NOBODY:
+    if before != NONE:
         w.job[before, AFTER] = after
-    if after == NOBODY:
+    if after == NONE:
         w.scalar[LAST_RUNNING] = before
     else:
         w.job[after, BEFORE] = before
@@ -243,8 +243,8 @@ def stop(w, job, kind):
         w.job[job, STATUS], w.job[job, END] = OVER, w.scalar[NOW]
         w.scalar[ACTIVE] -= 1
     if kind in (ENDED, GAVE_UP, FAULTED):
-        w.scalar[CALLS] = NOBODY
-    log(w, kind, job, NOBODY)
+        w.scalar[CALLS] = NONE
+    log(w, kind, job, NONE)
 
 
 @inner
@@ -276,28 +276,28 @@ def _find_levels(w):
 
 @inner
 def _first_in(w, group):
-    """Return the first job of a virtual cluster that finds a place, `NOBODY` if none does."""
-    first = NOBODY
+    """Return the first job of a virtual cluster that finds a place, `NONE` if none does."""
+    first = NONE
     for kind in range(len(w.kind)):
-        level, cell = w.kind[kind, MIN_LEVEL], group * len(w.kind) + kind
-        if num_from(w.cell, cell, AT_LEVEL, level):
-            job = w.cell[cell, HEAD]
+        level, queue = w.kind[kind, MIN_LEVEL], group * len(w.kind) + kind
+        if num_from(w.queue, queue, AT_LEVEL, level):
+            job = w.queue[queue, HEAD]
             while w.job[job, LEVEL] < level:
                 job = w.job[job, AFTER]
-            if first == NOBODY or job < first:
+            if first == NONE or job < first:
                 first = job
     return first
 
 
 @inner
 def _min_used(w):
-    """Return the first job with a place of the virtual cluster that uses least of its quota, `NOBODY` if there is none."""
-    best, least = NOBODY, 0.0
+    """Return the first job with a place of the virtual cluster that uses least of its quota, `NONE` if there is none."""
+    best, least = NONE, 0.0
     for group in range(len(w.group)):
         share = w.group[group, USED] / w.quota[group]
-        if w.group[group, GROUP_WAITING] and (best == NOBODY or share < least):
+        if w.group[group, GROUP_WAITING] and (best == NONE or share < least):
             job = _first_in(w, group)
-            if job != NOBODY:
+            if job != NONE:
                 best, least = job, share
     return best
 
@@ -353,7 +353,7 @@ def _begin_trial(w):
 def _free_on_trial(w, victim, whole, most):
     """Give a victim's GPUs back on trial; return GPUs of wholly free machines, and the most of a machine, after it."""
     gpu = w.job[victim, FIRST_GPU]
-    while gpu != NOBODY:
+    while gpu != NONE:
         machine = w.gpu[gpu, MACHINE_OF]
         free = w.machine[machine, TRIAL] + 1
         w.machine[machine, TRIAL] = free
@@ -374,7 +374,7 @@ def _choose_one(w, width):
         for machine in range(len(w.machine)):
             if w.machine[machine, TRIAL] == w.levels[width, nth]:
                 return machine
-    return NOBODY
+    return NONE
 
 
 @inner
@@ -414,7 +414,7 @@ def _stop_on_choice(w, passed):
         gpu, left = w.machine[w.choice[nth, 0], FIRST], w.choice[nth, 1]
         while left > 0:
             holder = w.gpu[gpu, HOLDER]
-            if holder == NOBODY:
+            if holder == NONE:
                 left -= 1
             elif w.job[holder, STATUS] == STOPPING:
                 left -= 1
@@ -438,7 +438,7 @@ def _make_room(w, job):
     width, passed = w.job[job, WIDTH], 0
     free, whole, most = _begin_trial(w)
     above, victim = _num_above(w), w.scalar[LAST_RUNNING]
-    while victim != NOBODY and above:
+    while victim != NONE and above:
         group, held = w.job[victim, GROUP], w.job[victim, WIDTH]
         if w.job[victim, STATUS] == RUNNING and w.group[group, SPARE] - held >= w.quota[group]:
             w.group[group, SPARE] -= held
@@ -459,14 +459,14 @@ def _make_room(w, job):
 
 @inner
 def _next_stuck(w, group, before):
-    """Return the next job of a virtual cluster that fits into its quota and may find room, `before` some job; `NOBODY` without one."""
-    first = NOBODY
+    """Return the next job of a virtual cluster that fits into its quota and may find room, `before` some job; `NONE` without one."""
+    first = NONE
     for kind in range(len(w.kind)):
         if not w.kind[kind, IS_HOPELESS] and w.kind[kind, ASKS] <= w.quota[group] - w.group[group, USED]:
-            job = w.cell[group * len(w.kind) + kind, HEAD]
-            while job != NOBODY and job <= w.group[group, REACHED]:
+            job = w.queue[group * len(w.kind) + kind, HEAD]
+            while job != NONE and job <= w.group[group, REACHED]:
                 job = w.job[job, AFTER]
-            if job != NOBODY and job < before and (first == NOBODY or job < first):
+            if job != NONE and job < before and (first == NONE or job < first):
                 first = job
     return first
 
@@ -478,20 +478,20 @@ def _may_help(w):
         return False
     _forget_hopeless(w)
     for group in range(len(w.group)):
-        w.group[group, REACHED] = NOBODY
-    for group in range(len(w.group)):
-        if w.group[group, GROUP_WAITING] and _next_stuck(w, group, NEVER) != NOBODY:
+        w.group[group, REACHED] = NONE
+    for group in range(len(w.group)):  # noqa: SIM110  # compiled
+        if w.group[group, GROUP_WAITING] and _next_stuck(w, group, NEVER) != NONE:
             return True
     return False
 
 
 @inner
 def _min_visited(w):
-    """Return the virtual cluster that the pass visits next, `NOBODY` when it is through with all."""
-    best, least = NOBODY, 0.0
+    """Return the virtual cluster that the pass visits next, `NONE` when it is through with all."""
+    best, least = NONE, 0.0
     for group in range(len(w.group)):
         share = w.group[group, VISITED] / w.quota[group]
-        if not w.group[group, IS_PASSED_OVER] and (best == NOBODY or share < least):
+        if not w.group[group, IS_PASSED_OVER] and (best == NONE or share < least):
             best, least = group, share
     return best
 
@@ -514,7 +514,7 @@ def take_back(w):
     nth = 0
     while True:
         group = _min_visited(w)
-        if group == NOBODY:
+        if group == NONE:
             return
         before = NEVER
         if nth < filled and w.job[w.started[nth], GROUP] == group:
@@ -524,7 +524,7 @@ def take_back(w):
         else:
             w.group[group, IS_PASSED_OVER] = 1
         job = _next_stuck(w, group, before)
-        while job != NOBODY:
+        while job != NONE:
             if w.scalar[HELD] <= w.scalar[ENOUGH]:
                 return
             w.group[group, REACHED] = job
@@ -564,7 +564,7 @@ def _take_turns(w):
         job = w.turn_job[0]
         pop_event(w.scalar, w.turn_time, w.turn_job, w.turn_version, TURNS)
         if w.job[job, STATUS] == BACKOFF:
-            w.scalar[CALLS] = NOBODY
+            w.scalar[CALLS] = NONE
             wait(w, job)
         elif w.job[job, TRIED] < w.job[job, TRIES]:
             lose(w, job, FAULTED)
@@ -572,11 +572,11 @@ def _take_turns(w):
 
 @inner
 def _first_on(w, machine):
-    """Return the first job that has GPUs of a machine, `NOBODY` if there is none."""
-    first, job = w.machine[machine, FIRST], NOBODY
+    """Return the first job that has GPUs of a machine, `NONE` if there is none."""
+    first, job = w.machine[machine, FIRST], NONE
     for gpu in range(first, first + w.machine[machine, SIZE]):
         holder = w.gpu[gpu, HOLDER]
-        if holder != NOBODY and (job == NOBODY or holder < job):
+        if holder != NONE and (job == NONE or holder < job):
             job = holder
     return job
 
@@ -585,7 +585,7 @@ def _first_on(w, machine):
 def _log_machine(w, kind, machine):
     gpu = w.machine[machine, FIRST]
     next_gpu = w.gpu[gpu, NEXT_GPU]
-    w.gpu[gpu, NEXT_GPU] = NOBODY
+    w.gpu[gpu, NEXT_GPU] = NONE
     log(w, kind, NO_JOB, gpu)
     w.gpu[gpu, NEXT_GPU] = next_gpu
 
@@ -597,7 +597,7 @@ def _apply_outages(w):
         machine, fails = w.outage[w.scalar[OUTAGES], 1], w.outage[w.scalar[OUTAGES], 2]
         w.scalar[OUTAGES] += 1
         _log_machine(w, FAILED if fails else REPAIRED, machine)
-        while fails and _first_on(w, machine) != NOBODY:
+        while fails and _first_on(w, machine) != NONE:
             lose(w, _first_on(w, machine), CRASHED)
         set_free(w, machine, 0 if fails else w.machine[machine, SIZE])
         w.scalar[DOWN] += 1 if fails else -1
@@ -609,7 +609,7 @@ def _arrive(w):
     while w.scalar[ARRIVED] < len(w.job) and w.job[w.scalar[ARRIVED], SUBMIT] == w.scalar[NOW]:
         w.scalar[ARRIVED] += 1
         w.scalar[ACTIVE] += 1
-        w.scalar[CALLS] = NOBODY
+        w.scalar[CALLS] = NONE
         wait(w, w.scalar[ARRIVED] - 1)
 
 
@@ -629,7 +629,7 @@ def _classify_waits(w):
         if w.kind[kind, ASKS] <= w.scalar[FREE] and num_from(w.kind, kind, NUM_AT, 0):
             for group in range(len(w.group)):
                 if w.group[group, USED] + w.kind[kind, ASKS] <= w.quota[group]:
-                    count += num_from(w.cell, group * len(w.kind) + kind, AT_LEVEL, 0)
+                    count += num_from(w.queue, group * len(w.kind) + kind, AT_LEVEL, 0)
     w.scalar[SEEN_AT] = w.scalar[NOW]
     w.scalar[SEEN_FAIR_SHARE], w.scalar[SEEN_FRAGMENTATION] = w.scalar[WAITING_JOBS] - count, count
 
@@ -674,7 +674,7 @@ def _give_up(w):
     """Stop whoever runs, in the order of their starts: nobody gets done any more."""
     w.scalar[STOPPED] = 0
     job = w.scalar[LAST_RUNNING]
-    while job != NOBODY:
+    while job != NONE:
         w.stopped[w.scalar[STOPPED]] = job
         w.scalar[STOPPED] += 1
         job = w.job[job, BEFORE]
@@ -773,7 +773,7 @@ def _as_run(
     """Return what the loop wrote and counted."""
     log = as_log(cluster, events, places)
     table = {name: world.job[:, name].copy() for name in (FIRST_START, END, EXECUTED, PAUSED, LOST)}
-    end = np.where(table[END] != NOBODY, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
+    end = np.where(table[END] != NONE, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
     is_done = np.zeros(len(jobs), np.bool_)
     is_done[log.job[log.kind == Event.END]] = True
     for cause, column in (("fair_share", SHARE_S), ("fragmentation", FRAGMENT_S)):
@@ -781,7 +781,7 @@ def _as_run(
     return Run(
         policy=policy.name,
         log=log,
-        first_start_us=np.where(table[FIRST_START] != NOBODY, table[FIRST_START], end),
+        first_start_us=np.where(table[FIRST_START] != NONE, table[FIRST_START], end),
         end_us=end,
         executed_us=table[EXECUTED],
         overhead_us=table[PAUSED],

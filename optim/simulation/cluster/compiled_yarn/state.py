@@ -20,7 +20,7 @@ from optim.simulation.cluster.options import EngineOptions, Placement
 
 NEVER = 2**62
 
-NOBODY = -1
+NONE = -1
 
 """Holder of a GPU that no job has."""
 
@@ -44,7 +44,7 @@ STEP, ENOUGH, LARGEST, OVERHEAD, CHECKPOINT, RETRY_WAIT, MAY_SPREAD, TAKES_FIRST
 
 NUM_JOB_COLUMNS = 34
 
-SUBMIT, WIDTH, DURATION, SLOWDOWN, _1, _2, KIND, GROUP, CELL, TRIES, FAILS, GOOD, LAST_TRY, TOLD, *_REST = range(
+SUBMIT, WIDTH, DURATION, SLOWDOWN, _1, _2, KIND, GROUP, QUEUE, TRIES, FAILS, GOOD, LAST_TRY, TOLD, *_REST = range(
     NUM_JOB_COLUMNS
 )
 
@@ -54,7 +54,7 @@ TRIED, TRY_BASE, ORDER, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU = _REST
 
 """Columns of `World.job`: what it asks for and which tries fail; what became of it; and its neighbours in lists.
 
-`BEFORE` and `AFTER` are its neighbours in its cell while it waits, and among running jobs by start while it runs. `EARLIER`
+`BEFORE` and `AFTER` are its neighbours in its queue while it waits, and among running jobs by start while it runs. `EARLIER`
 and `LATER` are those in the list of jobs of its width and level of locality, by when they began to wait.
 """
 
@@ -72,7 +72,7 @@ RACK_FREE, RACK_FIRST, IS_PASSED = range(3)
 
 HEAD, TAIL, AT_LEVEL, _1, _2 = range(5)
 
-"""Columns of `World.cell`, the jobs of a virtual cluster and a width that wait: first and last, and how many at each level."""
+"""Columns of `World.queue`, the jobs of a virtual cluster and a width that wait: first and last, and how many at each level."""
 
 ASKS, FEWEST, MIN_LEVEL, IS_HOPELESS, NUM_AT, _1, _2, OLDEST, _1, NEWEST, _1 = range(11)
 
@@ -102,11 +102,11 @@ class World(NamedTuple):
         Single numbers by the names above.
     version
         How often a job was started or stopped; shape (jobs,).
-    job, machine, gpu, rack, cell, kind, group
-        Tables: rows are things, columns those above. A cell is a virtual cluster and a width, at group x kinds + kind.
+    job, machine, gpu, rack, queue, kind, group
+        Tables: rows are things, columns those above. A queue is a virtual cluster and a width, at group x kinds + kind.
     quota
         GPUs of each virtual cluster; shape (groups,).
-    shelf
+    free_count
         How many machines of each rack, and in the last row of all, have 0, 1, ... free GPUs; shape (racks + 1, largest + 1).
     levels
         Which numbers of free GPUs a gang prefers of a machine; see `optim.simulation.cluster.index.state.level_order`.
@@ -130,11 +130,11 @@ class World(NamedTuple):
     machine: IntArray
     gpu: IntArray
     rack: IntArray
-    cell: IntArray
+    queue: IntArray
     kind: IntArray
     group: IntArray
     quota: FloatArray
-    shelf: IntArray
+    free_count: IntArray
     levels: IntArray
     outage: IntArray
     end_time: IntArray
@@ -172,9 +172,9 @@ def make_world(
     """
     widths, kind = np.unique(jobs.gpus, return_inverse=True)
     racks, gpus, largest = int(cluster.rack.max()) + 1, cluster.num_gpus, int(cluster.gpus.max())
-    shelf = np.zeros((racks + 1, largest + 1), np.int64)
-    np.add.at(shelf, (cluster.rack, cluster.gpus), 1)
-    shelf[-1] = shelf[:-1].sum(axis=0)
+    free_count = np.zeros((racks + 1, largest + 1), np.int64)
+    np.add.at(free_count, (cluster.rack, cluster.gpus), 1)
+    free_count[-1] = free_count[:-1].sum(axis=0)
     tries = tries_of(jobs, options.on_failures(Rules()))
     turns = 2 * gpus + 16 + int((tries.failing > 0).sum())  # whoever runs, and whoever is held back
     heaps = {f"end_{part}": np.zeros(2 * gpus + 16, np.int64) for part in ("time", "job", "version")}
@@ -184,13 +184,13 @@ def make_world(
         version=np.zeros(len(jobs), np.int64),
         job=_jobs(jobs, kind, len(widths), options),
         machine=_machines(cluster),
-        gpu=np.column_stack([np.full((gpus, 2), NOBODY), np.repeat(np.arange(cluster.num_machines), cluster.gpus)]),
+        gpu=np.column_stack([np.full((gpus, 2), NONE), np.repeat(np.arange(cluster.num_machines), cluster.gpus)]),
         rack=_racks(cluster, racks),
-        cell=np.tile(np.array([NOBODY, NOBODY, 0, 0, 0]), (len(jobs.groups) * len(widths), 1)),
+        queue=np.tile(np.array([NONE, NONE, 0, 0, 0]), (len(jobs.groups) * len(widths), 1)),
         kind=_kinds(widths, largest),
         group=np.zeros((len(jobs.groups), 6), np.int64),
         quota=quota,
-        shelf=shelf,
+        free_count=free_count,
         levels=level_order(options.placement, jobs.gpus, largest),
         outage=np.zeros((0, 3), np.int64),
         **heaps,
@@ -204,7 +204,7 @@ def make_world(
 
 def _scalars(cluster: Cluster, step_us: int, share: float, options: EngineOptions) -> IntArray:
     scalar = np.zeros(NUM_SCALARS, np.int64)
-    scalar[[FREE, AGAIN, LAST_RUNNING]] = cluster.num_gpus, NEVER, NOBODY
+    scalar[[FREE, AGAIN, LAST_RUNNING]] = cluster.num_gpus, NEVER, NONE
     scalar[[STEP, LARGEST, OVERHEAD, CHECKPOINT]] = (
         step_us,
         cluster.gpus.max(),
@@ -228,13 +228,13 @@ def _jobs(jobs: Workload, kind: NDArray[np.intp], kinds: int, options: EngineOpt
         DURATION: jobs.duration_us,
         KIND: kind,
         GROUP: jobs.group,
-        CELL: jobs.group * kinds + kind,
+        QUEUE: jobs.group * kinds + kind,
         TRIES: tries.failing,
         FAILS: tries.fails,
         GOOD: tries.good,
         LAST_TRY: tries.last,
-        TOLD: jobs.fails_us if is_one_piece else NOBODY,
-        **dict.fromkeys((FIRST_START, END, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU), NOBODY),
+        TOLD: jobs.fails_us if is_one_piece else NONE,
+        **dict.fromkeys((FIRST_START, END, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU), NONE),
     }
     for column, values in columns.items():
         table[:, column] = values
@@ -265,7 +265,7 @@ def _kinds(widths: IntArray, largest: int) -> IntArray:
     table = np.zeros((len(widths), 11), np.int64)
     table[:, ASKS] = widths
     table[:, FEWEST] = -(-widths // largest)
-    table[:, OLDEST:] = NOBODY
+    table[:, OLDEST:] = NONE
     return table
 
 
@@ -274,9 +274,9 @@ def set_free(w, machine, free):
     """Let a machine have so many free GPUs."""
     before, rack = w.machine[machine, FREE_GPUS], w.machine[machine, RACK]
     w.machine[machine, FREE_GPUS] = free
-    for row in (rack, len(w.shelf) - 1):
-        w.shelf[row, before] -= 1
-        w.shelf[row, free] += 1
+    for row in (rack, len(w.free_count) - 1):
+        w.free_count[row, before] -= 1
+        w.free_count[row, free] += 1
     w.rack[rack, RACK_FREE] += free - before
     w.scalar[FREE] += free - before
 
@@ -287,10 +287,10 @@ def _take_of(w, job, machine, count, last):
     set_free(w, machine, w.machine[machine, FREE_GPUS] - count)
     gpu = w.machine[machine, FIRST]
     while count > 0:
-        if w.gpu[gpu, HOLDER] == NOBODY:
+        if w.gpu[gpu, HOLDER] == NONE:
             w.gpu[gpu, HOLDER] = job
-            w.gpu[gpu, NEXT_GPU] = NOBODY
-            if last == NOBODY:
+            w.gpu[gpu, NEXT_GPU] = NONE
+            if last == NONE:
                 w.job[job, FIRST_GPU] = gpu
             else:
                 w.gpu[last, NEXT_GPU] = gpu
@@ -303,7 +303,7 @@ def _take_of(w, job, machine, count, last):
 @inner
 def take_chosen(w, job):
     """Give a job the GPUs that were chosen: lowest numbers first, so that they are told in their order."""
-    last = NOBODY
+    last = NONE
     for nth in range(w.scalar[CHOSEN]):
         machine, count = w.choice[nth, 0], w.choice[nth, 1]
         at = nth
@@ -321,12 +321,12 @@ def take_chosen(w, job):
 def give_back(w, job):
     """Take all GPUs of a job back."""
     gpu = w.job[job, FIRST_GPU]
-    while gpu != NOBODY:
-        w.gpu[gpu, HOLDER] = NOBODY
+    while gpu != NONE:
+        w.gpu[gpu, HOLDER] = NONE
         machine = w.gpu[gpu, MACHINE_OF]
         set_free(w, machine, w.machine[machine, FREE_GPUS] + 1)
         gpu = w.gpu[gpu, NEXT_GPU]
-    w.job[job, FIRST_GPU] = NOBODY
+    w.job[job, FIRST_GPU] = NONE
     w.scalar[HELD] -= w.job[job, WIDTH]
     w.group[w.job[job, GROUP], USED] -= w.job[job, WIDTH]
 
@@ -336,7 +336,7 @@ def _machines_for(w, rack, width):
     """Return on how many machines of a rack a gang is put that takes those with most free GPUs first; it must have room."""
     count = 0
     for free in range(w.scalar[LARGEST], 0, -1):
-        here = min(w.shelf[rack, free], (width + free - 1) // free)
+        here = min(w.free_count[rack, free], (width + free - 1) // free)
         count += here
         width -= here * free
         if width <= 0:
@@ -346,11 +346,11 @@ def _machines_for(w, rack, width):
 
 @inner
 def _best_rack(w, width, fewest):
-    """Return the rack with most free GPUs that holds a gang on so few machines (on any with `fewest` 0), `NOBODY` without one."""
-    best = NOBODY
+    """Return the rack with most free GPUs that holds a gang on so few machines (on any with `fewest` 0), `NONE` without one."""
+    best = NONE
     for rack in range(len(w.rack) - 1):
         free = w.rack[rack, RACK_FREE]
-        is_better = free >= width and (best == NOBODY or free > w.rack[best, RACK_FREE])
+        is_better = free >= width and (best == NONE or free > w.rack[best, RACK_FREE])
         if is_better and (fewest == 0 or _machines_for(w, rack, width) <= fewest):
             best = rack
     return best
@@ -364,11 +364,11 @@ def min_level(w, kind):
         return NO_LEVEL
     if width <= w.scalar[LARGEST]:
         for free in range(width, w.scalar[LARGEST] + 1):
-            if w.shelf[len(w.shelf) - 1, free] > 0:
+            if w.free_count[len(w.free_count) - 1, free] > 0:
                 return 0
-    elif _best_rack(w, width, w.kind[kind, FEWEST]) != NOBODY:
+    elif _best_rack(w, width, w.kind[kind, FEWEST]) != NONE:
         return 0
-    return 1 if _best_rack(w, width, 0) != NOBODY else 2
+    return 1 if _best_rack(w, width, 0) != NONE else 2
 
 
 @inner
@@ -376,7 +376,7 @@ def _choose_in(w, rack, left):
     """Choose GPUs of a rack, machines with most free ones first; return how many are still wanted."""
     first, behind = w.rack[rack, RACK_FIRST], w.rack[rack + 1, RACK_FIRST]
     for free in range(w.scalar[LARGEST], 0, -1):
-        if left > 0 and w.shelf[rack, free] > 0:
+        if left > 0 and w.free_count[rack, free] > 0:
             for at in range(first, behind):
                 machine = w.machine[at, BY_RACK]
                 if left > 0 and w.machine[machine, FREE_GPUS] == free:
@@ -398,9 +398,9 @@ def choose(w, kind, level):
     for rack in range(len(w.rack)):
         w.rack[rack, IS_PASSED] = 0
     while width > 0:
-        most = NOBODY
+        most = NONE
         for rack in range(len(w.rack) - 1):
-            if not w.rack[rack, IS_PASSED] and (most == NOBODY or w.rack[rack, RACK_FREE] > w.rack[most, RACK_FREE]):
+            if not w.rack[rack, IS_PASSED] and (most == NONE or w.rack[rack, RACK_FREE] > w.rack[most, RACK_FREE]):
                 most = rack
         w.rack[most, IS_PASSED] = 1
         width = _choose_in(w, most, width)
@@ -410,7 +410,7 @@ def choose(w, kind, level):
 def _count(w, job, change):
     """Count a job in or out where it waits."""
     level, kind = w.job[job, LEVEL], w.job[job, KIND]
-    w.cell[w.job[job, CELL], AT_LEVEL + level] += change
+    w.queue[w.job[job, QUEUE], AT_LEVEL + level] += change
     w.kind[kind, NUM_AT + level] += change
     w.group[w.job[job, GROUP], GROUP_WAITING] += change
     w.scalar[WAITING_JOBS] += change
@@ -421,8 +421,8 @@ def _line_up(w, job):
     """Put a job behind those of its width and level, of which none began to wait later."""
     kind, level = w.job[job, KIND], w.job[job, LEVEL]
     last = w.kind[kind, NEWEST + level]
-    w.job[job, EARLIER], w.job[job, LATER] = last, NOBODY
-    if last == NOBODY:
+    w.job[job, EARLIER], w.job[job, LATER] = last, NONE
+    if last == NONE:
         w.kind[kind, OLDEST + level] = job
     else:
         w.job[last, LATER] = job
@@ -434,11 +434,11 @@ def _step_out(w, job):
     """Take a job out of those of its width and level."""
     kind, level = w.job[job, KIND], w.job[job, LEVEL]
     before, after = w.job[job, EARLIER], w.job[job, LATER]
-    if before == NOBODY:
+    if before == NONE:
         w.kind[kind, OLDEST + level] = after
     else:
         w.job[before, LATER] = after
-    if after == NOBODY:
+    if after == NONE:
         w.kind[kind, NEWEST + level] = before
     else:
         w.job[after, EARLIER] = before
@@ -449,19 +449,19 @@ def wait(w, job):
     """Let a job wait from now on, by its submission among those of its virtual cluster and width."""
     w.job[job, STATUS], w.job[job, SINCE], w.job[job, LEVEL] = WAITING, w.scalar[NOW], 0
     _line_up(w, job)
-    cell = w.job[job, CELL]
-    before, after = w.cell[cell, TAIL], NOBODY
+    queue = w.job[job, QUEUE]
+    before, after = w.queue[queue, TAIL], NONE
     if before > job:  # it has run before: its place is near the front
-        before, after = NOBODY, w.cell[cell, HEAD]
+        before, after = NONE, w.queue[queue, HEAD]
         while after < job:
             before, after = after, w.job[after, AFTER]
     w.job[job, BEFORE], w.job[job, AFTER] = before, after
-    if before == NOBODY:
-        w.cell[cell, HEAD] = job
+    if before == NONE:
+        w.queue[queue, HEAD] = job
     else:
         w.job[before, AFTER] = job
-    if after == NOBODY:
-        w.cell[cell, TAIL] = job
+    if after == NONE:
+        w.queue[queue, TAIL] = job
     else:
         w.job[after, BEFORE] = job
     _count(w, job, 1)
@@ -473,13 +473,13 @@ def dequeue(w, job):
     _count(w, job, -1)
     if w.job[job, LEVEL] < 2:
         _step_out(w, job)
-    cell, before, after = w.job[job, CELL], w.job[job, BEFORE], w.job[job, AFTER]
-    if before == NOBODY:
-        w.cell[cell, HEAD] = after
+    queue, before, after = w.job[job, QUEUE], w.job[job, BEFORE], w.job[job, AFTER]
+    if before == NONE:
+        w.queue[queue, HEAD] = after
     else:
         w.job[before, AFTER] = after
-    if after == NOBODY:
-        w.cell[cell, TAIL] = before
+    if after == NONE:
+        w.queue[queue, TAIL] = before
     else:
         w.job[after, BEFORE] = before
 
@@ -490,7 +490,7 @@ def relax_locality(w):
     for kind in range(len(w.kind)):
         for level in range(2):
             job = w.kind[kind, OLDEST + level]
-            while job != NOBODY and w.scalar[NOW] >= w.job[job, SINCE] + (level + 1) * w.scalar[STEP]:
+            while job != NONE and w.scalar[NOW] >= w.job[job, SINCE] + (level + 1) * w.scalar[STEP]:
                 _step_out(w, job)
                 _count(w, job, -1)
                 w.job[job, LEVEL] = level + 1
@@ -508,7 +508,7 @@ def next_relaxation(w):
         if w.kind[kind, ASKS] <= w.scalar[FREE]:
             for level in range(2):
                 job = w.kind[kind, OLDEST + level]
-                if job != NOBODY:
+                if job != NONE:
                     when = min(when, w.job[job, SINCE] + (level + 1) * w.scalar[STEP])
     return when
 

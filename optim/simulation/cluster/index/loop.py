@@ -10,14 +10,14 @@ from optim.simulation.cluster.index.preemption import (
     choose_victims,
     key_of_waiting,
     list_victims,
-    next_crossing,
+    next_demotion,
     time_for,
     work_in,
 )
 from optim.simulation.cluster.index.state import (
     ARRIVED,
     BACKOFF,
-    CROSSINGS,
+    DEMOTIONS,
     ENDS,
     EVENTS,
     FAILURES,
@@ -261,11 +261,11 @@ def _start(u, s, b, job):
     else:
         ends = s.run_since[job] + time_for(u.duration[job] - s.served[job], s.factor[job])
         push_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS, ends, job)
-    if len(u.crossing):
-        crosses = next_crossing(u, s, job)
-        if crosses < ends:
+    if len(u.demotion_threshold):
+        demoted = next_demotion(u, s, job)
+        if demoted < ends:
             push_event(
-                s.scalar, s.version, s.crossing_time, s.crossing_job, s.crossing_version, CROSSINGS, crosses, job
+                s.scalar, s.version, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS, demoted, job
             )
     _log(s, b, START, job)
 
@@ -379,7 +379,7 @@ def _next_time(u, s):
         when = min(when, u.submit[s.scalar[ARRIVED]])
     if _num_waiting(s) and s.scalar[RUNNING_JOBS]:
         when = min(
-            when, next_event(s.scalar, s.version, s.crossing_time, s.crossing_job, s.crossing_version, CROSSINGS)
+            when, next_event(s.scalar, s.version, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS)
         )
         if u.preempts == AT_TICKS:
             when = min(when, (now // u.quantum + 1) * u.quantum)
@@ -435,21 +435,21 @@ def _give_up(u, s, b):
 def _demote_queue(u, s):
     """Take the thresholds reached by now away, and note each job's next."""
     while (
-        next_event(s.scalar, s.version, s.crossing_time, s.crossing_job, s.crossing_version, CROSSINGS) <= s.scalar[NOW]
+        next_event(s.scalar, s.version, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS) <= s.scalar[NOW]
     ):
-        job = s.crossing_job[0]
-        pop_event(s.scalar, s.crossing_time, s.crossing_job, s.crossing_version, CROSSINGS)
+        job = s.demotion_job[0]
+        pop_event(s.scalar, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS)
         service = (s.executed[job] + s.scalar[NOW] - s.run_since[job]) * u.width[job]
-        for at in range(len(u.crossing)):
-            if u.crossing[at] > service:
-                ahead = (u.crossing[at] - service + u.width[job] - 1) // u.width[job]
+        for at in range(len(u.demotion_threshold)):
+            if u.demotion_threshold[at] > service:
+                ahead = (u.demotion_threshold[at] - service + u.width[job] - 1) // u.width[job]
                 push_event(
                     s.scalar,
                     s.version,
-                    s.crossing_time,
-                    s.crossing_job,
-                    s.crossing_version,
-                    CROSSINGS,
+                    s.demotion_time,
+                    s.demotion_job,
+                    s.demotion_version,
+                    DEMOTIONS,
                     s.scalar[NOW] + ahead,
                     job,
                 )

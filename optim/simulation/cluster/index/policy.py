@@ -59,7 +59,7 @@ class IndexPolicy:
         Distance of the ticks, counted from the first submission.
     thresholds, ranks
         For `Key.TABLE`: attained service (GPU-microseconds) at which the rank changes, increasing; one rank more.
-    crossings
+    demotion_thresholds
         Attained service at which a running job calls for a pass, increasing.
     needs
         What of a job it sees that a real scheduler wouldn't, for people; empty if nothing.
@@ -78,7 +78,7 @@ class IndexPolicy:
     quantum_us: int = 0
     thresholds: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
-    crossings: tuple[int, ...] = ()
+    demotion_thresholds: tuple[int, ...] = ()
     needs: str = ""
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class IndexPolicy:
             raise InvalidOptionError(f"{self.name}: quantum must be at least a millisecond, got {self.quantum_us} us")
         if self.key is Key.TABLE and len(self.ranks) != len(self.thresholds) + 1:
             raise InvalidOptionError(f"{self.name}: {len(self.thresholds)} thresholds need one rank more")
-        for values in (self.thresholds, self.crossings):
+        for values in (self.thresholds, self.demotion_thresholds):
             if any(a >= b for a, b in pairwise(values)) or (values and values[0] < 1):
                 raise InvalidOptionError(f"{self.name}: thresholds must increase and be positive, got {values[:5]}")
 

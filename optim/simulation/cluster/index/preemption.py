@@ -76,12 +76,12 @@ def key_of_waiting(u, s, job):
 
 
 @inner
-def next_crossing(u, s, job):
+def next_demotion(u, s, job):
     """Return when a job that just started reaches its next threshold, `NEVER` if there is none."""
     service = s.executed[job] * u.width[job]
-    for at in range(len(u.crossing)):
-        if u.crossing[at] > service:
-            return s.run_since[job] + (u.crossing[at] - service + u.width[job] - 1) // u.width[job]
+    for at in range(len(u.demotion_threshold)):
+        if u.demotion_threshold[at] > service:
+            return s.run_since[job] + (u.demotion_threshold[at] - service + u.width[job] - 1) // u.width[job]
     return NEVER
 
 

@@ -23,7 +23,7 @@ NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
 
 NUM_SCALARS = 15
 
-NOW, ARRIVED, ENDS, CROSSINGS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
+NOW, ARRIVED, ENDS, DEMOTIONS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
 
 EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
 
@@ -54,7 +54,7 @@ class Setup(NamedTuple):
     rank: IntArray
     threshold: IntArray
     threshold_rank: IntArray
-    crossing: IntArray
+    demotion_threshold: IntArray
     checkpoint: int
     preempt_checkpoint: int
     outage_time: IntArray
@@ -85,7 +85,7 @@ class State(NamedTuple):
     heap, heap_first, heap_size
         A heap of waiting jobs for each width.
     end_time, end_job, end_version
-        A heap of ends; entries of other versions than their job's are void. `crossing_*` likewise, and `turn_*`: when tries
+        A heap of ends; entries of other versions than their job's are void. `demotion_*` likewise, and `turn_*`: when tries
         fail, and when jobs that are held back after one may start again.
     tried, try_base
         Tries that failed, and the time with GPUs in progress before the present one.
@@ -117,9 +117,9 @@ class State(NamedTuple):
     end_time: IntArray
     end_job: IntArray
     end_version: IntArray
-    crossing_time: IntArray
-    crossing_job: IntArray
-    crossing_version: IntArray
+    demotion_time: IntArray
+    demotion_job: IntArray
+    demotion_version: IntArray
     turn_time: IntArray
     turn_job: IntArray
     turn_version: IntArray
@@ -179,7 +179,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         rank=rank.astype(np.int64),
         threshold=np.asarray(policy.thresholds, np.int64),
         threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
-        crossing=np.asarray(policy.crossings, np.int64),
+        demotion_threshold=np.asarray(policy.demotion_thresholds, np.int64),
         checkpoint=options.checkpoint_us,
         preempt_checkpoint=options.preempt_checkpoint_us,
         tries=tries.failing.astype(np.int64),
@@ -233,7 +233,7 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
     entries = 2 * gpus + 16
     heaps = {
         f"{name}_{part}": np.zeros(entries, np.int64)
-        for name in ("end", "crossing")
+        for name in ("end", "demotion")
         for part in ("time", "job", "version")
     }
     turns = entries + int((setup.tries > 0).sum())  # whoever runs, and whoever is held back

@@ -269,7 +269,7 @@ class FreeGpus:
         self.free[machine] = len(gpus) if is_up else 0
         self.left_milli[gpus.start : gpus.stop] = WHOLE_MILLI if is_up else 0
 
-    def confine(self, part: Callable[[int], BoolArray | None]) -> None:
+    def restrict_machines(self, part: Callable[[int], BoolArray | None]) -> None:
         """Confine jobs to machines, besides other limits."""
         before = self.allowed
 
@@ -316,7 +316,7 @@ class FreeGpus:
         """
         placement = placement or self.site.placement
         width = width or self.site.widths[job]
-        if self.is_hopeless(width):
+        if self.cannot_fit(width):
             return None
         is_plain = self.site.is_plain and machines is None and most is None and self.allowed is None
         limit = self.limit(job)
@@ -345,11 +345,11 @@ class FreeGpus:
             self.too_wide = (min(narrow, width), wide) if is_narrow else (narrow, min(wide, width))
         return None
 
-    def is_hopeless(self, width: int) -> bool:
+    def cannot_fit(self, width: int) -> bool:
         """Tell whether a gang of some width is known to find no place."""
         return width >= self.too_wide[width > self.site.largest]
 
-    def loosen(self, may_spread: Callable[[int], bool]) -> None:
+    def allow_spread(self, may_spread: Callable[[int], bool]) -> None:
         """Let some jobs spread over machines besides those that may already."""
         before = self.may_spread
         self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))

@@ -108,7 +108,7 @@ class IndexPolicyAdapter(PlanningPolicy):
         executed = self.executed(view)
         for job in gpus:
             service = int(executed[job]) * int(view.gpus[job])
-            ahead = next((crossing for crossing in self.policy.crossings if crossing > service), None)
+            ahead = next((threshold for threshold in self.policy.demotion_thresholds if threshold > service), None)
             if ahead is not None:
                 begins = max(view.now_us, view.progress_since(job) if job in view.running else view.now_us)
                 times.append(begins + -(-(ahead - service) // int(view.gpus[job])))

@@ -94,8 +94,8 @@ def fill(view: View, room: FreeGpus, order: Iterable[int], gpus: dict[int, Gpus]
     for job in order:
         if is_strict and held_up.holds(job):
             continue
-        is_hopeless = is_whole and (widths[job] > left or room.is_hopeless(widths[job]))
-        taken = None if is_hopeless else room.place(job)
+        cannot_fit = is_whole and (widths[job] > left or room.cannot_fit(widths[job]))
+        taken = None if cannot_fit else room.place(job)
         if taken is not None:
             gpus[job] = taken
             left -= len(taken)

@@ -70,7 +70,7 @@ class PlanningPolicy(ABC):
 
     Parameters
     ----------
-    name, source, completed
+    name, source, assumptions
         Its name, the publication that it follows, and how gaps of that are filled here. Decorated by `policy`, a class gets
         the first two from there.
     sees
@@ -92,7 +92,7 @@ class PlanningPolicy(ABC):
 
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""
-    completed: ClassVar[str] = ""
+    assumptions: ClassVar[str] = ""
     sees: ClassVar[tuple[Oracle, ...]] = ()
     reads_losses: ClassVar[bool] = False
     places_itself: ClassVar[bool] = False
@@ -284,10 +284,10 @@ class View:
         Raises
         ------
         NotAllowedError
-            If the policy doesn't declare `Sight.RUN_TIMES`.
+            If the policy doesn't declare `Oracle.RUN_TIMES`.
         """
         if Oracle.RUN_TIMES not in self._sees:
-            raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Sight.RUN_TIMES,)")
+            raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Oracle.RUN_TIMES,)")
         left = self._books.jobs.duration_us[: self._count] - self.served_us
         return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
 

@@ -47,7 +47,7 @@ class AlloxOptions:
 class Allox(PlanningPolicy):
     """A job that is k-th from the end of a type's line delays k jobs, itself included: least sum of k x its time there."""
 
-    completed = (
+    assumptions = (
         "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them, and free "
         "once it has done what its running jobs have left; the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"
     )

@@ -65,7 +65,7 @@ class BorgOptions:
 class Borg(PlanningPolicy):
     """Jobs by priority, in turn among users within one; a job may take GPUs of lower bands but not of its own."""
 
-    completed = (
+    assumptions = (
         "priorities are the workload's, or drawn from the seed with the chances `borg.shares`; the score of a place is that of the "
         "placement rule (best fit strands least); production never preempts production; victims go from the lowest priority "
         "and the latest start"

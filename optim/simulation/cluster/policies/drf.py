@@ -25,7 +25,7 @@ class DrfOptions:
 class Drf(PlanningPolicy):
     """Progressive filling by whole gangs over GPUs, vCPUs and memory, without preemption."""
 
-    completed = (
+    assumptions = (
         "users are those of the table (else virtual clusters, else apps), with equal weights; a gang is one task; a user whose first "
         "job finds no place is passed over until the next event"
     )

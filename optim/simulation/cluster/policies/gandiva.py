@@ -80,7 +80,7 @@ class _Trial:
 class Gandiva(PlanningPolicy):
     """Every job that a machine can hold gets GPUs at once, if need be in turn with others."""
 
-    completed = (
+    assumptions = (
         "a job keeps its GPUs, those of its node that fewest jobs were given; turns go to whoever ran longest ago; gangs wider than "
         "a machine wait for wholly free ones, first come, first served; a packing is tried between the two jobs of a GPU set that "
         "compute least, and kept if both together get more done than in turn; growth is for jobs whose most_gpus exceeds the gang"

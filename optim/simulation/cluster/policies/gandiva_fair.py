@@ -97,7 +97,7 @@ class GandivaFairOptions(RoundOptions):
 class GandivaFair(ShareRounds):
     """Equal tickets; a user's part of a type is shared by its jobs; two neighbouring types are traded, slowest first."""
 
-    completed = (
+    assumptions = (
         "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; trades between neighbouring types at the geometric mean "
         "of the two speedups; what a user doesn't need goes to the others; rounds of 360 s as in max-min in place of stride scheduling"
     )

@@ -72,7 +72,7 @@ class _Framework:
 class Mesos(PlanningPolicy):
     """All that is free and not locked goes to the framework with the least dominant share; it takes gangs or declines."""
 
-    completed = (
+    assumptions = (
         "frameworks are the users of the table (else virtual clusters, else apps); a framework takes its jobs first come, first served, whole "
         "gangs or none, and lets later ones pass; its first job declines worse places than the best for delay_s; an offer that would "
         "be turned down again, nothing being new, isn't played"

@@ -62,7 +62,7 @@ class OasisOptions:
 class Oasis(PlanningPolicy):
     """On its submission a job gets the schedule of the largest utility less price, or is refused."""
 
-    completed = (
+    assumptions = (
         "GPUs are the one resource, all machines one; utilities drawn by admission's UtilityMix from the run's seed, 15-minute slots; "
         "prices rise from U / L = the extreme utilities a GPU-slot; ends are looked at up to a day and three run times ahead, at 48 "
         "times; slots lose a restart each; a job that isn't done by its schedule's end takes what is idle"

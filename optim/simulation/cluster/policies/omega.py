@@ -59,7 +59,7 @@ class _Decision:
 class Omega(PlanningPolicy):
     """Each scheduler works on one job at a time; a gang is committed whole, or refused because of one GPU that is gone."""
 
-    completed = (
+    assumptions = (
         "users (those of the table, else virtual clusters, else apps) are dealt to the schedulers by number; a scheduler takes its first "
         "job that finds a place in its snapshot (looking for one costs no time); after a conflict it takes a new snapshot and "
         "tries the same job again; commits at one instant go by the scheduler's number"
@@ -112,7 +112,7 @@ class Omega(PlanningPolicy):
         left = room.num_free
         for job in queue:
             width = room.site.widths[job]
-            if room.site.is_plain and (width > left or room.is_hopeless(width)):
+            if room.site.is_plain and (width > left or room.cannot_fit(width)):
                 continue
             found = room.find(job)
             if found is not None:

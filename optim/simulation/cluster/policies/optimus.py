@@ -24,7 +24,7 @@ CONVERGED = 0.001
 class Optimus(Slaq):
     """Remaining steps from the fitted loss curve, over a speed that is as large as the width."""
 
-    completed = (
+    assumptions = (
         "workers and parameter servers are one kind of GPU; speed is linear up to the gang; a job of which less than three losses are "
         "known is taken to be halfway; GPUs are dealt out every 300 s and when some are idle and jobs wait"
     )

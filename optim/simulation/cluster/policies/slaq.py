@@ -106,7 +106,7 @@ class SlaqOptions:
 class Slaq(PlanningPolicy):
     """One GPU at a time, to the job with the largest predicted drop of its loss in the next epoch, relative to its drop so far."""
 
-    completed = (
+    assumptions = (
         "epochs of 300 s; the loss curve is Optimus' family; a job of which less than three losses are known gets a GPU first; jobs "
         "are as fast as they are wide, up to their gang"
     )

@@ -43,7 +43,7 @@ class Static(PlanningPolicy):
     """First come, first served in each virtual cluster's own machines."""
 
     knows_quotas = True
-    completed = (
+    assumptions = (
         "a virtual cluster has the machines that its widest gang needs, and together with the others its share of the "
         "trace's GPU-hours; the largest machines are dealt first"
     )
@@ -76,7 +76,7 @@ class Static(PlanningPolicy):
         """Place each virtual cluster's jobs in its machines."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         group = view.group
-        room.confine(lambda job: self.owner == group[job])
+        room.restrict_machines(lambda job: self.owner == group[job])
         for each in np.unique(group[waiting]).tolist():
             if self._has_free(room.free, each):
                 fill(view, room, waiting[group[waiting] == each].tolist(), gpus, not self.options.backfill)

@@ -49,7 +49,7 @@ class TetrisOptions:
 class Tetris(PlanningPolicy):
     """Packing by alignment with a bias to short jobs, without preemption."""
 
-    completed = (
+    assumptions = (
         "resources are GPUs, vCPUs and memory; a job is one stage, so that no barrier is looked at; gangs wider than a "
         "machine align with the mean of wholly free machines and take those"
     )

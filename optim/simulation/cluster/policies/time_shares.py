@@ -170,7 +170,7 @@ class ShareRounds(PlanningPolicy):
 class MaxMin(ShareRounds):
     """The least throughput, relative to that of a 1/n share of every type, is as large as it can be."""
 
-    completed = (
+    assumptions = (
         "shares are solved for when jobs came or went; a round gives GPUs by share over rounds received so far; gangs that find "
         "no place in theirs leave it to the next; placement by the engine's rule"
     )
@@ -194,7 +194,7 @@ class MaxMin(ShareRounds):
 class FinishTimeFairness(ShareRounds):
     """The convex programme of Gavel's finish-time fairness policy, by linear programmes."""
 
-    completed = (
+    assumptions = (
         "a job's isolated counterpart has done the same work at the rate of a 1/n share of every type, n being the jobs of the time; "
         "rounds as in max-min"
     )

@@ -143,7 +143,7 @@ def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy | Planning
         preempts=Preempts.AT_EVENTS,
         thresholds=limits,
         ranks=tuple(range(len(limits) + 1)),
-        crossings=limits,
+        demotion_thresholds=limits,
         needs="quantiles of the jobs' total service (not which job has which)"
         if options.limits_gpu_s == BY_QUANTILES
         else "",
@@ -233,6 +233,6 @@ def gittins(options: GittinsOptions, jobs: Workload) -> IndexPolicy:
         preempts=Preempts.AT_EVENTS,
         thresholds=tuple(thresholds.tolist()),
         ranks=tuple(rank.tolist()),
-        crossings=tuple(thresholds.tolist()),
+        demotion_thresholds=tuple(thresholds.tolist()),
         needs="" if options.service else "the distribution of the jobs' total service (not which job has which)",
     )

@@ -118,7 +118,7 @@ class YarnCs(PlanningPolicy):
 
     may_spread = True
     knows_quotas = True
-    completed = (
+    assumptions = (
         "quotas from the trace's GPU-hours unless given; a gang takes all or nothing, and waits out a retry in place of holding "
         "a part; 3 tries a level of locality; a virtual cluster loses its newest jobs, as long as it stays at its quota"
     )

@@ -72,7 +72,7 @@ def test_a_gang_of_free_machines_is_placed_where_a_narrower_one_has_no_machine()
 
 def test_a_job_that_may_spread_is_placed_where_another_as_wide_may_not():
     room = _room([(0, 1, 1), (0, 2, 1), (0, 2, 1)], np.array([2, 2]))
-    room.loosen(lambda job: job == 2)
+    room.allow_spread(lambda job: job == 2)
     room.take(0, (0,))
     room.take(0, (2,))
     assert [room.place(1), room.place(2)] == [None, (1, 3)]

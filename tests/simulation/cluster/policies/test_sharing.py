@@ -118,7 +118,9 @@ class OneJobWaits(Wrapper):
     """Keeps a job off all machines until the others are through."""
 
     def plan(self, view):
-        view.prepare.append(lambda room: room.confine(lambda job: np.array([len(view.jobs) == 1 or job != 3])))
+        view.prepare.append(
+            lambda room: room.restrict_machines(lambda job: np.array([len(view.jobs) == 1 or job != 3]))
+        )
         return self.inner.plan(view)
 
 

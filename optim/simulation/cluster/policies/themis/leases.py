@@ -417,7 +417,7 @@ class Themis(LeasingPolicy):
         How they are held; the jobs are seen as they are submitted.
     """
 
-    completed: ClassVar[str] = (
+    assumptions: ClassVar[str] = (
         "reports with the lease that ended; longest jobs of an app first; equal machines exchanged"
     )
 
@@ -490,7 +490,7 @@ def _merged(entries: Entries) -> Entries:
 class ThemisGreedy(LeasingPolicy):
     """The worst off first."""
 
-    completed: ClassVar[str] = "whole gangs, machines with most free GPUs first"
+    assumptions: ClassVar[str] = "whole gangs, machines with most free GPUs first"
 
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
         """Let apps take what they can use, the largest rho first, ties by number."""
