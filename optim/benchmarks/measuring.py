@@ -1,4 +1,4 @@
-"""Measure from outside: wall and processor seconds, memory, and alternating timings of alternatives."""
+"""Measure from outside: wall and processor seconds, memory, and alternating timings of several functions."""
 
 import ctypes
 import time
@@ -16,21 +16,20 @@ from optim.core.stopping import SolveState, StoppingCriterion
 _CLEAR = Path("/proc/self/clear_refs")
 
 _PIECE = 2**14
-"""Bytes that show where memory comes from: more than a thread has at hand, less than gets pages of its own."""
+"""Bytes of a test allocation: more than a thread caches, less than malloc maps separately."""
 
 
 class Meter:
-    """What a block costs; nothing that runs inside it can leave work out.
+    """The cost of a block, measured from outside.
 
     Attributes
     ----------
     wall_s, processor_s
         Seconds of the wall clock, and of all threads of this process together.
     memory_mb
-        By how many MiB the resident memory stood at its peak above what the process held when the block began. What was
-        free in the heap is given back to the system first, so that a block pays for what it uses, whatever ran before it.
-        None where the system doesn't tell (it takes Linux), and where the C library keeps what is free: in a thread that
-        isn't the first, and in the first after it was refused memory.
+        Peak of the resident memory in MiB above its size at the beginning of the block. Free memory of the heap is
+        returned to the system first, so that earlier work doesn't matter. None outside Linux, and where the C library
+        can't return free memory: in a thread that isn't the first, and in the first after an allocation failed.
     """
 
     wall_s: float
@@ -38,7 +37,7 @@ class Meter:
     memory_mb: float | None
 
     def __enter__(self) -> "Meter":
-        self._held = _restart_peak() if _give_back_free_memory() else None
+        self._resident_bytes = _restart_peak() if _give_back_free_memory() else None
         self._begun = time.perf_counter(), time.process_time()
         return self
 
@@ -48,19 +47,19 @@ class Meter:
         wall, processor = self._begun
         self.wall_s, self.processor_s = time.perf_counter() - wall, time.process_time() - processor
         peak = own_memory("VmHWM")
-        known = self._held is not None and peak is not None
-        self.memory_mb = max(0, (peak or 0) - (self._held or 0)) / 2**20 if known else None
+        known = self._resident_bytes is not None and peak is not None
+        self.memory_mb = max(0, (peak or 0) - (self._resident_bytes or 0)) / 2**20 if known else None
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What was measured, by the names of a record's fields."""
+        """The measurements, by the names of a record's fields."""
         return {"wall_s": self.wall_s, "processor_s": self.processor_s, "memory_mb": self.memory_mb}
 
 
 def _give_back_free_memory() -> bool:
-    """Return the heap's free pages to the system, and tell whether this thread's memory comes from that heap.
+    """Return the heap's free pages to the system, and whether this thread allocates from that heap.
 
-    Of all arenas of the GNU C library, only the one that ends at the program break is trimmed at its end.
+    The GNU C library trims only the arena that ends at the program break.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "malloc_trim"):
@@ -74,7 +73,7 @@ def _give_back_free_memory() -> bool:
 
 
 def _restart_peak() -> int | None:
-    """Begin counting the peak anew; return the bytes held now, None where the system can't."""
+    """Reset the peak; return the resident bytes, None where the system can't."""
     try:
         _CLEAR.write_text("5")
     except OSError:
@@ -83,12 +82,12 @@ def _restart_peak() -> int | None:
 
 
 MIN_ROUNDS, SIDE_S = 3, 4.0
-"""A side that is slow leaves the race after so many rounds, once it has taken so many seconds."""
+"""Least rounds, and seconds after which a slow function leaves the race."""
 
 Call = Callable[[], Any]
 
 Times = dict[str, list[tuple[float, float]]]
-"""Wall and processor seconds of every call, by side."""
+"""Wall and processor seconds of every call, by function."""
 
 
 def timed(call: Call) -> tuple[float, float]:
@@ -107,22 +106,22 @@ def race(
     always: Collection[str] = (),
     side_s: float = SIDE_S,
 ) -> Times:
-    """Run all sides round after round.
+    """Run all functions in turn, round after round.
 
     Parameters
     ----------
     calls
-        The sides; each has run once, so that nothing is compiled in the race.
+        The functions by name; each has run once, so that nothing is compiled in the race.
     rounds
-        How many rounds.
+        Number of rounds.
     stop
-        Asked after each round.
+        Called after each round.
     progress
-        Hears of each, and of the first side's milliseconds.
+        Receives each round with the milliseconds of the first function.
     always
-        Sides that never leave.
+        Functions that never leave.
     side_s
-        Seconds after which another side does; the race is over when none is left.
+        Seconds after which any other function leaves; the race ends when none remains.
     """
     times: Times = {name: [] for name in calls}
     shown = next(iter(always or calls))
@@ -145,5 +144,5 @@ def race(
 
 
 def medians(times: Times, which: int = 0) -> dict[str, float]:
-    """Return each side's median seconds: of the wall clock (0) or of the processor (1)."""
+    """Return the median seconds of each function: of the wall clock (0) or of the processor (1)."""
     return {name: float(np.median([each[which] for each in taken])) for name, taken in times.items()}

@@ -1,4 +1,4 @@
-"""Run a list of work: what is in the results file already is taken from there, the rest is done."""
+"""Run a list of work; records that the results file already holds are read from it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from optim.execution import AbstractTask, Engine, SerialExecutor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkList:
-    """What is to be run, and the pairs that can't be."""
+    """The work to be run, and the pairs that are left out."""
 
     specs: tuple[BenchSpec, ...]
     request: BenchRequest
@@ -32,12 +32,12 @@ class WorkList:
 
     def compare(self, records: Sequence[Record], golden: Sequence[Record]) -> list[Difference]:
         """Compare records with those golden rows that the request asks for."""
-        own = {piece.subject.name for piece in self.work}
+        instances = {piece.subject.name for piece in self.work}
         selection = Selection(
             suites=tuple(spec.name for spec in self.specs),
             seeds=self.request.seeds,
             solvers=self.request.solvers,
-            instances=None if self.request.sources is None and self.request.profile is None else tuple(own),
+            instances=None if self.request.sources is None and self.request.profile is None else tuple(instances),
         )
         return compare(records, golden, selection)
 
@@ -56,12 +56,12 @@ def plan_work(specs: Sequence[BenchSpec], request: BenchRequest) -> WorkList:
             raise InvalidOptionError(
                 f"suite {spec.name!r} has no size {request.size!r}; it has: {', '.join(spec.sizes)}"
             )
-        own = request.for_problem(spec.problem)
-        if own.sources is not None and not spec.takes_instances:
+        suited = request.for_problem(spec.problem)
+        if suited.sources is not None and not spec.takes_instances:
             raise InvalidOptionError(
                 f"suite {spec.name!r} has its own instances; leave out those you name, or the suite"
             )
-        entries += spec.build(own)
+        entries += spec.build(suited)
     unique = {entry.key: entry for entry in entries if isinstance(entry, AbstractWork)}
     return WorkList(
         specs=tuple(specs),
@@ -80,26 +80,25 @@ def run_work(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Record]:
-    """Yield the record of each piece of work, first those that the results file holds already.
+    """Yield the record of each piece of work, first the records that the results file already holds.
 
-    A record is taken from the file if the same work was done by the same code and didn't end in an
-    error. New ones are in the file before they are yielded. Work that is interrupted leaves no
-    record, so that resuming does it whole.
+    A record of the file counts if the same code did the same work without an error. New records are written
+    before they are yielded. Interrupted work leaves no record, so that a resumed run repeats it.
 
     Parameters
     ----------
     work
-        What to run.
+        The work to run.
     path
         The results file.
     is_resumed
-        Whether records of the file may stand for work; otherwise they are made anew.
+        Whether records of the file count; otherwise all work is done again.
     engine
         Where the work is done; this process by default.
     stop
         Stops the run when it is requested.
     progress
-        Hears how many pieces of work are done.
+        Receives the number of finished pieces of work.
     """
     stop = stop if stop is not None else Interruption()
     progress = progress if progress is not None else SilentProgress()
@@ -127,14 +126,14 @@ class _Benchmark(AbstractTask[AbstractWork, Record]):
 
     @property
     def title(self) -> str:
-        """What progress shows."""
+        """The title of the progress display."""
         return "benchmark"
 
     def do(self, piece: AbstractWork, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Return the piece's record; whatever it raises becomes the record's error."""
+        """Return the record of a piece; an exception becomes the record's error."""
         try:
             return piece.run(stop, progress)
-        except Exception as error:  # a foreign solver may raise anything, and the other work must go on
+        except Exception as error:  # a plug-in may raise anything; the other work goes on
             return piece.failed(str(error) if isinstance(error, OptimError) else format_exception_line(error))
 
     def lost(self, piece: AbstractWork, reason: str) -> Record:
@@ -142,7 +141,7 @@ class _Benchmark(AbstractTask[AbstractWork, Record]):
         return piece.failed(reason)
 
     def name(self, piece: AbstractWork) -> str:
-        """Return what is run on what."""
+        """Return the names of solver and instance."""
         return f"{piece.solver} on {piece.subject.name}"
 
     def is_failure(self, result: Record) -> bool:

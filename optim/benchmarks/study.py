@@ -1,8 +1,7 @@
-"""Studies: work that measures something and solves no instance, and whose records say just that.
+"""Studies: work that measures something and solves no instance.
 
-A study's record has no objective, bound or gap: these belong to decisions that a checker has seen. What a study found stands
-under `findings`, which must come out again wherever it is run, and under `measures`, which depend on the machine and its clock
-or describe more than can be compared.
+The record of a study has no objective, bound or gap, which only checked decisions have. Its `findings` are reproducible on
+every machine. Its `measures` depend on the machine and its clock, or are too detailed to be compared.
 """
 
 import hashlib
@@ -35,14 +34,14 @@ from optim.report.plots import Figure
 
 @dataclass(frozen=True, kw_only=True)
 class StudySubject:
-    """What a study is about, where that is no instance of a problem.
+    """The subject of a study that isn't an instance of a problem.
 
     Parameters
     ----------
     name, topic
-        Its name, and what studies of it are about.
+        Its name, and the topic of its studies.
     drawn_from
-        What it follows from: equal values (by their text) mean equal work.
+        The values that determine it: equal values (by their text) mean equal work.
     """
 
     name: str
@@ -52,30 +51,30 @@ class StudySubject:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of what it follows from."""
+        """Digest of the values that determine the subject."""
         return hashlib.sha256(repr((self.name, self.drawn_from)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What came of a study.
+    """The result of a study.
 
     Parameters
     ----------
     findings
-        Numbers and names that must come out again.
+        Reproducible numbers and names.
     measures
-        All else that was measured.
+        All other measurements.
     parameters
-        Figures of the subject that are known only where it is studied.
+        Statistics of the subject that only the study knows.
     seconds
-        Wall-clock seconds by phase; those not named took none.
+        Wall-clock seconds by phase; phases without an entry took none.
     problems
-        What contradicts the study's own checks; none if all hold.
+        Violations of the study's checks; empty if all hold.
     iterations
-        Work done.
+        Number of iterations.
     is_whole
-        Whether all was done that was asked for; otherwise it was told to stop.
+        Whether the study ran to its end; otherwise its stopping rule ended it.
     """
 
     findings: Mapping[str, Any] = field(default_factory=dict)
@@ -89,13 +88,13 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractStudy(AbstractWork):
-    """A piece of a study; `solver` names the way that is studied."""
+    """A piece of a study; `solver` names the method under study."""
 
     options_type: ClassVar[type]
     """Options of the study, a dataclass that validates itself."""
 
     is_stoppable: ClassVar[bool] = True
-    """Whether `measure` asks its stopping rule; other studies take no time limit."""
+    """Whether `measure` calls its stopping rule; other studies accept no time limit."""
 
     @abstractmethod
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
@@ -111,30 +110,30 @@ class AbstractStudy(AbstractWork):
         return plain(options_as_dict(self.chosen))
 
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Measure, and say what was found."""
+        """Measure, and return the record."""
         rule = stop if self.time_limit_s is None else AnyOf(stop, TimeLimit(self.time_limit_s))
         with Meter() as meter:
-            found = self.measure(rule, progress)
-        reason = rule(SolveState(elapsed_s=meter.wall_s, iterations=found.iterations))
-        if found.is_whole and reason is not Termination.INTERRUPTED:
+            result = self.measure(rule, progress)
+        reason = rule(SolveState(elapsed_s=meter.wall_s, iterations=result.iterations))
+        if result.is_whole and reason is not Termination.INTERRUPTED:
             reason = None
         return Record(
-            **self.identity() | {"parameters": {**self.subject.parameters, **plain(found.parameters)}},
+            **self.identity() | {"parameters": {**self.subject.parameters, **plain(result.parameters)}},
             **provenance(),
             **meter.figures,
             versions=dict(package_versions()),
             termination=(reason or Termination.COMPLETED).value,
-            findings=plain(found.findings),
-            measures=plain(found.measures),
-            seconds={**dict.fromkeys(PHASES, 0.0), **found.seconds},
-            verified=not found.problems,
-            violations=list(found.problems[:SHOWN_VIOLATIONS]),
-            iterations=found.iterations,
+            findings=plain(result.findings),
+            measures=plain(result.measures),
+            seconds={**dict.fromkeys(PHASES, 0.0), **result.seconds},
+            verified=not result.problems,
+            violations=list(result.problems[:SHOWN_VIOLATIONS]),
+            iterations=result.iterations,
         )
 
 
 Subjects = Callable[[Any, int], Iterable[tuple[AbstractSubject, Mapping[str, Any]]]]
-"""From a study's options and a seed: what is studied, with the labels of its rows."""
+"""From a study's options and a seed: the subjects, with the labels of their rows."""
 
 
 def register_study(
@@ -151,27 +150,27 @@ def register_study(
     columns: tuple[str, ...] = (),
     figures: Callable[[Sequence[Record]], Sequence[Figure]] | None = None,
 ) -> BenchSpec:
-    """Register the suite of a study: each subject of each seed in each way.
+    """Register the suite of a study: each subject of each seed by each method.
 
     Parameters
     ----------
     name, problem, summary, columns, figures
         As those of a `BenchSpec`.
     kind, sizes
-        The study's work, and its options at each size.
+        The class of the study, and its options at each size.
     subjects
-        What is studied.
+        A function that yields the subjects.
     ways, small_ways
-        What may stand for a solver, and what does at small size unless asked for.
+        The methods that stand for solvers: all, and those of the small size by default.
     others
-        Why solvers of other names are left out; None if asking for one is an error.
+        The reason why solvers of other names are left out; None if such a name is an error.
     """
     chosen_small = ways if small_ways is None else small_ways
 
     def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
         usual = options_as_dict(kind.options_type())
-        own = {name: value for name, value in options_as_dict(sizes[request.size]).items() if value != usual[name]}
-        given = {**own, **request.options}
+        of_size = {name: value for name, value in options_as_dict(sizes[request.size]).items() if value != usual[name]}
+        given = {**of_size, **request.options}
         options: Any = build_options(kind.options_type, given)
         for way in request.solvers or ():
             if way not in ways and others is None:

@@ -1,4 +1,4 @@
-"""Suites: a frozen specification turns a request into a list of work; registered by name."""
+"""Suites: a specification turns a request into a list of work; suites are registered by name."""
 
 import hashlib
 import pkgutil
@@ -33,11 +33,11 @@ from optim.solvers.solve import solve, solver_named
 from optim.workloads.instances import InstanceSource, profiled
 
 LOAD_COUNTS = ("tight_rows", "refused_jobs")
-"""Counts by which a solver without a decision tells how loaded its relaxation is, as shares."""
+"""Counts by which a solver without a decision reports the load of its relaxation, as shares."""
 
 
 class AbstractSubject(Protocol):
-    """What work is about, with what records say of it."""
+    """The subject of a piece of work, with the fields that its records show."""
 
     @property
     def name(self) -> str:
@@ -46,22 +46,22 @@ class AbstractSubject(Protocol):
 
     @property
     def topic(self) -> str:
-        """The problem that it is an instance of, or what a study is about."""
+        """The problem of an instance, or the topic of a study."""
         ...
 
     @property
     def digest(self) -> str:
-        """Digest of all that it consists of: equal digests mean equal data."""
+        """Digest of the data: equal digests mean equal data."""
         ...
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Figures of it."""
+        """Summary statistics of the subject."""
         ...
 
 
 class Subject(Broadcast):
-    """An instance under test with what records say about it, computed once."""
+    """An instance under test, with digest and statistics, computed once."""
 
     def __init__(self, instance: Any) -> None:
         self.instance = instance
@@ -76,34 +76,34 @@ class Subject(Broadcast):
 
     @cached_property
     def parameters(self) -> dict[str, Any]:
-        """Figures of the instance."""
+        """Summary statistics of the instance."""
         return plain(self.problem.describe(self.instance))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbstractWork(ABC):
-    """One future record.
+    """A piece of work that makes one record.
 
-    A suite that solves instances uses `SolveWork`, one that measures something else derives from
-    `optim.benchmarks.study.AbstractStudy`: at the top of a module, so that processes can receive it.
+    A suite that solves instances uses `SolveWork`. A suite that measures something else derives a class from
+    `optim.benchmarks.study.AbstractStudy`, at the top of a module, so that processes can receive its objects.
 
     Parameters
     ----------
     suite
         Name of the suite.
     subject
-        The instance, or what else is studied.
+        The instance, or the subject of a study.
     solver
-        What is measured; for `SolveWork` a registered solver.
+        Name of the method under test; for `SolveWork` a registered solver.
     seed
         Same seed, same answer.
     time_limit_s
         Wall-clock limit of the solve in seconds, None for none.
     options
-        Options by name; those not given have their defaults.
+        Options by name; others have their defaults.
     labels
-        The suite's own marks of the row. Rows are compared with stored ones by suite, instance,
-        solver, seed and labels, so what a suite varies beyond these belongs here.
+        Further parts of the row's key: rows are compared with stored ones by suite, instance, solver, seed
+        and labels, so that a suite puts here whatever else it varies.
     """
 
     suite: str | None
@@ -116,7 +116,7 @@ class AbstractWork(ABC):
 
     @abstractmethod
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Do the work; bad outcomes are records too. What this raises becomes a record's error."""
+        """Do the work and return its record; an exception becomes the error of a record."""
 
     def resolved_options(self) -> dict[str, Any]:
         """Return all options as plain values, defaults included."""
@@ -124,7 +124,7 @@ class AbstractWork(ABC):
 
     @cached_property
     def key(self) -> str:
-        """Digest of what is asked for; code and versions are no part of it, but for a solver of one's own file."""
+        """Digest of the request, without code and versions, except for the code of a user's file."""
         asked = [
             self.suite,
             self.subject.digest,
@@ -139,7 +139,7 @@ class AbstractWork(ABC):
         return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields of the record that say what was asked for."""
+        """Return the fields of the record that state the request."""
         return {
             "key": self.key,
             "suite": self.suite,
@@ -208,13 +208,13 @@ class SolveWork(AbstractWork):
         begun = time.perf_counter()
         verification = verify(instance, solution)
         verify_s = time.perf_counter() - begun
-        came_out = outcome(solution, verification, verify_s)
+        result = outcome(solution, verification, verify_s)
         load = _load(problem, instance, solution)
-        return solution, Record(**self.identity(), **came_out, **provenance(), **meter.figures, load=load)
+        return solution, Record(**self.identity(), **result, **provenance(), **meter.figures, load=load)
 
 
 def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> dict[str, Any] | None:
-    """Return how loaded the instance is: measured on a decision, or as a relaxation's solver counts it."""
+    """Return the load of the instance: measured on the decision, or counted by the solver of a relaxation."""
     if solution.decision is not None:
         return plain(problem.decision_figures(instance, solution.decision))
     counted = {name: solution.stats.counts[name] for name in LOAD_COUNTS if name in solution.stats.counts}
@@ -222,7 +222,7 @@ def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> d
 
 
 SMALL = "small"
-"""The size that every suite has: together all suites at this size take under three minutes on two cores."""
+"""The size that every suite has; all suites together take under three minutes at this size on two cores."""
 
 FULL = "full"
 """The size of published figures."""
@@ -230,18 +230,18 @@ FULL = "full"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """What the user asked of a suite; None stands for the suite's own choice.
+    """The user's request to a suite; None stands for the suite's choice.
 
     Parameters
     ----------
     size
         One of the suite's sizes.
     sources
-        Instances to use in place of the suite's own.
+        Instances to use in place of those of the suite.
     profile
         Job profiles, a file or ``published``, from which suites draw instances where `sources` says nothing.
     solvers
-        Names of solvers, in order.
+        Names of solvers, in their order.
     seeds
         Each piece of work is done once for each seed.
     time_limit_s
@@ -249,9 +249,9 @@ class BenchRequest:
     options
         Solver options by name; a name ``solver.option`` is meant for that solver alone.
     histories
-        Earlier days a day for solvers that learn: shipped ones, or else drawn; those that ship by default.
+        Earlier days per day for solvers that learn: shipped days, else generated days; by default the shipped ones.
     folder
-        Where drawn days are kept.
+        Where generated days are stored.
     """
 
     size: str = SMALL
@@ -273,7 +273,7 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A pair of solver and instance that can't be run, with the reason."""
+    """A pair of solver and instance that is left out, with the reason."""
 
     suite: str
     instance: str
@@ -288,21 +288,21 @@ class BenchSpec:
     Parameters
     ----------
     name
-        What the user types; the suite of a problem's name is that problem's usual one.
+        The name on the command line; the suite named after a problem is its default suite.
     problem
-        Which problem its instances belong to.
+        The problem of its instances.
     summary
-        One line for people.
+        One line of description.
     build
-        Turn a request into work, and into pairs that are left out with a reason.
+        A function from a request to work, and to pairs that are left out with a reason.
     sizes
-        Sizes it can be run at, `SMALL` first.
+        Its sizes, `SMALL` first.
     takes_instances
-        Whether the user may give other instances.
+        Whether it accepts the user's instances.
     columns
-        Labels and parameters worth a column of the table.
+        Labels and parameters that get a column of the table.
     figures
-        Draw the suite's own pictures from its records.
+        A function that draws the plots of the suite from its records.
     """
 
     name: str
@@ -325,7 +325,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         super().__init__(ENTRY_POINT_GROUP)
 
     def register(self, spec: BenchSpec) -> BenchSpec:
-        """Add a suite; called once, at the end of the suite's own file.
+        """Add a suite; called once, at the end of the suite's file.
 
         Raises
         ------
@@ -344,7 +344,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         Raises
         ------
         InvalidOptionError
-            If there is none; the text lists those there are.
+            If there is none; the text lists the suites.
         """
         self._complete()
         if name not in self._items:
@@ -358,7 +358,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
 
 
 SUITES = SuiteRegistry()
-"""The table of this process. It holds code, not state: running a suite changes nothing in it."""
+"""The registry of this process. It holds code, no state: running a suite doesn't change it."""
 
 register_suite = SUITES.register
 

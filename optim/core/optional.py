@@ -1,4 +1,4 @@
-"""Optional packages and plug-ins: what is installed, and one line that says how to install what is missing."""
+"""Optional packages and plug-ins: versions, imports, and errors that name the command to install a missing package."""
 
 import logging
 import sys
@@ -36,12 +36,12 @@ def import_extra(module: str, purpose: str) -> ModuleType:
     module
         Dotted name; its first part is a key of `EXTRA_OF`.
     purpose
-        What needs it, as the subject of a sentence: "reading CSV files".
+        The purpose of the import, as the subject of a sentence: "reading CSV files".
 
     Raises
     ------
     MissingDependencyError
-        If the package, or one that it needs, isn't installed; the text holds the command that installs it.
+        If the package, or one of its dependencies, isn't installed; the text holds the command that installs it.
 
     Examples
     --------
@@ -55,15 +55,15 @@ def import_extra(module: str, purpose: str) -> ModuleType:
 
 
 def check_installed(package: str, purpose: str) -> None:
-    """Find out whether an optional package is there, before the work that ends in using it; nothing is imported.
+    """Check that an optional package is installed, before the work that needs it; import nothing.
 
     Raises
     ------
     MissingDependencyError
-        If it isn't.
+        If the package isn't installed.
     """
-    is_there = sys.modules[package] is not None if package in sys.modules else find_spec(package) is not None
-    if not is_there:
+    is_installed = sys.modules[package] is not None if package in sys.modules else find_spec(package) is not None
+    if not is_installed:
         raise _missing(package, purpose, "")
 
 

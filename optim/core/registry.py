@@ -1,4 +1,4 @@
-"""Problems and solvers: what each is to the rest of the library, and solvers by name."""
+"""Problems and solvers: their interfaces, and the registry of solvers by problem and name."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -17,14 +17,14 @@ InstanceT = TypeVar("InstanceT")
 
 
 class AbstractProblem(ABC, Generic[InstanceT]):
-    """One problem's border: how its files are read and written, how its solutions are checked.
+    """A problem: reading and writing its files, checking its solutions.
 
     Attributes
     ----------
     name, schema, sense
-        Name, schema of its files, and what is done with its objective.
+        Name, schema of its files, and whether its objective is minimised or maximised.
     instance_type, document_type
-        An instance, and what a file of one may hold.
+        The type of an instance, and the type of the JSON document in its file.
     """
 
     name: ClassVar[str]
@@ -84,16 +84,16 @@ class AbstractProblem(ABC, Generic[InstanceT]):
 
     @abstractmethod
     def describe(self, instance: InstanceT) -> Mapping[str, Any]:
-        """Return figures that tell what an instance is like, in the order they are shown."""
+        """Return summary statistics of an instance, in the order of display."""
 
     def remarks(self, instance: InstanceT) -> tuple[str, Mapping[str, float]]:
-        """Return what every answer should say of an instance, as a sentence and as counts; nothing by default."""
+        """Return a remark on the instance that every solution carries, as a sentence and as counts; empty by default."""
         del instance
         return "", {}
 
     @abstractmethod
     def decision_figures(self, instance: InstanceT, decision: Any) -> Mapping[str, Any]:
-        """Return figures that tell how loaded the instance is under a decision."""
+        """Return statistics of the load that a decision puts on the instance."""
 
 
 ENTRY_POINT_GROUP = "optim.solvers"
@@ -101,7 +101,7 @@ ENTRY_POINT_GROUP = "optim.solvers"
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Whether a solver can treat an instance; the reason where it can't. False by default."""
+    """Whether a solver supports an instance, and the reason if it doesn't. False by default."""
 
     is_supported: bool = False
     reason: str = "the solver does not say that it supports this instance"
@@ -114,7 +114,7 @@ SUPPORTED = Support(True, "")
 
 
 class Solver(Protocol):
-    """What a solver is: a name, what it supports, and a way to solve."""
+    """A solver: name, options, supported instances, and the method that solves."""
 
     name: str
     problem: str
@@ -122,7 +122,7 @@ class Solver(Protocol):
     options_type: type[Any]
 
     def supports(self, instance: Any) -> Support:
-        """Tell whether the instance can be treated, and if not, why."""
+        """Return whether the solver supports the instance, and the reason if not."""
         ...
 
     def solve(
@@ -144,7 +144,7 @@ ItemT = TypeVar("ItemT")
 
 
 def check_solver_type(kind: Any) -> None:
-    """Raise InvalidOptionError where a solver's class lacks what it is told by."""
+    """Raise InvalidOptionError if a solver's class lacks its summary or its options."""
     if not isinstance(getattr(kind, "summary", None), str):
         raise InvalidOptionError(f"{kind.__name__} lacks summary; set it to a few words on what the solver does")
     if not isinstance(getattr(kind, "options_type", None), type):
@@ -235,7 +235,7 @@ class SolverRegistry(Registry[tuple[str, str], Solver]):
 
 
 REGISTRY = SolverRegistry()
-"""The table of this process. It holds code, not state: solving changes nothing in it."""
+"""The registry of this process. It holds code, no state: solving doesn't change it."""
 
 register = REGISTRY.register
 
