@@ -61,10 +61,10 @@ def with_halves(intervals: Mapping[str, Interval]) -> dict[str, float]:
     >>> with_halves({"gain": Interval(mean=2.0, half=0.5)})
     {'gain': 2.0, 'gain_half': 0.5}
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, interval in intervals.items():
-        found |= {name: interval.mean, f"{name}_half": interval.half}
-    return found
+        values |= {name: interval.mean, f"{name}_half": interval.half}
+    return values
 
 
 def wilson(share: ArrayLike, number: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from optim.cli.parameters import FormatOption, SeedOption, check_out, option, sp
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from optim.profiling.document import Interval, ProfileDocument
+    from optim.profiling.document import MeasuredValue, ProfileDocument
     from optim.profiling.job_profile import ProfileOptions
 
 SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
@@ -154,5 +154,5 @@ def _print_profiles(found: "ProfileDocument") -> None:
     print_table(header, rows, title="median and 95 % interval (order statistics; of rates bootstrap)")
 
 
-def _text(interval: "Interval", scale: float = 1.0) -> str:
+def _text(interval: "MeasuredValue", scale: float = 1.0) -> str:
     return f"{interval.value * scale:.4g} ({interval.low * scale:.3g}-{interval.high * scale:.3g})"

@@ -94,7 +94,7 @@ def containers(
     from optim.rightsizing.catalogue import BOUNDS, need_phases, policy_names
     from optim.rightsizing.comparison import check_comparison
     from optim.rightsizing.tuning import Slo
-    from optim.rightsizing.world import WorldOptions, prepare_trial
+    from optim.rightsizing.world import WorldOptions, prepare_split
 
     values = _multipliers(multiplier)
     names = split_list(policy) or (policy_names() if values else (*policy_names(), *BOUNDS))
@@ -117,7 +117,7 @@ def containers(
     series = load_or_generate_series(files, number, seed, interval_s=interval_s)
     with terminal_progress() as progress:
         with ending_at_once():  # so before an engine has processes of its own
-            trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
+            trial = prepare_split(series, options, seed, has_phases=need_phases(names))
         short = _guaranteed_only(trial, wanted)
         _print_summary(trial, options.encoder, short)
         with listening("the rows so far are printed") as interruption, where.opened() as engine:

@@ -39,7 +39,7 @@ def packing(
     import numpy as np
 
     from optim.phases.model import DEFAULT_ENCODER
-    from optim.rightsizing.packing.recurring_jobs import fewest_samples
+    from optim.rightsizing.packing.recurring_jobs import min_phase_samples
     from optim.rightsizing.packing.study import PackingOptions, pack
     from optim.rightsizing.world import WorldOptions, find_phases
     from optim.solvers.solve import solver_named
@@ -60,7 +60,7 @@ def packing(
     ):
         (phases,) = find_phases(training, (asking,), world, seed)
         info(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
-        _tell_risk(risk, fewest_samples(phases.training, phases.num_phases))
+        _tell_risk(risk, min_phase_samples(phases.training, phases.num_phases))
         for row in pack(
             *(training, asking, phases, options, seed), engine=engine, stop=interruption, progress=progress
         ):

@@ -135,7 +135,7 @@ class DriftTrigger:
         return (container_score - self.calibration.mean) / self.calibration.deviation
 
     def reset(self) -> None:
-        """Begin anew, after an update of the model."""
+        """Start again, after an update of the model."""
         self.sum = 0.0
         self.is_triggered = False
 
@@ -218,7 +218,7 @@ class Scoring:
         if kind == AnomalyKind.FREE_ENERGY and isinstance(self.encoder, CrbmEncoder):
             scores[series.ends(self.encoder.num_delays)] = self.encoder.free_energy(series)
         elif kind == AnomalyKind.SURPRISE and isinstance(self.encoder, HmmEncoder):
-            scores[series.ends(self.encoder.num_delays)] = self.encoder.surprise(series)
+            scores[series.ends(self.encoder.num_delays)] = self.encoder.nll(series)
         else:
             scores[series.ends(DELAYS)] = self.linear_forecast.scores(series)
         return scores
@@ -229,7 +229,7 @@ class Scoring:
         known = np.isfinite(scores)
         return scores[known], grid.owner[known]
 
-    def calibrations(self, held: ContainerSeries, rate: float) -> dict[str, Calibration]:
+    def calibrations(self, held_out: ContainerSeries, rate: float) -> dict[str, Calibration]:
         """Return what is usual of each kind of score, on containers that the model wasn't fitted on.
 
         Raises
@@ -239,14 +239,14 @@ class Scoring:
         InvalidProblemError
             If no sample has enough history.
         """
-        found = {}
+        calibrations = {}
         for kind in anomaly_kinds(self.encoder):
             noise = self.linear_forecast.min_score if kind == AnomalyKind.FORECAST_ERROR else 0.0
-            found[str(kind)] = calibrate(*self.owned_scores(held, kind), rate, noise)
-        return found
+            calibrations[str(kind)] = calibrate(*self.owned_scores(held_out, kind), rate, noise)
+        return calibrations
 
 
 def anomaly_kinds(encoder: Encoder) -> tuple[AnomalyKind, ...]:
     """Return the kinds of score that an encoder allows, the one that finds most faults last."""
-    own = {CrbmEncoder: AnomalyKind.FREE_ENERGY, HmmEncoder: AnomalyKind.SURPRISE}
-    return (AnomalyKind.FORECAST_ERROR, *(kind for owner, kind in own.items() if isinstance(encoder, owner)))
+    specific = {CrbmEncoder: AnomalyKind.FREE_ENERGY, HmmEncoder: AnomalyKind.SURPRISE}
+    return (AnomalyKind.FORECAST_ERROR, *(kind for owner, kind in specific.items() if isinstance(encoder, owner)))

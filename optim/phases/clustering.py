@@ -63,9 +63,9 @@ def adjusted_rand_index(truth: IntArray, labels: IntArray) -> float:
     if every == 0:
         return 1.0
     expected = rows * columns / every
-    most = (rows + columns) / 2
+    max_together = (rows + columns) / 2
     # Both all in one, or both all apart: equal partitions.
-    return 1.0 if most == expected else (together - expected) / (most - expected)
+    return 1.0 if max_together == expected else (together - expected) / (max_together - expected)
 
 
 def adjusted_mutual_information(truth: IntArray, labels: IntArray) -> float:
@@ -117,7 +117,7 @@ def matched_f1(truth: IntArray, labels: IntArray) -> FloatArray:
 
 
 def near_change(truth: IntArray, lengths: IntArray, distance: int) -> NDArray[np.bool_]:
-    """Tell which samples lie within `distance` samples of a change of their segment's true phase, shape (T,)."""
+    """Return which samples lie within `distance` samples of a change of their segment's true phase, shape (T,)."""
     segment = np.repeat(np.arange(len(lengths)), lengths)
     is_near = np.zeros(len(truth), dtype=bool)
     for shift in range(1, distance + 1):
@@ -131,7 +131,7 @@ def _pairs(counts: FloatArray) -> FloatArray:
     return counts * (counts - 1) / 2
 
 
-FEWEST, MOST = 2, 12
+MIN_CLUSTERS, MAX_CLUSTERS = 2, 12
 
 MIN_GAIN = 0.02
 
@@ -179,7 +179,7 @@ class CountRow:
 
 
 def fit_clusters(
-    codes: FloatArray,
+    embeddings: FloatArray,
     num_clusters: int,
     seed: int,
     restarts: int = RESTARTS,
@@ -193,38 +193,38 @@ def fit_clusters(
     Raises
     ------
     InvalidProblemError
-        If there are fewer codes than clusters.
+        If there are fewer embeddings than clusters.
     """
     import jax
     import jax.numpy as jnp
 
     from optim.kernels import k_means
 
-    if len(codes) < num_clusters:
+    if len(embeddings) < num_clusters:
         raise InvalidProblemError(
-            f"{len(codes)} windows can't make {num_clusters} phases; give longer series or fewer phases"
+            f"{len(embeddings)} windows can't make {num_clusters} phases; give longer series or fewer phases"
         )
-    counts = np.ones(len(codes)) if weights is None else weights
-    found = k_means.fit(
-        jnp.asarray(codes, jnp.float32),
+    counts = np.ones(len(embeddings)) if weights is None else weights
+    clusters = k_means.fit(
+        jnp.asarray(embeddings, jnp.float32),
         jax.random.key(seed),
         num_clusters=num_clusters,
         most_clusters=most_clusters,
         num_restarts=restarts,
         weights=jnp.asarray(counts, jnp.float32),
     )
-    return np.asarray(found.centres, np.float64)
+    return np.asarray(clusters.centres, np.float64)
 
 
-def assign(codes: FloatArray, centres: FloatArray) -> IntArray:
-    """Return the nearest centre of each code, the first of equals."""
-    return np.asarray(np.argmin(squared_distances(codes, centres), axis=1), dtype=np.int64)
+def assign(embeddings: FloatArray, centres: FloatArray) -> IntArray:
+    """Return the nearest centre of each embedding, the first of equals."""
+    return np.asarray(np.argmin(squared_distances(embeddings, centres), axis=1), dtype=np.int64)
 
 
-def squared_distances(codes: FloatArray, centres: FloatArray) -> FloatArray:
+def squared_distances(embeddings: FloatArray, centres: FloatArray) -> FloatArray:
     """Return squared distances, shape (n, k)."""
     origin = centres.mean(axis=0)
-    moved, middle = codes - origin, centres - origin
+    moved, middle = embeddings - origin, centres - origin
     product = moved @ middle.T
     squares = (moved**2).sum(axis=1)[:, None] + (middle**2).sum(axis=1)[None, :]
     return np.asarray(np.maximum(squares - 2 * product, 0.0))
@@ -238,11 +238,11 @@ def choose_count(
     Parameters
     ----------
     training
-        Codes to fit on.
+        Embeddings to fit on.
     owner
-        Container of each training code; halves are drawn by container.
+        Container of each training embedding; halves are drawn by container.
     held_out
-        Codes of other containers.
+        Embeddings of other containers.
     seed
         Of k-means and of the halves.
     candidates
@@ -255,10 +255,10 @@ def choose_count(
     halves = _halves(owner, rng)
     rows: list[CountRow] = []
     before = 1.0
-    for count in candidates or range(FEWEST, MOST + 1):
+    for count in candidates or range(MIN_CLUSTERS, MAX_CLUSTERS + 1):
         if count > len(training):
             break
-        centres = fit_clusters(training, count, seed, RULE_RESTARTS, most_clusters=max(count, MOST))
+        centres = fit_clusters(training, count, seed, RULE_RESTARTS, most_clusters=max(count, MAX_CLUSTERS))
         share = float(squared_distances(held_out, centres).min(axis=1).sum()) / max(alone, 1e-300)
         stability = _stability(training, halves, held_out, count, seed)
         gain = before - share
@@ -274,7 +274,7 @@ def choose_count(
         )
         before = share
     passing = [row.num_clusters for row in rows if row.passes]
-    return max(passing, default=FEWEST), tuple(rows)
+    return max(passing, default=MIN_CLUSTERS), tuple(rows)
 
 
 def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resources: tuple[Resource, ...]) -> IntArray:
@@ -289,16 +289,16 @@ def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resou
     return np.asarray(np.lexsort([means[:, place] for place in reversed(places)]), dtype=np.int64)
 
 
-def updated_centres(centres: FloatArray, weights: FloatArray, codes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Move each centre to the mean of the codes that it has had and of further ones that it is nearest to.
+def updated_centres(centres: FloatArray, weights: FloatArray, embeddings: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Move each centre to the mean of the embeddings that it has had and of further ones that it is nearest to.
 
     Parameters
     ----------
     centres
         Shape (K, width).
     weights
-        Shape (K,): codes that each centre has had.
-    codes
+        Shape (K,): embeddings that each centre has had.
+    embeddings
         Shape (n, width): further ones.
 
     Returns
@@ -307,9 +307,9 @@ def updated_centres(centres: FloatArray, weights: FloatArray, codes: FloatArray)
         Centres and weights, shapes as given.
     """
     count = len(centres)
-    labels = assign(codes, centres)
+    labels = assign(embeddings, centres)
     number = np.bincount(labels, minlength=count).astype(np.float64)
-    sums = group_sums(codes, labels, count)
+    sums = group_sums(embeddings, labels, count)
     total = np.maximum(weights + number, 1.0)
     return centres + (sums - number[:, None] * centres) / total[:, None], weights + number
 
@@ -324,7 +324,7 @@ def _sampled(rng: np.random.Generator, *arrays: np.ndarray) -> tuple[np.ndarray,
 
 
 def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
-    """Return weights of the codes in random halves of the containers; of the codes, where there is one container."""
+    """Return weights of the embeddings in random halves of the containers; of the embeddings, where there is one container."""
     groups = np.unique(owner)
     if len(groups) < 2:
         owner = groups = np.arange(len(owner))
@@ -334,27 +334,30 @@ def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
     ]
 
 
-def _stability(codes: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
-    """Return the mean agreement, on held-out codes, of neighbouring halves' partitions."""
+def _stability(embeddings: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
+    """Return the mean agreement, on held-out embeddings, of neighbouring halves' partitions."""
     labels = [
-        assign(held_out, fit_clusters(codes, count, seed + 1 + place, RULE_RESTARTS, weights, max(count, MOST)))
+        assign(
+            held_out,
+            fit_clusters(embeddings, count, seed + 1 + place, RULE_RESTARTS, weights, max(count, MAX_CLUSTERS)),
+        )
         for place, weights in enumerate(halves)
     ]
     return float(np.mean([adjusted_rand_index(*pair) for pair in combinations(labels, 2)]))
 
 
-def _silhouette(codes: FloatArray, labels: IntArray) -> float:
+def _silhouette(embeddings: FloatArray, labels: IntArray) -> float:
     """Return the mean silhouette; 0 where there is one cluster only."""
     clusters = np.unique(labels)
     if len(clusters) < 2:
         return 0.0
-    distance = np.sqrt(squared_distances(codes, codes))
+    distance = np.sqrt(squared_distances(embeddings, embeddings))
     member = labels[:, None] == clusters[None, :]
     sums, sizes = distance @ member, member.sum(axis=0)
-    own = member.argmax(axis=1)
-    rows = np.arange(len(codes))
-    inner = sums[rows, own] / np.maximum(sizes[own] - 1, 1)
+    cluster = member.argmax(axis=1)
+    rows = np.arange(len(embeddings))
+    inner = sums[rows, cluster] / np.maximum(sizes[cluster] - 1, 1)
     others = np.where(member, np.inf, sums / sizes)
     outer = others.min(axis=1)
-    score = np.where(sizes[own] > 1, (outer - inner) / np.maximum(np.maximum(outer, inner), 1e-300), 0.0)
+    score = np.where(sizes[cluster] > 1, (outer - inner) / np.maximum(np.maximum(outer, inner), 1e-300), 0.0)
     return float(score.mean())

@@ -65,17 +65,17 @@ class PhaseStatistics:
     def merged(self, other: "PhaseStatistics") -> "PhaseStatistics":
         """Return the statistics of both sets of samples; means and deviations exact, quantiles to half a per cent."""
         total = np.maximum(self.count + other.count, 1)
-        own, theirs = (self.count / total)[:, None], (other.count / total)[:, None]
-        mean = own * self.mean + theirs * other.mean
-        spread = own * (self.deviation**2 + (self.mean - mean) ** 2)
-        spread += theirs * (other.deviation**2 + (other.mean - mean) ** 2)
+        share, other_share = (self.count / total)[:, None], (other.count / total)[:, None]
+        mean = share * self.mean + other_share * other.mean
+        spread = share * (self.deviation**2 + (self.mean - mean) ** 2)
+        spread += other_share * (other.deviation**2 + (other.mean - mean) ** 2)
         quantiles = np.empty_like(self.quantiles)
         for phase, resource in np.ndindex(*mean.shape):
             both = np.stack([self.quantiles[phase, resource], other.quantiles[phase, resource]])
-            weights = np.array([own[phase, 0], theirs[phase, 0]])
+            weights = np.array([share[phase, 0], other_share[phase, 0]])
             quantiles[phase, resource] = [mixture_quantile(both, weights, level) for level in LEVELS]
         averaged = {
-            name: own * getattr(self, name) + theirs * getattr(other, name)
+            name: share * getattr(self, name) + other_share * getattr(other, name)
             for name in ("slope", "rising", "window_deviation", "autocorrelation")
         }
         return replace(
@@ -83,7 +83,7 @@ class PhaseStatistics:
             count=self.count + other.count,
             mean=mean,
             deviation=np.sqrt(spread),
-            within=np.sqrt(own * self.within**2 + theirs * other.within**2),
+            within=np.sqrt(share * self.within**2 + other_share * other.within**2),
             quantiles=quantiles,
             **averaged,
         )
@@ -111,18 +111,21 @@ def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -
     """
     known = weights > 0
     points = np.unique(quantiles[known])
-    left, right = np.zeros(len(points)), np.zeros(len(points))
-    for weight, own in zip(weights[known].tolist(), quantiles[known], strict=True):
-        between = np.interp(points, own, LEVELS, left=0.0, right=1.0)
+    below, up_to = np.zeros(len(points)), np.zeros(len(points))
+    for weight, distribution in zip(weights[known].tolist(), quantiles[known], strict=True):
+        between = np.interp(points, distribution, LEVELS, left=0.0, right=1.0)
         # Where several quantiles are one value, the distribution jumps there from the first of them to the last.
-        first, last = np.searchsorted(own, points, side="left"), np.searchsorted(own, points, side="right") - 1
+        first, last = (
+            np.searchsorted(distribution, points, side="left"),
+            np.searchsorted(distribution, points, side="right") - 1,
+        )
         is_hit = last >= first
-        left += weight * np.where(is_hit, LEVELS[np.minimum(first, NUM_LEVELS - 1)], between)
-        right += weight * np.where(is_hit, LEVELS[np.maximum(last, 0)], between)
-    place = min(int(np.searchsorted(right, level - 1e-12)), len(points) - 1)
-    if place == 0 or level >= left[place]:
+        below += weight * np.where(is_hit, LEVELS[np.minimum(first, NUM_LEVELS - 1)], between)
+        up_to += weight * np.where(is_hit, LEVELS[np.maximum(last, 0)], between)
+    place = min(int(np.searchsorted(up_to, level - 1e-12)), len(points) - 1)
+    if place == 0 or level >= below[place]:
         return float(points[place])
-    return float(np.interp(level, [right[place - 1], left[place]], points[place - 1 : place + 1]))
+    return float(np.interp(level, [up_to[place - 1], below[place]], points[place - 1 : place + 1]))
 
 
 def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int, num_delays: int) -> PhaseStatistics:
@@ -140,16 +143,16 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
         A window is a sample and so many before it.
     """
 
-    def mean_of(values: FloatArray, kept: IntArray) -> FloatArray:
+    def mean_of(values: FloatArray, phase: IntArray) -> FloatArray:
         """Return the mean of each phase, shape (K, R), zeros where it has no samples."""
-        return np.nan_to_num(group_moments(values, kept, num_phases)[0])
+        return np.nan_to_num(group_moments(values, phase, num_phases)[0])
 
     values = series.values
     mean, deviation = map(np.nan_to_num, group_moments(values, labels, num_phases))
     run = run_numbers(labels, series.segment)
     around = values - group_moments(values, run, int(run[-1]) + 1)[0][run]
     slope, spread = _window_shape(series, num_delays)
-    whole = np.where(np.isfinite(slope[:, 0]), labels, UNKNOWN_PHASE)
+    window_labels = np.where(np.isfinite(slope[:, 0]), labels, UNKNOWN_PHASE)
     quantiles = np.zeros((*mean.shape, NUM_LEVELS))
     for phase in np.unique(labels[labels >= 0]).tolist():
         quantiles[phase] = np.quantile(values[labels == phase], LEVELS, axis=0).T
@@ -159,9 +162,9 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
         deviation=deviation,
         within=np.sqrt(mean_of(around**2, labels)),
         quantiles=quantiles,
-        slope=mean_of(slope, whole),
-        rising=mean_of((slope > 0).astype(np.float64), whole),
-        window_deviation=mean_of(spread, whole),
+        slope=mean_of(slope, window_labels),
+        rising=mean_of((slope > 0).astype(np.float64), window_labels),
+        window_deviation=mean_of(spread, window_labels),
         autocorrelation=_autocorrelation(values, around, run, labels, num_phases),
     )
 
@@ -202,13 +205,13 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
     """
     check_in("[0, 1]", {"level": level})
     num_resources = statistics.quantiles.shape[1]
-    found = np.full((len(shares), num_resources), np.nan)
+    demand = np.full((len(shares), num_resources), np.nan)
     seen = statistics.count > 0
     for row in np.flatnonzero(np.isfinite(shares[:, 0])).tolist():
         weights = np.where(seen, shares[row], 0.0)
         for place in range(num_resources):
-            found[row, place] = mixture_quantile(statistics.quantiles[:, place], weights / weights.sum(), level)
-    return found
+            demand[row, place] = mixture_quantile(statistics.quantiles[:, place], weights / weights.sum(), level)
+    return demand
 
 
 def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:

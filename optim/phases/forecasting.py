@@ -12,7 +12,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
 from optim.phases.sequences import PhaseRuns, change_transitions, sample_transitions
 
-LONGEST_DWELL = 512
+MAX_DWELL = 512
 
 """Samples after which a hazard no longer changes."""
 
@@ -52,12 +52,12 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
     ----------
     Kaplan and Meier (1958). Nonparametric estimation from incomplete observations. doi:10.1080/01621459.1958.10501452.
     """
-    events = np.zeros((num_phases, LONGEST_DWELL))
-    leaves = np.zeros((num_phases, LONGEST_DWELL))
+    events = np.zeros((num_phases, MAX_DWELL))
+    leaves = np.zeros((num_phases, MAX_DWELL))
     for phase, dwell in runs.sequences():
-        place = np.minimum(dwell, LONGEST_DWELL) - 1
+        place = np.minimum(dwell, MAX_DWELL) - 1
         np.add.at(leaves, (phase, place), 1)
-        is_ended = (np.arange(len(phase)) < len(phase) - 1) & (dwell <= LONGEST_DWELL)
+        is_ended = (np.arange(len(phase)) < len(phase) - 1) & (dwell <= MAX_DWELL)
         np.add.at(events, (phase[is_ended], place[is_ended]), 1)
     at_risk = leaves[:, ::-1].cumsum(axis=1)[:, ::-1]
     # A phase that nobody left gets the smallest hazard that its time at risk allows.
@@ -67,7 +67,7 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
     survival: FloatArray = np.cumprod(1.0 - plain, axis=1, dtype=np.float64)
     mean = 1.0 + survival[:, :-1].sum(axis=1)
     is_over = survival <= 0.1 + 1e-12
-    p90 = np.where(is_over.any(axis=1), is_over.argmax(axis=1) + 1, LONGEST_DWELL).astype(np.float64)
+    p90 = np.where(is_over.any(axis=1), is_over.argmax(axis=1) + 1, MAX_DWELL).astype(np.float64)
     return DwellModel(hazard=hazard, survival=survival, mean=mean, p90=p90)
 
 
@@ -150,31 +150,31 @@ class PhaseForecaster:
 
     def _markov(self, current: int, num_steps: int) -> FloatArray:
         state = np.eye(self.num_phases)[current]
-        found = np.empty((num_steps, self.num_phases))
+        probabilities = np.empty((num_steps, self.num_phases))
         for step in range(num_steps):
             state = state @ self.by_sample
-            found[step] = state
-        return found
+            probabilities[step] = state
+        return probabilities
 
     def _semi_markov(self, current: int, dwell: int, num_steps: int) -> FloatArray:
         """Carry the probability of each phase and time spent in it forward."""
-        state = np.zeros((self.num_phases, LONGEST_DWELL))
-        state[current, min(dwell, LONGEST_DWELL) - 1] = 1.0
-        found = np.empty((num_steps, self.num_phases))
+        state = np.zeros((self.num_phases, MAX_DWELL))
+        state[current, min(dwell, MAX_DWELL) - 1] = 1.0
+        probabilities = np.empty((num_steps, self.num_phases))
         for step in range(num_steps):
             state, gone = _aged(state, self.dwells.hazard)
             state[:, 0] += gone @ self.by_change
-            found[step] = state.sum(axis=1)
-        return found
+            probabilities[step] = state.sum(axis=1)
+        return probabilities
 
     def _prototype(self, phases: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
         """Mix the forecasts along each way that training paths went on."""
         ways = self._continuations(phases)
         total = sum(ways.values())
-        found = np.zeros((num_steps, self.num_phases))
+        probabilities = np.zeros((num_steps, self.num_phases))
         for way, number in sorted(ways.items()):
-            found += number / total * self._along((phases[-1], *way), dwell, num_steps)
-        return found
+            probabilities += number / total * self._along((phases[-1], *way), dwell, num_steps)
+        return probabilities
 
     def _continuations(self, phases: tuple[int, ...]) -> Counter[tuple[int, ...]]:
         """Return how training paths went on after these phases: from their beginning, else after their last ones."""
@@ -194,7 +194,7 @@ class PhaseForecaster:
 
     def _along(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
         """Return the forecast of a container that goes through these phases in turn, and then by its last change."""
-        key = (way, min(dwell, LONGEST_DWELL), num_steps)
+        key = (way, min(dwell, MAX_DWELL), num_steps)
         if key not in self._chains:
             self._chains[key] = self._chain(way, dwell, num_steps)
         return self._chains[key]
@@ -202,17 +202,17 @@ class PhaseForecaster:
     def _chain(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
         hazard = self.dwells.hazard[list(way)]
         state = np.zeros_like(hazard)
-        state[0, min(dwell, LONGEST_DWELL) - 1] = 1.0
+        state[0, min(dwell, MAX_DWELL) - 1] = 1.0
         beyond = np.zeros(self.num_phases)
-        found = np.zeros((num_steps, self.num_phases))
+        probabilities = np.zeros((num_steps, self.num_phases))
         for step in range(num_steps):
             state, gone = _aged(state, hazard)
             state[1:, 0] += gone[:-1]
             # Past the last known phase, the sample-wise chain goes on.
             beyond = beyond @ self.by_sample + gone[-1] * self.by_change[way[-1]]
-            np.add.at(found[step], list(way), state.sum(axis=1))
-            found[step] += beyond
-        return found
+            np.add.at(probabilities[step], list(way), state.sum(axis=1))
+            probabilities[step] += beyond
+        return probabilities
 
 
 def _aged(state: FloatArray, hazard: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -229,12 +229,12 @@ def forecast_segments(
     forecaster: PhaseForecaster, runs: PhaseRuns, num_steps: int, method: ForecastMethod | str
 ) -> FloatArray:
     """Return the probability of each phase after the end of each segment, shape (S, num_steps, K); NaN without a run."""
-    found = np.full((runs.num_segments, num_steps, forecaster.num_phases), np.nan)
+    probabilities = np.full((runs.num_segments, num_steps, forecaster.num_phases), np.nan)
     for segment, (begin, end) in enumerate(zip(runs.offsets[:-1].tolist(), runs.offsets[1:].tolist(), strict=True)):
         if end > begin:
             dwell = int(runs.dwell[end - 1])
-            found[segment] = forecaster.forecast(runs.phase[begin:end], dwell, num_steps, method)
-    return found
+            probabilities[segment] = forecaster.forecast(runs.phase[begin:end], dwell, num_steps, method)
+    return probabilities
 
 
 def forecast_scores(
@@ -256,22 +256,22 @@ def forecast_scores(
     Gneiting and Raftery (2007). Strictly proper scoring rules, prediction, and estimation. doi:10.1198/016214506000001437.
     """
     labels = [(np.repeat(phase, dwell), phase, dwell) for phase, dwell in runs.sequences()]
-    furthest = max(horizons)
-    points = [(k, t) for k, (own, *_) in enumerate(labels) for t in range(len(own) - furthest)]
+    max_horizon = max(horizons)
+    points = [(k, t) for k, (sample_phases, *_) in enumerate(labels) for t in range(len(sample_phases) - max_horizon)]
     if not points:
-        raise InvalidOptionError(f"no series is longer than the furthest horizon of {furthest} samples")
+        raise InvalidOptionError(f"no series is longer than the furthest horizon of {max_horizon} samples")
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(len(points))[:max_points]
     loss = {horizon: [0.0, 0.0] for horizon in horizons}
     for k, t in (points[place] for place in chosen.tolist()):
-        own, phase, dwell = labels[k]
+        sample_phases, phase, dwell = labels[k]
         ends = np.cumsum(dwell)
         run = int(np.searchsorted(ends, t, side="right"))
         spent = t - (int(ends[run]) - int(dwell[run])) + 1
-        found = forecaster.forecast(phase[: run + 1], spent, furthest, method)
+        probabilities = forecaster.forecast(phase[: run + 1], spent, max_horizon, method)
         for horizon in horizons:
-            probability = found[horizon - 1]
-            truth = int(own[t + horizon])
+            probability = probabilities[horizon - 1]
+            truth = int(sample_phases[t + horizon])
             loss[horizon][0] += -math.log(probability[truth]) if probability[truth] > 0 else math.inf
             loss[horizon][1] += float(((probability - np.eye(forecaster.num_phases)[truth]) ** 2).sum())
     return {horizon: (a / len(chosen), b / len(chosen)) for horizon, (a, b) in loss.items()}
@@ -288,6 +288,6 @@ def score_table(
     """Return method, horizon, log-loss and Brier score of each method at each horizon; see `forecast_scores`."""
     rows = []
     for method in methods:
-        found = forecast_scores(forecaster, runs, horizons, method, max_points=max_points)
-        rows += [(str(method), horizon, *found[horizon]) for horizon in horizons]
+        scores = forecast_scores(forecaster, runs, horizons, method, max_points=max_points)
+        rows += [(str(method), horizon, *scores[horizon]) for horizon in horizons]
     return rows

@@ -115,7 +115,7 @@ class Pipeline:
     encoder
         Fitted, except where only `scaled` is asked for.
     is_padded
-        Whether the first sample is repeated as history, so that every sample has a code.
+        Whether the first sample is repeated as history, so that every sample has an embedding.
     """
 
     scaling: Scaling
@@ -127,15 +127,15 @@ class Pipeline:
         scaled = self.scaling.scaled(grid)
         return scaled.padded(self.encoder.num_delays) if self.is_padded else scaled
 
-    def codes(self, grid: ContainerSeries) -> tuple[FloatArray, IntArray]:
-        """Return codes, shape (n, width), and their rows of the grid, shape (n,), increasing."""
-        codes = self.encoder.encode(self.scaled(grid))
+    def embeddings(self, grid: ContainerSeries) -> tuple[FloatArray, IntArray]:
+        """Return embeddings, shape (n, width), and their rows of the grid, shape (n,), increasing."""
+        embeddings = self.encoder.encode(self.scaled(grid))
         if self.is_padded:
-            return codes, np.arange(grid.num_samples)
-        return codes, grid.ends(self.encoder.num_delays)
+            return embeddings, np.arange(grid.num_samples)
+        return embeddings, grid.ends(self.encoder.num_delays)
 
     def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
-        """Return the nearest centre of each sample, the majority of the last few, shape (T,); -1 without a code.
+        """Return the nearest centre of each sample, the majority of the last few, shape (T,); -1 without an embedding.
 
         Parameters
         ----------
@@ -147,10 +147,10 @@ class Pipeline:
             Labels that a majority is of, at least 1.
         """
         labels = np.full(grid.num_samples, UNKNOWN_PHASE, dtype=np.int64)
-        codes, rows = self.codes(grid)
+        embeddings, rows = self.embeddings(grid)
         missing = 0 if self.is_padded else self.encoder.num_delays
         counts = np.maximum(grid.lengths - missing, 0)
-        labels[rows] = majority(assign(codes, centres), counts, smoothing, len(centres))
+        labels[rows] = majority(assign(embeddings, centres), counts, smoothing, len(centres))
         return labels
 
 
@@ -208,7 +208,7 @@ class FittedPhases(PhaseParameters):
         return anomaly_kinds(self.encoder_)
 
     @property
-    def usual_kind(self) -> AnomalyKind:
+    def default_score(self) -> AnomalyKind:
         """The score that is used unless another is asked for: of those calibrated the one that finds most faults."""
         self._require_fit()
         return [kind for kind in self.anomaly_kinds if str(kind) in self.calibrations_][-1]
@@ -234,11 +234,11 @@ class FittedPhases(PhaseParameters):
         return self._labels(grid.series)[grid.row]
 
     def transform(self, series: ContainerSeries) -> FloatArray:
-        """Return the code of each sample given, shape (T, width), NaN where history is insufficient."""
+        """Return the embedding of each sample given, shape (T, width), NaN where history is insufficient."""
         grid = self.prepare(series)
-        codes, rows = self._coding.codes(grid.series)
-        spread = np.full((grid.series.num_samples, codes.shape[1]), np.nan)
-        spread[rows] = codes
+        embeddings, rows = self._pipeline.embeddings(grid.series)
+        spread = np.full((grid.series.num_samples, embeddings.shape[1]), np.nan)
+        spread[rows] = embeddings
         return spread[grid.row]
 
     def forecast(
@@ -281,7 +281,7 @@ class FittedPhases(PhaseParameters):
     def anomaly_scores(self, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> FloatArray:
         """Return the anomaly score of each sample given, shape (T,), NaN where history is insufficient.
 
-        Samples above ``calibrations_[kind].threshold`` are anomalies; `kind` is `usual_kind` unless given.
+        Samples above ``calibrations_[kind].threshold`` are anomalies; `kind` is `default_score` unless given.
 
         Raises
         ------
@@ -340,7 +340,7 @@ class FittedPhases(PhaseParameters):
     def _kind(self, kind: AnomalyKind | str | None) -> AnomalyKind:
         self._require_fit()
         if kind is None:
-            return self.usual_kind
+            return self.default_score
         if kind not in list(AnomalyKind) or kind not in self.anomaly_kinds:
             known = ", ".join(self.anomaly_kinds)
             raise InvalidOptionError(
@@ -349,7 +349,7 @@ class FittedPhases(PhaseParameters):
         return AnomalyKind(kind)
 
     @property
-    def _coding(self) -> Pipeline:
+    def _pipeline(self) -> Pipeline:
         return Pipeline(scaling=self.scaling_, encoder=self.encoder_, is_padded=self.is_padded)
 
     @property
@@ -357,7 +357,7 @@ class FittedPhases(PhaseParameters):
         return Scoring(scaling=self.scaling_, encoder=self.encoder_, linear_forecast=self.linear_forecast_)
 
     def _labels(self, grid: ContainerSeries) -> IntArray:
-        return self._coding.labels(grid, self.centres_, self.smoothing)
+        return self._pipeline.labels(grid, self.centres_, self.smoothing)
 
 
 def require_series(series: object) -> None:
@@ -386,14 +386,14 @@ class TrainingSplit:
     ----------
     training
         What scaling, encoder and clusters are fitted to.
-    held
+    held_out
         What decides on the number of phases and the order of changes, and calibrates.
     every
         Both, in their order.
     """
 
     training: ContainerSeries
-    held: ContainerSeries
+    held_out: ContainerSeries
     every: ContainerSeries
 
 
@@ -417,18 +417,18 @@ def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.ra
             f"no series has more than {delays} samples at {interval_s:g} s without a gap; "
             "give longer series, a shorter interval or fewer delays"
         )
-    training, held = (grid.select(part) for part in split_containers(grid, HELD_OUT_SHARE, rng, delays + 1))
-    return TrainingSplit(training=training, held=held, every=grid)
+    training, held_out = (grid.select(part) for part in split_containers(grid, HELD_OUT_SHARE, rng, delays + 1))
+    return TrainingSplit(training=training, held_out=held_out, every=grid)
 
 
 def find_clusters(
-    coding: Pipeline, split: TrainingSplit, num_phases: int | None, resources: tuple[Resource, ...], seed: int
+    pipeline: Pipeline, split: TrainingSplit, num_phases: int | None, resources: tuple[Resource, ...], seed: int
 ) -> tuple[FloatArray, FloatArray, tuple[CountRow, ...]]:
-    """Cluster the training codes and order the clusters by what all containers consume in them.
+    """Cluster the training embeddings and order the clusters by what all containers consume in them.
 
     Parameters
     ----------
-    coding
+    pipeline
         Fitted to the training side.
     num_phases
         K; None for what `choose_count` finds, with a warning where no number gains and is stable.
@@ -440,25 +440,25 @@ def find_clusters(
     Returns
     -------
     tuple
-        Centres, shape (K, width); training codes of each, shape (K,); what the rule for their number saw, empty where
+        Centres, shape (K, width); training embeddings of each, shape (K,); what the rule for their number saw, empty where
         the number was given.
     """
-    codes, rows = coding.codes(split.training)
+    embeddings, rows = pipeline.embeddings(split.training)
     owner = split.training.owner[rows]
     number = num_phases
     count_rows: tuple[CountRow, ...] = ()
     if number is None:
-        held_codes, _ = coding.codes(split.held)
-        number, count_rows = choose_count(codes, owner, held_codes, seed)
+        held_out_embeddings, _ = pipeline.embeddings(split.held_out)
+        number, count_rows = choose_count(embeddings, owner, held_out_embeddings, seed)
         if not any(row.passes for row in count_rows):
             warnings.warn(
                 "no number of phases gains and is stable; 2 are used: give num_phases, or another encoder",
                 stacklevel=3,
             )
-    centres = fit_clusters(codes, number, seed)
-    every, where = coding.codes(split.every)
+    centres = fit_clusters(embeddings, number, seed)
+    every, where = pipeline.embeddings(split.every)
     centres = centres[cluster_order(split.every.values[where], assign(every, centres), number, resources)]
-    weights = np.bincount(assign(codes, centres), minlength=number).astype(np.float64)
+    weights = np.bincount(assign(embeddings, centres), minlength=number).astype(np.float64)
     return centres, weights, count_rows
 
 
@@ -554,18 +554,18 @@ class PhaseModel(FittedPhases):
         delays = max(self.encoder_.num_delays, STATISTICS_DELAYS)
         split = split_grid(grid, self.interval_s, delays, rng)
         self.scaling_ = Scaling.fit(split.training.values, has_logarithm=self.has_logarithm)
-        scaled = self._coding.scaled(split.training)
+        scaled = self._pipeline.scaled(split.training)
         self.encoder_.fit(scaled, self.num_phases or USUAL_PHASES, self.seed)
         self.centres_, self.weights_, self.count_rows_ = find_clusters(
-            self._coding, split, self.num_phases, self.resources_, self.seed
+            self._pipeline, split, self.num_phases, self.resources_, self.seed
         )
         self.linear_forecast_ = LinearForecast.fit(scaled)
-        self.calibrations_ = self._scoring.calibrations(split.held, self.anomaly_rate)
+        self.calibrations_ = self._scoring.calibrations(split.held_out, self.anomaly_rate)
         labels = self._labels(grid)
         self.statistics_ = phase_statistics(grid, labels, self.num_phases_, STATISTICS_DELAYS)
         self.runs_ = runs_of(labels, grid.lengths, self.min_dwell)
         self.names_ = phase_names(self.statistics_, self.resources_)
-        sides = [runs_of(self._labels(side), side.lengths, self.min_dwell) for side in (split.training, split.held)]
+        sides = [runs_of(self._labels(side), side.lengths, self.min_dwell) for side in (split.training, split.held_out)]
         chosen_order, self.order_likelihoods_ = choose_order(sides[0], sides[1], self.num_phases_)
         self.order_ = self.order or chosen_order
         self._forget()
@@ -578,7 +578,7 @@ class PhaseModel(FittedPhases):
     def partial_fit(self, series: ContainerSeries, y: object = None) -> Self:
         """Take in further containers: centres move, statistics and runs grow; scaling, encoder and names stay.
 
-        Each centre becomes the mean of the codes that it has had and those that are now nearest to it. On a model that
+        Each centre becomes the mean of the embeddings that it has had and those that are now nearest to it. On a model that
         isn't fitted, this is `fit`.
         """
         del y
@@ -587,8 +587,8 @@ class PhaseModel(FittedPhases):
         grid = self.prepare(series).series
         # Whatever can be refused is refused before anything changes.
         calibrations = self._scoring.calibrations(grid, self.anomaly_rate)
-        codes, _ = self._coding.codes(grid)
-        self.centres_, self.weights_ = updated_centres(self.centres_, self.weights_, codes)
+        embeddings, _ = self._pipeline.embeddings(grid)
+        self.centres_, self.weights_ = updated_centres(self.centres_, self.weights_, embeddings)
         labels = self._labels(grid)
         fresh = phase_statistics(grid, labels, self.num_phases_, STATISTICS_DELAYS)
         self.statistics_ = self.statistics_.merged(fresh)
@@ -650,7 +650,7 @@ def save_model(model: "PhaseModel", path: str | Path) -> None:
         "order": model.order_,
         "order_likelihoods": model.order_likelihoods_,
         "count_rows": [asdict(row) for row in model.count_rows_],
-        "calibrations": {kind: asdict(found) for kind, found in model.calibrations_.items()},
+        "calibrations": {kind: asdict(calibration) for kind, calibration in model.calibrations_.items()},
     }
     arrays: Arrays = {
         "header": np.frombuffer(json.dumps(header, sort_keys=True, default=list).encode(), dtype=np.uint8),
@@ -680,7 +680,7 @@ def load_model(path: str | Path) -> "PhaseModel":
         model.order_ = header["order"]
         model.order_likelihoods_ = tuple(header["order_likelihoods"])
         model.count_rows_ = tuple(CountRow(**row) for row in header["count_rows"])
-        model.calibrations_ = {kind: Calibration(**found) for kind, found in header["calibrations"].items()}
+        model.calibrations_ = {kind: Calibration(**calibration) for kind, calibration in header["calibrations"].items()}
         model.encoder_ = make_encoder(model.encoder, model.encoder_options)
         _check_header(model)
         _check_arrays(model, {name: array for name, array in arrays.items() if name != "header"})
@@ -692,9 +692,9 @@ def load_model(path: str | Path) -> "PhaseModel":
     except InvalidProblemError:
         raise
     except DAMAGES as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        cause = f"no {said} in it" if isinstance(error, KeyError) else said
-        raise InvalidProblemError(f"{path}: not a phase model ({cause}); {REMEDY}") from error
+        cause = " ".join(str(error).split()) or type(error).__name__
+        reason = f"no {cause} in it" if isinstance(error, KeyError) else cause
+        raise InvalidProblemError(f"{path}: not a phase model ({reason}); {REMEDY}") from error
     return model
 
 
@@ -708,16 +708,22 @@ def _check_header(model: "PhaseModel") -> None:
     names = [resource.name for resource in model.resources_]
     _require(len(names) > 0 and len(set(names)) == len(names), "resources")
     _require(all(isinstance(text, str) and text for text in names), "resources")
-    _require(all(isinstance(own.unit, str) and isinstance(own.is_level, bool) for own in model.resources_), "resources")
+    _require(
+        all(isinstance(resource.unit, str) and isinstance(resource.is_level, bool) for resource in model.resources_),
+        "resources",
+    )
     _require(len(model.names_) > 0 and all(isinstance(text, str) for text in model.names_), "names")
     _require(_is_whole(model.order_, 1), "order")
     _require(_are_finite(model.order_likelihoods_), "order_likelihoods")
     _require(all(_are_finite(astuple(row)) for row in model.count_rows_), "count_rows")
     _require(bool(model.calibrations_), "calibrations")
-    for kind, own in model.calibrations_.items():
+    for kind, calibration in model.calibrations_.items():
         _require(kind in list(AnomalyKind) and kind in model.anomaly_kinds, "calibrations")
-        _require(_are_finite(astuple(own)) and 0 <= own.rate <= 1 and own.deviation >= 0, f"calibration {kind}")
-        _require(_is_whole(own.num_containers, 1), f"calibration {kind}")
+        _require(
+            _are_finite(astuple(calibration)) and 0 <= calibration.rate <= 1 and calibration.deviation >= 0,
+            f"calibration {kind}",
+        )
+        _require(_is_whole(calibration.num_containers, 1), f"calibration {kind}")
 
 
 def _require(is_right: bool, what: str) -> None:
@@ -725,8 +731,8 @@ def _require(is_right: bool, what: str) -> None:
         raise ValueError(f"{what!r} of the header has a value that no fitted model has")
 
 
-def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_whole(value: Any, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def _are_finite(values: Iterable[Any]) -> bool:
@@ -736,7 +742,7 @@ def _are_finite(values: Iterable[Any]) -> bool:
 def _check_arrays(model: "PhaseModel", arrays: Arrays) -> None:
     """Raise ValueError unless all arrays have shapes and numbers that a fitted model has."""
     num, count = len(model.resources_), len(model.names_)
-    width, table = model.encoder_.code_width(num), (count, num)
+    width, table = model.encoder_.embedding_width(num), (count, num)
     fields = {
         "scaling.offset": Field(shape=(num,), least=0.0, may_lack=True),
         "scaling.mean": Field(shape=(num,)),

@@ -104,16 +104,16 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
     latest[row] = np.arange(series.num_samples)
     source = np.maximum.accumulate(latest)
     counts = np.bincount(row, minlength=total)
-    own = np.maximum.accumulate(np.where(counts > 0, np.arange(total), -1))
+    last_sampled = np.maximum.accumulate(np.where(counts > 0, np.arange(total), -1))
     first = np.flatnonzero(np.diff(row, prepend=-1))
     values = np.empty((total, len(series.resources)))
     for column, resource in enumerate(series.resources):
-        given, of_point = series.values[:, column], np.zeros(total)
+        samples, of_point = series.values[:, column], np.zeros(total)
         if resource.is_level:
-            of_point[row[first]] = np.maximum.reduceat(given, first)
+            of_point[row[first]] = np.maximum.reduceat(samples, first)
         else:
-            of_point = np.bincount(row, weights=given, minlength=total) / np.maximum(counts, 1)
-        values[:, column] = of_point[own]
+            of_point = np.bincount(row, weights=samples, minlength=total) / np.maximum(counts, 1)
+        values[:, column] = of_point[last_sampled]
     old = series.segment[begins]
     local = np.arange(total) - np.repeat(offset, lengths)
     grid = ContainerSeries(
@@ -159,12 +159,12 @@ class ScaledSeries(Segmented):
         is_chosen[rng.permutation(len(self.lengths))[:size]] = True
         return ScaledSeries(values=self.values[np.repeat(is_chosen, self.lengths)], lengths=self.lengths[is_chosen])
 
-    def stretches(self, most: int, rng: np.random.Generator) -> "ScaledSeries":
-        """Return a random stretch of at most `most` samples of each segment."""
-        kept = np.minimum(self.lengths, most)
-        first = (rng.random(len(kept)) * (self.lengths - kept + 1)).astype(np.int64)
-        is_kept = (self.place >= first[self.segment]) & (self.place < (first + kept)[self.segment])
-        return ScaledSeries(values=self.values[is_kept], lengths=kept)
+    def random_crops(self, max_samples: int, rng: np.random.Generator) -> "ScaledSeries":
+        """Return a random stretch of at most `max_samples` samples of each segment."""
+        lengths = np.minimum(self.lengths, max_samples)
+        first = (rng.random(len(lengths)) * (self.lengths - lengths + 1)).astype(np.int64)
+        is_inside = (self.place >= first[self.segment]) & (self.place < (first + lengths)[self.segment])
+        return ScaledSeries(values=self.values[is_inside], lengths=lengths)
 
 
 def split_containers(
@@ -176,17 +176,17 @@ def split_containers(
     out: they would tell nothing. Where a single unit tells something, both sides are all containers.
     """
     owner = series.unit_index
-    telling = np.unique(owner[series.lengths >= min_samples])
-    number = len(telling)
+    eligible = np.unique(owner[series.lengths >= min_samples])
+    number = len(eligible)
     if number <= 1:
         everything = np.arange(series.num_segments)
         return everything, everything
-    held = telling[rng.permutation(number)[: min(max(1, round(share * number)), number - 1)]]
-    is_held = np.isin(owner, held)
-    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    held_out = eligible[rng.permutation(number)[: min(max(1, round(share * number)), number - 1)]]
+    is_held_out = np.isin(owner, held_out)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
-SMALLEST_SHARE = 0.01
+MIN_SHARE = 0.01
 
 """Added before the logarithm, as a share of a resource's mean: below it, differences don't count."""
 
@@ -216,7 +216,7 @@ class Scaling:
         """Return the scaling of training samples (T, R); a constant resource has deviation one."""
         width = values.shape[1]
         average = values.mean(axis=0)
-        offset = np.where(average > 0, SMALLEST_SHARE * average, 1.0) if has_logarithm else np.full(width, np.nan)
+        offset = np.where(average > 0, MIN_SHARE * average, 1.0) if has_logarithm else np.full(width, np.nan)
         moved = _logarithm(values, offset)
         deviation = moved.std(axis=0)
         is_constant = deviation <= 1e-12 * np.maximum(np.abs(moved).max(axis=0), 1.0)

@@ -56,7 +56,7 @@ def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | 
     series
         Containers that it wasn't fitted on.
     kind
-        The anomaly score; the model's `usual_kind` unless given.
+        The anomaly score; the model's `default_score` unless given.
 
     Returns
     -------
@@ -74,16 +74,16 @@ def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | 
     trigger = model.drift_trigger(kind)
     readings = []
     for place, name in enumerate(dict.fromkeys(grid.containers)):
-        own = scores[owner == place]
-        own = own[np.isfinite(own)]
-        score = float(own.mean()) if len(own) else None
+        container_scores = scores[owner == place]
+        container_scores = container_scores[np.isfinite(container_scores)]
+        score = float(container_scores.mean()) if len(container_scores) else None
         if score is not None:
             trigger.update(score)
         readings.append(
             Reading(
                 container=name,
-                samples=len(own),
-                anomalies=int((own > trigger.calibration.threshold).sum()),
+                samples=len(container_scores),
+                anomalies=int((container_scores > trigger.calibration.threshold).sum()),
                 score=score,
                 excess=None if score is None else trigger.excess(score),
                 drift_sum=None if score is None else trigger.sum,
@@ -101,21 +101,21 @@ Rows = list[dict[str, Any]]
 
 
 def phase_rows(model: FittedPhases) -> Rows:
-    """Return a row a phase and resource: how often, how long, and how much."""
-    found = model.statistics_
-    p95, most = found.quantile(0.95), found.quantile(1.0)
+    """Return one row per phase and resource: how often, how long, and how much."""
+    statistics = model.statistics_
+    p95, maximum = statistics.quantile(0.95), statistics.quantile(1.0)
     return [
         {
             "phase": phase,
             "name": name,
-            "share": float(found.share[phase]),
+            "share": float(statistics.share[phase]),
             "dwell_mean": float(model.forecaster.dwells.mean[phase]),
             "resource": resource.name,
             "unit": resource.unit,
-            "mean": float(found.mean[phase, place]),
-            "deviation": float(found.deviation[phase, place]),
+            "mean": float(statistics.mean[phase, place]),
+            "deviation": float(statistics.deviation[phase, place]),
             "p95": float(p95[phase, place]),
-            "max": float(most[phase, place]),
+            "max": float(maximum[phase, place]),
         }
         for phase, name in enumerate(model.names_)
         for place, resource in enumerate(model.resources_)
@@ -125,74 +125,74 @@ def phase_rows(model: FittedPhases) -> Rows:
 def summary_of(model: FittedPhases, series: ContainerSeries) -> dict[str, Any]:
     """Return what there is to say of the whole; `ari` on the series fitted on, where their true phases are known."""
     ranked, phased = model.prototypes(), model.label(series)
-    truth, agreement = phased.series.phase, None
+    truth, ari = phased.series.phase, None
     if truth is not None:
         known = (phased.labels >= 0) & (truth >= 0)
-        agreement = adjusted_rand_index(truth[known], phased.labels[known])
+        ari = adjusted_rand_index(truth[known], phased.labels[known])
     return {
         "encoder": model.encoder,
         "phases": model.num_phases_,
         "order": model.order_,
         "sequences": len(ranked.coverage),
         "prototypes": len(ranked.paths),
-        "anomaly_threshold": model.calibrations_[model.usual_kind].threshold,
-        "ari": agreement,
+        "anomaly_threshold": model.calibrations_[model.default_score].threshold,
+        "ari": ari,
     }
 
 
 def sequence_rows(model: FittedPhases, series: ContainerSeries) -> Rows:
-    """Return a row a container without gaps, or a part of one between gaps: its phases, and its anomalies."""
+    """Return one row per container without gaps, or a part of one between gaps: its phases, and its anomalies."""
     phased = model.label(series)
     scores = model.anomaly_scores(phased.series)
-    threshold = model.calibrations_[model.usual_kind].threshold
+    threshold = model.calibrations_[model.default_score].threshold
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     return [
         {
             "container": phased.series.containers[segment],
-            "start_s": float(phased.series.time_s[own][0]),
+            "start_s": float(phased.series.time_s[rows][0]),
             "interval_s": model.interval_s,
-            "samples": own.stop - own.start,
+            "samples": rows.stop - rows.start,
             "sequence": " ".join(pack(runs.phase[runs.offsets[segment] : runs.offsets[segment + 1]].tolist())),
-            "anomalies": int((scores[own] > threshold).sum()),
-            "phase": phased.labels[own].tolist(),
+            "anomalies": int((scores[rows] > threshold).sum()),
+            "phase": phased.labels[rows].tolist(),
         }
-        for segment, own in enumerate(phased.series.segments())
+        for segment, rows in enumerate(phased.series.segments())
     ]
 
 
 def edge_rows(model: FittedPhases, order: int | None = None) -> Rows:
-    """Return a row a change of phase, of the model's order unless one is given."""
-    found = model.graph(order)
+    """Return one row per change of phase, of the model's order unless one is given."""
+    graph = model.graph(order)
     return [
-        {"from": found.nodes[source]["label"], "to": found.nodes[target]["label"], **edge}
-        for source, target, edge in found.edges(data=True)
+        {"from": graph.nodes[source]["label"], "to": graph.nodes[target]["label"], **edge}
+        for source, target, edge in graph.edges(data=True)
     ]
 
 
 def score_rows(
     model: FittedPhases, series: ContainerSeries, num_steps: int, methods: Sequence[ForecastMethod | str]
 ) -> Rows:
-    """Return a row a method and horizon, of at most `num_steps` samples, with its scores on these series."""
+    """Return one row per method and horizon, of at most `num_steps` samples, with its scores on these series."""
     phased = model.label(series)
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     horizons = tuple(horizon for horizon in HORIZONS if horizon <= num_steps) or (num_steps,)
-    found = score_table(model.forecaster, runs, horizons, methods)
+    scores = score_table(model.forecaster, runs, horizons, methods)
     return [
         {"method": method, "horizon": horizon, "brier": brier, "log_loss": loss if math.isfinite(loss) else None}
-        for method, horizon, loss, brier in found
+        for method, horizon, loss, brier in scores
     ]
 
 
 def forecast_rows(
     model: FittedPhases, series: ContainerSeries, num_steps: int, level: float, method: ForecastMethod | str
 ) -> Rows:
-    """Return a row a series: its phase, those to come, and the quantile of its demand; None where no phase is known."""
+    """Return one row per series: its phase, those to come, and the quantile of its demand; None where no phase is known."""
     phased = model.label(series)
     ahead = model.forecast(phased.series, num_steps, method)
     demand = model.demand_quantile(phased.series, level, num_steps, method)
     rows: Rows = []
-    for segment, own in enumerate(phased.series.segments()):
-        now = int(phased.labels[own][-1])
+    for segment, samples in enumerate(phased.series.segments()):
+        now = int(phased.labels[samples][-1])
         row: dict[str, Any] = {"phase": model.names_[now]}
         for horizon in HORIZONS:
             if horizon <= num_steps:

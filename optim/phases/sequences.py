@@ -78,7 +78,7 @@ class PhaseRuns:
     offsets: IntArray
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether all runs are the same."""
+        """Return whether all runs are the same."""
         if not isinstance(other, PhaseRuns):
             return NotImplemented
         mine, others = ((one.phase, one.dwell, one.offsets) for one in (self, other))
@@ -248,9 +248,9 @@ class ChangeModel:
             if followers is None:
                 break
             total, distinct = sum(followers.values()), len(followers)
-            own = np.array([followers.get(symbol, 0) for symbol in symbols]) / total
+            observed = np.array([followers.get(symbol, 0) for symbol in symbols]) / total
             weight = total / (total + distinct)
-            estimate = weight * own + (1 - weight) * estimate
+            estimate = weight * observed + (1 - weight) * estimate
         if history:
             estimate[history[-1]] = 0.0
         return np.asarray(estimate / estimate.sum())
@@ -280,16 +280,20 @@ def fit_changes(runs: PhaseRuns, num_phases: int, order: int) -> ChangeModel:
         for place in range(1, len(symbols)):
             for length in range(min(order, place) + 1):
                 counts[symbols[place - length : place]][symbols[place]] += 1
-    kept = {key: dict(found) for key, found in counts.items() if len(key) <= 1 or sum(found.values()) >= MIN_SEEN}
-    return ChangeModel(num_phases=num_phases, order=order, counts=kept)
+    frequent = {
+        key: dict(followers)
+        for key, followers in counts.items()
+        if len(key) <= 1 or sum(followers.values()) >= MIN_SEEN
+    }
+    return ChangeModel(num_phases=num_phases, order=order, counts=frequent)
 
 
 def choose_order(training: PhaseRuns, held_out: PhaseRuns, num_phases: int) -> tuple[int, tuple[float, ...]]:
     """Return the order with the highest held-out likelihood, the lowest of equals, and the likelihoods of 1, 2, ..."""
-    found = tuple(
+    likelihoods = tuple(
         fit_changes(training, num_phases, order).log_likelihood(held_out) for order in range(1, MAX_ORDER + 1)
     )
-    return 1 + int(np.argmax(np.round(found, 12))), found
+    return 1 + int(np.argmax(np.round(likelihoods, 12))), likelihoods
 
 
 def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "nx.DiGraph[Context]":
@@ -308,21 +312,21 @@ def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "
         nodes = [symbols[max(0, place - order + 1) : place + 1] for place in range(len(symbols) - 1)] + [(END,)]
         visits.update(nodes)
         edges.update(pairwise(nodes))
-    kept = {node for node, number in visits.items() if order == 1 or number >= MIN_SEEN}
+    frequent = {node for node, number in visits.items() if order == 1 or number >= MIN_SEEN}
     leaving: Counter[Context] = Counter()
     for (source, _), number in edges.items():
         leaving[source] += number
-    for node in sorted(kept):
+    for node in sorted(frequent):
         graph.add_node(node, label=_label(node, names), count=visits[node])
     for (source, target), number in sorted(edges.items()):
-        if source in kept and target in kept:
+        if source in frequent and target in frequent:
             graph.add_edge(source, target, count=number, probability=number / leaving[source])
     return graph
 
 
 def _label(context: Context, names: Sequence[str]) -> str:
-    own = {START: "start", END: "end"}
-    return " > ".join(own[phase] if phase in own else names[phase] for phase in context)
+    ends = {START: "start", END: "end"}
+    return " > ".join(ends[phase] if phase in ends else names[phase] for phase in context)
 
 
 Path = tuple[str, ...]

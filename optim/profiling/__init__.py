@@ -1,4 +1,4 @@
-"""Measuring jobs: the step timer of a user's training script, timing, fitting, and the job profile.
+"""Measuring jobs: the step timer of a custom training script, timing, fitting, and the job profile.
 
 A training script needs `StepTimer` alone, which imports nothing but the standard library.
 """

@@ -1,4 +1,4 @@
-"""Profile a training script of one's own: run it with several numbers of workers, and fit what its steps took."""
+"""Profile a custom training script: run it with several numbers of workers, and fit what its steps took."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
-from optim.profiling.document import Demand, Interval, JobProfile, Usage
+from optim.profiling.document import Demand, JobProfile, MeasuredValue, Usage
 from optim.profiling.fitting import choose_model
 from optim.profiling.job_profile import (
     MEGA,
@@ -134,8 +134,8 @@ def profile_command(
     best: dict[int, Measured] = {}
     progress.start(f"profile of {name}", options.rounds * len(counts))
     for number, count in enumerate(counts * options.rounds):
-        found = run_script(command.replace(PLACE, str(count)), count, stop, patience_s=options.patience_s)
-        best[count] = min(best.get(count, found), found, key=lambda run: run.step.median)
+        run = run_script(command.replace(PLACE, str(count)), count, stop, patience_s=options.patience_s)
+        best[count] = min(best.get(count, run), run, key=lambda run: run.step.median)
         progress.update(number + 1)
     progress.finish()
     return script_profile(name, command, [best[count] for count in counts], options)
@@ -200,28 +200,33 @@ def _end(running: "subprocess.Popen[bytes]") -> None:
 
 def _read(folder: Path, command: str) -> list[Steps]:
     try:
-        found = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
+        processes = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
     except msgspec.DecodeError as error:
         raise NotAllowedError(f"{command!r} wrote what no StepTimer of this release does: {error}") from error
-    if not found or any(len(own.seconds) < DROPPED + MIN_STEPS or own.schema != SCHEMA for own in found):
+    if not processes or any(
+        len(process.seconds) < DROPPED + MIN_STEPS or process.schema != SCHEMA for process in processes
+    ):
         raise NotAllowedError(
-            f"{command!r} timed {min((len(own.seconds) for own in found), default=0)} steps, at least {DROPPED + MIN_STEPS} "
+            f"{command!r} timed {min((len(process.seconds) for process in processes), default=0)} steps, at least {DROPPED + MIN_STEPS} "
             "are needed; call optim.profiling.StepTimer each step"
         )
-    return found
+    return processes
 
 
 def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured:
     """Put the processes of a run together: a step lasts as long as the slowest one's."""
-    length = min(len(own.seconds) for own in processes)
-    steps = np.max([own.seconds[:length] for own in processes], axis=0)
-    alone = np.max([(own.alone_s if len(own.alone_s) >= length else own.seconds)[:length] for own in processes], axis=0)
+    length = min(len(process.seconds) for process in processes)
+    steps = np.max([process.seconds[:length] for process in processes], axis=0)
+    alone = np.max(
+        [(process.alone_s if len(process.alone_s) >= length else process.seconds)[:length] for process in processes],
+        axis=0,
+    )
     usual = float(np.median(steps[DROPPED:]))
     return Measured(
         workers=workers,
         step=Timing(seconds=steps[DROPPED:]),
         alone=Timing(seconds=alone[DROPPED:]),
-        startup_s=max(0.0, max(own.started_at for own in processes) - begun),
+        startup_s=max(0.0, max(process.started_at for process in processes) - begun),
         warmup_s=max(0.0, float(steps[:DROPPED].sum()) - DROPPED * usual),
         processes=tuple(processes),
     )
@@ -234,13 +239,13 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
     """
     one = next(run for run in runs if run.workers == 1)
     model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])
-    told = one.processes[0]
-    gradient_mb = max(told.model_bytes / MEGA, 1e-6)
-    worker = Interval.exactly(options.rack_mbps)
+    first_process = one.processes[0]
+    gradient_mb = max(first_process.model_bytes / MEGA, 1e-6)
+    worker = MeasuredValue.exactly(options.rack_mbps)
     carry_s = 8 * gradient_mb / options.rack_mbps
-    has_work = None not in (told.samples, told.batch, told.epochs)
+    has_work = None not in (first_process.samples, first_process.batch, first_process.epochs)
     points = scaling_points((run.workers, run.step) for run in runs)
-    host_gb = max(own.host_bytes for run in runs for own in run.processes) / GIGA
+    host_gb = max(process.host_bytes for run in runs for process in run.processes) / GIGA
     return JobProfile(
         name=name,
         source=f"measured by {command!r}",
@@ -253,38 +258,42 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
         change_min=carry_s / MINUTE_S,
         eviction_min=carry_s / MINUTE_S,
         placement=placement_of(one.step.median, gradient_mb, LOCAL_MBPS, options),
-        worker=Demand(gpu=float(told.devices), vcpu=options.vcpu, memory_gb=round(host_gb, 3)),
+        worker=Demand(gpu=float(first_process.devices), vcpu=options.vcpu, memory_gb=round(host_gb, 3)),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * gradient_mb / 1000, 3))),
         speed=speed,
         linear_error=linear_error(points),
         usage=_usage(runs, model),
-        epochs=told.epochs if has_work and told.epochs is not None else UNSET,
-        minibatches=-(-told.samples // told.batch) if has_work and told.samples and told.batch else UNSET,
-        samples=told.samples if has_work and told.samples is not None else UNSET,
+        epochs=first_process.epochs if has_work and first_process.epochs is not None else UNSET,
+        minibatches=-(-first_process.samples // first_process.batch)
+        if has_work and first_process.samples and first_process.batch
+        else UNSET,
+        samples=first_process.samples if has_work and first_process.samples is not None else UNSET,
     )
 
 
 def _usage(runs: Sequence[Measured], model: str) -> Usage:
     """Return what the script takes of a machine, as far as anybody tells."""
-    everybody = [own for run in runs for own in run.processes]
+    processes = [process for run in runs for process in run.processes]
 
     def most(values: Sequence[float | None]) -> float | None:
         known = [value for value in values if value is not None]
         return max(known) if known else None
 
-    device = most([own.device_bytes for own in everybody])
+    device = most([process.device_bytes for process in processes])
     return Usage(
         model=model,
         alone_s=next(run.alone.median for run in runs if run.workers == 1),
         warmup_s=max(run.warmup_s for run in runs),
-        host_gb=max(own.host_bytes for own in everybody) / GIGA,
+        host_gb=max(process.host_bytes for process in processes) / GIGA,
         device_gb=None if device is None else device / GIGA,
-        cpu_share=most([own.cpu_share for own in everybody]),
-        device_share=most([own.device_share for own in everybody]),
+        cpu_share=most([process.cpu_share for process in processes]),
+        device_share=most([process.device_share for process in processes]),
         network_mbps=most(
             [
-                None if own.network_bytes is None or own.wall_s <= 0 else own.network_bytes * 8 / MEGA / own.wall_s
-                for own in everybody
+                None
+                if process.network_bytes is None or process.wall_s <= 0
+                else process.network_bytes * 8 / MEGA / process.wall_s
+                for process in processes
             ]
         ),
     )

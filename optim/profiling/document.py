@@ -19,7 +19,7 @@ NonNegative = Annotated[float, Meta(ge=0)]
 AtLeastOne = Annotated[float, Meta(ge=1)]
 
 
-class Interval(Struct, forbid_unknown_fields=True):
+class MeasuredValue(Struct, forbid_unknown_fields=True):
     """A figure with the 95 % interval it was measured to."""
 
     value: NonNegative
@@ -27,13 +27,13 @@ class Interval(Struct, forbid_unknown_fields=True):
     high: NonNegative
 
     @classmethod
-    def exactly(cls, value: float) -> "Interval":
+    def exactly(cls, value: float) -> "MeasuredValue":
         """Return a figure that is known without an interval."""
         return cls(value=value, low=value, high=value)
 
-    def through(self, rising: Callable[[float], float]) -> "Interval":
+    def through(self, rising: Callable[[float], float]) -> "MeasuredValue":
         """Return what a rising function makes of the figure."""
-        return Interval(value=rising(self.value), low=rising(self.low), high=rising(self.high))
+        return MeasuredValue(value=rising(self.value), low=rising(self.low), high=rising(self.high))
 
 
 class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -44,7 +44,7 @@ class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """
 
     kind: Literal["synchronous", "asynchronous"]
-    coefficients: list[Interval]
+    coefficients: list[MeasuredValue]
     largest_workers: Annotated[int, Meta(ge=1, description="most workers measured")]
     error: NonNegative | UnsetType = UNSET
     """Median relative error of a point predicted from all others."""
@@ -59,8 +59,8 @@ class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
     One set of coefficients while pushes and parameters fit in the cache, one beyond.
     """
 
-    in_cache: list[Interval]
-    beyond: list[Interval]
+    in_cache: list[MeasuredValue]
+    beyond: list[MeasuredValue]
     cache_bytes: Positive
     error: NonNegative
     untold: list[str] = []
@@ -121,10 +121,10 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     name: Name
     source: Name
-    minibatch_s: Interval
+    minibatch_s: MeasuredValue
     gradient_mb: Positive
-    worker_mbps: Interval
-    ps_mbps: Interval
+    worker_mbps: MeasuredValue
+    ps_mbps: MeasuredValue
     scaling: Annotated[list[ScalingPoint], Meta(min_length=1)]
     startup_min: NonNegative
     change_min: NonNegative
@@ -155,16 +155,16 @@ class Machine(Struct, forbid_unknown_fields=True):
     numpy: str
     load: float
     noise: NonNegative
-    copy_gb_s: Interval
-    cache_gb_s: Interval
-    dispatch_us: Interval
+    copy_gb_s: MeasuredValue
+    cache_gb_s: MeasuredValue
+    dispatch_us: MeasuredValue
     governor: str = "unknown"
 
 
 class CrbmCost(Struct, forbid_unknown_fields=True):
     """Seconds of one mini-batch of the phase encoder: ``a0 + a1 B n nv (nv + nh)``."""
 
-    coefficients: list[Interval]
+    coefficients: list[MeasuredValue]
     error: NonNegative
 
 

@@ -18,7 +18,7 @@ from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import TWENTIETHS
 from optim.models.bidding.data import CurveKind, Scalability
-from optim.profiling.document import Interval, JobProfile, SpeedFunction
+from optim.profiling.document import JobProfile, MeasuredValue, SpeedFunction
 from optim.statistics import bootstrap
 
 SAME = 1e-6
@@ -42,7 +42,7 @@ class LinearFit:
         Shape (terms,): the bootstrap's interval of each.
     errors
         Shape (samples,): relative error of each sample as predicted from all others.
-    untold
+    unidentifiable
         Terms that the samples can't tell from those before them: their coefficients are 0, their share is in the others'.
     """
 
@@ -50,7 +50,7 @@ class LinearFit:
     low: FloatArray
     high: FloatArray
     errors: FloatArray
-    untold: tuple[int, ...] = ()
+    unidentifiable: tuple[int, ...] = ()
 
     @property
     def error(self) -> float:
@@ -87,37 +87,37 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
         raise InvalidProblemError(f"{terms.shape[1]} coefficients need measurements, got none; measure more points")
     if not (np.isfinite(seconds).all() and (seconds > 0).all()):
         raise InvalidProblemError("measured times must be positive; measure longer pieces of work")
-    told = told_apart(terms / seconds[:, None])
-    untold = tuple(k for k in range(terms.shape[1]) if k not in told)
-    terms = terms * np.isin(np.arange(terms.shape[1]), told)
+    columns = identifiable_columns(terms / seconds[:, None])
+    unidentifiable = tuple(k for k in range(terms.shape[1]) if k not in columns)
+    terms = terms * np.isin(np.arange(terms.shape[1]), columns)
     coefficients = _solve(terms, seconds)
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(len(seconds), size=(RESAMPLES, len(seconds)))
-    samples = np.array([_solve(terms[pick], seconds[pick]) for pick in drawn])
+    resampled = rng.integers(len(seconds), size=(RESAMPLES, len(seconds)))
+    samples = np.array([_solve(terms[pick], seconds[pick]) for pick in resampled])
     low, high = bootstrap(samples)
     return LinearFit(
         coefficients=coefficients,
         low=np.minimum(low, coefficients),
         high=np.maximum(high, coefficients),
-        errors=_left_out_errors(terms, seconds, len(told)),
-        untold=untold,
+        errors=_left_out_errors(terms, seconds, len(columns)),
+        unidentifiable=unidentifiable,
     )
 
 
-def told_apart(terms: FloatArray) -> list[int]:
+def identifiable_columns(terms: FloatArray) -> list[int]:
     """Return the columns that aren't sums of multiples of columns before them, to a millionth of their length."""
-    kept: list[int] = []
+    independent: list[int] = []
     basis = np.zeros((len(terms), 0))
     for column in range(terms.shape[1]):
-        own = terms[:, column]
-        length = float(np.linalg.norm(own))
+        direction = terms[:, column]
+        length = float(np.linalg.norm(direction))
         for _ in range(2):  # twice, because once leaves rounding behind
-            own = own - basis @ (basis.T @ own)
-        rest = float(np.linalg.norm(own))
+            direction = direction - basis @ (basis.T @ direction)
+        rest = float(np.linalg.norm(direction))
         if rest > SAME * length:
-            kept.append(column)
-            basis = np.column_stack([basis, own / rest])
-    return kept
+            independent.append(column)
+            basis = np.column_stack([basis, direction / rest])
+    return independent
 
 
 def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -129,10 +129,10 @@ def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
     return np.asarray(solution / scale)
 
 
-def _left_out_errors(terms: FloatArray, seconds: FloatArray, told: int) -> FloatArray:
+def _left_out_errors(terms: FloatArray, seconds: FloatArray, num_terms: int) -> FloatArray:
     """Predict each sample from all others."""
     everybody = np.arange(len(seconds))
-    if len(seconds) <= told:
+    if len(seconds) <= num_terms:
         return np.full(len(seconds), np.inf)
     predicted = [terms[i] @ _solve(terms[everybody != i], seconds[everybody != i]) for i in everybody]
     return np.array(predicted) / seconds - 1.0
@@ -193,10 +193,10 @@ def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: Floa
     return np.asarray(1.0 / (synchronous_terms(workers, servers, batch) @ values))
 
 
-def intervals(fit: LinearFit) -> list[Interval]:
+def intervals(fit: LinearFit) -> list[MeasuredValue]:
     """Return a fit's coefficients as a document holds them."""
     return [
-        Interval(value=value, low=low, high=high)
+        MeasuredValue(value=value, low=low, high=high)
         for value, low, high in zip(
             fit.coefficients.tolist(), np.maximum(fit.low, 0.0).tolist(), fit.high.tolist(), strict=True
         )
@@ -256,15 +256,15 @@ def choose_model(workers: Sequence[int], seconds: Sequence[float]) -> tuple[str,
     return best, _function(best, fits[best], int(w.max()))
 
 
-def _function(name: str, fit: LinearFit, largest: int) -> SpeedFunction:
+def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
     """Return a fit as a document's speed function: terms that the model leaves out have coefficient 0."""
-    found = dict(zip(MODELS[name], intervals(fit), strict=True))
-    nothing = found[MODELS[name][0]].exactly(0.0)
-    left_out = [TERMS["synchronous"][column] for column in range(5) if column not in found]
+    coefficients = dict(zip(MODELS[name], intervals(fit), strict=True))
+    nothing = coefficients[MODELS[name][0]].exactly(0.0)
+    left_out = [TERMS["synchronous"][column] for column in range(5) if column not in coefficients]
     return SpeedFunction(
         kind="synchronous",
-        coefficients=[found.get(column, nothing) for column in range(5)],
-        largest_workers=largest,
+        coefficients=[coefficients.get(column, nothing) for column in range(5)],
+        largest_workers=max_workers,
         error=fit.error if np.isfinite(fit.error) else 1.0,
         untold=[f"the terms {', '.join(left_out)} from those of the model '{name}'"],
         global_batch=1.0,
@@ -294,13 +294,13 @@ def scalability_of(job: JobProfile) -> Scalability:
     return Scalability(kind=CurveKind.POINTS, points=tuple(corners))
 
 
-def speedups(job: JobProfile, most: int) -> FloatArray:
+def speedups(job: JobProfile, max_workers: int) -> FloatArray:
     """Return how many times as fast as one worker 1, ..., most workers are.
 
     By the fitted speed function where there is one, with as many parameter servers as bandwidths ask for (row (6)); else by
     the measured speed-ups' envelope.
     """
-    workers = np.arange(1, most + 1, dtype=np.float64)
+    workers = np.arange(1, max_workers + 1, dtype=np.float64)
     if job.speed is UNSET:
         curve = scalability_of(job)
         return np.asarray(curve.value(workers) / curve.value(np.ones(1)))
@@ -310,10 +310,10 @@ def speedups(job: JobProfile, most: int) -> FloatArray:
     return np.asarray(speed / speed[0])
 
 
-def speedup_table(job: JobProfile, most: int) -> tuple[int, ...]:
+def speedup_table(job: JobProfile, max_workers: int) -> tuple[int, ...]:
     """Return an admission job's table in twentieths up to so many workers; an empty one where speed is linear to a fortieth."""
-    exact = speedups(job, most)
-    if np.abs(exact - np.arange(1, most + 1)).max() <= 0.5 / TWENTIETHS:
+    exact = speedups(job, max_workers)
+    if np.abs(exact - np.arange(1, max_workers + 1)).max() <= 0.5 / TWENTIETHS:
         return ()
     units = np.maximum.accumulate(np.round(exact * TWENTIETHS).astype(np.int64))
     units = np.maximum(units, TWENTIETHS)

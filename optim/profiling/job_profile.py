@@ -12,8 +12,8 @@ from optim.core.errors import InvalidOptionError, check_in
 from optim.models.admission.instance import MEGABITS_THERE_AND_BACK
 from optim.profiling.document import (
     Demand,
-    Interval,
     JobProfile,
+    MeasuredValue,
     Placement,
     ProfileDocument,
     ScalingPoint,
@@ -42,10 +42,10 @@ def fit_errors(job: JobProfile) -> dict[str, float]:
 
 def quality_warnings(profiles: ProfileDocument) -> list[str]:
     """Return a line for each figure that shouldn't be trusted, with what to do."""
-    found = []
+    lines = []
     machine = profiles.machine
     if machine is not UNSET and machine.noise > MAX_NOISE:
-        found.append(
+        lines.append(
             f"measured in noise: equal work took times that differ by {machine.noise:.0%}, at most {MAX_NOISE:.0%} gives a "
             "profile; measure again on an idle machine"
         )
@@ -57,16 +57,16 @@ def quality_warnings(profiles: ProfileDocument) -> list[str]:
                     if job.usage is UNSET
                     else "more steps or --option rounds=N"
                 )
-                found.append(
+                lines.append(
                     f"{job.name}: the {name} misses points that it is not fitted to by {error:.0%} (median), more than "
                     f"{MAX_ERROR:.0%}; measure on a quieter machine, or with {more}"
                 )
-        found += [
+        lines += [
             f"{job.name}: measurements of the {name} can't tell {', '.join(fit.untold)}; it is counted there"
             for name, fit in _fits(job).items()
             if fit.untold
         ]
-    return found
+    return lines
 
 
 MIN_POINTS = 6
@@ -79,7 +79,7 @@ MINUTE_S = 60.0
 
 PATIENCE_S = 600.0
 
-"""More than steps of one's own scripts take, and what comes before the first."""
+"""More than steps of custom scripts take, and what comes before the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,9 @@ class ProfileOptions:
     repeats
         Steps timed at each point of the grid.
     rounds
-        Runs of a script of one's own with each number of workers, in turns; of each the one with the least median counts.
+        Runs of a custom script with each number of workers, in turns; of each the one with the least median counts.
     patience_s
-        Seconds after which a script of one's own that tells of no further step is ended.
+        Seconds after which a custom script that tells of no further step is ended.
     epochs
         Passes over its data that a job makes: what is measured is small, and many are worth scheduling.
     slot_s
@@ -246,7 +246,7 @@ def update_seconds(cost: UpdateCost, pushes: int, num_bytes: float) -> float:
     return float(terms @ np.array([c.value for c in (cost.in_cache if is_inside else cost.beyond)]))
 
 
-def _server_rate(size: int, server: ServerFigures) -> Interval:
+def _server_rate(size: int, server: ServerFigures) -> MeasuredValue:
     """Return the megabits a second that a server carries and adds."""
     pushes = server.options.workers_a_server
     megabits = pushes * size * 8 / MEGA
@@ -291,7 +291,7 @@ def _speed(
         coefficients=intervals(fit),
         largest_workers=int(workers.max()),
         error=fit.error if np.isfinite(fit.error) else 1.0,
-        untold=[f"the term {TERMS[kind][term]} from those before it" for term in fit.untold],
+        untold=[f"the term {TERMS[kind][term]} from those before it" for term in fit.unidentifiable],
         global_batch=global_batch,
     )
 
@@ -302,8 +302,8 @@ def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: Profi
     def step(mbps: float) -> float:
         return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)
 
-    near = step(own_mbps)
-    return Placement(rack=step(options.rack_mbps) / near, cluster=step(options.cluster_mbps) / near)
+    best_s = step(own_mbps)
+    return Placement(rack=step(options.rack_mbps) / best_s, cluster=step(options.cluster_mbps) / best_s)
 
 
 COMPUTED, CARRIED = {"synchronous": 0, "asynchronous": 0}, {"synchronous": 2, "asynchronous": 1}
@@ -363,7 +363,9 @@ def _one_worker_s(job: JobProfile) -> float:
 def _function(function: SpeedFunction, tau: float, carrying: float) -> SpeedFunction:
     factors = {COMPUTED[function.kind]: tau, CARRIED[function.kind]: carrying}
     coefficients = [
-        Interval(value=own.value * factor, low=own.low * factor, high=own.high * factor)
-        for own, factor in ((own, factors.get(k, 1.0)) for k, own in enumerate(function.coefficients))
+        MeasuredValue(value=coefficient.value * factor, low=coefficient.low * factor, high=coefficient.high * factor)
+        for coefficient, factor in (
+            (coefficient, factors.get(k, 1.0)) for k, coefficient in enumerate(function.coefficients)
+        )
     ]
     return structs.replace(function, coefficients=coefficients)

@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.core.limits import MEASURED_SHARE, last_level_cache, memory_allowed, working_set
 from optim.core.provenance import cpu_name
-from optim.profiling.document import CrbmCost, Interval, Machine, UpdateCost
+from optim.profiling.document import CrbmCost, Machine, MeasuredValue, UpdateCost
 from optim.profiling.fitting import fit_times, intervals, update_terms
 from optim.profiling.timing import Clock, Timing, Work, present_load, time_interleaved
 
@@ -42,10 +42,10 @@ def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
         ends = jnp.asarray(window_ends([length], delays))
         key = jax.random.key(0)
         state = initial_state(initial_parameters(key, num_visible=visible, num_hidden=hidden, num_delays=delays))
-        held = [state]
+        cell = [state]
 
-        def epoch(held=held, series=series, ends=ends, key=key, batch=batch) -> None:  # type: ignore[no-untyped-def]
-            held[0], errors = train(held[0], series, ends, Rates(), key, num_epochs=1, batch_size=batch)
+        def epoch(cell=cell, series=series, ends=ends, key=key, batch=batch) -> None:  # type: ignore[no-untyped-def]
+            cell[0], errors = train(cell[0], series, ends, Rates(), key, num_epochs=1, batch_size=batch)
             errors.block_until_ready()
 
         (timing,) = time_interleaved([epoch], repeats=repeats, clock=clock)
@@ -60,7 +60,7 @@ CACHE_SHARE = 0.25
 
 """A copy of such a share of a cache runs in it."""
 
-MOST_BYTES = 2**31
+MAX_BYTES = 2**31
 
 """No buffer is larger."""
 
@@ -110,23 +110,23 @@ def measure_machine(
     import jax.numpy as jnp
 
     load = present_load()
-    room = Buffers(cache=cache or last_level_cache(), allowed=allowed or memory_allowed())
+    buffers = Buffers(cache=cache or last_level_cache(), allowed=allowed or memory_allowed())
     add = jax.jit(lambda x: x + 1.0, donate_argnums=0)
-    large = jnp.zeros(min(working_set(room.cache, room.allowed), MOST_BYTES) // FLOAT_BYTES, jnp.float32)
-    small = jnp.zeros(int(min(CACHE_SHARE * room.cache, large.nbytes)) // FLOAT_BYTES, jnp.float32)
+    large = jnp.zeros(min(working_set(buffers.cache, buffers.allowed), MAX_BYTES) // FLOAT_BYTES, jnp.float32)
+    small = jnp.zeros(int(min(CACHE_SHARE * buffers.cache, large.nbytes)) // FLOAT_BYTES, jnp.float32)
     scalar = jnp.zeros((), jnp.float32)
-    held = {"large": large, "small": small, "scalar": scalar}
-    sizes = {name: 2 * array.nbytes for name, array in held.items()}
+    arrays = {"large": large, "small": small, "scalar": scalar}
+    sizes = {name: 2 * array.nbytes for name, array in arrays.items()}
     del large, small, scalar
 
     def copy(name: str) -> None:
-        held[name] = add(held[name])
-        held[name].block_until_ready()
+        arrays[name] = add(arrays[name])
+        arrays[name].block_until_ready()
 
     def call() -> None:
         for _ in range(DISPATCHES):
-            held["scalar"] = add(held["scalar"])
-        held["scalar"].block_until_ready()
+            arrays["scalar"] = add(arrays["scalar"])
+        arrays["scalar"].block_until_ready()
 
     in_memory, in_cache, dispatch = time_interleaved(
         [lambda: copy("large"), lambda: copy("small"), call],
@@ -147,7 +147,7 @@ def measure_machine(
         dispatch_us=dispatch.interval(1e6 / DISPATCHES),
         governor=_governor(),
     )
-    return machine, room
+    return machine, buffers
 
 
 def _governor() -> str:
@@ -205,7 +205,7 @@ class LinkFigures:
     """
 
     start_s: float
-    mbps: Interval
+    mbps: MeasuredValue
 
 
 def update_points(cache_bytes: int, allowed_bytes: int) -> list[tuple[int, int]]:
@@ -240,10 +240,13 @@ def measure_update(cache_bytes: int, clock: Clock, *, allowed_bytes: int, repeat
     is_inside = (pushes + 2) * num_bytes <= CACHE_LIMIT * cache_bytes
     terms = update_terms(pushes, num_bytes)
     sides = {"in the cache": is_inside, "beyond the cache": ~is_inside}
-    few = [side for side, own in sides.items() if own.sum() < terms.shape[1]]
+    few = [side for side, is_side in sides.items() if is_side.sum() < terms.shape[1]]
     untold = [f"times {side} from the others: {int(sides[side].sum())} points" for side in few]
-    fits = [fit_times(terms[own], seconds[own]) for own in ([np.ones_like(is_inside)] if few else sides.values())]
-    untold += [f"{TERMS[merged]} from the rest" for fit in fits for merged in fit.untold]
+    fits = [
+        fit_times(terms[is_side], seconds[is_side])
+        for is_side in ([np.ones_like(is_inside)] if few else sides.values())
+    ]
+    untold += [f"{TERMS[merged]} from the rest" for fit in fits for merged in fit.unidentifiable]
     errors = np.abs(np.concatenate([fit.errors for fit in fits]))
     return UpdateCost(
         in_cache=intervals(fits[0]),
@@ -260,23 +263,23 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
     from optim.kernels.parameter_server import Sgd, apply_pushes
 
     optimiser = Sgd(learning_rate=0.1)
-    held = jnp.zeros(size, jnp.float32)
+    parameters = jnp.zeros(size, jnp.float32)
     pushes = [jnp.full(size, 0.5, jnp.float32) for _ in range(num_pushes)]
     weights, version = jnp.ones(num_pushes, jnp.float32), jnp.zeros((), jnp.int32)
 
     def update() -> None:
-        nonlocal held
-        held, _ = apply_pushes(held, (), pushes, weights, version, optimiser=optimiser)
-        held.block_until_ready()
+        nonlocal parameters
+        parameters, _ = apply_pushes(parameters, (), pushes, weights, version, optimiser=optimiser)
+        parameters.block_until_ready()
 
     return time_interleaved([update], repeats=repeats, clock=clock, budget_s=POINT_S)[0]
 
 
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
     """Time carrying pushes of several sizes through shared memory, as between two processes of one machine."""
-    room = np.frombuffer(mmap.mmap(-1, max(COPY_SIZES)), dtype=np.uint8)
+    destination = np.frombuffer(mmap.mmap(-1, max(COPY_SIZES)), dtype=np.uint8)
     source = np.ones(max(COPY_SIZES), dtype=np.uint8)
-    carried: list[Work] = [partial(np.copyto, room[:size], source[:size]) for size in COPY_SIZES]
+    carried: list[Work] = [partial(np.copyto, destination[:size], source[:size]) for size in COPY_SIZES]
     timings = time_interleaved(carried, repeats=repeats, clock=clock)
     return fit_link(np.repeat(COPY_SIZES, repeats), np.concatenate([timing.seconds for timing in timings]))
 
@@ -294,4 +297,4 @@ def fit_link(num_bytes: np.ndarray, seconds: np.ndarray) -> LinkFigures:
     slope, start, low, high = theilslopes(seconds, num_bytes)
     tiny = np.finfo(np.float64).tiny
     value, fast, slow = (MEGABITS_A_BYTE / max(float(s), tiny) for s in (slope, low, high))
-    return LinkFigures(start_s=max(0.0, float(start)), mbps=Interval(value=value, low=slow, high=fast))
+    return LinkFigures(start_s=max(0.0, float(start)), mbps=MeasuredValue(value=value, low=slow, high=fast))

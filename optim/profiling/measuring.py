@@ -55,13 +55,13 @@ def measure_profiles(
     progress = progress if progress is not None else SilentProgress()
     stop = stop if stop is not None else Interruption()
     progress.start("profile", 4 + len(jobs))
-    machine, room = measure_machine(
+    machine, buffers = measure_machine(
         clock, cache=_bytes(options.cache_mib, 2**20), allowed=_bytes(options.allowed_gb, 10**9)
     )
     if not accept_noise:
         check_quiet(machine.noise, machine.load, machine.cores)
     progress.update(1)
-    update = measure_update(room.cache, clock, allowed_bytes=room.allowed)
+    update = measure_update(buffers.cache, clock, allowed_bytes=buffers.allowed)
     server = ServerFigures(link=measure_link(clock), update=update, options=options)
     progress.update(2)
     startup_s = _startup_s(clock)

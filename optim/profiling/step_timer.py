@@ -152,9 +152,9 @@ class StepTimer:
         """Write what was measured, whole or not at all; a killed script leaves what it had written before."""
         if self._path is None:
             return
-        own = self._path.with_suffix(f".{os.getpid()}.part")
-        own.write_text(json.dumps(self.record()), encoding="utf-8")
-        own.replace(self._path)
+        part = self._path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(json.dumps(self.record()), encoding="utf-8")
+        part.replace(self._path)
         self._num_written = len(self.seconds)
 
     def _write_rest(self) -> None:
@@ -217,17 +217,17 @@ def _bytes(model: Any) -> Iterator[int]:
 
 def _device() -> dict[str, Any]:
     """Return the devices used, their peak memory and the share of time that they work, as far as a loaded framework tells."""
-    found: dict[str, Any] = {"devices": 0, "device_bytes": None, "device_share": None}
+    device: dict[str, Any] = {"devices": 0, "device_bytes": None, "device_share": None}
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        found |= {"devices": 1, "device_bytes": int(torch.cuda.max_memory_allocated())}
+        device |= {"devices": 1, "device_bytes": int(torch.cuda.max_memory_allocated())}
         with suppress(ImportError, RuntimeError):  # without the driver's own library nobody tells
-            found["device_share"] = torch.cuda.utilization() / 100.0
+            device["device_share"] = torch.cuda.utilization() / 100.0
     elif jax is not None and jax.default_backend() != "cpu":
-        held = [device.memory_stats() or {} for device in jax.local_devices()]
-        peaks = [stats["peak_bytes_in_use"] for stats in held if "peak_bytes_in_use" in stats]
-        found |= {"devices": len(held), "device_bytes": max(peaks, default=None)}
-    return found
+        memory = [device.memory_stats() or {} for device in jax.local_devices()]
+        peaks = [stats["peak_bytes_in_use"] for stats in memory if "peak_bytes_in_use" in stats]
+        device |= {"devices": len(memory), "device_bytes": max(peaks, default=None)}
+    return device
 
 
 def _network_bytes() -> int | None:

@@ -72,7 +72,7 @@ class StepWorld:
         self._job, self._workers, self._servers, self._seconds = job, workers, servers, clock
         self._parameters = np.array(job.initial_parameters(), dtype=np.float32)
         self._ranges = [slice(r.start, r.stop) for r in shard_ranges(job.num_parameters, servers)]
-        self._shards = [jnp.asarray(self._parameters[own]) for own in self._ranges]
+        self._shards = [jnp.asarray(self._parameters[part]) for part in self._ranges]
         self._carried = np.zeros((workers, job.num_parameters), dtype=np.float32)
         self._versions = [0] * servers
         self._clock = 0
@@ -135,26 +135,26 @@ class StepWorld:
         """Apply one gradient as it arrives, damped by what has been applied since it was begun."""
         from optim.kernels.parameter_server import Damping, Sgd, apply_damped
 
-        own = self._ranges[server]
+        part = self._ranges[server]
         self._shards[server], _ = apply_damped(
             self._shards[server],
             (),
-            gradient[own],
+            gradient[part],
             np.int32(self._versions[server]),
             np.int32(read[server]),
             optimiser=Sgd(learning_rate=LEARNING_RATE),
             damping=Damping(),
         )
         self._versions[server] += 1
-        np.copyto(self._parameters[own], np.asarray(self._shards[server]))
+        np.copyto(self._parameters[part], np.asarray(self._shards[server]))
 
     def _serve(self, server: int) -> None:
         import jax.numpy as jnp
 
         from optim.kernels.parameter_server import Sgd, apply_pushes
 
-        own = self._ranges[server]
-        pushes = [jnp.asarray(self._carried[worker, own]) for worker in range(self._workers)]
+        part = self._ranges[server]
+        pushes = [jnp.asarray(self._carried[worker, part]) for worker in range(self._workers)]
         self._shards[server], _ = apply_pushes(
             self._shards[server],
             (),
@@ -163,7 +163,7 @@ class StepWorld:
             jnp.zeros((), jnp.int32),
             optimiser=Sgd(learning_rate=LEARNING_RATE),
         )
-        np.copyto(self._parameters[own], np.asarray(self._shards[server]))
+        np.copyto(self._parameters[part], np.asarray(self._shards[server]))
 
 
 def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import NotAllowedError
-from optim.profiling.document import Interval
+from optim.profiling.document import MeasuredValue
 from optim.profiling.fitting import fit_times, synchronous_terms
 from optim.statistics import of_median
 
@@ -61,15 +61,15 @@ class Timing:
         """Median absolute deviation over the median."""
         return float(np.median(np.abs(self.seconds - self.median)) / self.median) if self.median > 0 else 0.0
 
-    def interval(self, scale: float = 1.0) -> Interval:
+    def interval(self, scale: float = 1.0) -> MeasuredValue:
         """Return the median, times `scale`, with its 95 % interval by order statistics."""
         low, high = of_median(self.seconds * scale)
-        return Interval(value=self.median * scale, low=low, high=high)
+        return MeasuredValue(value=self.median * scale, low=low, high=high)
 
-    def rate(self, amount: float) -> Interval:
+    def rate(self, amount: float) -> MeasuredValue:
         """Return ``amount / seconds`` with its interval."""
         slow = self.interval()
-        return Interval(value=amount / slow.value, low=amount / slow.high, high=amount / slow.low)
+        return MeasuredValue(value=amount / slow.value, low=amount / slow.high, high=amount / slow.low)
 
 
 def time_interleaved(
@@ -152,8 +152,8 @@ FIRST_POINTS = 5
 """As many as the speed function has coefficients: enough for a guess of the others' times."""
 
 
-def time_worthwhile(grid: Sequence[Point], most: int, batch: float, time_steps: TimeSteps) -> dict[Point, Timing]:
-    """Time the points of a grid that tell most about the speed function, and no more than `most` of them.
+def time_worthwhile(grid: Sequence[Point], max_points: int, batch: float, time_steps: TimeSteps) -> dict[Point, Timing]:
+    """Time the points of a grid that tell most about the speed function, and no more than `max_points` of them.
 
     A few points give a rough fit; by its times the best design is chosen, measured, and returned with the first ones.
 
@@ -161,14 +161,14 @@ def time_worthwhile(grid: Sequence[Point], most: int, batch: float, time_steps: 
     ----------
     grid
         (workers, servers); (1, 1) is always measured, because speed-ups are over it.
-    most
+    max_points
         Points to measure, more than `FIRST_POINTS`, to which (1, 1) may come; a grid that has no more is measured whole.
     batch
         Partitions of a step.
     time_steps
         Times points.
     """
-    if len(grid) <= most:
+    if len(grid) <= max_points:
         return dict(zip(grid, time_steps(grid), strict=True))
     workers, servers = np.array(grid, dtype=np.float64).T
     terms = synchronous_terms(workers, servers, batch)
@@ -179,8 +179,8 @@ def time_worthwhile(grid: Sequence[Point], most: int, batch: float, time_steps: 
     rows = [grid.index(point) for point in known]
     rough = fit_times(terms[rows], np.array([timings[point].median for point in known]))
     predicted = np.maximum(rough.predict(terms), 1e-12)
-    for row in choose_points(terms, predicted, most).tolist():
-        if len(timings) < most and grid[row] not in timings:
+    for row in choose_points(terms, predicted, max_points).tolist():
+        if len(timings) < max_points and grid[row] not in timings:
             timings |= dict(zip([grid[row]], time_steps([grid[row]]), strict=True))
     return dict(sorted(timings.items()))
 

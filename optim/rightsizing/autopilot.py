@@ -77,17 +77,17 @@ class Autopilot:
 
     def __init__(self, world: World, workload: Workload = Workload.BATCH) -> None:
         self._workload = workload
-        self._levels = world.is_level.tolist()
+        self._is_level = world.is_level.tolist()
         self._interval_s = world.interval_s
         self._aggregate = max(1, round(AGGREGATE_S / world.interval_s))
         self._width = _highest(world) / NUM_BUCKETS
         shape = world.limit.shape
         # Load-adjusted histograms, and sums of weights, of weighted averages; and the maximum.
         self._load = np.zeros((*shape, NUM_BUCKETS))
-        self._weight, self._total, self._most = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._weight, self._total, self._maximum = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         self._seen = 0
-        self._held: list[FloatArray] = []
-        self._num_held = max(1, round(HOLD_S / (world.cycle_samples * world.interval_s)))
+        self._recent: list[FloatArray] = []
+        self._num_recent = max(1, round(HOLD_S / (world.cycle_samples * world.interval_s)))
 
     def estimate(self, view: CycleView) -> Estimate:
         """Answer for a cycle."""
@@ -96,31 +96,31 @@ class Autopilot:
             stop = min(self._seen + self._aggregate, end)
             self._observe(view.past[:, self._seen : stop])
             self._seen = stop
-        value = np.stack([self._signal(column, count) for column in range(len(self._levels))], axis=1)
-        self._held = [*self._held[-self._num_held + 1 :], value] if self._num_held > 1 else [value]
-        return scaled_by(np.max([own[:count] for own in self._held], axis=0))
+        value = np.stack([self._signal(column, count) for column in range(len(self._is_level))], axis=1)
+        self._recent = [*self._recent[-self._num_recent + 1 :], value] if self._num_recent > 1 else [value]
+        return scaled_by(np.max([recommended[:count] for recommended in self._recent], axis=0))
 
     def _observe(self, part: FloatArray) -> None:
         """Take an aggregate of the containers that run, shape (A, samples, R)."""
         count, age_s = len(part), part.shape[1] * self._interval_s
         rows = np.arange(count)[:, None]
-        for column, is_level in enumerate(self._levels):
+        for column, is_level in enumerate(self._is_level):
             fade = 2.0 ** (-age_s / (LEVEL_HALF_LIFE_S if is_level else RATE_HALF_LIFE_S))
-            own = part[:, :, column]
-            own = own.max(axis=1, keepdims=True) if is_level else own
-            place = np.clip(own / self._width[:count, column : column + 1], 0, NUM_BUCKETS - 1).astype(np.int64)
+            usage = part[:, :, column]
+            usage = usage.max(axis=1, keepdims=True) if is_level else usage
+            place = np.clip(usage / self._width[:count, column : column + 1], 0, NUM_BUCKETS - 1).astype(np.int64)
             self._load[:count, column] *= fade
             edge = (place + 1) * self._width[:count, column : column + 1]
             np.add.at(self._load[:, column], (rows, place), edge)
             self._weight[:count, column] = fade * self._weight[:count, column] + 1.0
-            self._total[:count, column] = fade * self._total[:count, column] + own.mean(axis=1)
-            np.maximum(self._most[:count, column], own.max(axis=1), out=self._most[:count, column])
+            self._total[:count, column] = fade * self._total[:count, column] + usage.mean(axis=1)
+            np.maximum(self._maximum[:count, column], usage.max(axis=1), out=self._maximum[:count, column])
 
     def _signal(self, column: int, count: int) -> FloatArray:
         """Return the average, percentile or maximum that the rules ask for, shape (A,)."""
-        is_level = self._levels[column]
+        is_level = self._is_level[column]
         if is_level and self._workload is Workload.SERVING:
-            return np.asarray(self._most[:count, column].copy())
+            return np.asarray(self._maximum[:count, column].copy())
         if not is_level and self._workload is Workload.BATCH:
             return np.asarray(self._total[:count, column] / self._weight[:count, column])
         level = MEMORY_PERCENTILE if is_level else CPU_PERCENTILE

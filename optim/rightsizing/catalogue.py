@@ -128,7 +128,7 @@ def policy_names() -> tuple[str, ...]:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise if there is no policy of a name; one's own, ``./mine.py:MyPolicy``, must be there and derive from `AbstractPolicy`.
+    """Raise if there is no policy of a name; the user's, ``./mine.py:MyPolicy``, must be there and derive from `AbstractPolicy`.
 
     Raises
     ------
@@ -138,18 +138,18 @@ def check_names(names: Sequence[str]) -> None:
     known = (*_MAKERS, *OPTIONAL, *BOUNDS)
     for name in names:
         if is_file_reference(name):
-            _own(name)
+            _user_policy(name)
         elif name not in known:
             raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(known)}")
 
 
 def need_phases(names: Sequence[str]) -> bool:
     """Return whether any of these policies looks at phases."""
-    return any(_own(name).needs_phases if is_file_reference(name) else name in NEED_PHASES for name in names)
+    return any(_user_policy(name).needs_phases if is_file_reference(name) else name in NEED_PHASES for name in names)
 
 
 def make_plan(world: World, name: str) -> Plan:
-    """Return a policy on a world: by name, or one's own by ``./mine.py:MyPolicy``.
+    """Return a policy on a world: by name, or the user's by ``./mine.py:MyPolicy``.
 
     Raises
     ------
@@ -162,10 +162,10 @@ def make_plan(world: World, name: str) -> Plan:
     if need_phases([name]) and world.phase is None:
         raise UnsupportedProblemError(f"policy {name!r} needs phases; give phase labels when the world is made")
     if is_file_reference(name):
-        own = _own(name)
-        return SteppedPlan(world, NamedPolicy(name, own, own.has_feedback))
+        user_policy = _user_policy(name)
+        return SteppedPlan(world, NamedPolicy(name, user_policy, user_policy.has_feedback))
     return {**_MAKERS, **OPTIONAL}[name](world)
 
 
-def _own(name: str) -> type[AbstractPolicy]:
+def _user_policy(name: str) -> type[AbstractPolicy]:
     return load_class_from_file(name, AbstractPolicy, "a policy for containers")

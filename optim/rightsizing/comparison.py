@@ -18,10 +18,10 @@ from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
 from optim.rightsizing.catalogue import BOUNDS, HARMLESS, REFERENCE, check_names, make_plan
-from optim.rightsizing.engine import Outcome, by_unit, decided_weight, measure, relative
+from optim.rightsizing.engine import Outcome, by_unit, measure, post_warmup_weight, relative
 from optim.rightsizing.oracles import clairvoyant
 from optim.rightsizing.policy import Plan
-from optim.rightsizing.tuning import MOST, Measure, Slo, Tuned, guaranteed, num_drawn, requirement_on, tune
+from optim.rightsizing.tuning import MAX_MULTIPLIER, Measure, Slo, Tuned, guaranteed, num_drawn, requirement_on, tune
 from optim.rightsizing.world import CalibrationTestSplit, World
 from optim.statistics import bootstrap
 
@@ -54,8 +54,8 @@ class TunedRun:
 class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
     """Tune policies and run them: pieces are their names."""
 
-    trial: CalibrationTestSplit
-    wanted: Slo
+    split: CalibrationTestSplit
+    slo: Slo
     seed: int
 
     @property
@@ -67,7 +67,7 @@ class Evaluation(AbstractTask[str, tuple[str, TunedRun | None]]):
         """Tune and run a policy; None if it was stopped."""
         del progress
         try:
-            return piece, run_policy(self.trial, piece, self.wanted, self.seed, stop)
+            return piece, run_policy(self.split, piece, self.slo, self.seed, stop)
         except _StoppedError:
             return piece, None
 
@@ -76,7 +76,7 @@ class _StoppedError(Exception):
     """A policy was told to stop."""
 
 
-def run_policy(trial: CalibrationTestSplit, name: str, wanted: Slo, seed: int, stop: StoppingCriterion) -> TunedRun:
+def run_policy(split: CalibrationTestSplit, name: str, slo: Slo, seed: int, stop: StoppingCriterion) -> TunedRun:
     """Tune a policy on the calibration containers and run it on the test containers; `stop` is asked in between."""
 
     def go_on() -> None:
@@ -89,30 +89,30 @@ def run_policy(trial: CalibrationTestSplit, name: str, wanted: Slo, seed: int, s
 
     go_on()
     if name in BOUNDS:
-        return _bound(trial.test, wanted, is_harmless=name == HARMLESS)
-    required = requirement_on(trial.calibration, wanted, seed)
-    tuned = tune(make_plan(trial.calibration, name), is_met, len(trial.test.resources))
-    plan = make_plan(trial.test, name)
+        return _bound(split.test, slo, is_harmless=name == HARMLESS)
+    required = requirement_on(split.calibration, slo, seed)
+    tuned = tune(make_plan(split.calibration, name), is_met, len(split.test.resources))
+    plan = make_plan(split.test, name)
     go_on()
-    outcome = measure(trial.test, plan.allocate(tuned.multiplier), wanted.restarts)
-    return TunedRun(tuned=tuned, outcome=outcome, total=charged_allocation(outcome, wanted))
+    outcome = measure(split.test, plan.allocate(tuned.multiplier), slo.restarts)
+    return TunedRun(tuned=tuned, outcome=outcome, total=charged_allocation(outcome, slo))
 
 
-def _bound(world: World, wanted: Slo, *, is_harmless: bool) -> TunedRun:
+def _bound(world: World, slo: Slo, *, is_harmless: bool) -> TunedRun:
     """Return the plan that attains a bound; of each resource alone, without what kills for lack of another one cost."""
-    found = clairvoyant(world, wanted, is_harmless=is_harmless)
+    optimum = clairvoyant(world, slo, is_harmless=is_harmless)
     met = np.ones(len(world.resources), dtype=np.bool_)
     return TunedRun(
-        tuned=Tuned(multiplier=found.price, is_reached=met),
-        outcome=measure(world, found.allocation, wanted.restarts),
-        total=found.total,
-        bound=found.bound,
+        tuned=Tuned(multiplier=optimum.price, is_reached=met),
+        outcome=measure(world, optimum.allocation, slo.restarts),
+        total=optimum.total,
+        bound=optimum.bound,
     )
 
 
-def charged_allocation(outcome: Outcome, wanted: Slo) -> FloatArray:
+def charged_allocation(outcome: Outcome, slo: Slo) -> FloatArray:
     """Return the allocation of each container, shape (C, R), with what restarts cost where that is charged."""
-    return outcome.allocation + (outcome.harm.charge if wanted.is_charged else 0.0)
+    return outcome.allocation + (outcome.violations.charge if slo.is_charged else 0.0)
 
 
 ALL_RESOURCES = "all"
@@ -139,14 +139,14 @@ class Row:
     is_reached
         Whether any multiplier does; if none, figures are those of the largest.
     required
-        Share that is allowed on average over containers: of decided cycles with a kill, of decided samples throttled, or of time
+        Share that is allowed on average over containers: of cycles after the first with a kill, of samples after the first cycle throttled, or of time
         under-provisioned; None in the row ``all``.
     guaranteed, num_tuned
         Share that is kept on average over containers like these, and how many containers it was tuned on: above `required` where
         these are few. None where nothing is guaranteed (parts of one series, the paper's measure, no multiplier met it,
         references that know the future), and in the row ``all``.
     risk, risk_low, risk_high
-        What came out of what was required: decided cycles with a kill, decided samples throttled (means over containers of
+        What came out of what was required: cycles after the first with a kill, samples after the first cycle throttled (means over containers of
         their shares), or under-provisioned time.
     per_day, per_day_low, per_day_high, per_day_unit
         Kills, or hours throttled, a container-day, the first cycles included; none in the row ``all``.
@@ -155,7 +155,7 @@ class Row:
     under_time
         Share of samples with less than 95 % of demand.
     throttled_time, delayed_share
-        Share of samples throttled, and demand above the allocation over demand; 0 for a resource that is held.
+        Share of samples throttled, and demand above the allocation over demand; 0 for an incompressible resource.
     kills
         Cycles with a kill for lack of what is held.
     total_allocation, unit
@@ -214,16 +214,16 @@ class Row:
 class _Frame:
     """What all rows share: shape (B, G) counts, and the reference."""
 
-    trial: CalibrationTestSplit
-    wanted: Slo
+    split: CalibrationTestSplit
+    slo: Slo
     counts: IntArray
     reference: TunedRun
 
 
 def compare_policies(
-    trial: CalibrationTestSplit,
+    split: CalibrationTestSplit,
     names: Sequence[str],
-    wanted: Slo,
+    slo: Slo,
     *,
     num_resamples: int,
     seed: int,
@@ -235,11 +235,11 @@ def compare_policies(
 
     Parameters
     ----------
-    trial
+    split
         Containers to tune and to test on.
     names
         Policies, see `policy_names`.
-    wanted
+    slo
         What is held equal.
     num_resamples
         Resamples of the containers for intervals.
@@ -256,10 +256,10 @@ def compare_policies(
         If a policy is unknown or there are no resamples.
     """
     check_comparison(names, num_resamples)
-    counts = resamples(trial.test, num_resamples, np.random.default_rng(seed))
-    contest = Evaluation(trial=trial, wanted=wanted, seed=seed)
-    found = run_in_order(contest, tuple(dict.fromkeys((REFERENCE, *names))), engine, stop, progress)
-    return _rows(trial, names, wanted, counts, found)
+    counts = resamples(split.test, num_resamples, np.random.default_rng(seed))
+    evaluation = Evaluation(split=split, slo=slo, seed=seed)
+    runs = run_in_order(evaluation, tuple(dict.fromkeys((REFERENCE, *names))), engine, stop, progress)
+    return _rows(split, names, slo, counts, runs)
 
 
 def check_comparison(names: Sequence[str], num_resamples: int) -> None:
@@ -275,20 +275,20 @@ def check_comparison(names: Sequence[str], num_resamples: int) -> None:
 
 
 def _rows(
-    trial: CalibrationTestSplit,
+    split: CalibrationTestSplit,
     names: Sequence[str],
-    wanted: Slo,
+    slo: Slo,
     counts: IntArray,
-    found: Iterator[tuple[str, TunedRun | None]],
+    new_runs: Iterator[tuple[str, TunedRun | None]],
 ) -> Iterator[tuple[Row, ...]]:
     """Yield the rows of policies, in order, from runs of which the reference's is the first; without those stopped."""
-    runs = dict(itertools.islice(found, 1))
+    runs = dict(itertools.islice(new_runs, 1))
     reference = runs.get(REFERENCE)
     if reference is None:
         return
-    frame = _Frame(trial=trial, wanted=wanted, counts=counts, reference=reference)
+    frame = _Frame(split=split, slo=slo, counts=counts, reference=reference)
     for name in names:
-        while name not in runs and (more := next(found, None)) is not None:
+        while name not in runs and (more := next(new_runs, None)) is not None:
             runs |= [more]
         run = runs.get(name)
         if run is not None:
@@ -296,21 +296,21 @@ def _rows(
 
 
 def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
-    """Yield a row a resource, and the one of all."""
-    world, outcome, counts = frame.trial.test, run.outcome, frame.counts
-    allowed, number = frame.wanted.allowed(world), num_drawn(frame.trial.calibration)
-    kept = guaranteed(frame.trial.calibration, frame.wanted)
-    is_kept = run.tuned.is_reached & np.isfinite(kept) & (not frame.trial.is_by_time and name not in BOUNDS)
+    """Yield one row per resource, and the one of all."""
+    world, outcome, counts = frame.split.test, run.outcome, frame.counts
+    allowed, number = frame.slo.allowed(world), num_drawn(frame.split.calibration)
+    guarantee = guaranteed(frame.split.calibration, frame.slo)
+    is_guaranteed = run.tuned.is_reached & np.isfinite(guarantee) & (not frame.split.is_by_time and name not in BOUNDS)
     demand = resampled(world, outcome.demand, counts)
-    own, others = (resampled(world, part.total, counts) for part in (run, frame.reference))
-    low, high = bootstrap(1.0 - relative(own, others))
-    figures = _figures(run)
-    risk, day = risk_of(world, outcome, frame.wanted, counts), _per_day(world, outcome, counts)
+    totals, reference_totals = (resampled(world, part.total, counts) for part in (run, frame.reference))
+    low, high = bootstrap(1.0 - relative(totals, reference_totals))
+    summary = _summary(run)
+    risk, day = risk_of(world, outcome, frame.slo, counts), _per_day(world, outcome, counts)
     percentiles = outcome.container_percentiles()
     hours = run.total.sum(axis=0) * world.interval_s / SECONDS_PER_HOUR
     compared_total = frame.reference.total.sum(axis=0)
     reduction = 1.0 - relative(run.total.sum(axis=0), compared_total)
-    most = None if run.bound is None else 1.0 - relative(run.bound, compared_total)
+    max_reduction = None if run.bound is None else 1.0 - relative(run.bound, compared_total)
     for column, resource in enumerate(world.resources):
         yield Row(
             policy=name,
@@ -318,7 +318,7 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
             multiplier=float(run.tuned.multiplier[column]),
             is_reached=bool(run.tuned.is_reached[column]),
             required=float(allowed[column]),
-            guaranteed=float(kept[column]) if is_kept[column] else None,
+            guaranteed=float(guarantee[column]) if is_guaranteed[column] else None,
             num_tuned=number,
             **_at(column, risk, day),
             per_day_unit="kills" if resource.is_level else "h throttled",
@@ -327,13 +327,13 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
             reduction=float(reduction[column]),
             reduction_low=float(low[column]),
             reduction_high=float(high[column]),
-            most=None if most is None else float(most[column]),
+            most=None if max_reduction is None else float(max_reduction[column]),
             **_container_figures(percentiles[:, column]),
-            **_at(column, figures),
+            **_at(column, summary),
         )
-    whole = {key: values.sum() if key in COUNTS else values.mean() for key, values in figures.items()}
-    low, high = bootstrap(1.0 - relative(own, demand).mean(axis=1) / relative(others, demand).mean(axis=1))
-    compared = _figures(frame.reference)["allocation_over_demand"].mean()
+    overall = {key: values.sum() if key in COUNTS else values.mean() for key, values in summary.items()}
+    low, high = bootstrap(1.0 - relative(totals, demand).mean(axis=1) / relative(reference_totals, demand).mean(axis=1))
+    compared = _summary(frame.reference)["allocation_over_demand"].mean()
     yield Row(
         policy=name,
         resource=ALL_RESOURCES,
@@ -347,18 +347,18 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
         per_day_low=None,
         per_day_high=None,
         per_day_unit="",
-        total_allocation=float(whole["allocation_over_demand"]),
+        total_allocation=float(overall["allocation_over_demand"]),
         unit="of demand",
-        reduction=float(1.0 - whole["allocation_over_demand"] / compared),
+        reduction=float(1.0 - overall["allocation_over_demand"] / compared),
         reduction_low=float(low),
         reduction_high=float(high),
-        most=None if run.bound is None else _whole_most(run, frame, compared),
+        most=None if run.bound is None else _max_mean_reduction(run, frame, compared),
         **_container_figures(percentiles.mean(axis=1)),
-        **{key: value.item() for key, value in whole.items()},
+        **{key: value.item() for key, value in overall.items()},
     )
 
 
-def _whole_most(run: TunedRun, frame: _Frame, compared: float) -> float:
+def _max_mean_reduction(run: TunedRun, frame: _Frame, compared: float) -> float:
     """Return the bound on the mean reduction, each resource relative to its demand."""
     bound = np.zeros(0) if run.bound is None else run.bound
     return float(1.0 - relative(bound, frame.reference.outcome.demand.sum(axis=0)).mean() / compared)
@@ -366,52 +366,52 @@ def _whole_most(run: TunedRun, frame: _Frame, compared: float) -> float:
 
 def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
     """Return a resource's figures by field."""
-    return {key: values[column].item() for own in parts for key, values in own.items()}
+    return {key: values[column].item() for part in parts for key, values in part.items()}
 
 
-def _figures(run: TunedRun) -> dict[str, Any]:
+def _summary(run: TunedRun) -> dict[str, Any]:
     """Return a run's figures by field, shape (R,) each."""
     outcome = run.outcome
     demand = outcome.demand.sum(axis=0)
     total, plain = run.total.sum(axis=0), outcome.total_allocation
     days = outcome.days.sum(axis=0)
     return {
-        **outcome.figures(),
+        **outcome.summary(),
         "allocation_over_demand": relative(total, demand),
         "charge_over_demand": (total - plain) / np.where(demand > 0, demand, 1.0),
-        "restart_h_per_day": outcome.harm.restart_s.sum() / SECONDS_PER_HOUR / days,
+        "restart_h_per_day": outcome.violations.restart_s.sum() / SECONDS_PER_HOUR / days,
     }
 
 
-def risk_of(world: World, outcome: Outcome, wanted: Slo, counts: IntArray | None = None) -> dict[str, FloatArray]:
+def risk_of(world: World, outcome: Outcome, slo: Slo, counts: IntArray | None = None) -> dict[str, FloatArray]:
     """Return `risk` and its interval, shape (R,) each: what came out of what was required; see `Row`."""
-    if wanted.measure is Measure.UNDER_TIME:
+    if slo.measure is Measure.UNDER_TIME:
         return _ratio("risk", world, outcome.under_samples, outcome.samples, counts)
-    return _ratio("risk", world, outcome.harm.decided, decided_share(world), counts)
+    return _ratio("risk", world, outcome.violations.post_warmup, post_warmup_share(world), counts)
 
 
-def decided_share(world: World) -> FloatArray:
-    """Return each series' share of its unit's decided part, shape (C, R): they add up to 1 over a unit that has any."""
+def post_warmup_share(world: World) -> FloatArray:
+    """Return each series' share of its unit's post-warm-up part, shape (C, R): they add up to 1 over a unit that has any."""
     samples = world.samples[:, 1:]
     count = np.where(world.is_level, (samples > 0).sum(axis=1)[:, None], samples.sum(axis=1)[:, None])
-    return np.asarray(decided_weight(world) * count)
+    return np.asarray(post_warmup_weight(world) * count)
 
 
 def _per_day(world: World, outcome: Outcome, counts: IntArray) -> dict[str, FloatArray]:
     hours = world.interval_s / SECONDS_PER_HOUR
-    harm = np.where(world.is_level, outcome.harm.kills, outcome.harm.throttled * hours)
+    harm = np.where(world.is_level, outcome.violations.kills, outcome.violations.throttled * hours)
     return _ratio("per_day", world, harm, outcome.days, counts)
 
 
 def _ratio(
-    name: str, world: World, parts: FloatArray | IntArray, whole: FloatArray | IntArray, counts: IntArray | None
+    name: str, world: World, parts: FloatArray | IntArray, totals: FloatArray | IntArray, counts: IntArray | None
 ) -> dict[str, FloatArray]:
     """Return parts over whole, shape (R,), and its interval over units where there are resamples."""
-    found = {name: parts.sum(axis=0) / np.maximum(whole.sum(axis=0), TINY)}
+    ratios = {name: parts.sum(axis=0) / np.maximum(totals.sum(axis=0), TINY)}
     if counts is not None:
-        drawn = resampled(world, parts, counts) / np.maximum(resampled(world, whole, counts), TINY)
-        found[f"{name}_low"], found[f"{name}_high"] = bootstrap(drawn)
-    return found
+        resampled_ratios = resampled(world, parts, counts) / np.maximum(resampled(world, totals, counts), TINY)
+        ratios[f"{name}_low"], ratios[f"{name}_high"] = bootstrap(resampled_ratios)
+    return ratios
 
 
 def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
@@ -434,7 +434,7 @@ class TradePoint:
     policy, resource, multiplier
         Which.
     risk
-        Share of decided cycles with a kill, of decided samples throttled, or of samples with less than 95 % of demand.
+        Share of cycles after the first with a kill, of samples after the first cycle throttled, or of samples with less than 95 % of demand.
     under_time
         The latter.
     allocation_over_demand
@@ -461,7 +461,7 @@ class TradePoint:
     changes: int
 
 
-def trade_points(world: World, name: str, wanted: Slo, multipliers: Sequence[float]) -> tuple[TradePoint, ...]:
+def trade_points(world: World, name: str, slo: Slo, multipliers: Sequence[float]) -> tuple[TradePoint, ...]:
     """Measure a policy at given multipliers, the same for each resource.
 
     Parameters
@@ -470,7 +470,7 @@ def trade_points(world: World, name: str, wanted: Slo, multipliers: Sequence[flo
         Containers.
     name
         Policy, see `policy_names`.
-    wanted
+    slo
         Measure and restarts.
     multipliers
         Not negative.
@@ -482,7 +482,7 @@ def trade_points(world: World, name: str, wanted: Slo, multipliers: Sequence[flo
     """
     check_multipliers(multipliers)
     grid = np.repeat(np.asarray(multipliers, dtype=np.float64)[:, None], len(world.resources), axis=1)
-    return _measured(world, make_plan(world, name), name, wanted, grid)
+    return _measured(world, make_plan(world, name), name, slo, grid)
 
 
 def check_multipliers(multipliers: Sequence[float]) -> None:
@@ -491,7 +491,7 @@ def check_multipliers(multipliers: Sequence[float]) -> None:
         check_in("[0, inf)", {"a multiplier": value})
 
 
-def trade_curve(world: World, name: str, wanted: Slo, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
+def trade_curve(world: World, name: str, slo: Slo, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
     """Measure a policy at multipliers that span risks from 0.5 to 25 %.
 
     Where no multiplier is as safe as that, the curve ends at the safest one; where none is as risky, it begins at 0.
@@ -500,27 +500,27 @@ def trade_curve(world: World, name: str, wanted: Slo, num_points: int = NUM_POIN
     plan, number = make_plan(world, name), len(world.resources)
 
     def risk(allocation: FloatArray) -> FloatArray:
-        return risk_of(world, measure(world, allocation, wanted.restarts), wanted)["risk"]
+        return risk_of(world, measure(world, allocation, slo.restarts), slo)["risk"]
 
-    least = risk(plan.allocate(np.full(number, MOST)))
+    min_risk = risk(plan.allocate(np.full(number, MAX_MULTIPLIER)))
 
     def found(share: float) -> FloatArray:
-        wall = np.maximum(least, share)
-        return tune(plan, lambda allocation: risk(allocation) <= wall, number).multiplier
+        bound = np.maximum(min_risk, share)
+        return tune(plan, lambda allocation: risk(allocation) <= bound, number).multiplier
 
     low, high = (found(share) for share in reversed(RISKS))
-    return _measured(world, plan, name, wanted, np.linspace(low, np.maximum(low, high), num_points))
+    return _measured(world, plan, name, slo, np.linspace(low, np.maximum(low, high), num_points))
 
 
-def _measured(world: World, plan: Plan, name: str, wanted: Slo, grid: FloatArray) -> tuple[TradePoint, ...]:
+def _measured(world: World, plan: Plan, name: str, slo: Slo, grid: FloatArray) -> tuple[TradePoint, ...]:
     """Measure a plan at multipliers of shape (J, R): a point a row and resource."""
     points = []
     for row in grid:
-        outcome = measure(world, plan.allocate(row), wanted.restarts)
-        total = charged_allocation(outcome, wanted).sum(axis=0)
-        figures = {
-            **outcome.figures(),
-            **risk_of(world, outcome, wanted),
+        outcome = measure(world, plan.allocate(row), slo.restarts)
+        total = charged_allocation(outcome, slo).sum(axis=0)
+        summary = {
+            **outcome.summary(),
+            **risk_of(world, outcome, slo),
             "allocation_over_demand": relative(total, outcome.demand.sum(axis=0)),
         }
         points += [
@@ -528,7 +528,7 @@ def _measured(world: World, plan: Plan, name: str, wanted: Slo, grid: FloatArray
                 policy=name,
                 resource=resource.name,
                 multiplier=float(row[column]),
-                **{key: values[column].item() for key, values in figures.items()},
+                **{key: values[column].item() for key, values in summary.items()},
             )
             for column, resource in enumerate(world.resources)
         ]

@@ -1,11 +1,11 @@
 """Policies on a world: cycles, violations, and metrics.
 
-A resource that is held (memory) kills: a cycle with any sample above its allocation is a kill, at the first such sample. The
+An incompressible resource (memory) kills: a cycle with any sample above its allocation is a kill, at the first such sample. The
 work since the last checkpoint is done again after a start-up, and both are charged; the series isn't replayed, so that a
-cycle has one kill at most. A resource that is a rate (CPU) throttles: a sample above its allocation is throttled, and what lies
+cycle has one kill at most. A rate (CPU) throttles: a sample above its allocation is throttled, and what lies
 above it is work that is delayed. Neither has a tolerance.
 
-The first cycle is given to all policies, so that only what comes after it, the decided part, says anything about them.
+The first cycle is given to all policies, so that only what comes after it, the post-warm-up part, says anything about them.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Restarts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Harm:
+class Violations:
     """What an allocation did to each container.
 
     Attributes
@@ -53,28 +53,28 @@ class Harm:
     kills
         Shape (C, R): cycles with a kill, 0 for rates.
     throttled
-        Shape (C, R): samples throttled, 0 for resources that are held.
+        Shape (C, R): samples throttled, 0 for incompressible resources.
     delayed
         Shape (C, R): demand above the allocation of rates, summed over samples.
-    decided
-        Shape (C, R): share of the decided cycles with a kill, or of the decided samples that were throttled; 0 where nothing was
+    post_warmup
+        Shape (C, R): share of the cycles after the first with a kill, or of the samples after the first cycle that were throttled; 0 where nothing was
         decided.
     restart_s
         Shape (C,): seconds of start-ups and of work done again.
     charge
-        Shape (C, R): allocation, times samples, held during restarts: what was allocated, and of a resource that is held at least
+        Shape (C, R): allocation, times samples, held during restarts: what was allocated, and of an incompressible resource at least
         what was used at the sample of the kill; what the cycle would have used later doesn't count.
     """
 
     kills: IntArray
     throttled: IntArray
     delayed: FloatArray
-    decided: FloatArray
+    post_warmup: FloatArray
     restart_s: FloatArray
     charge: FloatArray
 
 
-def harm_of(world: World, allocation: FloatArray, restarts: Restarts) -> Harm:
+def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> Violations:
     """Return the harm of an allocation, shape (C, K, R)."""
     demand, levels = world.by_cycle, world.is_level
     exceeds = demand > allocation[:, :, None]
@@ -85,19 +85,19 @@ def harm_of(world: World, allocation: FloatArray, restarts: Restarts) -> Harm:
     begins = np.arange(world.num_cycles) * world.cycle_samples
     again = np.where(fatal.any(axis=2), restart_samples(first + begins, world.interval_s, restarts), 0.0)
     at_kill = np.take_along_axis(demand, first[:, :, None, None], axis=2)[:, :, 0]
-    held = np.where(levels, np.maximum(allocation, at_kill), allocation)
-    return Harm(
+    occupied = np.where(levels, np.maximum(allocation, at_kill), allocation)
+    return Violations(
         kills=killed.sum(axis=1),
         throttled=throttled.sum(axis=1),
         delayed=np.where(levels, 0.0, np.maximum(demand - allocation[:, :, None], 0.0).sum(axis=(1, 2))),
-        decided=(np.where(levels, killed, throttled)[:, 1:] * decided_weight(world)[:, None]).sum(axis=1),
+        post_warmup=(np.where(levels, killed, throttled)[:, 1:] * post_warmup_weight(world)[:, None]).sum(axis=1),
         restart_s=again.sum(axis=1) * world.interval_s,
-        charge=(held * again[..., None]).sum(axis=1),
+        charge=(occupied * again[..., None]).sum(axis=1),
     )
 
 
-def decided_weight(world: World) -> FloatArray:
-    """Return what a kill, or a throttled sample, of the decided part counts, shape (C, R); 0 where nothing is decided.
+def post_warmup_weight(world: World) -> FloatArray:
+    """Return what a kill, or a throttled sample, of the post-warm-up part counts, shape (C, R); 0 where nothing is decided.
 
     All series of a unit share one weight: a unit's harm lies in [0, 1] whatever its number of series.
     """
@@ -144,7 +144,7 @@ class Outcome:
         Samples with less than 95 % of demand.
     changes
         Changes of the allocation by more than 5 %.
-    harm
+    violations
         Kills, throttling and what restarts cost.
     """
 
@@ -156,7 +156,7 @@ class Outcome:
     under: FloatArray
     under_samples: IntArray
     changes: IntArray
-    harm: Harm
+    violations: Violations
 
     @property
     def under_time(self) -> FloatArray:
@@ -168,8 +168,8 @@ class Outcome:
         """Sum of allocations over samples, shape (R,)."""
         return np.asarray(self.allocation.sum(axis=0))
 
-    def figures(self) -> dict[str, FloatArray | IntArray]:
-        """Return what is told of a policy, by name, shape (R,) each.
+    def summary(self) -> dict[str, FloatArray | IntArray]:
+        """Return the figures of a policy, by name, shape (R,) each.
 
         `under_time`; `allocation_over_demand`; `over_share` and `under_share`, what is above 105 % and lacks to 95 % of
         demand, over demand; `kills`, `throttled_time`, `delayed_share` (demand above the allocation of rates, over demand) and `changes`.
@@ -180,9 +180,9 @@ class Outcome:
             "allocation_over_demand": relative(self.total_allocation, demand),
             "over_share": _over(self.over.sum(axis=0), demand),
             "under_share": _over(self.under.sum(axis=0), demand),
-            "kills": self.harm.kills.sum(axis=0),
-            "delayed_share": _over(self.harm.delayed.sum(axis=0), demand),
-            "throttled_time": self.harm.throttled.sum(axis=0) / self.samples.sum(axis=0),
+            "kills": self.violations.kills.sum(axis=0),
+            "delayed_share": _over(self.violations.delayed.sum(axis=0), demand),
+            "throttled_time": self.violations.throttled.sum(axis=0) / self.samples.sum(axis=0),
             "changes": self.changes.sum(axis=0),
         }
 
@@ -208,7 +208,7 @@ def measure(world: World, allocation: FloatArray, restarts: Restarts | None = No
     restarts
         What a kill costs; None for the defaults.
     """
-    demand, given = world.by_cycle, allocation[:, :, None]
+    demand, allocated = world.by_cycle, allocation[:, :, None]
     is_sample = world.is_sample[..., None]
     before, after = allocation[:, :-1], allocation[:, 1:]
     runs = (world.samples[:, 1:] > 0)[..., None]
@@ -219,18 +219,18 @@ def measure(world: World, allocation: FloatArray, restarts: Restarts | None = No
         days=np.asarray(samples * world.interval_s / SECONDS_PER_DAY, dtype=np.float64),
         demand=demand.sum(axis=(1, 2)),
         allocation=(allocation * world.samples[..., None]).sum(axis=1),
-        over=(np.maximum(given - OVER_SHARE * demand, 0.0) * is_sample).sum(axis=(1, 2)),
-        under=(np.maximum(UNDER_SHARE * demand - given, 0.0) * is_sample).sum(axis=(1, 2)),
+        over=(np.maximum(allocated - OVER_SHARE * demand, 0.0) * is_sample).sum(axis=(1, 2)),
+        under=(np.maximum(UNDER_SHARE * demand - allocated, 0.0) * is_sample).sum(axis=(1, 2)),
         under_samples=_under_samples(world, allocation),
         changes=is_changed.sum(axis=1),
-        harm=harm_of(world, allocation, restarts or Restarts()),
+        violations=violations_of(world, allocation, restarts or Restarts()),
     )
 
 
-def relative(part: FloatArray, whole: FloatArray) -> FloatArray:
+def relative(part: FloatArray, total: FloatArray) -> FloatArray:
     """Return part / whole; 1, neither more nor less, where a resource isn't used at all."""
-    is_used = whole > 0
-    return np.asarray(np.where(is_used, part / np.where(is_used, whole, 1.0), 1.0))
+    is_used = total > 0
+    return np.asarray(np.where(is_used, part / np.where(is_used, total, 1.0), 1.0))
 
 
 def _under_samples(world: World, allocation: FloatArray) -> IntArray:
@@ -239,8 +239,8 @@ def _under_samples(world: World, allocation: FloatArray) -> IntArray:
     return np.asarray(is_under.sum(axis=(1, 2)), dtype=np.int64)
 
 
-def _over(part: FloatArray, whole: FloatArray) -> FloatArray:
-    return np.asarray(part / np.where(whole > 0, whole, 1.0))
+def _over(part: FloatArray, total: FloatArray) -> FloatArray:
+    return np.asarray(part / np.where(total > 0, total, 1.0))
 
 
 class AffinePlan:
@@ -269,7 +269,7 @@ class SteppedPlan:
     """A policy on a world.
 
     Without feedback it is stepped through once: allocations for any multiplier follow from its estimates. With
-    feedback it is stepped through anew for every multiplier.
+    feedback it is stepped through again for every multiplier.
 
     Parameters
     ----------
@@ -290,12 +290,12 @@ class SteppedPlan:
         """Return allocations, shape (C, K, R), 0 after a container's end."""
         world = self._world
         stepper = self._policy.start(world) if self._policy.has_feedback else None
-        given = np.zeros((*world.samples.shape, len(world.resources)))
-        given[:, 0] = np.minimum(world.first, world.limit)
-        for view in views(world, given):
+        allocation = np.zeros((*world.samples.shape, len(world.resources)))
+        allocation[:, 0] = np.minimum(world.first, world.limit)
+        for view in views(world, allocation):
             answer = self._answers[view.cycle - 1] if stepper is None else stepper.estimate(view)
-            given[: len(view.past), view.cycle] = answer.allocation(multiplier, world.first, view.limit)
-        return given
+            allocation[: len(view.past), view.cycle] = answer.allocation(multiplier, world.first, view.limit)
+        return allocation
 
 
 def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:

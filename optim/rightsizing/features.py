@@ -1,6 +1,6 @@
 """What is known at a moment as features, and demand that is censored by limits.
 
-A resource that is held can't be used beyond its limit: a container that tries is killed, and begins anew. A sample close to the limit with
+An incompressible resource can't be used beyond its limit: a container that tries is killed, and starts again. A sample close to the limit with
 a fall to less than half of it behind it is such a kill, and the need there is taken as the Vertical Pod Autoscaler takes it after
 one: a fifth above the limit, memory at least 100 MiB above it. A container that reaches its limit without being killed needs at least
 the limit. Neither's limit binds what it should get.
@@ -30,7 +30,7 @@ AT_LIMIT = 0.95
 
 FALL = 0.5
 
-"""A container whose use falls below this share of its limit at once has begun anew."""
+"""A container whose use falls below this share of its limit at once has started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +45,7 @@ class Uncensored:
         Shape (S, R): kills at the limit.
     kills_per_day
         Shape (S, R): likewise, over the time from a segment's first sample to its last.
-    least
+    minimum
         Shape (S, R): what a segment needs at least; 0 where no limit was reached.
     limit
         Shape (S, R): limits as they were; infinite where unknown.
@@ -54,12 +54,12 @@ class Uncensored:
     series: ContainerSeries
     kills: IntArray
     kills_per_day: FloatArray
-    least: FloatArray
+    minimum: FloatArray
     limit: FloatArray
 
 
 def uncensor(series: ContainerSeries) -> Uncensored:
-    """Return what containers need that ran into their limits, of resources that are held."""
+    """Return what containers need that ran into their limits, of incompressible resources."""
     shape = (series.num_segments, len(series.resources))
     is_held = np.array([resource.is_level for resource in series.resources])
     limit = (
@@ -71,7 +71,7 @@ def uncensor(series: ContainerSeries) -> Uncensored:
     is_next = series.segment[1:] == series.segment[:-1]
     is_kill = np.zeros_like(is_at)
     is_kill[:-1] = is_at[:-1] & (series.values[1:] < FALL * by_row[:-1]) & is_next[:, None]
-    kills, reached = (np.add.reduceat(own.astype(np.int64), series.starts, axis=0) for own in (is_kill, is_at))
+    kills, reached = (np.add.reduceat(events.astype(np.int64), series.starts, axis=0) for events in (is_kill, is_at))
     step = OOM_STEP * np.array([resource == MEMORY for resource in series.resources])
     raised = np.maximum(OOM_FACTOR * bound, bound + step)
     ends = series.starts + series.lengths - 1
@@ -84,16 +84,16 @@ def uncensor(series: ContainerSeries) -> Uncensored:
         ),
         kills=kills,
         kills_per_day=np.where(kills > 0, kills / np.where(days > 0, days, 1.0)[:, None], 0.0),
-        least=np.where(kills > 0, raised, np.where(reached > 0, bound, 0.0)),
+        minimum=np.where(kills > 0, raised, np.where(reached > 0, bound, 0.0)),
         limit=limit,
     )
 
 
 STRIDE = 4
 
-"""Every so manieth sample of a training series is a moment; neighbours hardly differ."""
+"""Every STRIDE-th sample of a training series is a moment; neighbours hardly differ."""
 
-MOST_LESSONS = 20_000
+MAX_EXAMPLES = 20_000
 
 """Training series of many samples have moments further apart, so that there are hardly more than this."""
 
@@ -112,14 +112,14 @@ class Features:
 
     Attributes
     ----------
-    features
+    values
         Shape (N, F).
     level
-        Shape (N, R): what needs are relative to, above 0: of a rate the mean of the last cycle, of a resource that is held
+        Shape (N, R): what needs are relative to, above 0: of a rate the mean of the last cycle, of an incompressible resource
         the last sample.
     """
 
-    features: FloatArray
+    values: FloatArray
     level: FloatArray
 
 
@@ -129,8 +129,8 @@ class Examples:
 
     Attributes
     ----------
-    moments
-        N moments.
+    features
+        Of N moments.
     after
         Shape (N, n', R): logarithm of demand in samples of the next cycle over the level, in MAX_AFTER evenly spread ones at most.
     is_there
@@ -138,18 +138,18 @@ class Examples:
     peak
         Shape (N, R): logarithm of the largest demand in the next cycle over the level.
     share
-        Shape (N, R): what harm in a sample of the next cycle counts: of a rate one over its unit's decided samples, of a resource that
-        is held one over its decided cycles and the samples of this one.
+        Shape (N, R): what harm in a sample of the next cycle counts: of a rate one over its unit's samples after the first cycle, of a resource that
+        is held one over its cycles after the first and the samples of this one.
     """
 
-    moments: Features
+    features: Features
     after: FloatArray
     is_there: NDArray[np.bool_]
     peak: FloatArray
     share: FloatArray
 
 
-def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
+def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Examples:
     """Return all moments of the training containers that have a whole cycle behind them and a sample before them.
 
     A series that is shorter than a cycle has its moments from its middle on, with a shorter past.
@@ -169,10 +169,10 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Exa
         If no training series is long enough.
     """
     training, width = world.training, world.cycle_samples
-    features, level, after, is_there, peak, share = [], [], [], [], [], []
-    decided = decided_parts(training, width)
-    stride = max(STRIDE, -(-training.num_samples // MOST_LESSONS))
-    kept = np.unique(np.linspace(0, width - 1, min(width, MAX_AFTER)).astype(np.int64))
+    features, after, is_there, peak, share = [], [], [], [], []
+    decided = post_warmup_parts(training, width)
+    stride = max(STRIDE, -(-training.num_samples // MAX_EXAMPLES))
+    sampled = np.unique(np.linspace(0, width - 1, min(width, MAX_AFTER)).astype(np.int64))
     for segment, rows in enumerate(training.segments()):
         length = rows.stop - rows.start
         now = np.arange(min(width, max(1, length // 2)), length - (width - 1 if is_whole else 0), stride)
@@ -180,15 +180,14 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Exa
             continue
         values = training.values[rows]
         phase = None if not has_phases or world.training_phase is None else world.training_phase[rows]
-        own = moments_at(values, now, world, phase)
+        now_features = features_at(values, now, world, phase)
         ahead = now[:, None] + np.arange(width)
         there = ahead < length
         next_values = values[np.minimum(ahead, length - 1)]
-        features.append(own.features)
-        level.append(own.level)
-        relative = np.log(np.maximum(next_values, TINY * own.level[:, None]) / own.level[:, None])
-        after.append(relative[:, kept])
-        is_there.append(there[:, kept])
+        features.append(now_features)
+        relative = np.log(np.maximum(next_values, TINY * now_features.level[:, None]) / now_features.level[:, None])
+        after.append(relative[:, sampled])
+        is_there.append(there[:, sampled])
         peak.append(np.where(there[..., None], relative, -np.inf).max(axis=1))
         samples, cycles = decided[segment]
         share.append(np.where(world.is_level, 1.0 / (cycles * there.sum(axis=1)[:, None]), 1.0 / samples))
@@ -196,9 +195,8 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Exa
         raise InvalidProblemError(
             f"policies that learn need a training series of {2 * width if is_whole else 2} samples or more"
         )
-    moments = Features(features=np.concatenate(features), level=np.concatenate(level))
     return Examples(
-        moments=moments,
+        features=joined(features),
         after=np.concatenate(after),
         is_there=np.concatenate(is_there),
         peak=np.concatenate(peak),
@@ -206,18 +204,19 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Exa
     )
 
 
-def decided_parts(series: ContainerSeries, width: int) -> IntArray:
+def post_warmup_parts(series: ContainerSeries, width: int) -> IntArray:
     """Return the samples and the cycles after the first one of each segment's unit, shape (S, 2), at least 1 each."""
     samples, unit = np.maximum(series.lengths - width, 0), series.unit_index
     of_unit = group_sums(np.stack([samples, -(-samples // width)], axis=1), unit, int(unit.max()) + 1)
     return np.maximum(of_unit[unit], 1).astype(np.int64)
 
 
-def moments_of(view: CycleView, world: World, *, has_phases: bool) -> Features:
+def view_features(view: CycleView, world: World, *, has_phases: bool) -> Features:
     """Return the moments at which a cycle begins, one of each container that runs."""
     now = np.array([view.past.shape[1]])
     parts = [
-        moments_at(own, now, world, view.phases[place] if has_phases else None) for place, own in enumerate(view.past)
+        features_at(values, now, world, view.phases[place] if has_phases else None)
+        for place, values in enumerate(view.past)
     ]
     return joined(parts)
 
@@ -225,11 +224,11 @@ def moments_of(view: CycleView, world: World, *, has_phases: bool) -> Features:
 def joined(parts: Sequence[Features]) -> Features:
     """Return moments one after the other."""
     return Features(
-        features=np.concatenate([part.features for part in parts]), level=np.concatenate([part.level for part in parts])
+        values=np.concatenate([part.values for part in parts]), level=np.concatenate([part.level for part in parts])
     )
 
 
-def moments_at(values: FloatArray, now: IntArray, world: World, phase: IntArray | None = None) -> Features:
+def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray | None = None) -> Features:
     """Return the moments before samples `now`, each at least 1, of one container.
 
     Parameters
@@ -247,13 +246,13 @@ def moments_at(values: FloatArray, now: IntArray, world: World, phase: IntArray 
     rows = np.maximum(now[:, None] - width + np.arange(width), 0)
     window = values[rows]
     earlier = values[np.maximum(rows - width, 0)]
-    most = np.maximum.accumulate(values, axis=0)[now - 1]
+    maximum = np.maximum.accumulate(values, axis=0)[now - 1]
     level = np.where(world.is_level, window[:, -1], window.mean(axis=1))
-    level = np.maximum(np.maximum(level, FLOOR * most), TINY)
+    level = np.maximum(np.maximum(level, FLOOR * maximum), TINY)
     quarter = max(1, width // 4)
     numbers = [
         np.log(level),
-        np.log(np.maximum(most, TINY) / level),
+        np.log(np.maximum(maximum, TINY) / level),
         window.std(axis=1) / level,
         window.max(axis=1) / level,
         window.min(axis=1) / level,
@@ -261,10 +260,10 @@ def moments_at(values: FloatArray, now: IntArray, world: World, phase: IntArray 
         window[:, -quarter:].std(axis=1) / level,
         earlier.mean(axis=1) / level,
     ]
-    features = np.concatenate([*(np.minimum(own, CLIP) for own in numbers), np.log1p(now)[:, None]], axis=1)
+    features = np.concatenate([*(np.minimum(ratio, CLIP) for ratio in numbers), np.log1p(now)[:, None]], axis=1)
     if phase is not None:
         features = np.concatenate([features, _phase_features(phase, now, world.num_phases)], axis=1)
-    return Features(features=features, level=level)
+    return Features(values=features, level=level)
 
 
 CLIP = 10.0

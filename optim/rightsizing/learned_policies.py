@@ -1,6 +1,6 @@
 """Policies that learn from similar moments: nearest neighbours, forests, and priced forecasts.
 
-A forecast is a distribution of the need: of a resource that is held the peak of the coming cycle, of a rate any of its samples. At
+A forecast is a distribution of the need: of an incompressible resource the peak of the coming cycle, of a rate any of its samples. At
 price m^2 a container gets the y that minimises
 
     y + m^2 s w P(need > y),
@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from optim.core.arrays import FloatArray
 from optim.core.optional import import_extra
-from optim.rightsizing.features import Examples, Features, joined, lessons_of, moments_of
+from optim.rightsizing.features import Examples, Features, examples_of, joined, view_features
 from optim.rightsizing.policy import CycleView, with_and_without_phases
 from optim.rightsizing.world import World
 
@@ -106,13 +106,13 @@ def scale_of(world: World) -> FloatArray:
 
 NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
 
-"""Moments that count as similar: a moment tells one peak of a resource that is held, and a cycle's samples of a rate."""
+"""Moments that count as similar: a moment tells one peak of an incompressible resource, and a cycle's samples of a rate."""
 
 NUM_QUANTILES = 100
 
 BOOSTED_RISKS = np.array([0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.004])
 
-MOST_LESSONS = 20_000
+MAX_EXAMPLES = 20_000
 
 """Boosted quantiles learn from at most so many moments, evenly spread."""
 
@@ -127,14 +127,14 @@ class KnnQuantiles:
     has_phases
         Whether the present phase is among what makes moments similar.
     is_whole
-        Whether a whole cycle must have followed, see `lessons_of`; then nothing is known of the ends of containers, and harm
+        Whether a whole cycle must have followed, see `examples_of`; then nothing is known of the ends of containers, and harm
         counts the same everywhere.
     """
 
     def __init__(self, world: World, *, has_phases: bool = False, is_whole: bool = False) -> None:
         self._world, self._has_phases, self._is_whole = world, has_phases, is_whole
-        self._lessons = lessons_of(world, has_phases=has_phases, is_whole=is_whole)
-        features = self._lessons.moments.features
+        self._examples = examples_of(world, has_phases=has_phases, is_whole=is_whole)
+        features = self._examples.features.values
         self._mean, deviation = features.mean(axis=0), features.std(axis=0)
         self._deviation = np.where(deviation > 0, deviation, 1.0)
         self._tree = cKDTree((features - self._mean) / self._deviation)
@@ -144,35 +144,41 @@ class KnnQuantiles:
 
     def estimate(self, view: CycleView) -> Forecast:
         """Answer for a cycle."""
-        return self.forecast([moments_of(view, self._world, has_phases=self._has_phases)])
+        return self.forecast([view_features(view, self._world, has_phases=self._has_phases)])
 
     def forecast(self, parts: Sequence[Features]) -> Forecast:
         """Return what followed on the moments most similar to these."""
-        moments = joined(parts)
-        near = self._similar(moments)
-        followed = [self._followed(own, column) for column, own in enumerate(near)]
+        features = joined(parts)
+        neighbours = self._similar(features)
+        followed = [self._outcome_quantiles(rows, column) for column, rows in enumerate(neighbours)]
         need, risk = with_tail(np.stack(followed, axis=1), self._risk)
-        weight = None if self._is_whole else np.stack([self._weight(own, k) for k, own in enumerate(near)], axis=1)
-        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
+        weight = (
+            None if self._is_whole else np.stack([self._weight(rows, k) for k, rows in enumerate(neighbours)], axis=1)
+        )
+        return Forecast(need=features.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
 
-    def _similar(self, moments: Features) -> list[NDArray[np.intp]]:
-        """Return the lessons that count for each resource, shape (A, number)."""
-        _, near = self._tree.query((moments.features - self._mean) / self._deviation, k=self._number)
-        near = near.reshape(len(moments.level), self._number)
-        return [near[:, : NUM_OF_LEVELS if is_level else NUM_OF_RATES] for is_level in self._world.is_level.tolist()]
+    def _similar(self, features: Features) -> list[NDArray[np.intp]]:
+        """Return the examples that count for each resource, shape (A, number)."""
+        _, neighbours = self._tree.query((features.values - self._mean) / self._deviation, k=self._number)
+        neighbours = neighbours.reshape(len(features.level), self._number)
+        return [
+            neighbours[:, : NUM_OF_LEVELS if is_level else NUM_OF_RATES] for is_level in self._world.is_level.tolist()
+        ]
 
-    def _weight(self, near: NDArray[np.intp], column: int) -> FloatArray:
-        """Return what a sample's harm counts by these lessons, over what it does by all, shape (A,)."""
-        share, samples = self._lessons.share[:, column], self._lessons.is_there.sum(axis=1)
+    def _weight(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
+        """Return what a sample's harm counts by these examples, over what it does by all, shape (A,)."""
+        share, samples = self._examples.share[:, column], self._examples.is_there.sum(axis=1)
         usual = float((share * samples).sum() / samples.sum())
-        return np.asarray((share[near] * samples[near]).sum(axis=1) / samples[near].sum(axis=1) / usual)
+        return np.asarray(
+            (share[neighbours] * samples[neighbours]).sum(axis=1) / samples[neighbours].sum(axis=1) / usual
+        )
 
-    def _followed(self, near: NDArray[np.intp], column: int) -> FloatArray:
+    def _outcome_quantiles(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
         """Return quantiles of what followed, shape (A, Q)."""
         if self._world.is_level[column]:
-            return quantiles(self._lessons.peak[near, column], 1.0 - self._risk)
-        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near]
-        return quantiles(followed.reshape(len(near), -1), 1.0 - self._risk)
+            return quantiles(self._examples.peak[neighbours, column], 1.0 - self._risk)
+        followed = np.where(self._examples.is_there, self._examples.after[:, :, column], np.nan)[neighbours]
+        return quantiles(followed.reshape(len(neighbours), -1), 1.0 - self._risk)
 
 
 def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
@@ -181,7 +187,7 @@ def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
     last = np.isfinite(ordered).sum(axis=1)[:, None] - 1
     place = levels * last
     low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
-    below, above = (np.take_along_axis(ordered, np.minimum(own, last), axis=1) for own in (low, low + 1))
+    below, above = (np.take_along_axis(ordered, np.minimum(rank, last), axis=1) for rank in (low, low + 1))
     return np.asarray(below + (place - low) * (above - below))
 
 
@@ -203,30 +209,30 @@ class BoostedQuantiles:
 
     def __init__(self, world: World, *, has_phases: bool = False) -> None:
         self._world, self._has_phases = world, has_phases
-        lessons = lessons_of(world, has_phases=has_phases)
-        chosen = np.unique(np.linspace(0, len(lessons.after) - 1, MOST_LESSONS).astype(np.int64))
-        features = lessons.moments.features[chosen]
+        examples = examples_of(world, has_phases=has_phases)
+        chosen = np.unique(np.linspace(0, len(examples.after) - 1, MAX_EXAMPLES).astype(np.int64))
+        features = examples.features.values[chosen]
         self._fitted = [
             [_fit(features, needs[chosen], 1.0 - risk) for risk in BOOSTED_RISKS.tolist()]
-            for needs in _needs(lessons, world)
+            for needs in _needs(examples, world)
         ]
 
     def estimate(self, view: CycleView) -> Forecast:
         """Answer for a cycle."""
-        moments = moments_of(view, self._world, has_phases=self._has_phases)
-        found = [np.stack([predict(moments.features) for predict in own], axis=1) for own in self._fitted]
+        features = view_features(view, self._world, has_phases=self._has_phases)
+        needs = [np.stack([predict(features.values) for predict in models], axis=1) for models in self._fitted]
         # Each quantile is fitted on its own: sorted, they are as good or better (Chernozhukov et al. 2010).
-        need, risk = with_tail(np.sort(np.stack(found, axis=1), axis=2), BOOSTED_RISKS)
-        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=scale_of(self._world))
+        need, risk = with_tail(np.sort(np.stack(needs, axis=1), axis=2), BOOSTED_RISKS)
+        return Forecast(need=features.level[..., None] * need, risk=risk, scale=scale_of(self._world))
 
 
-def _needs(lessons: Examples, world: World) -> list[FloatArray]:
+def _needs(examples: Examples, world: World) -> list[FloatArray]:
     """Return a need of each moment by resource, shape (N,) each."""
     rng = np.random.default_rng(0)
-    count = lessons.is_there.sum(axis=1)  # those that are there come first
+    count = examples.is_there.sum(axis=1)  # those that are there come first
     place = (rng.random(len(count)) * count).astype(np.int64)
     return [
-        lessons.peak[:, column] if is_level else lessons.after[np.arange(len(count)), place, column]
+        examples.peak[:, column] if is_level else examples.after[np.arange(len(count)), place, column]
         for column, is_level in enumerate(world.is_level.tolist())
     ]
 
@@ -255,7 +261,7 @@ NEIGHBOUR_WEIGHT = 4
 
 LEVELS = np.array([0.5, 0.8, 0.95])
 
-"""Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of a resource that is held by the peak."""
+"""Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of an incompressible resource by the peak."""
 
 
 class Forest(KnnQuantiles):
@@ -280,40 +286,40 @@ class Forest(KnnQuantiles):
             NUM_TREES, min_samples_leaf=MIN_LEAF, max_features=FEATURE_SHARE, random_state=0, n_jobs=1
         )
         with threadpool_limits(1):
-            self._model = forest.fit(self._lessons.moments.features, _targets(self._lessons, world))
-        leaves = self._leaves(self._lessons.moments.features)
+            self._model = forest.fit(self._examples.features.values, _targets(self._examples, world))
+        leaves = self._leaves(self._examples.features.values)
         self._order = np.argsort(leaves, axis=0, kind="stable")
         ordered = np.take_along_axis(leaves, self._order, axis=0)
-        self._ordered = [np.ascontiguousarray(own) for own in ordered.T]
+        self._ordered = [np.ascontiguousarray(column) for column in ordered.T]
 
     def _leaves(self, features: FloatArray) -> NDArray[np.int64]:
         with threadpool_limits(1):
             return np.asarray(self._model.apply(features), dtype=np.int64)
 
-    def _similar(self, moments: Features) -> list[NDArray[np.intp]]:
-        nearest = super()._similar(moments)[0][:, :NUM_OF_RATES]
-        leaves, rng, pool = self._leaves(moments.features), np.random.default_rng(0), []
+    def _similar(self, features: Features) -> list[NDArray[np.intp]]:
+        nearest = super()._similar(features)[0][:, :NUM_OF_RATES]
+        leaves, rng, pool = self._leaves(features.values), np.random.default_rng(0), []
         for tree, ordered in enumerate(self._ordered):
             first, end = (np.searchsorted(ordered, leaves[:, tree], side=side) for side in ("left", "right"))
-            drawn = first[:, None] + rng.random((len(first), DRAWS_OF_A_LEAF)) * (end - first)[:, None]
-            pool.append(self._order[drawn.astype(np.int64), tree])
+            sampled = first[:, None] + rng.random((len(first), DRAWS_OF_A_LEAF)) * (end - first)[:, None]
+            pool.append(self._order[sampled.astype(np.int64), tree])
         both = np.concatenate([*pool, np.repeat(nearest, NEIGHBOUR_WEIGHT, axis=1)], axis=1)
-        return [both] * moments.level.shape[1]
+        return [both] * features.level.shape[1]
 
 
-def _targets(lessons: Examples, world: World) -> FloatArray:
-    """Return what trees forecast of each lesson, shape (N, targets), in deviations."""
-    found = []
+def _targets(examples: Examples, world: World) -> FloatArray:
+    """Return what trees forecast of each example, shape (N, targets), in deviations."""
+    targets = []
     for column, is_level in enumerate(world.is_level.tolist()):
         if is_level:
-            found.append(lessons.peak[:, [column]])
+            targets.append(examples.peak[:, [column]])
             continue
-        after = np.where(lessons.is_there, lessons.after[:, :, column], np.nan)
-        found.append(quantiles(after, LEVELS))
-        found.append(np.nanmean(np.exp(after), axis=1)[:, None])
-    targets = np.concatenate(found, axis=1)
-    deviation = targets.std(axis=0)
-    return np.asarray((targets - targets.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+        after = np.where(examples.is_there, examples.after[:, :, column], np.nan)
+        targets.append(quantiles(after, LEVELS))
+        targets.append(np.nanmean(np.exp(after), axis=1)[:, None])
+    stacked = np.concatenate(targets, axis=1)
+    deviation = stacked.std(axis=0)
+    return np.asarray((stacked - stacked.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 
 
 LEARNED_POLICIES = with_and_without_phases("analogs", KnnQuantiles)

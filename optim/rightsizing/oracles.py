@@ -21,7 +21,7 @@ import numpy as np
 from optim.core.arrays import FloatArray
 from optim.models.containers.clairvoyance import ClairvoyantClaim
 from optim.models.containers.series import ContainerSeries
-from optim.rightsizing.engine import UNDER_SHARE, AffinePlan, decided_weight, restart_samples
+from optim.rightsizing.engine import UNDER_SHARE, AffinePlan, post_warmup_weight, restart_samples
 from optim.rightsizing.policy import Estimate
 from optim.rightsizing.tuning import Measure, Slo
 from optim.rightsizing.world import World
@@ -89,25 +89,23 @@ class _Menu:
 
     level: FloatArray
     cost: FloatArray
-    harm: FloatArray
+    violations: FloatArray
 
     def best(self, price: float) -> np.ndarray:
         """Return the cheapest choices at a price, of equal ones the least harmful, shape (C, K)."""
         last = self.level.shape[2] - 1
-        return np.asarray(last - np.argmin((self.cost + price * self.harm)[:, :, ::-1], axis=2))
+        return np.asarray(last - np.argmin((self.cost + price * self.violations)[:, :, ::-1], axis=2))
 
     def at(self, values: FloatArray, choice: np.ndarray) -> FloatArray:
         """Return the values of these choices, shape (C, K)."""
         return np.asarray(np.take_along_axis(values, choice[:, :, None], axis=2)[:, :, 0])
 
 
-def clairvoyant(world: World, wanted: Slo, *, is_harmless: bool = False) -> Clairvoyant:
+def clairvoyant(world: World, slo: Slo, *, is_harmless: bool = False) -> Clairvoyant:
     """Return bound and plan at the allowed harm, or where what a plan decides does no harm that can be avoided."""
-    allowed = wanted.allowed(world) * (0.0 if is_harmless else 1.0)
-    found = [
-        _solve(_menu(world, wanted, column), budget) for column, budget in enumerate(_budgets(world, wanted, allowed))
-    ]
-    price, bound, allocation, total = (list(part) for part in zip(*found, strict=True))
+    allowed = slo.allowed(world) * (0.0 if is_harmless else 1.0)
+    solved = [_solve(_menu(world, slo, column), budget) for column, budget in enumerate(_budgets(world, slo, allowed))]
+    price, bound, allocation, total = (list(part) for part in zip(*solved, strict=True))
     return Clairvoyant(
         price=np.array(price),
         bound=np.array(bound),
@@ -116,14 +114,14 @@ def clairvoyant(world: World, wanted: Slo, *, is_harmless: bool = False) -> Clai
     )
 
 
-def claim_of(series: ContainerSeries, world: World, found: Clairvoyant, wanted: Slo, column: int) -> ClairvoyantClaim:
+def claim_of(series: ContainerSeries, world: World, optimum: Clairvoyant, slo: Slo, column: int) -> ClairvoyantClaim:
     """Return what a bound claims of a resource, to be checked from the series alone.
 
     Parameters
     ----------
     series
         What the world was made of.
-    world, found, wanted
+    world, optimum, slo
         The world, bound and plan on it, and what was allowed.
     column
         Number of the resource.
@@ -131,29 +129,29 @@ def claim_of(series: ContainerSeries, world: World, found: Clairvoyant, wanted: 
     order = np.argsort(-series.lengths, kind="stable")
     cycles = (world.samples > 0).sum(axis=1)
     plan = {
-        int(segment): tuple(found.allocation[place, : cycles[place], column].tolist())
+        int(segment): tuple(optimum.allocation[place, : cycles[place], column].tolist())
         for place, segment in enumerate(order.tolist())
     }
-    is_charged = wanted.is_charged
+    is_charged = slo.is_charged
     return ClairvoyantClaim(
         resource=series.names[column],
         cycle_samples=world.cycle_samples,
         first=float(world.first[column]),
-        allowed=float(wanted.allowed(world)[column]),
+        allowed=float(slo.allowed(world)[column]),
         share=1.0 if is_charged else UNDER_SHARE,
-        checkpoint_s=wanted.restarts.checkpoint_s if is_charged else None,
-        startup_s=wanted.restarts.startup_s,
-        price=float(found.price[column]),
-        bound=float(found.bound[column]),
-        total=float(found.total[:, column].sum()),
+        checkpoint_s=slo.restarts.checkpoint_s if is_charged else None,
+        startup_s=slo.restarts.startup_s,
+        price=float(optimum.price[column]),
+        bound=float(optimum.bound[column]),
+        total=float(optimum.total[:, column].sum()),
         plan=plan,
     )
 
 
-def _menu(world: World, wanted: Slo, column: int) -> _Menu:
+def _menu(world: World, slo: Slo, column: int) -> _Menu:
     """Return the choices; in the first cycle there is one."""
     demand, count = world.by_cycle[..., column], world.samples
-    is_paper = wanted.measure is Measure.UNDER_TIME
+    is_paper = slo.measure is Measure.UNDER_TIME
     need = UNDER_SHARE * demand if is_paper else demand
     needed = np.where(world.is_sample, np.minimum(need, world.limit[:, None, None, column]), np.inf)
     level = np.concatenate([np.zeros_like(needed[:, :, :1]), np.sort(needed, axis=2)], axis=2)
@@ -164,69 +162,74 @@ def _menu(world: World, wanted: Slo, column: int) -> _Menu:
     lacks = need[:, :, None, :] > level[..., None]
     cost = level * count[:, :, None]
     if world.is_level[column] and not is_paper:
-        harm = lacks.any(axis=3) * 1.0
+        violations = lacks.any(axis=3) * 1.0
         first = lacks.argmax(axis=3)
         begins = (np.arange(world.num_cycles) * world.cycle_samples)[None, :, None]
-        held = np.maximum(level, np.take_along_axis(demand, first, axis=2))
-        cost = cost + np.where(harm > 0, restart_samples(first + begins, world.interval_s, wanted.restarts), 0.0) * held
+        occupied = np.maximum(level, np.take_along_axis(demand, first, axis=2))
+        cost = (
+            cost
+            + np.where(violations > 0, restart_samples(first + begins, world.interval_s, slo.restarts), 0.0) * occupied
+        )
     else:
-        harm = lacks.sum(axis=3) * 1.0
-    return _Menu(level=level, cost=np.where(is_there, cost, np.inf), harm=harm * _weight(world, wanted, column))
+        violations = lacks.sum(axis=3) * 1.0
+    return _Menu(
+        level=level, cost=np.where(is_there, cost, np.inf), violations=violations * _weight(world, slo, column)
+    )
 
 
-def _weight(world: World, wanted: Slo, column: int) -> FloatArray:
+def _weight(world: World, slo: Slo, column: int) -> FloatArray:
     """Return what a kill or a sample counts, shape (C, K, 1)."""
     shape = (*world.samples.shape, 1)
-    if wanted.measure is Measure.UNDER_TIME:
+    if slo.measure is Measure.UNDER_TIME:
         return np.full(shape, 1.0 / world.lengths.sum())
-    own = decided_weight(world)[:, column]
-    weight = np.broadcast_to((own / _telling(world))[:, None, None], shape).copy()
+    post_warmup = post_warmup_weight(world)[:, column]
+    weight = np.broadcast_to((post_warmup / _num_counted_units(world))[:, None, None], shape).copy()
     weight[:, 0] = 0.0
     return weight
 
 
-def _telling(world: World) -> int:
-    """Return the number of units with a decided cycle."""
+def _num_counted_units(world: World) -> int:
+    """Return the number of units with a cycle after the first."""
     return max(1, len(np.unique(world.group[world.lengths > world.cycle_samples])))
 
 
-def _budgets(world: World, wanted: Slo, allowed: FloatArray) -> list[float]:
+def _budgets(world: World, slo: Slo, allowed: FloatArray) -> list[float]:
     """Return what a plan may do; without any, what it can't avoid: the first cycle's, or what a limit does."""
     budgets = []
     for column, share in enumerate(allowed.tolist()):
-        menu = _menu(world, wanted, column)
-        least = float(np.where(np.isfinite(menu.cost), menu.harm, np.inf).min(axis=2).sum())
-        budgets.append(max(share, least) + SLACK)
+        menu = _menu(world, slo, column)
+        min_harm = float(np.where(np.isfinite(menu.cost), menu.violations, np.inf).min(axis=2).sum())
+        budgets.append(max(share, min_harm) + SLACK)
     return budgets
 
 
 def _solve(menu: _Menu, budget: float) -> tuple[float, float, FloatArray, FloatArray]:
     """Return price, bound, plan, shape (C, K), and its costs, shape (C,)."""
 
-    def harm(price: float) -> float:
-        return float(menu.at(menu.harm, menu.best(price)).sum())
+    def violations(price: float) -> float:
+        return float(menu.at(menu.violations, menu.best(price)).sum())
 
     low, high = 0.0, 1.0
-    while harm(high) > budget:
+    while violations(high) > budget:
         low, high = high, 4.0 * high
-    if harm(0.0) <= budget:
+    if violations(0.0) <= budget:
         high = 0.0
     for _ in range(NUM_HALVINGS if high > 0 else 0):
         middle = (low + high) / 2
-        low, high = (low, middle) if harm(middle) <= budget else (middle, high)
+        low, high = (low, middle) if violations(middle) <= budget else (middle, high)
     choice, riskier = menu.best(high), menu.best(low)
     _spend(menu, choice, riskier, budget)
-    bound = float((menu.cost + high * menu.harm).min(axis=2).sum() - high * budget)
+    bound = float((menu.cost + high * menu.violations).min(axis=2).sum() - high * budget)
     return high, bound, menu.at(menu.level, choice), menu.at(menu.cost, choice).sum(axis=1)
 
 
 def _spend(menu: _Menu, choice: np.ndarray, riskier: np.ndarray, budget: float) -> None:
     """Move cycles to the riskier of two equally good choices, as long as the budget lasts."""
-    left = budget - float(menu.at(menu.harm, choice).sum())
+    residual = budget - float(menu.at(menu.violations, choice).sum())
     gain = menu.at(menu.cost, choice) - menu.at(menu.cost, riskier)
-    more = menu.at(menu.harm, riskier) - menu.at(menu.harm, choice)
+    more = menu.at(menu.violations, riskier) - menu.at(menu.violations, choice)
     for place in np.argsort(-gain, axis=None, kind="stable").tolist():
         cell = np.unravel_index(place, choice.shape)
-        if gain[cell] > 0 and more[cell] <= left:
+        if gain[cell] > 0 and more[cell] <= residual:
             choice[cell] = riskier[cell]
-            left -= float(more[cell])
+            residual -= float(more[cell])

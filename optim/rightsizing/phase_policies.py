@@ -91,7 +91,7 @@ def phase_shift(world: World) -> Rule:
     within = deviation_within_runs(training, require_phases(world.training_phase), world.num_phases)
 
     def estimate(view: CycleView) -> Estimate:
-        return Estimate(base=own_mean(view.past, view.phases), spread=of_phase(within, view.phase_now))
+        return Estimate(base=phase_run_mean(view.past, view.phases), spread=of_phase(within, view.phase_now))
 
     return Rule(estimate)
 
@@ -115,9 +115,9 @@ def phase_forecast(world: World, *, method: ForecastMethod) -> Rule:
     forecaster = PhaseForecaster(runs_of(labels, training.lengths, MIN_DWELL), world.num_phases)
     known: dict[tuple[int, int], FloatArray] = {}
 
-    def shares(own: IntArray, num_steps: int) -> FloatArray:
+    def shares(phases: IntArray, num_steps: int) -> FloatArray:
         """Return the share of each phase in the coming cycle, NaN where no phase is known yet."""
-        runs = runs_of(own, np.array([len(own)]), MIN_DWELL)
+        runs = runs_of(phases, np.array([len(phases)]), MIN_DWELL)
         if not len(runs.phase):
             return np.full(world.num_phases, np.nan)
         key = (int(runs.phase[-1]), int(runs.dwell[-1]))
@@ -126,7 +126,7 @@ def phase_forecast(world: World, *, method: ForecastMethod) -> Rule:
         return known[key]
 
     def estimate(view: CycleView) -> Estimate:
-        share = np.stack([shares(own, view.cycle_samples) for own in view.phases])
+        share = np.stack([shares(phases, view.cycle_samples) for phases in view.phases])
         size, expected = view.past.max(axis=1), share @ mean
         spread = np.sqrt(np.maximum(share @ square - expected**2, 0.0))
         return Estimate(base=size * expected, spread=size * spread)
@@ -153,7 +153,7 @@ def of_phase(table: FloatArray, phase: IntArray) -> FloatArray:
     return np.where((phase >= 0)[:, None], table[phase], np.nan)
 
 
-def own_mean(past: FloatArray, phase: IntArray) -> FloatArray:
+def phase_run_mean(past: FloatArray, phase: IntArray) -> FloatArray:
     """Return each container's mean since its present phase began, shape (A, R)."""
     differs = phase[:, ::-1] != phase[:, -1:]
     length = np.where(differs.any(axis=1), differs.argmax(axis=1), phase.shape[1])
@@ -163,10 +163,10 @@ def own_mean(past: FloatArray, phase: IntArray) -> FloatArray:
 
 def running_maximum(series: ContainerSeries) -> FloatArray:
     """Return the maximum of each segment up to and with each sample, shape (T, R)."""
-    most = series.values.copy()
+    maximum = series.values.copy()
     for rows in series.segments():
-        np.maximum.accumulate(most[rows], axis=0, out=most[rows])
-    return most
+        np.maximum.accumulate(maximum[rows], axis=0, out=maximum[rows])
+    return maximum
 
 
 def deviation_within_runs(series: ContainerSeries, labels: IntArray, num_phases: int) -> FloatArray:
@@ -179,7 +179,7 @@ def deviation_within_runs(series: ContainerSeries, labels: IntArray, num_phases:
 
 STRIDE = 4
 
-"""Every so manieth sample is a moment that ratios are taken from; neighbours hardly differ."""
+"""Every STRIDE-th sample is a moment that ratios are taken from; neighbours hardly differ."""
 
 LEVELS = np.linspace(0.0, 1.0, 201)
 
@@ -187,7 +187,7 @@ LEVELS = np.linspace(0.0, 1.0, 201)
 class PricedPlan:
     """The rule above on a world.
 
-    The level is the mean since the phase began (without phases, of the last cycle), of a held resource the last sample.
+    The level is the mean since the phase began (without phases, of the last cycle), of an incompressible resource the last sample.
 
     Parameters
     ----------
@@ -218,11 +218,11 @@ class PricedPlan:
         runs = world.samples > 0
         phase = self._phase[runs]
         for column in range(len(world.resources)):
-            given = UNDER_SHARE * self._level[runs, column][:, None] * self._ratio[phase, column]
-            priced = given + multiplier[column] * self._scale[column] * (1.0 - LEVELS)
+            amounts = UNDER_SHARE * self._level[runs, column][:, None] * self._ratio[phase, column]
+            priced = amounts + multiplier[column] * self._scale[column] * (1.0 - LEVELS)
             best = last - np.argmin(priced[:, ::-1], axis=1)
-            own = np.take_along_axis(given, best[:, None], axis=1)[:, 0]
-            value[runs, column] = np.where(phase >= 0, own, world.first[column])
+            chosen = np.take_along_axis(amounts, best[:, None], axis=1)[:, 0]
+            value[runs, column] = np.where(phase >= 0, chosen, world.first[column])
         value[:, 0] = world.first
         value = np.minimum(value, world.limit[:, None])
         value[~runs] = 0.0
@@ -237,7 +237,7 @@ def _moments(world: World, *, has_phases: bool) -> tuple[IntArray, FloatArray]:
         place = np.s_[: len(view.past), view.cycle]
         if has_phases:
             phase[place] = view.phase_now
-        mean = own_mean(view.past, view.phases) if has_phases else view.previous.mean(axis=1)
+        mean = phase_run_mean(view.past, view.phases) if has_phases else view.previous.mean(axis=1)
         level[place] = np.where(world.is_level, view.past[:, -1], mean)
     return phase, level
 
@@ -250,20 +250,20 @@ def next_ratios(
     A phase that no moment was in gets the quantiles of all phases together; without any moment all are 1.
     """
     place = series.place
-    left = np.repeat(series.lengths, series.lengths) - 1 - place
-    now = np.flatnonzero((place % STRIDE == STRIDE - 1) & (left > 0) & (labels >= 0))
+    remaining = np.repeat(series.lengths, series.lengths) - 1 - place
+    now = np.flatnonzero((place % STRIDE == STRIDE - 1) & (remaining > 0) & (labels >= 0))
     ahead = np.arange(1, width + 1)
-    is_there = ahead <= left[now, None]
+    is_there = ahead <= remaining[now, None]
     rows = np.where(is_there, now[:, None] + ahead, 0)
-    found = np.ones((num_phases, len(series.resources), len(LEVELS)))
+    ratios = np.ones((num_phases, len(series.resources), len(LEVELS)))
     for column in range(len(series.resources)):
-        ratio = series.values[rows, column] / np.maximum(level[now, column], TINY)[:, None]
+        sampled = series.values[rows, column] / np.maximum(level[now, column], TINY)[:, None]
         for phase in range(num_phases):
-            own = labels[now] == phase
-            chosen = ratio[own][is_there[own]] if own.any() else ratio[is_there]
+            is_phase = labels[now] == phase
+            chosen = sampled[is_phase][is_there[is_phase]] if is_phase.any() else sampled[is_there]
             if len(chosen):
-                found[phase, column] = np.quantile(chosen, LEVELS)
-    return found
+                ratios[phase, column] = np.quantile(chosen, LEVELS)
+    return ratios
 
 
 def run_level(series: ContainerSeries, labels: IntArray) -> FloatArray:

@@ -114,8 +114,8 @@ def recover(
     number = round(TRAINING_SHARE * options.num_containers)
     if not 0 < number < options.num_containers:
         raise InvalidOptionError(f"at least 3 containers are needed, got {options.num_containers}")
-    drawn = generate_containers(options, seed)
-    training, test = drawn.select(np.arange(number)), drawn.select(np.arange(number, options.num_containers))
+    containers = generate_containers(options, seed)
+    training, test = containers.select(np.arange(number)), containers.select(np.arange(number, options.num_containers))
     if test_drift:
         moved = generate_containers(replace(options, drift=test_drift), seed)
         test = moved.select(np.arange(number, options.num_containers))
@@ -182,8 +182,8 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
     ) -> Iterator[list[Recovery]]:
         """Yield each encoder's rows over all seeds in turn, until `stop` is requested: then whole encoders only."""
         pieces = [(encoder, seed) for encoder in encoders for seed in seeds]
-        found = in_order(engine.run(self, pieces, stop, progress))
-        for _, group in groupby(found, key=lambda row: row.encoder):
+        results = in_order(engine.run(self, pieces, stop, progress))
+        for _, group in groupby(results, key=lambda row: row.encoder):
             rows = list(group)
             if len(rows) == len(seeds):
                 yield rows
@@ -216,8 +216,8 @@ def summarise(rows: Sequence[Recovery]) -> RecoverySummary:
     values = np.array([row.ari for row in rows])
     low = high = None
     if len(rows) > 1:
-        found = Interval.of(values)
-        low, high = found.low, found.high
+        interval = Interval.of(values)
+        low, high = interval.low, interval.high
     f1 = {}
     for phase, name in enumerate(PHASE_NAMES):
         seen = [score for row in rows if (score := row.f1[phase]) is not None]

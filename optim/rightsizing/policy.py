@@ -97,7 +97,7 @@ class Stepper(Protocol):
 
 
 class AbstractPolicy(ABC):
-    """A policy of one's own: made anew for each run, with the world, of which only `world.training` may be looked at.
+    """A custom policy: made again for each run, with the world, of which only `world.training` may be looked at.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Plan(Protocol):
     """A policy on a world, ready for any multiplier."""
 
     def allocate(self, multiplier: FloatArray) -> FloatArray:
-        """Return allocations, shape (C, K, R), for a multiplier a resource, shape (R,)."""
+        """Return allocations, shape (C, K, R), for one multiplier per resource, shape (R,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,16 +261,16 @@ def exponential_smoothing(world: World) -> Rule:
     level, trend, error = (np.zeros(world.limit.shape) for _ in range(3))
 
     def estimate(view: CycleView) -> Estimate:
-        peak, own = view.previous.max(axis=1), np.s_[: len(view.past)]
+        peak, running = view.previous.max(axis=1), np.s_[: len(view.past)]
         if view.cycle == 1:
-            level[own], error[own] = peak, view.previous.std(axis=1)
+            level[running], error[running] = peak, view.previous.std(axis=1)
         else:
-            expected = level[own] + trend[own]
-            error[own] += LEVEL_GAIN * (np.abs(peak - expected) - error[own])
+            expected = level[running] + trend[running]
+            error[running] += LEVEL_GAIN * (np.abs(peak - expected) - error[running])
             fresh = expected + LEVEL_GAIN * (peak - expected)
-            trend[own] += TREND_GAIN * (fresh - level[own] - trend[own])
-            level[own] = fresh
-        return Estimate(base=level[own] + trend[own], spread=error[own].copy())
+            trend[running] += TREND_GAIN * (fresh - level[running] - trend[running])
+            level[running] = fresh
+        return Estimate(base=level[running] + trend[running], spread=error[running].copy())
 
     return Rule(estimate)
 

@@ -1,12 +1,12 @@
 """Requests and limits for the next cycle of containers, as JSON and as patches of Kubernetes' pods.
 
-A `Recommender` learns from some containers what follows on a moment (`Analogs`), and tunes one multiplier a resource on others by split
+A `Recommender` learns from some containers what follows on a moment (`KnnQuantiles`), and tunes one multiplier a resource on others by split
 conformal prediction. Of a container it then looks at the end of its series only, so that containers come in blocks of any size.
 
 Two figures tell of harm. The promise is the multipliers': it holds on average over containers like those tuned on and over their cycles,
 whatever the forecast is worth, and says nothing of one container. What is expected of one container is its forecast's, which nothing
 proves. With too few containers to tune on, the share that is asked for can't be promised; then each container gets at least its own
-peak so far (of a resource that is held), and at least the quantile of its own forecast at that share, so that none is expected to
+peak so far (of an incompressible resource), and at least the quantile of its own forecast at that share, so that none is expected to
 have more harm than was asked for.
 """
 
@@ -24,9 +24,9 @@ from optim.core.text import printable
 from optim.models.containers.series import ContainerSeries, Resource
 from optim.phases.preprocessing import split_containers, to_grid
 from optim.rightsizing.engine import SECONDS_PER_DAY
-from optim.rightsizing.features import moments_at, uncensor
+from optim.rightsizing.features import features_at, uncensor
 from optim.rightsizing.learned_policies import Forecast, KnnQuantiles
-from optim.rightsizing.tuning import Draws, Slo, Tuned, covered_of, draw_needs, num_needed, tune
+from optim.rightsizing.tuning import Draws, Slo, Tuned, draw_needs, num_needed, num_to_cover, tune
 from optim.rightsizing.world import World, make_world
 
 MAX_LEARNED = 400
@@ -77,7 +77,7 @@ class Amount:
     Attributes
     ----------
     request
-        In the resource's unit; of a resource that is held the limit as well.
+        In the resource's unit; of an incompressible resource the limit as well.
     limit
         Of a rate what only one sample in a thousand exceeds, by the forecast; None for none.
     quantile
@@ -87,10 +87,10 @@ class Amount:
     compared_with, saving
         Its limit now, or where it has none its peak so far, and how much less the request is, as a share.
     expected_kills_per_day, expected_throttled
-        By the forecast, if each cycle of a day were like the next one; kills of a resource that is held (one a cycle at most),
+        By the forecast, if each cycle of a day were like the next one; kills of an incompressible resource (one a cycle at most),
         throttled share of a rate.
     past_kills_per_day
-        Of a resource that is held: how often the container was killed at its limit so far, see `uncensor`.
+        Of an incompressible resource: how often the container was killed at its limit so far, see `uncensor`.
     """
 
     request: float
@@ -114,7 +114,7 @@ class Recommendation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Usage:
     """What a container did with a resource so far; `is_raised`: whether its request is what it gets at least."""
 
     limit: float
@@ -155,22 +155,22 @@ class Recommender:
             raise InvalidProblemError(
                 f"no container has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
             )
-        wanted = options.requirement
-        needed = max(num_needed(wanted.kills if own.is_level else wanted.throttled) for own in grid.resources)
+        slo = options.requirement
+        needed = max(num_needed(slo.kills if resource.is_level else slo.throttled) for resource in grid.resources)
         units = rng.permutation(int(grid.unit_index.max()) + 1)[: max(MAX_LEARNED, SPARE * needed)]
         chosen = grid.select(np.flatnonzero(np.isin(grid.unit_index, units)))
         learned, tuned = split_containers(chosen, 0.5, rng)
         self._world = make_world(chosen.select(tuned), chosen.select(learned), cycle_s=options.cycle_s)
-        self._analogs = KnnQuantiles(self._world, is_whole=True)
+        self._knn = KnnQuantiles(self._world, is_whole=True)
         self._draws = draw_needs(self._world, rng, is_whole=True)
         if not len(self._draws.need):
             raise InvalidProblemError(
                 f"no container to tune on has two whole cycles of {options.cycle_s:g} s; choose shorter ones"
             )
-        self._allowed = wanted.allowed(self._world)
+        self._allowed = slo.allowed(self._world)
         self.tuned = self._tune()
         is_enough = np.array([self.num_tuned >= num_needed(share) for share in self._allowed.tolist()])
-        self._is_kept = is_enough & self.tuned.is_reached
+        self._is_guaranteed = is_enough & self.tuned.is_reached
 
     @property
     def num_tuned(self) -> int:
@@ -184,34 +184,34 @@ class Recommender:
 
     def promise(self) -> str:
         """Say what the multipliers keep, on average over containers like those learned from."""
-        least = 1.0 / (self.num_tuned + 1)
+        min_share = 1.0 / (self.num_tuned + 1)
         shares = " and ".join(
-            f"{100 * max(share, least):.3g} % of {what}"
+            f"{100 * max(share, min_share):.3g} % of {what}"
             for what, share, columns in self._requirements()
             if self.tuned.is_reached[columns].all()
         )
-        kept = f"on average at most {shares}, for containers like these" if shares else "nothing can be promised"
-        return f"tuned on {self.num_tuned} containers: {kept}"
+        guarantee = f"on average at most {shares}, for containers like these" if shares else "nothing can be promised"
+        return f"tuned on {self.num_tuned} containers: {guarantee}"
 
-    def warnings(self, found: Sequence[Recommendation]) -> tuple[str, ...]:
+    def warnings(self, recommendations: Sequence[Recommendation]) -> tuple[str, ...]:
         """Say of what was asked for what can't be promised, and of whom more harm is expected."""
-        told = []
+        lines = []
         for what, share, columns in self._requirements():
             names = ", ".join(self.resources[column].name for column in columns)
-            needed, is_held = num_needed(share), self.resources[columns[0]].is_level
+            needed, is_level = num_needed(share), self.resources[columns[0]].is_level
             if self.num_tuned < needed:
-                least = "the container's own peak so far and " if is_held else ""
-                told.append(
+                peak_clause = "the container's own peak so far and " if is_level else ""
+                lines.append(
                     f"{100 * share:.3g} % of {what} can't be promised: that needs {needed} containers to tune on, about {2 * needed} "
-                    f"in all, and {self.num_tuned} were there; each request of {names} is at least {least}what its own forecast "
+                    f"in all, and {self.num_tuned} were there; each request of {names} is at least {peak_clause}what its own forecast "
                     "asks for at that share"
                 )
             for column in columns:
                 if not self.tuned.is_reached[column]:
                     name = self.resources[column].name
-                    told.append(f"no multiplier covers what was required of {name}; the largest was taken")
-                told += self._exceeding(found, column, share, what)
-        return tuple(told)
+                    lines.append(f"no multiplier covers what was required of {name}; the largest was taken")
+                lines += self._exceeding(recommendations, column, share, what)
+        return tuple(lines)
 
     def _requirements(self) -> Iterator[tuple[str, float, list[int]]]:
         """Yield what is required: of what, the share, and the resources that it is required of, some at least."""
@@ -220,32 +220,39 @@ class Recommender:
             if columns:
                 yield what, float(self._allowed[columns[0]]), columns
 
-    def _exceeding(self, found: Sequence[Recommendation], column: int, share: float, what: str) -> Iterator[str]:
+    def _exceeding(
+        self, recommendations: Sequence[Recommendation], column: int, share: float, what: str
+    ) -> Iterator[str]:
         """Say of how many containers more harm is expected than is allowed on average."""
         name = self.resources[column].name
-        expected = np.array([1.0 - own.amounts[name].quantile for own in found])
-        worst = int(expected.argmax()) if len(found) else 0
+        expected = np.array([1.0 - recommendation.amounts[name].quantile for recommendation in recommendations])
+        worst = int(expected.argmax()) if len(recommendations) else 0
         number = int((expected > share + ROUNDING).sum())
         if number:
             yield (
-                f"{name}: of {number} of {len(found)} containers more than {100 * share:.3g} % of {what} are expected by the forecast, of "
-                f"{found[worst].container} {100 * expected[worst]:.3g} %, of all together {100 * expected.mean():.3g} %"
+                f"{name}: of {number} of {len(recommendations)} containers more than {100 * share:.3g} % of {what} are expected by the forecast, of "
+                f"{recommendations[worst].container} {100 * expected[worst]:.3g} %, of all together {100 * expected.mean():.3g} %"
             )
 
     def _tune(self) -> Tuned:
         draws, world = self._draws, self._world
         answers = [self._at_draws(draws, world, column) for column in range(len(world.resources))]
         unknown, limit = world.first, np.full((len(draws.need), len(world.resources)), np.inf)
-        least = covered_of(len(draws.need), self._allowed)
+        min_covered = num_to_cover(len(draws.need), self._allowed)
 
         class Drawn:
             """Allocations at the draws only, shape (n, R)."""
 
             def allocate(self, multiplier: FloatArray) -> FloatArray:
-                given = [own.allocation(multiplier, unknown, limit)[:, column] for column, own in enumerate(answers)]
-                return np.stack(given, axis=1)
+                allocations = [
+                    forecast.allocation(multiplier, unknown, limit)[:, column]
+                    for column, forecast in enumerate(answers)
+                ]
+                return np.stack(allocations, axis=1)
 
-        return tune(Drawn(), lambda given: (given >= draws.need).sum(axis=0) >= least, len(world.resources))
+        return tune(
+            Drawn(), lambda allocation: (allocation >= draws.need).sum(axis=0) >= min_covered, len(world.resources)
+        )
 
     def _at_draws(self, draws: Draws, world: World, column: int) -> Forecast:
         """Return the forecasts that each draw's container would have had as the drawn cycle began."""
@@ -253,8 +260,8 @@ class Recommender:
         return self._forecast([world.values[k, :end] for k, end in zip(draws.series[:, column], ends, strict=True)])
 
     def _forecast(self, pasts: list[FloatArray]) -> Forecast:
-        parts = [moments_at(own, np.array([len(own)]), self._world) for own in pasts]
-        return self._analogs.forecast(parts)
+        parts = [features_at(past, np.array([len(past)]), self._world) for past in pasts]
+        return self._knn.forecast(parts)
 
     def recommend(self, series: ContainerSeries) -> Iterator[Recommendation]:
         """Yield a recommendation a container, from its last segment.
@@ -278,23 +285,25 @@ class Recommender:
         limit = np.where(np.isfinite(limit), limit, np.inf)
         peak = self._peaks(series, grid, last)
         tuned = answer.allocation(self.tuned.multiplier, self._world.first, limit)
-        least = np.maximum(seen.least[latest], np.minimum(self._least(answer, peak), limit))
-        given = np.maximum(tuned, least)
+        minimum = np.maximum(seen.minimum[latest], np.minimum(self._minimum(answer, peak), limit))
+        requests = np.maximum(tuned, minimum)
         for place, segment in enumerate(last.tolist()):
-            name, own = grid.containers[segment], latest[place]
+            name, row = grid.containers[segment], latest[place]
             amounts = {
                 resource.name: self._amount(
                     answer,
                     column,
                     place,
-                    float(given[place, column]),
-                    _Seen(
-                        limit=float(seen.limit[own, column]),
+                    float(requests[place, column]),
+                    _Usage(
+                        limit=float(seen.limit[row, column]),
                         peak=float(peak[place, column]),
                         now=float(grid.values[grid.rows(segment)][-1, column]),
-                        kills=int(seen.kills[own, column]),
-                        kills_per_day=float(seen.kills_per_day[own, column]),
-                        is_raised=bool(not self._is_kept[column] and least[place, column] > tuned[place, column]),
+                        kills=int(seen.kills[row, column]),
+                        kills_per_day=float(seen.kills_per_day[row, column]),
+                        is_raised=bool(
+                            not self._is_guaranteed[column] and minimum[place, column] > tuned[place, column]
+                        ),
                     ),
                 )
                 for column, resource in enumerate(grid.resources)
@@ -307,15 +316,15 @@ class Recommender:
         begins = np.searchsorted(series.container_index[series.segment], np.unique(series.container_index))
         return np.where(self._world.is_level, np.maximum.reduceat(series.values, begins, axis=0), on_grid)
 
-    def _least(self, answer: Forecast, peak: FloatArray) -> FloatArray:
+    def _minimum(self, answer: Forecast, peak: FloatArray) -> FloatArray:
         """Return what containers get at least of resources of which nothing is promised that was asked for, shape (A, R); else 0."""
         columns = range(len(self._allowed))
         asked = np.stack([answer.at_risk(float(self._allowed[k]))[:, k] for k in columns], axis=1)
-        return np.where(self._is_kept, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
+        return np.where(self._is_guaranteed, 0.0, np.where(self._world.is_level, np.maximum(asked, peak), asked))
 
-    def _amount(self, answer: Forecast, column: int, place: int, given: float, seen: _Seen) -> Amount:
+    def _amount(self, answer: Forecast, column: int, place: int, request: float, seen: _Usage) -> Amount:
         resource, need = self.resources[column], answer.need[place, column]
-        risk = float(np.interp(given, need, answer.risk))
+        risk = float(np.interp(request, need, answer.risk))
         peak = min(seen.peak, seen.limit)
         is_limited = bool(np.isfinite(seen.limit))
         now = seen.limit if is_limited else peak
@@ -335,12 +344,12 @@ class Recommender:
                 f"at least a fifth; {reason}"
             )
         return Amount(
-            request=given,
-            limit=given if resource.is_level else min(max(given, high), seen.limit),
+            request=request,
+            limit=request if resource.is_level else min(max(request, high), seen.limit),
             quantile=1.0 - risk,
             reason=reason,
             compared_with="limit" if is_limited else "peak so far",
-            saving=1.0 - given / now if now > 0 else 0.0,
+            saving=1.0 - request / now if now > 0 else 0.0,
             expected_kills_per_day=risk * cycles if resource.is_level else None,
             expected_throttled=None if resource.is_level else risk,
             past_kills_per_day=seen.kills_per_day if resource.is_level else None,
@@ -376,20 +385,20 @@ KUBERNETES = ("cpu", "memory")
 """Resources that a pod can ask for, in cores and GiB."""
 
 
-def as_json(found: Sequence[Recommendation], recommender: Recommender) -> str:
+def as_json(recommendations: Sequence[Recommendation], recommender: Recommender) -> str:
     """Return recommendations as one JSON object; numbers are in the resources' units."""
     document = {
         "schema": SCHEMA,
         "cycle_s": recommender.options.cycle_s,
         "promise": recommender.promise(),
-        "warnings": list(recommender.warnings(found)),
+        "warnings": list(recommender.warnings(recommendations)),
         "units": {resource.name: resource.unit for resource in recommender.resources},
-        "containers": [asdict(own) for own in found],
+        "containers": [asdict(recommendation) for recommendation in recommendations],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
+def as_yaml(recommendations: Sequence[Recommendation], recommender: Recommender) -> str:
     """Return a patch a pod, as documents of YAML, to be looked at and applied by hand (``kubectl patch --patch-file``).
 
     Names of the form namespace/pod/container give all three, pod/container two; a name without a slash stands for both. CPU is rounded up
@@ -401,21 +410,21 @@ def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
         If a name has characters or parts that no name of Kubernetes has: they could be read as something else.
     """
     pods: dict[tuple[str | None, str], list[tuple[str, Recommendation]]] = {}
-    for own in found:
-        namespace, pod, name = _names(own.container)
-        pods.setdefault((namespace, pod), []).append((name, own))
-    told = (recommender.promise(), *(f"warning: {own}" for own in recommender.warnings(found)))
-    lines = [f"# {printable(own)}" for own in told]
+    for recommendation in recommendations:
+        namespace, pod, name = _names(recommendation.container)
+        pods.setdefault((namespace, pod), []).append((name, recommendation))
+    comments = (recommender.promise(), *(f"warning: {text}" for text in recommender.warnings(recommendations)))
+    lines = [f"# {printable(text)}" for text in comments]
     for (namespace, pod), parts in pods.items():
         lines += ["---", "apiVersion: v1", "kind: Pod", "metadata:", f"  name: {_text(pod)}"]
         lines += [] if namespace is None else [f"  namespace: {_text(namespace)}"]
         lines += ["spec:", "  containers:"]
-        for name, own in parts:
-            for key, amount in own.amounts.items():
-                told = (amount.reason, _expected(amount, recommender.options))
-                lines += [f"  # {printable(f'{key}: {text}')}" for text in told]
+        for name, recommendation in parts:
+            for key, amount in recommendation.amounts.items():
+                comments = (amount.reason, _expected(amount, recommender.options))
+                lines += [f"  # {printable(f'{key}: {text}')}" for text in comments]
             lines += [f"  - name: {_text(name)}", "    resources:"]
-            lines += _resources(own.amounts)
+            lines += _resources(recommendation.amounts)
     return "\n".join(lines) + "\n"
 
 
@@ -427,9 +436,9 @@ def _expected(amount: Amount, options: RecommendOptions) -> str:
             100 * options.requirement.throttled,
         )
         return f"expected by the forecast: {harm}; asked for on average at most {asked:.3g} %"
-    most = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
+    max_kills = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
     kills = f"{amount.expected_kills_per_day:.3g} kills a day, one a cycle at most"
-    return f"expected by the forecast: {kills}; asked for on average at most {most:.3g}"
+    return f"expected by the forecast: {kills}; asked for on average at most {max_kills:.3g}"
 
 
 def _names(container: str) -> tuple[str | None, str, str]:
@@ -446,8 +455,11 @@ def _names(container: str) -> tuple[str | None, str, str]:
 
 def _resources(amounts: dict[str, Amount]) -> list[str]:
     known = {name: amounts[name] for name in KUBERNETES if name in amounts}
-    lines = ["      requests:", *(f"        {name}: {_quantity(name, own.request)}" for name, own in known.items())]
-    limits = {name: own.limit for name, own in known.items() if own.limit is not None}
+    lines = [
+        "      requests:",
+        *(f"        {name}: {_quantity(name, amount.request)}" for name, amount in known.items()),
+    ]
+    limits = {name: amount.limit for name, amount in known.items() if amount.limit is not None}
     return [*lines, "      limits:", *(f"        {name}: {_quantity(name, value)}" for name, value in limits.items())]
 
 

@@ -1,10 +1,10 @@
 """Requirements, and the smallest multipliers that meet them.
 
-Harm is tuned by split conformal prediction. Of each of n units (containers; those of a pod are one) one decided cycle is drawn at
+Harm is tuned by split conformal prediction. Of each of n units (containers; those of a pod are one) one cycle after the first is drawn at
 random, and of it what the resource needed: the peak of one that is held, a random sample of a rate. Cycles of a container
 aren't exchangeable, containers are. The smallest multiplier whose allocation covers at least ceil((n + 1)(1 - a)) of the n
 draws covers a draw from a fresh container with a probability of at least 1 - a, over the containers and the draws: on average
-at most a share a of a fresh container's decided cycles is killed, or of its decided samples throttled.
+at most a share a of a fresh container's cycles after the first is killed, or of its samples after the first cycle throttled.
 
 References
 ----------
@@ -30,7 +30,7 @@ IsMet = Callable[[FloatArray], NDArray[np.bool_]]
 
 """Tells of an allocation, shape (C, K, R), whether each resource meets what is required, shape (R,)."""
 
-MOST = 1024.0
+MAX_MULTIPLIER = 1024.0
 
 """Largest multiplier that is tried."""
 
@@ -45,7 +45,7 @@ NUM_HALVINGS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tuned:
-    """A multiplier a resource.
+    """One multiplier per resource.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
 
     high = np.where(meets(np.zeros(num_resources)), 0.0, 1.0)
     is_reached = meets(high)
-    while not is_reached.all() and high.max() < MOST:
+    while not is_reached.all() and high.max() < MAX_MULTIPLIER:
         high = np.where(is_reached, high, 2 * high)
         is_reached = meets(high)
     low = np.where(is_reached, np.where(high > 1, high / 2, 0.0), high)
@@ -99,7 +99,7 @@ class Measure(StrEnum):
     """What is held equal."""
 
     HARM = "harm"
-    """Kills of resources that are held, throttled samples of rates; restarts are charged."""
+    """Kills of incompressible resources, throttled samples of rates; restarts are charged."""
     UNDER_TIME = "under-time"
     """The paper's: samples with less than 95 % of demand, of each resource; restarts aren't charged."""
 
@@ -113,9 +113,9 @@ class Slo:
     measure
         What of.
     kills
-        Share of a container's decided cycles with a kill.
+        Share of a container's cycles after the first with a kill.
     throttled
-        Share of a container's decided samples that are throttled.
+        Share of a container's samples after the first cycle that are throttled.
     under_time
         Share of all samples with less than 95 % of demand.
     checkpoint_s, startup_s
@@ -161,12 +161,12 @@ class Draws:
 
     def covered(self, allocation: FloatArray) -> IntArray:
         """Return how many draws an allocation, shape (C, K, R), covers, shape (R,)."""
-        given = allocation[self.series, self.cycle, np.arange(self.need.shape[1])]
-        return np.asarray((given >= self.need).sum(axis=0))
+        allocated = allocation[self.series, self.cycle, np.arange(self.need.shape[1])]
+        return np.asarray((allocated >= self.need).sum(axis=0))
 
 
 def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False) -> Draws:
-    """Draw a decided cycle of each unit that has one: of its cycles for a resource that is held, by samples for a rate.
+    """Draw a cycle after the first of each unit that has one: of its cycles for an incompressible resource, by samples for a rate.
 
     `is_whole`: of cycles that are whole only.
     """
@@ -176,15 +176,15 @@ def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False
     peak = world.by_cycle.max(axis=2)
     picked = []
     for unit in range(world.num_units):
-        own = np.flatnonzero(world.group == unit)
-        series, cycle = np.nonzero(samples[own])
+        members = np.flatnonzero(world.group == unit)
+        series, cycle = np.nonzero(samples[members])
         if not len(series):
             continue
-        counts = samples[own][series, cycle]
+        counts = samples[members][series, cycle]
         line = []
         for column, is_level in enumerate(world.is_level.tolist()):
             chosen = rng.choice(len(series), p=None if is_level else counts / counts.sum())
-            place, number = own[series[chosen]], cycle[chosen] + 1
+            place, number = members[series[chosen]], cycle[chosen] + 1
             sample = rng.integers(counts[chosen])
             need = peak[place, number, column] if is_level else world.by_cycle[place, number, sample, column]
             line.append((place, number, need))
@@ -199,14 +199,14 @@ def num_drawn(world: World) -> int:
     return len(np.unique(world.group[(world.samples[:, 1:] > 0).any(axis=1)]))
 
 
-def guaranteed(world: World, wanted: Slo) -> FloatArray:
+def guaranteed(world: World, slo: Slo) -> FloatArray:
     """Return what tuning on a world's containers guarantees of fresh ones, shape (R,): the share allowed, or 1 / (n + 1) if n are few.
 
     NaN under the paper's measure, which promises nothing.
     """
-    if not wanted.is_charged:
+    if not slo.is_charged:
         return np.full(len(world.resources), np.nan)
-    return np.maximum(wanted.allowed(world), 1.0 / (num_drawn(world) + 1))
+    return np.maximum(slo.allowed(world), 1.0 / (num_drawn(world) + 1))
 
 
 def min_covered(number: int, share: float) -> int:
@@ -219,24 +219,24 @@ def num_needed(share: float) -> int:
     return max(1, math.ceil((1.0 - 1e-9) / share - 1.0))
 
 
-def requirement_on(world: World, wanted: Slo, seed: int) -> IsMet:
+def requirement_on(world: World, slo: Slo, seed: int) -> IsMet:
     """Return the test of allocations on a world of containers to tune on.
 
     With fewer than `num_needed` units no allocation has the guarantee; then all draws must be covered, and what is promised is
     1 / (n + 1) only.
     """
-    allowed = wanted.allowed(world)
-    if wanted.measure is Measure.UNDER_TIME:
+    allowed = slo.allowed(world)
+    if slo.measure is Measure.UNDER_TIME:
         return lambda allocation: under_time(world, allocation) <= allowed
     return covering(draw_needs(world, np.random.default_rng(seed)), allowed)
 
 
 def covering(draws: Draws, allowed: FloatArray) -> IsMet:
     """Return the test whether all but the allowed share, shape (R,), of draws are covered."""
-    least = covered_of(len(draws.need), allowed)
-    return lambda allocation: draws.covered(allocation) >= least
+    min_number = num_to_cover(len(draws.need), allowed)
+    return lambda allocation: draws.covered(allocation) >= min_number
 
 
-def covered_of(number: int, allowed: FloatArray) -> IntArray:
+def num_to_cover(number: int, allowed: FloatArray) -> IntArray:
     """Return how many of n draws are to be covered for each allowed share: all where n are too few."""
     return np.array([min(min_covered(number, share), number) for share in allowed.tolist()])

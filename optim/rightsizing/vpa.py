@@ -91,8 +91,8 @@ class DecayingHistograms:
     def subtract(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
         """Take back a sample that was added; what is left below the threshold of emptiness vanishes."""
         bucket = self.buckets.find(value)
-        left = self.weight[rows, bucket] - weight * decay(time_s)
-        self.weight[rows, bucket] = np.where(left < EPSILON, 0.0, left)
+        remaining = self.weight[rows, bucket] - weight * decay(time_s)
+        self.weight[rows, bucket] = np.where(remaining < EPSILON, 0.0, remaining)
 
     def percentile(self, level: float, count: int) -> FloatArray:
         """Return a percentile of the first `count` rows, shape (count,): the end of its bucket, 0 of an empty row."""
@@ -136,7 +136,7 @@ OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
 
 
 class VerticalPodAutoscaler:
-    """Kubernetes' recommender: one histogram a resource; of a held resource the peak of the window that runs is in it.
+    """Kubernetes' recommender: one histogram a resource; of an incompressible resource the peak of the window that runs is in it.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class VerticalPodAutoscaler:
                 self._observe(view.past[:, place], place * self._interval_s)
         self._seen = end
         self._record_kills(view)
-        value = np.stack([own.percentile(PERCENTILE, count) for own in self._histograms], axis=1)
+        value = np.stack([histogram.percentile(PERCENTILE, count) for histogram in self._histograms], axis=1)
         return Estimate(base=np.zeros_like(value), spread=value, floor=self._floor)
 
     def _observe(self, value: FloatArray, time_s: float) -> None:
@@ -187,11 +187,11 @@ class VerticalPodAutoscaler:
         if window != self._window:
             self._window = window
             self._peak[:] = 0.0
-        for column, (resource, own) in enumerate(zip(self._resources, self._histograms, strict=True)):
+        for column, (resource, histogram) in enumerate(zip(self._resources, self._histograms, strict=True)):
             if resource.is_level:
                 self._raise_peak(column, rows, value[:, column])
             else:
-                own.add(rows, value[:, column], RATE_WEIGHT, time_s)
+                histogram.add(rows, value[:, column], RATE_WEIGHT, time_s)
 
     def _raise_peak(self, column: int, rows: IntArray, value: FloatArray) -> None:
         """Replace the window's peak, stamped at the window's end, where a value is larger."""
@@ -205,13 +205,13 @@ class VerticalPodAutoscaler:
         self._peak[larger, column] = value[is_larger]
 
     def _record_kills(self, view: CycleView) -> None:
-        """Where a held resource ran out in the cycle that ends, record a larger peak."""
+        """Where an incompressible resource ran out in the cycle that ends, record a larger peak."""
         for column, resource in enumerate(self._resources):
             if not resource.is_level:
                 continue
-            given = view.allocation[:, column]
-            killed = np.flatnonzero((view.previous[:, :, column] > given[:, None]).any(axis=1))
-            used = np.maximum(given[killed], self._peak[killed, column])
+            allocated = view.allocation[:, column]
+            killed = np.flatnonzero((view.previous[:, :, column] > allocated[:, None]).any(axis=1))
+            used = np.maximum(allocated[killed], self._peak[killed, column])
             self._raise_peak(column, killed, np.maximum(used + OOM_STEP, used * OOM_FACTOR))
 
 

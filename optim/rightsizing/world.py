@@ -287,10 +287,10 @@ def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> P
             "long ones split by time (--by-time)"
         )
     rng = np.random.default_rng(seed)
-    known, held = split_containers(grid, options.test_share, rng)
+    known, held_out = split_containers(grid, options.test_share, rng)
     others = grid.select(known)
     learned, tuned = split_containers(others, options.calibration_share, rng)
-    return others.select(learned), others.select(tuned), grid.select(held)
+    return others.select(learned), others.select(tuned), grid.select(held_out)
 
 
 def _split_by_time(grid: ContainerSeries, options: WorldOptions) -> Parts:
@@ -305,8 +305,8 @@ def _split_by_time(grid: ContainerSeries, options: WorldOptions) -> Parts:
         raise InvalidProblemError(
             f"half of no series has {2 * PART_CYCLES} cycles to learn from; give longer ones, or shorter cycles"
         )
-    learned, tuned, held = (_cut(grid, own) for own in pieces)
-    return learned, tuned, held
+    learned, tuned, held_out = (_cut(grid, part) for part in pieces)
+    return learned, tuned, held_out
 
 
 def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
@@ -316,7 +316,7 @@ def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
     return replace(
         grid,
         containers=tuple(
-            f"{grid.containers[own]} from {piece.start}" for own, piece in zip(segment, pieces, strict=True)
+            f"{grid.containers[owner]} from {piece.start}" for owner, piece in zip(segment, pieces, strict=True)
         ),
         lengths=np.array([piece.stop - piece.start for piece in pieces], dtype=np.int64),
         values=grid.values[rows],
@@ -327,7 +327,7 @@ def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
     )
 
 
-def prepare_trial(
+def prepare_split(
     series: ContainerSeries, options: WorldOptions, seed: int, *, has_phases: bool = True
 ) -> CalibrationTestSplit:
     """Split series, and make worlds of the containers to tune and to test on.
@@ -351,8 +351,8 @@ def prepare_trial(
     training, tuned, test = split_series(series, options, seed)
     phases = find_phases(training, (tuned, test), options, seed) if has_phases else (None, None)
     worlds = [
-        make_world(part, training, own, cycle_s=options.cycle_s)
-        for part, own in zip((tuned, test), phases, strict=True)
+        make_world(part, training, labels, cycle_s=options.cycle_s)
+        for part, labels in zip((tuned, test), phases, strict=True)
     ]
     return CalibrationTestSplit(calibration=worlds[0], test=worlds[1], is_by_time=options.is_by_time)
 

@@ -56,10 +56,10 @@ class HasRows(Protocol):
         ...
 
     @property
-    def drawn_to(self) -> float | None:
+    def weight_decay_center(self) -> float | None:
         """What all parameters are drawn to besides.
 
-        If it is a number, ``parameters - drawn_to`` is a part of every gradient that `row_gradient` leaves out, and servers
+        If it is a number, ``parameters - weight_decay_center`` is a part of every gradient that `row_gradient` leaves out, and servers
         add it.
         """
         ...
@@ -81,8 +81,8 @@ def check_application(application: Application) -> None:
         If it isn't an application, or has no partitions, no data or no parameters.
     """
     name = type(application).__name__
-    own = getattr(application, "__dict__", {})  # asking the object itself would run its properties
-    missing = [part for part in PARTS if part not in own and not hasattr(type(application), part)]
+    attributes = getattr(application, "__dict__", {})  # asking the object itself would run its properties
+    missing = [part for part in PARTS if part not in attributes and not hasattr(type(application), part)]
     if missing:
         raise InvalidProblemError(f"{name} has no {', '.join(missing)}; derive it from {__name__}.UserApplication")
     weights = np.array([float(application.weight(partition)) for partition in range(application.num_partitions)])
@@ -97,16 +97,16 @@ def check_application(application: Application) -> None:
 
 def name_of(application: Application) -> str:
     """Return what tells an application from others in every process: a plain object's own text names an address."""
-    kind = type(application)
-    if kind.__repr__ is not object.__repr__:
+    cls = type(application)
+    if cls.__repr__ is not object.__repr__:
         return repr(application)
     weights = np.array([application.weight(partition) for partition in range(application.num_partitions)], np.float64)
     data = f"{zlib.crc32(weights.tobytes()):08x}"
-    return f"{kind.__module__}.{kind.__qualname__} of {application.num_parameters} parameters, data {data}"
+    return f"{cls.__module__}.{cls.__qualname__} of {application.num_parameters} parameters, data {data}"
 
 
 class UserApplication(ABC):
-    """An application of one's own: four methods, of which the last two are called in processes of their own.
+    """A custom application: four methods, of which the last two are called in processes of their own.
 
     Objects travel to these processes by pickling, so the class must be importable there, and what is large should be read
     where it is needed.
@@ -166,6 +166,6 @@ class UserApplication(ABC):
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the flat gradient and the summed loss."""
-        own = np.asarray(parameters).reshape(np.shape(self.start()))
-        slope = np.asarray(self.slope(own, partition, clock), dtype=np.float32).ravel()
-        return slope, self.loss(own, partition, clock) * self.weight(partition)
+        shaped = np.asarray(parameters).reshape(np.shape(self.start()))
+        slope = np.asarray(self.slope(shaped, partition, clock), dtype=np.float32).ravel()
+        return slope, self.loss(shaped, partition, clock) * self.weight(partition)

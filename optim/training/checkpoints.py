@@ -2,7 +2,7 @@
 
 A checkpoint is one file, written under another name and renamed, with a version of its format and a checksum of all that it
 holds; plain arrays, no pickles. The two last whole ones are kept, so that a damaged one costs no more than going back once
-more. What a run takes back, nobody finds there: clocks that are undone are written anew.
+more. What a run takes back, nobody finds there: clocks that are undone are written again.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
 VERSION = 1
-KEPT = 2
+NUM_KEPT = 2
 """Checkpoints that stay in the folder."""
 
 WHAT, REMEDY = "a checkpoint", "remove it: a run goes on from the newest whole one, or begins anew"
@@ -93,9 +93,9 @@ class DurableStorage:
         """Send a message; write a checkpoint when it is the last that one needs."""
         self._transport.send(machine, message)
         if machine == STORAGE and isinstance(message, StoreBackup | Delta):
-            self._keep(message.values)
+            self._add(message.values)
         elif machine == STORAGE and isinstance(message, Rewind):
-            self._forget(message.clock)
+            self._rewind(message.clock)
 
     def start(self, machine: str) -> None:
         """Have a machine of that name."""
@@ -117,24 +117,24 @@ class DurableStorage:
         """Give back everything but the folder."""
         self._transport.close()
 
-    def _forget(self, clock: int) -> None:
+    def _rewind(self, clock: int) -> None:
         """Forget what is later than a clock that the run goes back to; files last, while there is an earlier one."""
         self._parts = {known: parts for known, parts in self._parts.items() if known <= clock}
         self._written = min(self._written, clock)
-        whole = self._whole()
-        kept = self._path(clock)
-        if any(path <= kept for path in whole):
-            for undone in (path for path in whole if path > kept):
+        intact = self._intact()
+        target = self._path(clock)
+        if any(path <= target for path in intact):
+            for undone in (path for path in intact if path > target):
                 undone.unlink(missing_ok=True)
 
     def _path(self, clock: int) -> Path:
         return self._folder / f"checkpoint-{clock:010d}.npz"
 
-    def _whole(self) -> list[Path]:
+    def _intact(self) -> list[Path]:
         """Return the checkpoints that aren't known to be damaged, by clock."""
         return [path for path in sorted(self._folder.glob("checkpoint-*.npz")) if path not in self._damaged]
 
-    def _keep(self, values: ShardValues) -> None:
+    def _add(self, values: ShardValues) -> None:
         if values.clock <= self._written:
             return
         parts = self._parts.setdefault(values.clock, {})
@@ -152,8 +152,8 @@ class DurableStorage:
         write_checkpoint(self._path(values.clock), point, self._job)
         self._damaged.discard(self._path(values.clock))
         self._written = values.clock
-        self._parts = {clock: kept for clock, kept in self._parts.items() if clock > values.clock}
-        for old in self._whole()[:-KEPT]:
+        self._parts = {clock: parts for clock, parts in self._parts.items() if clock > values.clock}
+        for old in self._intact()[:-NUM_KEPT]:
             old.unlink(missing_ok=True)
 
 
@@ -179,9 +179,9 @@ def read_checkpoint(path: Path, job: str) -> StartingPoint:
         If it is damaged, of another version, or of another job.
     """
     arrays = read_arrays(path, WHAT, REMEDY)
-    told = arrays.pop("checksum", None)
+    checksum = arrays.pop("checksum", None)
     names = {"version", "job", "clock", "parameters", "slots", "losses"}
-    if told is None or set(arrays) != names or str(told) != _checksum(arrays):
+    if checksum is None or set(arrays) != names or str(checksum) != _checksum(arrays):
         raise InvalidProblemError(f"{path}: not {WHAT} (its checksum isn't that of what it holds); {REMEDY}")
     size = arrays["parameters"].size
     fields = {

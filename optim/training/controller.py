@@ -79,7 +79,7 @@ class Membership:
         return (*self.reliable, *self.transient)
 
     def is_alive(self, machine: str) -> bool:
-        """Tell whether a machine, or the storage, can still do something."""
+        """Return whether a machine, or the storage, can still do something."""
         return machine == STORAGE or machine in self.staying or machine in self.leaving
 
     def expect(self, reliable: Sequence[str], transient: Sequence[str]) -> None:
@@ -120,7 +120,7 @@ class Membership:
         self._strike_out(machines)
         return waiting
 
-    def bury(self, machine: str) -> bool:
+    def remove(self, machine: str) -> bool:
         """Strike out a machine that is gone; tell whether it had a part in the work."""
         self.joining.pop(machine, None)
         was_in = machine in self.staying or machine in self.leaving
@@ -185,7 +185,7 @@ class Controller:
         self._copies = ReplicaCatalog(options.num_shards)
         self._rebuild: Reconfiguration | None = None
         self._clock = 0  # of the boundary, or of the rebuild
-        self._install(start or initial_point(application, optimiser))
+        self._store_start(start or initial_point(application, optimiser))
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Controller:
 
     def lost(self, machine: str) -> None:
         """Go on without a machine that is gone with all that it held."""
-        if not self.machines.bury(machine):
+        if not self.machines.remove(machine):
             return
         self._copies.forget_holder(machine)
         is_alone = not any(self.machines.is_alive(worker) for worker in self.roles.workers)
@@ -273,11 +273,11 @@ class Controller:
             case Delta():
                 self._transport.send(self.roles.backups[message.values.shard], message)
             case BackupAck():
-                self._kept(message)
+                self._take_ack(message)
             case State():
-                self._placed(message)
+                self._take_state(message)
             case ShardReady() if self._rebuild is not None:
-                self._rebuild.hosted(message.shard)
+                self._rebuild.mark_ready(message.shard)
         self._advance()
 
     def _is_stale(self, message: Message) -> bool:
@@ -329,7 +329,7 @@ class Controller:
         self._sync_all()
 
     def _is_synced(self) -> bool:
-        """Tell whether every copy that can be had holds the boundary's clock."""
+        """Return whether every copy that can be had holds the boundary's clock."""
         return all(
             self._copies.has(backup, shard, self._clock)
             for shard, backup in enumerate(self.roles.backups)
@@ -358,7 +358,7 @@ class Controller:
     def _compute_elsewhere(self, message: Pushed) -> None:
         """Have a refused gradient computed again, by another machine where there is one."""
         if others := [name for name in self.roles.workers if name != message.machine and self.machines.is_alive(name)]:
-            self.owners = tuple(others[0] if k == message.partition else own for k, own in enumerate(self.owners))
+            self.owners = tuple(others[0] if k == message.partition else owner for k, owner in enumerate(self.owners))
         self.flow.compute_again([message.partition])
 
     def _hand_over(self, machine: str) -> None:
@@ -399,7 +399,7 @@ class Controller:
         servers = self.roles.servers if is_planned else ()
         self._send_all(self._rebuild.begin(servers, self._copies, self._options))
 
-    def _placed(self, state: State) -> None:
+    def _take_state(self, state: State) -> None:
         """Go on with the rebuild that asked for a shard's values; outside of one they are a checkpoint."""
         if self._rebuild is None:
             self._transport.send(STORAGE, StoreBackup(generation=self.generation, values=state.values))
@@ -420,14 +420,14 @@ class Controller:
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
-    def _kept(self, message: BackupAck) -> None:
+    def _take_ack(self, message: BackupAck) -> None:
         """Note a copy; forget older ones once a newer clock is safe, and checkpoint when it is time."""
         copies = self._copies
         if not self.machines.is_alive(message.holder):
             return  # the last words of a machine that has died since
         copies.confirm(message.holder, message.shard, message.clock)
         if self._rebuild is not None:
-            self._rebuild.kept(message.holder, message.shard, message.clock)
+            self._rebuild.mark_stored(message.holder, message.shard, message.clock)
             return
         due = copies.checkpoint_due(self._options.checkpoint_every)
         if due is not None:
@@ -438,7 +438,7 @@ class Controller:
         for holder, clock in copies.trim():
             self._transport.send(holder, Trim(generation=self.generation, clock=clock))
 
-    def _install(self, start: StartingPoint) -> None:
+    def _store_start(self, start: StartingPoint) -> None:
         """Put where the run begins into the storage: there is always something to return to."""
         for values in self.flow.begin_at(start):
             self._transport.send(STORAGE, StoreBackup(generation=0, values=values))

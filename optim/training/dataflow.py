@@ -63,8 +63,8 @@ class PushLog:
             self.keep(self._safe, clock + 1)
         if self.num_bytes + size > self._max_bytes:
             return
-        kept = [replace(push, gradient=np.array(push.gradient, copy=True)) for push in pushes]
-        self._clocks.setdefault(clock, {})[partition] = kept
+        copies = [replace(push, gradient=np.array(push.gradient, copy=True)) for push in pushes]
+        self._clocks.setdefault(clock, {})[partition] = copies
         self._bytes[clock] = self._bytes.get(clock, 0) + size
 
     def end(self, clock: int) -> int:
@@ -139,10 +139,10 @@ class GradientEncoding:
 
 
 def _has_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> bool:
-    """Tell whether an application's gradients may be pushed by its rows."""
+    """Return whether an application's gradients may be pushed by its rows."""
     if not isinstance(application, HasRows) or row_width(application, options.num_shards) != application.row_width:
         return False
-    return application.drawn_to is None or (optimiser.num_slots == 0 and options.staleness == 0)
+    return application.weight_decay_center is None or (optimiser.num_slots == 0 and options.staleness == 0)
 
 
 class Dataflow:
@@ -171,7 +171,7 @@ class Dataflow:
         *,
         num_shards: int,
         staleness: int,
-        form: GradientEncoding | None = None,
+        encoding: GradientEncoding | None = None,
         replay_mb: float = 0.0,
     ) -> None:
         self.num_partitions = application.num_partitions
@@ -182,7 +182,7 @@ class Dataflow:
         self.losses: list[float] = []
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
-        self._staleness, self._form = staleness, form or GradientEncoding()
+        self._staleness, self._encoding = staleness, encoding or GradientEncoding()
         self._rate = optimiser.learning_rate
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
@@ -192,7 +192,7 @@ class Dataflow:
         self._applied = [0] * num_shards
         self._replayed_to = 0
         self._parts: dict[int, dict[int, Vector]] = {}
-        self._own: dict[int, dict[int, Vector]] = {}
+        self._contributions: dict[int, dict[int, Vector]] = {}
         self._loss_parts: dict[int, dict[int, float | None]] = {}
 
     @classmethod
@@ -203,7 +203,7 @@ class Dataflow:
             optimiser,
             num_shards=options.num_shards,
             staleness=options.staleness,
-            form=GradientEncoding.of(application, optimiser, options),
+            encoding=GradientEncoding.of(application, optimiser, options),
             replay_mb=options.replay_mb,
         )
 
@@ -228,20 +228,20 @@ class Dataflow:
         """Return the order to a machine to compute a partition's next clock."""
         clock = int(self.completed[partition])
         self._computing[partition] = clock
-        own = self._own.get(partition, {})
+        unapplied = self._contributions.get(partition, {})
         return Compute(
             generation=generation,
             partition=partition,
             clock=clock,
             read_clock=self.read_clock,
             parameters=self.parameters,
-            own=tuple(own[at] for at in range(self.read_clock, clock)),
+            unapplied=tuple(unapplied[at] for at in range(self.read_clock, clock)),
             rate=self._rate,
-            compression=self._form.compression,
-            top_share=self._form.top_share,
-            densest=self._form.densest,
-            feedback=self._form.feedback,
-            carries=self._form.feedback and self._pushers[partition] == machine,
+            compression=self._encoding.compression,
+            top_share=self._encoding.top_share,
+            densest=self._encoding.densest,
+            feedback=self._encoding.feedback,
+            carries=self._encoding.feedback and self._pushers[partition] == machine,
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
@@ -260,9 +260,9 @@ class Dataflow:
         self.completed[partition] += 1
         if self._staleness > 0:
             share = np.float32(weight / self._total_weight)
-            whole = self._whole(message)
-            own = share * whole if weight else np.zeros_like(whole)
-            self._own.setdefault(partition, {})[clock] = own
+            dense = self._dense(message)
+            contribution = share * dense if weight else np.zeros_like(dense)
+            self._contributions.setdefault(partition, {})[clock] = contribution
         self._note_loss(message)
         pushes = [
             Push(
@@ -271,15 +271,15 @@ class Dataflow:
                 partition=partition,
                 clock=clock,
                 read_clock=message.read_clock,
-                gradient=message.gradient[own],
+                gradient=message.gradient[part],
                 rows=rows,
                 width=message.width,
-                drawn_to=message.drawn_to,
-                start=own.start,
+                weight_decay_center=message.weight_decay_center,
+                start=part.start,
                 density=len(message.gradient) / len(self.parameters),
                 weight=weight,
             )
-            for shard, (own, rows) in enumerate(self._parts_of(message))
+            for shard, (part, rows) in enumerate(self._parts_of(message))
         ]
         self.log.add(clock, partition, pushes)
         return pushes
@@ -305,7 +305,7 @@ class Dataflow:
         self._computing.clear()
         self._applied = [clock] * len(self.ranges)
         self._parts.clear()
-        self._own.clear()
+        self._contributions.clear()
         self._loss_parts.clear()
         del self.losses[self._replayed_to :]
         self._publish(clock, parts)
@@ -336,19 +336,19 @@ class Dataflow:
         return max(int(self.completed.max()), max((clock + 1 for clock in self._computing.values()), default=0))
 
     def is_settled_at(self, clock: int) -> bool:
-        """Tell whether all partitions have pushed and all shards applied just so many clocks."""
+        """Return whether all partitions have pushed and all shards applied just so many clocks."""
         return bool((self.completed == clock).all()) and self.read_clock == clock and not self._computing
 
     def is_next(self, message: Pushed) -> bool:
-        """Tell whether a gradient is the one that its partition is waited for."""
+        """Return whether a gradient is the one that its partition is waited for."""
         return message.clock == int(self.completed[message.partition])
 
     def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
         self.read_clock, self.parameters = clock, np.concatenate(parts)
-        self._parts = {at: held for at, held in self._parts.items() if at > clock}
-        for own in self._own.values():
-            for at in [at for at in own if at < clock]:
-                del own[at]
+        self._parts = {at: values for at, values in self._parts.items() if at > clock}
+        for contributions in self._contributions.values():
+            for at in [at for at in contributions if at < clock]:
+                del contributions[at]
 
     def _parts_of(self, message: Pushed) -> Iterator[tuple[slice, RowNumbers | None]]:
         """Yield for each shard where its part of a worker's vector lies, and the rows of it if it came by rows."""
@@ -360,7 +360,7 @@ class Dataflow:
             low, high = np.searchsorted(message.rows, [first, last]).tolist()
             yield slice(low * message.width, high * message.width), message.rows[low:high] - np.int32(first)
 
-    def _whole(self, message: Pushed) -> Vector:
+    def _dense(self, message: Pushed) -> Vector:
         """Return a gradient as a whole vector."""
         if message.rows is None:
             return message.gradient
@@ -372,7 +372,7 @@ class Dataflow:
         parts[message.partition] = message.loss if message.is_finite else None
         if len(parts) == self.num_partitions:
             del self._loss_parts[message.clock]
-            found = [(parts[k], weight) for k, weight in enumerate(self._weights)]
-            total = sum(loss for loss, _ in found if loss is not None)
-            weights = sum(weight for loss, weight in found if loss is not None)
+            weighted = [(parts[k], weight) for k, weight in enumerate(self._weights)]
+            total = sum(loss for loss, _ in weighted if loss is not None)
+            weights = sum(weight for loss, weight in weighted if loss is not None)
             self.losses.append(total / weights if weights else np.nan)

@@ -60,7 +60,7 @@ class Machine:
         self.served: dict[int, ServedShard] = {}
         self.copies: dict[int, ShardCopies] = {}
         self._application = application
-        self._left: dict[int, tuple[int, Vector]] = {}
+        self._residuals: dict[int, tuple[int, Vector]] = {}
 
     def handle(self, message: Message) -> list[Message]:
         """Return the replies to a message; one of an older generation has none."""
@@ -76,13 +76,13 @@ class Machine:
         return message.generation < self.generation
 
     def _compute(self, message: Compute) -> list[Message]:
-        before, left = self._left.pop(message.partition, (-1, None))
+        before, residual = self._residuals.pop(message.partition, (-1, None))
         # Of another clock it is of pushes that a failure has undone, or that others have followed.
         is_next = message.carries and before == message.clock
         with np.errstate(all="ignore"):  # what isn't finite is looked for and told; a warning a worker says less
-            computed = compute(self._application, message, left if is_next else None)
-        if computed.left is not None:
-            self._left[message.partition] = message.clock + 1, computed.left
+            computed = compute(self._application, message, residual if is_next else None)
+        if computed.residual is not None:
+            self._residuals[message.partition] = message.clock + 1, computed.residual
         return [
             Pushed(
                 generation=message.generation,
@@ -94,7 +94,7 @@ class Machine:
                 gradient=computed.gradient,
                 rows=computed.rows,
                 width=computed.width,
-                drawn_to=computed.drawn_to,
+                weight_decay_center=computed.weight_decay_center,
                 weight=self._application.weight(message.partition),
                 loss=computed.loss,
             )
@@ -129,7 +129,7 @@ class Machine:
             served.rebase(message.generation, message.sync_every)
         return [ShardReady(generation=message.generation, shard=message.shard)]
 
-    def _install(self, message: StoreBackup) -> list[Message]:
+    def _store_backup(self, message: StoreBackup) -> list[Message]:
         from optim.training.replication import ShardCopies
 
         copies = self.copies.get(message.values.shard)
@@ -137,11 +137,11 @@ class Machine:
             self.copies[message.values.shard] = ShardCopies(message)
         elif not copies.holds(message.values.clock):
             copies.add(message)
-        return [self._kept(message)]
+        return [self._acknowledge(message)]
 
     def _delta(self, message: Delta) -> list[Message]:
         copies = self.copies.get(message.values.shard)
-        return [self._kept(message)] if copies is not None and copies.take(message) else []
+        return [self._acknowledge(message)] if copies is not None and copies.take(message) else []
 
     def _read(self, message: Read) -> list[Message]:
         copies, served = self.copies.get(message.shard), self.served.get(message.shard)
@@ -169,7 +169,7 @@ class Machine:
         self.copies = {shard: copies for shard, copies in self.copies.items() if shard in message.copies}
         return []
 
-    def _kept(self, message: StoreBackup | Delta) -> BackupAck:
+    def _acknowledge(self, message: StoreBackup | Delta) -> BackupAck:
         values = message.values
         return BackupAck(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
 
@@ -181,7 +181,7 @@ _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {
     Sync: Machine._sync,
     Host: Machine._host,
     Rebase: Machine._rebase,
-    StoreBackup: Machine._install,
+    StoreBackup: Machine._store_backup,
     Delta: Machine._delta,
     Read: Machine._read,
     Rewind: Machine._rewind,

@@ -98,7 +98,7 @@ class Ready(Message, frozen=True, kw_only=True):
 class Compute(Message, frozen=True, kw_only=True):
     """To a worker: compute a partition's gradient for a clock.
 
-    `parameters` is the whole vector as of `read_clock` applied clocks. `own` are the partition's own gradients pushed
+    `parameters` is the whole vector as of `read_clock` applied clocks. `unapplied` are the partition's own gradients pushed
     since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
     `compression` tells in what form the gradient is pushed, `top_share` how much of it, and `densest` up to which share of
     its rows it is pushed by rows, 0 for never. With `feedback` the machine keeps what the push leaves out; `carries` tells that
@@ -109,7 +109,7 @@ class Compute(Message, frozen=True, kw_only=True):
     clock: int
     read_clock: int
     parameters: Vector
-    own: tuple[Vector, ...] = ()
+    unapplied: tuple[Vector, ...] = ()
     rate: float = 0.0
     compression: Compression = Compression.NONE
     top_share: float = 1.0
@@ -122,7 +122,7 @@ class GradientMessage(Message, frozen=True, kw_only=True):
     """A partition's gradient for a clock, or a part of it, and the weight of the data behind it.
 
     `read_clock` is the clock of the parameters that it was computed at. A gradient pushed by `rows` has `width` numbers per
-    row; where `drawn_to` is given, parameters minus that is a further part of it, which servers add themselves.
+    row; where `weight_decay_center` is given, parameters minus that is a further part of it, which servers add themselves.
     """
 
     partition: int
@@ -131,7 +131,7 @@ class GradientMessage(Message, frozen=True, kw_only=True):
     gradient: Vector
     rows: RowNumbers | None = None
     width: int = 1
-    drawn_to: float | None = None
+    weight_decay_center: float | None = None
     weight: float
 
 

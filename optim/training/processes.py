@@ -36,7 +36,7 @@ HEARTBEAT_S = 0.5
 
 
 class HeartbeatMonitor:
-    """Tells which machines are silent: since when each count has stood still, by a clock that stands still with ours.
+    """Says which machines are silent: since when each count has stood still, by a clock that stands still with ours.
 
     A controller that was stopped itself, or had no processor, must not take everybody else for dead: so the time between
     two looks counts for `period_s` at most.
@@ -68,7 +68,7 @@ class HeartbeatMonitor:
         look = self._clock()
         self._now += min(look - self._last_look, 2 * self.period_s)
         self._last_look = look
-        found = []
+        silent = []
         with self._lock:
             for machine, (count, since) in self._seen.items():
                 if machine in self._reasons:
@@ -79,8 +79,8 @@ class HeartbeatMonitor:
                     self._seen[machine] = beats[machine], self._now
                 elif self._now - since > allowed:
                     self._reasons[machine] = f"without a sign of life for {allowed:g} s"
-                    found.append(machine)
-        return found
+                    silent.append(machine)
+        return silent
 
     def reason(self, machine: str) -> str | None:
         """Return why a machine was killed, None if it wasn't."""
@@ -124,8 +124,8 @@ def context_of(has_devices: bool) -> "SpawnContext | ForkServerContext":
 
 
 def _has_server() -> bool:
-    """Tell whether the fork server suits; start one if there is none, with this process's surroundings."""
-    found = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
+    """Return whether the fork server suits; start one if there is none, with this process's surroundings."""
+    settings = {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_IMPORT)}
     before = _server_id()
     if before is not None and before not in (server for server, _ in _BEGUN):
         return False
@@ -139,8 +139,8 @@ def _has_server() -> bool:
         os.environ.pop(FOLDER, None)
     now = _server_id()
     if now is not None and now != before:
-        _BEGUN.append((now, found))
-    return (now, found) in _BEGUN[-1:]
+        _BEGUN.append((now, settings))
+    return (now, settings) in _BEGUN[-1:]
 
 
 def _server_id() -> int | None:
@@ -165,7 +165,7 @@ SHUTDOWN_GRACE_S = 5.0
 
 """How long processes that were told to end may take, all together, before they are killed."""
 
-_SURROUNDINGS = {
+_PINNED_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -206,7 +206,7 @@ class Processes:
             depth=options.staleness + 2,
             max_machines=max_machines,
         )
-        self._watch = HeartbeatMonitor(options.silence_s, options.start_s)
+        self._monitor = HeartbeatMonitor(options.silence_s, options.start_s)
         self._is_closed = threading.Event()
         self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
@@ -218,8 +218,8 @@ class Processes:
         self._places: dict[str, int] = {}
         self._readers: dict[str, threading.Thread] = {}
         self._stopping: set[str] = set()
-        self._watchman = threading.Thread(target=self._keep_watch, daemon=True, name="watch")
-        self._watchman.start()
+        self._watcher = threading.Thread(target=self._kill_silent, daemon=True, name="watch")
+        self._watcher.start()
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
@@ -246,7 +246,7 @@ class Processes:
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
         reader = threading.Thread(target=self._listen, args=(machine, ours), daemon=True, name=f"from {machine}")
         self._readers[machine] = reader
-        self._watch.expect(machine)
+        self._monitor.expect(machine)
         reader.start()
 
     def stop(self, machine: str) -> None:
@@ -281,32 +281,32 @@ class Processes:
                 return None
             if message is not None:
                 if isinstance(message.message, Ready):
-                    self._watch.arrive(machine, self._memory.beats[self._places[machine]])
+                    self._monitor.arrive(machine, self._memory.beats[self._places[machine]])
                 return self._codec.at_controller(message)
-            was_expected, reason = machine in self._stopping, self._how_it_went(machine)
-            self._bury(machine)
+            was_expected, reason = machine in self._stopping, self._exit_reason(machine)
+            self._remove(machine)
             if not was_expected:
                 return Lost(machine, reason)
 
-    def _keep_watch(self) -> None:
+    def _kill_silent(self) -> None:
         """Kill machines that give no sign of life, from a thread: the controller may wait for them with a full pipe.
 
         The end of their own pipes brings the news.
         """
-        while not self._is_closed.wait(self._watch.period_s):
+        while not self._is_closed.wait(self._monitor.period_s):
             places = list(self._places.items())
-            for machine in self._watch.silent({name: int(self._memory.beats[place]) for name, place in places}):
+            for machine in self._monitor.silent({name: int(self._memory.beats[place]) for name, place in places}):
                 process = self._processes.get(machine)
                 if process is not None and process.pid is not None:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
 
-    def _how_it_went(self, machine: str) -> str:
+    def _exit_reason(self, machine: str) -> str:
         """Return why a process is gone, as far as anybody knows."""
         process = self._processes[machine]
         process.join(SHUTDOWN_GRACE_S)
         code = process.exitcode
-        if reason := self._watch.reason(machine):
+        if reason := self._monitor.reason(machine):
             return reason
         return f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
 
@@ -320,16 +320,16 @@ class Processes:
             if process.is_alive():
                 process.kill()
             self._readers[machine].join(SHUTDOWN_GRACE_S)
-            self._bury(machine)
+            self._remove(machine)
         self._is_closed.set()
-        self._watchman.join()
+        self._watcher.join()
         self._memory.close()
 
     def __enter__(self) -> "Processes":
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, exc_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -354,7 +354,7 @@ class Processes:
                 return
             self._incoming.put((machine, message))
 
-    def _bury(self, machine: str) -> None:
+    def _remove(self, machine: str) -> None:
         """Free what a machine had that is gone."""
         process = self._processes.pop(machine, None)
         if process is None:
@@ -364,16 +364,16 @@ class Processes:
         self._readers.pop(machine)
         self._places.pop(machine)
         self._stopping.discard(machine)
-        self._watch.forget(machine)
+        self._monitor.forget(machine)
 
 
 @contextlib.contextmanager
 def _pinned_env(has_devices: bool = False) -> Iterator[None]:
     """Have processes started inside it compute alike wherever they are; one thread at a time, as all have one environment."""
-    own = _SURROUNDINGS | (_ON_DEVICES if has_devices else _ON_CPU)
+    variables = _PINNED_VARIABLES | (_ON_DEVICES if has_devices else _ON_CPU)
     with _STARTING:
-        before = {name: os.environ.get(name) for name in own}
-        os.environ.update(own)
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             yield
         finally:

@@ -26,7 +26,7 @@ class NonFinitePushes:
         self._refused: set[tuple[int, int]] = set()
 
     def refuses(self, message: Pushed) -> bool:
-        """Tell whether a gradient is to be computed again; else it is left out.
+        """Return whether a gradient is to be computed again; else it is left out.
 
         Raises
         ------
@@ -62,7 +62,7 @@ def quantise_int8(gradient: Vector, partition: int, clock: int) -> Vector:
     return np.array(decode_int8(message))
 
 
-def sparsify_top_k(gradient: Vector, share: float, left: Vector | None = None) -> tuple[RowGradient, Vector]:
+def sparsify_top_k(gradient: Vector, share: float, residual: Vector | None = None) -> tuple[RowGradient, Vector]:
     """Return the share of a gradient's entries that is largest in magnitude, one at least, as rows of one number, and the rest.
 
     Of equal magnitudes the lower index goes. What is returned adds up to the gradient and what was left, exactly.
@@ -73,7 +73,7 @@ def sparsify_top_k(gradient: Vector, share: float, left: Vector | None = None) -
         Shape (n,), finite.
     share
         In (0, 1].
-    left
+    residual
         Shape (n,): what earlier pushes left out, which is added first; zeros if not given.
 
     References
@@ -82,7 +82,7 @@ def sparsify_top_k(gradient: Vector, share: float, left: Vector | None = None) -
     fixes SignSGD and other gradient compression schemes.
     """
     k = max(1, round(share * len(gradient)))
-    before = jnp.zeros(len(gradient), jnp.float32) if left is None else jnp.array(left, copy=True)
+    before = jnp.zeros(len(gradient), jnp.float32) if residual is None else jnp.array(residual, copy=True)
     message, rest = encode_top_k(jnp.asarray(gradient), before, k=k)
     rows, values = np.asarray(message.indices, dtype=np.int32), np.asarray(message.values)
     order = np.argsort(rows)
@@ -97,13 +97,13 @@ class Computed:
     ----------
     gradient
         All parameters' numbers, or those of the rows given, `width` for each.
-    rows, width, drawn_to
+    rows, width, weight_decay_center
         As in `Pushed`.
     loss
         Summed over the partition.
     is_finite
         Whether all of it is.
-    left
+    residual
         What is kept for the next clock, shape (n,); None if nothing is.
     """
 
@@ -112,11 +112,11 @@ class Computed:
     is_finite: bool
     rows: RowNumbers | None = None
     width: int = 1
-    drawn_to: float | None = None
-    left: Vector | None = None
+    weight_decay_center: float | None = None
+    residual: Vector | None = None
 
 
-def compute(application: Application, order: Compute, left: Vector | None = None) -> Computed:
+def compute(application: Application, order: Compute, residual: Vector | None = None) -> Computed:
     """Return what an order's gradient is, with what the clock before has left of the partition's.
 
     Raises
@@ -124,18 +124,20 @@ def compute(application: Application, order: Compute, left: Vector | None = None
     InvalidProblemError
         If the application returns something else than a gradient of its parameters.
     """
-    parameters, drawn_to = order.parameters, None
-    for own in order.own:
-        parameters = parameters - np.float32(order.rate) * own
+    parameters, weight_decay_center = order.parameters, None
+    for gradient_share in order.unapplied:
+        parameters = parameters - np.float32(order.rate) * gradient_share
     where: RowGradient | None = None
     if order.densest > 0 and order.compression is not Compression.TOP_K and isinstance(application, HasRows):
         where, loss = application.row_gradient(parameters, order.partition, order.clock)
         check_rows(where, application.num_parameters, application.row_width)
-        drawn_to = application.drawn_to
+        weight_decay_center = application.weight_decay_center
         if len(where.rows) * application.row_width > order.densest * application.num_parameters:
             gradient = where.dense(application.num_parameters)
-            gradient = gradient if drawn_to is None else gradient + (parameters - np.float32(drawn_to))
-            where, drawn_to = None, None
+            gradient = (
+                gradient if weight_decay_center is None else gradient + (parameters - np.float32(weight_decay_center))
+            )
+            where, weight_decay_center = None, None
         else:
             gradient = where.values.ravel()
     else:
@@ -148,13 +150,13 @@ def compute(application: Application, order: Compute, left: Vector | None = None
 
         gradient = quantise_int8(gradient, order.partition, order.clock)
     if is_finite and order.compression is Compression.TOP_K:
-        where, rest = sparsify_top_k(gradient, order.top_share, left)
-        left = rest if order.feedback else None
+        where, rest = sparsify_top_k(gradient, order.top_share, residual)
+        residual = rest if order.feedback else None
         is_sparse = len(where.rows) <= order.densest * application.num_parameters
         gradient = where.values.ravel() if is_sparse else where.dense(application.num_parameters)
         where = where if is_sparse else None
     if where is None:
-        return Computed(gradient=gradient, loss=loss, is_finite=is_finite, left=left)
+        return Computed(gradient=gradient, loss=loss, is_finite=is_finite, residual=residual)
     width = where.values.shape[1]
     return Computed(
         gradient=gradient,
@@ -162,8 +164,8 @@ def compute(application: Application, order: Compute, left: Vector | None = None
         is_finite=is_finite,
         rows=where.rows,
         width=width,
-        drawn_to=drawn_to,
-        left=left,
+        weight_decay_center=weight_decay_center,
+        residual=residual,
     )
 
 
@@ -176,9 +178,9 @@ def check_gradient(gradient: object, size: int) -> None:
         With what it is instead.
     """
     if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
-        found = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
+        actual = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
         raise InvalidProblemError(
-            f"gradient must be a NumPy array of float32 of shape ({size},), got {found}; return it as "
+            f"gradient must be a NumPy array of float32 of shape ({size},), got {actual}; return it as "
             "`np.asarray(gradient, np.float32).ravel()`"
         )
 

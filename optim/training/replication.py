@@ -61,11 +61,11 @@ class ShardCopies:
         return self._at[clock]
 
     def holds(self, clock: int) -> bool:
-        """Tell whether there is a copy at a clock."""
+        """Return whether there is a copy at a clock."""
         return clock in self._at
 
     def rewind(self, generation: int, clock: int) -> bool:
-        """Forget what came after `clock`: that future is not going to happen. Tell whether anything is left."""
+        """Forget what came after `clock`: that future is not going to happen. Return whether anything is left."""
         self.generation = generation
         self._at = {at: copy for at, copy in self._at.items() if at <= clock}
         if self._at:
@@ -90,23 +90,23 @@ class ReplicaCatalog:
         self._clocks.setdefault((holder, shard), set()).add(clock)
 
     def has(self, holder: str, shard: int, clock: int) -> bool:
-        """Tell whether a holder has a copy."""
+        """Return whether a holder has a copy."""
         return clock in self._clocks.get((holder, shard), set())
 
     def forget_holder(self, holder: str) -> None:
         """Note that a holder is gone with all its copies."""
         self._clocks = {key: clocks for key, clocks in self._clocks.items() if key[0] != holder}
 
-    def keep_only(self, kept: Iterable[tuple[str, int]]) -> None:
+    def keep_only(self, copies: Iterable[tuple[str, int]]) -> None:
         """Note that all other holders, the storage left out, have dropped their copies."""
-        wanted = set(kept)
-        self._clocks = {key: clocks for key, clocks in self._clocks.items() if key in wanted or key[0] == STORAGE}
+        keys = set(copies)
+        self._clocks = {key: clocks for key, clocks in self._clocks.items() if key in keys or key[0] == STORAGE}
 
     def rewind(self, clock: int) -> None:
         """Note that copies later than `clock` are forgotten, and with them a checkpoint that is being written."""
         self._checkpoint_clock = None
-        left = {key: {at for at in clocks if at <= clock} for key, clocks in self._clocks.items()}
-        self._clocks = {key: clocks for key, clocks in left.items() if clocks}
+        remaining = {key: {at for at in clocks if at <= clock} for key, clocks in self._clocks.items()}
+        self._clocks = {key: clocks for key, clocks in remaining.items() if clocks}
 
     def checkpoint_due(self, every: int) -> int | None:
         """Return the clock to write a checkpoint of, now that one is due and none is being written."""
@@ -124,10 +124,10 @@ class ReplicaCatalog:
         trimmed = []
         for holder in self.holders():
             safe = stored if holder == STORAGE else clock
-            own = {key: clocks for key, clocks in self._clocks.items() if key[0] == holder}
-            if min(map(min, own.values())) < safe:
+            of_holder = {key: clocks for key, clocks in self._clocks.items() if key[0] == holder}
+            if min(map(min, of_holder.values())) < safe:
                 trimmed.append((holder, safe))
-                self._clocks |= {key: {at for at in clocks if at >= safe} for key, clocks in own.items()}
+                self._clocks |= {key: {at for at in clocks if at >= safe} for key, clocks in of_holder.items()}
         self._clocks = {key: clocks for key, clocks in self._clocks.items() if clocks}
         return trimmed
 
@@ -265,11 +265,11 @@ class Reconfiguration:
                 ),
             )
 
-    def hosted(self, shard: int) -> None:
+    def mark_ready(self, shard: int) -> None:
         """Note that a shard is served where it belongs."""
         self._waiting.discard((ShardReady, shard))
 
-    def kept(self, holder: str, shard: int, clock: int) -> None:
+    def mark_stored(self, holder: str, shard: int, clock: int) -> None:
         """Note a copy, if it is the one that was waited for."""
         if clock == self.clock and holder == self.roles.backups[shard]:
             self._waiting.discard((BackupAck, shard))

@@ -31,7 +31,7 @@ class ServedShard:
         self.rejected = 0
         self._num_partitions, self._pushes = message.num_partitions, message.pushes
         self._is_spread = message.devices > 1
-        self._arrays = _held(message)
+        self._arrays = _make_store(message)
         self._num_slots = message.optimiser.num_slots
         self._pending: dict[int, dict[int, Push]] = {}
         self._sent_clock = message.values.clock
@@ -63,17 +63,17 @@ class ServedShard:
         if message.from_clock != self.clock:
             return []
         replies: list[Message] = []
-        whole: list[Sequence[Push]] = []
+        dense_clocks: list[Sequence[Push]] = []
         for pushes in message.clocks:
             if is_whole(pushes):
-                whole.append([push for push in pushes if push.weight > 0])
+                dense_clocks.append([push for push in pushes if push.weight > 0])
             else:
-                self._replay_whole(whole)
+                self._replay_whole(dense_clocks)
                 self._apply(list(pushes))
-            if (self.clock + len(whole)) % self.sync_every == 0:
-                self._replay_whole(whole)
+            if (self.clock + len(dense_clocks)) % self.sync_every == 0:
+                self._replay_whole(dense_clocks)
                 replies.append(self._delta())
-        self._replay_whole(whole)
+        self._replay_whole(dense_clocks)
         return [*replies, self._applied()]
 
     def _replay_whole(self, clocks: list[Sequence[Push]]) -> None:
@@ -123,7 +123,7 @@ class ServedShard:
         self._remember()
 
     def _takes_rows(self, pushes: list[Push]) -> bool:
-        """Tell whether pushes are applied by rows: never where one of them is to be corrected for its delay."""
+        """Return whether pushes are applied by rows: never where one of them is to be corrected for its delay."""
         if self._is_spread or any(push.rows is None or self._is_late(push) for push in pushes):
             return False
         return self._pushes is Pushes.ROWS or is_by_rows(pushes, self._num_slots)
@@ -142,7 +142,9 @@ class ServedShard:
     def _remember(self) -> None:
         """Keep the parameters as they are published, as long as somebody may still compute from them."""
         if self._strength and self._staleness:
-            self._before = {at: held for at, held in self._before.items() if at >= self.clock - self._staleness}
+            self._before = {
+                at: parameters for at, parameters in self._before.items() if at >= self.clock - self._staleness
+            }
             self._before[self.clock] = _copy(self._arrays.parameters())
 
     def _applied(self) -> Applied:
@@ -154,7 +156,7 @@ class ServedShard:
         return Delta(generation=self.generation, from_clock=sent, values=self.values())
 
 
-def _held(message: Host) -> AbstractShardStore:
+def _make_store(message: Host) -> AbstractShardStore:
     """Return a shard's arrays on one device, or on as many as it is told."""
     parameters, slots = message.values.parameters, message.values.slots
     if message.devices == 1:
@@ -165,7 +167,7 @@ def _held(message: Host) -> AbstractShardStore:
 
 
 def is_whole(pushes: Iterable[Push]) -> bool:
-    """Tell whether some of a clock's pushes count, and those that do came as whole vectors."""
+    """Return whether some of a clock's pushes count, and those that do came as whole vectors."""
     counting = [push for push in pushes if push.weight > 0]
     return bool(counting) and all(push.rows is None for push in counting)
 

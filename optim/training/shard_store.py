@@ -65,7 +65,7 @@ class HostRows:
 
     @staticmethod
     def takes(optimiser: AbstractOptimiser) -> bool:
-        """Tell whether there are loops for a rule."""
+        """Return whether there are loops for a rule."""
         return type(optimiser) in (Sgd, Adagrad)
 
     def push(self, rows: RowNumbers, values: Vector, clock: int = 0) -> None:
@@ -105,7 +105,7 @@ class HostRows:
         if self._pool is None:
             part(*self._ranges[0])
         else:
-            list(self._pool.map(lambda own: part(*own), self._ranges))
+            list(self._pool.map(lambda bounds: part(*bounds), self._ranges))
 
 
 # Elements are named one by one: a view of a row would be counted in and out by every thread. What a division by 0 gives is
@@ -201,8 +201,8 @@ class AbstractShardStore(ABC):
         parameters = self.parameters()
         table = np.zeros((len(parameters) // push.width, push.width), dtype=np.float32)
         table[push.rows] = push.gradient.reshape(-1, push.width)
-        if push.drawn_to is not None:
-            table += np.asarray(parameters).reshape(table.shape) - np.float32(push.drawn_to)
+        if push.weight_decay_center is not None:
+            table += np.asarray(parameters).reshape(table.shape) - np.float32(push.weight_decay_center)
         return table.ravel()
 
 
@@ -219,7 +219,10 @@ class ShardStore(AbstractShardStore):
 
     def __init__(self, parameters: Vector, slots: Sequence[Vector], optimiser: AbstractOptimiser) -> None:
         self._optimiser = optimiser
-        self._flat: tuple[jax.Array, tuple[jax.Array, ...]] | None = (_own(parameters), tuple(map(_own, slots)))
+        self._flat: tuple[jax.Array, tuple[jax.Array, ...]] | None = (
+            _owned_copy(parameters),
+            tuple(map(_owned_copy, slots)),
+        )
         self._table: _DeviceRows | HostRows | None = None
 
     def parameters(self) -> jax.Array:
@@ -254,10 +257,13 @@ class ShardStore(AbstractShardStore):
 
         For descent the order of the two says nothing: each takes the parameters as they were.
         """
-        width, drawn_to = pushes[0].width, pushes[0].drawn_to
-        if drawn_to is not None:
+        width, weight_decay_center = pushes[0].width, pushes[0].weight_decay_center
+        if weight_decay_center is not None:
             parameters, slots = self._as_flat()
-            self._flat = _draw(parameters, jnp.float32(drawn_to), jnp.float32(self._optimiser.learning_rate)), slots
+            self._flat = (
+                _draw(parameters, jnp.float32(weight_decay_center), jnp.float32(self._optimiser.learning_rate)),
+                slots,
+            )
         total = np.float32(sum(push.weight for push in pushes))
         rows = np.concatenate([push.rows for push in pushes if push.rows is not None])
         values = np.concatenate([push.gradient * (np.float32(push.weight) / total) for push in pushes])
@@ -307,7 +313,7 @@ class _DeviceRows:
 
 
 def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
-    """Tell whether a clock's pushes are applied by rows sooner than as whole vectors, on the platform at hand.
+    """Return whether a clock's pushes are applied by rows sooner than as whole vectors, on the platform at hand.
 
     The density that decides is that of the whole gradients: all shards decide alike, however many they are.
 
@@ -324,7 +330,8 @@ def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
     are compared, of the rows four times and of whole pushes once.
     """
     if any(
-        push.rows is None or (push.width, push.drawn_to) != (pushes[0].width, pushes[0].drawn_to) for push in pushes
+        push.rows is None or (push.width, push.weight_decay_center) != (pushes[0].width, pushes[0].weight_decay_center)
+        for push in pushes
     ):
         return False
     density, width = sum(push.density for push in pushes), pushes[0].width
@@ -345,7 +352,7 @@ def _draw(parameters: jax.Array, goal: jax.Array, rate: jax.Array) -> jax.Array:
     return parameters - rate * (parameters - goal)
 
 
-def _own(array: Vector) -> jax.Array:
+def _owned_copy(array: Vector) -> jax.Array:
     return jnp.array(array, dtype=jnp.float32, copy=True)
 
 
@@ -382,8 +389,8 @@ class ShardedStore(AbstractShardStore):
         self._update = sharded_apply(self._mesh, optimiser)
         ranges = NamedSharding(self._mesh, PartitionSpec(AXIS))
         padded = [_padded(np.asarray(array, dtype=np.float32), devices) for array in (parameters, *slots)]
-        own, *rest = jax.device_put(padded, ranges)
-        self._arrays: tuple[jax.Array, tuple[jax.Array, ...]] = own, tuple(rest)
+        values, *rest = jax.device_put(padded, ranges)
+        self._arrays: tuple[jax.Array, tuple[jax.Array, ...]] = values, tuple(rest)
 
     def parameters(self) -> jax.Array:
         """Return the parameters, shape (n,)."""

@@ -46,18 +46,18 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
     if not holders:
         raise InvalidOptionError(f"nobody can hold the {count} partitions: at least one machine is needed")
     before = list(previous) if previous else [""] * count
-    held = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
+    of_holder = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
     share, extra = divmod(count, len(holders))
     # Whoever holds most already takes one of the larger shares: nothing moves where nothing must.
-    ranked = sorted(range(len(holders)), key=lambda rank: (-len(held[holders[rank]]), rank))
+    ranked = sorted(range(len(holders)), key=lambda rank: (-len(of_holder[holders[rank]]), rank))
     quota = {holders[rank]: share + (place < extra) for place, rank in enumerate(ranked)}
     result = [""] * count
     for holder in holders:
-        for index in held[holder][: quota[holder]]:
+        for index in of_holder[holder][: quota[holder]]:
             result[index] = holder
     free = iter([index for index in range(count) if not result[index]])
     for holder in holders:
-        for _ in range(quota[holder] - min(len(held[holder]), quota[holder])):
+        for _ in range(quota[holder] - min(len(of_holder[holder]), quota[holder])):
             result[next(free)] = holder
     return tuple(result)
 
@@ -250,31 +250,31 @@ class ThroughputModel:
         stages = (Stage.RELIABLE, Stage.BACKED_UP, Stage.TRANSIENT)
         return min(stages, key=lambda stage: self.iteration_s(stage, reliable, transient))
 
-    def thresholds(self, reliable: int, most: int = 4096) -> Thresholds:
-        """Return the largest ratios at which the first two stages are still chosen, up to `most` transient machines.
+    def thresholds(self, reliable: int, max_transient: int = 4096) -> Thresholds:
+        """Return the largest ratios at which the first two stages are still chosen, up to `max_transient` transient machines.
 
         Raises
         ------
         InvalidOptionError
             If a lower stage is chosen again after a higher one, so that no two thresholds say it: `intervals` do.
         """
-        steps = self.intervals(reliable, most).steps
+        steps = self.intervals(reliable, max_transient).steps
         order = [list(Stage).index(stage) for _, stage in steps]
         if order != sorted(order):
-            told = ", ".join(f"{stage} up to {ratio:g}" for ratio, stage in steps)
-            raise InvalidOptionError(f"the stages of this model aren't in order ({told}); use intervals")
+            stages = ", ".join(f"{stage} up to {ratio:g}" for ratio, stage in steps)
+            raise InvalidOptionError(f"the stages of this model aren't in order ({stages}); use intervals")
         ends = {stage: ratio for ratio, stage in steps}
         second = ends[Stage.RELIABLE]  # without transient machines nothing else is possible
         return Thresholds(second=second, third=ends.get(Stage.BACKED_UP, second))
 
-    def intervals(self, reliable: int, most: int = 4096) -> Intervals:
-        """Return the ratios between which each stage is chosen, up to `most` transient machines.
+    def intervals(self, reliable: int, max_transient: int = 4096) -> Intervals:
+        """Return the ratios between which each stage is chosen, up to `max_transient` transient machines.
 
         Their stages are those of `stage` for this number of reliable machines.
         """
-        chosen = [self.stage(reliable, transient) for transient in range(most + 1)]
+        chosen = [self.stage(reliable, transient) for transient in range(max_transient + 1)]
         ends = [count for count, pair in enumerate(pairwise(chosen)) if pair[0] is not pair[1]]
-        return Intervals(steps=tuple((count / reliable, chosen[count]) for count in [*ends, most]))
+        return Intervals(steps=tuple((count / reliable, chosen[count]) for count in [*ends, max_transient]))
 
     def work_rate(self, reliable: int, transient: int) -> float:
         """Return iterations a second in the best stage: the curve of scalability that a bidder needs."""
@@ -334,7 +334,7 @@ class Roles:
     backups: tuple[str, ...]
 
     def has_same_shards(self, other: "Roles") -> bool:
-        """Tell whether no shard and no copy would have to move between the two."""
+        """Return whether no shard and no copy would have to move between the two."""
         return self.servers == other.servers and self.backups == other.backups
 
 
@@ -371,19 +371,19 @@ def assign_roles(
     old_servers, old_backups = (previous.servers, previous.backups) if previous is not None else ((), ())
     if stage not in (Stage.BACKED_UP, Stage.TRANSIENT):
         hosts = machines if stage is Stage.TRADITIONAL else tuple(reliable)
-        servers = assign_balanced(num_shards, _most(hosts, num_shards, old_servers), old_servers)
+        servers = assign_balanced(num_shards, _preferred(hosts, num_shards, old_servers), old_servers)
         workers = tuple(transient) if stage is Stage.SEPARATE else machines
         return Roles(stage=stage, workers=workers, servers=servers, backups=(STORAGE,) * num_shards)
     actives = min(num_shards, len(transient) if max_actives is None else max_actives)
     return Roles(
         stage=stage,
         workers=machines if stage is Stage.BACKED_UP else tuple(transient),
-        servers=assign_balanced(num_shards, _most(transient, actives, old_servers), old_servers),
-        backups=assign_balanced(num_shards, _most(reliable, num_shards, old_backups), old_backups),
+        servers=assign_balanced(num_shards, _preferred(transient, actives, old_servers), old_servers),
+        backups=assign_balanced(num_shards, _preferred(reliable, num_shards, old_backups), old_backups),
     )
 
 
-def _most(machines: Sequence[str], count: int, before: Sequence[str]) -> tuple[str, ...]:
+def _preferred(machines: Sequence[str], count: int, before: Sequence[str]) -> tuple[str, ...]:
     """Return up to `count` machines, those with a shard already first."""
     known = set(before)
     return tuple(sorted(machines, key=lambda name: name not in known)[:count])
@@ -467,9 +467,9 @@ class ClusterOptions:
         check_in("(0, inf)", self, "silence_s", "start_s")
         check_in("(0, 1]", self, "top_share")
         choices = {"non_finite": NonFinite, "compression": Compression, "pushes": Pushes}
-        check_choices(self, {name: tuple(kind) for name, kind in choices.items()})
-        for name, kind in choices.items():  # a plain text is the choice that it names
-            object.__setattr__(self, name, kind(getattr(self, name)))
+        check_choices(self, {name: tuple(choice) for name, choice in choices.items()})
+        for name, choice in choices.items():  # a plain text is the choice that it names
+            object.__setattr__(self, name, choice(getattr(self, name)))
         if self.feedback and self.compression is not Compression.TOP_K:
             raise InvalidOptionError(
                 f"feedback is of what top-k leaves out, the compression is {self.compression}; set it to top-k, or feedback to False"

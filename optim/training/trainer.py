@@ -108,7 +108,7 @@ class TrainingRecord:
     num_skipped: int = 0
 
     def equals(self, other: "TrainingRecord") -> bool:
-        """Tell whether losses and parameters are another run's, bit for bit."""
+        """Return whether losses and parameters are another run's, bit for bit."""
         return self.losses == other.losses and np.array_equal(self.parameters, other.parameters)
 
 
@@ -188,7 +188,7 @@ class Trainer:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether the last clock is applied and no change is under way."""
+        """Return whether the last clock is applied and no change is under way."""
         flow, stop_at = self.controller.flow, self.controller.stop_at
         return (
             not self.controller.machines.joining

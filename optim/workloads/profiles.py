@@ -16,7 +16,7 @@ from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, Admi
 from optim.models.auction.data import PRESETS, Slowdown
 from optim.models.auction.instance import AuctionInstance
 from optim.models.bidding.instance import BiddingInstance
-from optim.profiling.document import SCHEMA, Demand, Interval, JobProfile, Placement, ProfileDocument, ScalingPoint
+from optim.profiling.document import SCHEMA, Demand, JobProfile, MeasuredValue, Placement, ProfileDocument, ScalingPoint
 from optim.profiling.fitting import scalability_of, speedup_table
 from optim.workloads.admission import generator as admission
 from optim.workloads.admission.generator import JobColumns
@@ -72,10 +72,10 @@ def _profile(
     return JobProfile(
         name=name,
         source=f"{THROUGHPUTS}; placement: {PLACEMENTS}",
-        minibatch_s=Interval.exactly(round(batch / images_s[0][1], 6)),
+        minibatch_s=MeasuredValue.exactly(round(batch / images_s[0][1], 6)),
         gradient_mb=round(million_parameters * MEGA * BYTES / MEGA, 3),
-        worker_mbps=Interval.exactly(INSTANCE_MBPS / GPUS_OF_INSTANCE),
-        ps_mbps=Interval.exactly(INSTANCE_MBPS),
+        worker_mbps=MeasuredValue.exactly(INSTANCE_MBPS / GPUS_OF_INSTANCE),
+        ps_mbps=MeasuredValue.exactly(INSTANCE_MBPS),
         scaling=[ScalingPoint(workers=n, speedup=round(speed / images_s[0][1], 4)) for n, speed in images_s],
         startup_min=STARTUP_MIN,
         change_min=CHANGE_MIN,
@@ -114,21 +114,23 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
         return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
 
     # What can't finish isn't drawn again: whether it can is what the measurement says.
-    own = replace(options, min_schedulable=0.0) if has_work else options
-    instance = admission.generate(own, seed, draw_jobs=draw)
+    draw_options = replace(options, min_schedulable=0.0) if has_work else options
+    instance = admission.generate(draw_options, seed, draw_jobs=draw)
     if has_work and is_drawn:
-        _tell_shares(instance, profiles)
+        _log_work_shares(instance, profiles)
     return replace(instance, name=instance.name.replace("generated", "profiled", 1))
 
 
-def _tell_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> None:
+def _log_work_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> None:
     """Say which share of their kinds' work jobs hold."""
     if not len(instance.jobs.ids):
         return
-    kinds = {int(_micro([(job.minibatch_s.value, job.gradient_mb, 0, 0)])[0, 0]): _stated(job) for job in profiles.jobs}
+    mini_batches_by_tau = {
+        int(_micro([(job.minibatch_s.value, job.gradient_mb, 0, 0)])[0, 0]): _stated(job) for job in profiles.jobs
+    }
     jobs = instance.jobs
     made = jobs.epochs * jobs.chunks * jobs.minibatches
-    share = 100 * made / np.array([kinds[tau] for tau in jobs.minibatch_micro_s.tolist()])
+    share = 100 * made / np.array([mini_batches_by_tau[tau] for tau in jobs.minibatch_micro_s.tolist()])
     _LOG.info(
         "%s: jobs hold %.2g to %.2g %% of their profiles' work (median %.2g %%), as their durations are drawn; all of it with "
         "--instance-option draw_work=false",
@@ -167,13 +169,13 @@ def _with_profiles(
     minibatches = np.clip(np.round(number), 1, columns.minibatches).astype(np.int64)
     epochs, chunks = np.maximum(1, np.round(number / minibatches)).astype(np.int64), columns.chunks.copy()
     for place in np.flatnonzero(stated > 0).tolist() if not is_drawn else ():
-        chunks[place], own = _equal_chunks(stated[place], int(chunks[place]))
+        chunks[place], per_chunk = _equal_chunks(stated[place], int(chunks[place]))
         passes = jobs[place].epochs
-        epochs[place] = math.gcd(own, 1 if passes is UNSET else max(1, round(passes)))
-        minibatches[place] = own // epochs[place]
+        epochs[place] = math.gcd(per_chunk, 1 if passes is UNSET else max(1, round(passes)))
+        minibatches[place] = per_chunk // epochs[place]
     segments = columns.worker_demand.shape[1]
     tables = np.empty(len(jobs), dtype=np.object_)
-    tables[:] = [speedup_table(job, int(most)) for job, most in zip(jobs, chunks.tolist(), strict=True)]
+    tables[:] = [speedup_table(job, int(max_workers)) for job, max_workers in zip(jobs, chunks.tolist(), strict=True)]
     return replace(
         columns,
         epochs=epochs,
@@ -189,10 +191,10 @@ def _with_profiles(
     )
 
 
-def _equal_chunks(total: float, most: int) -> tuple[int, int]:
-    """Return a number of chunks, from half of `most` to it, and the mini-batches of each, that come closest to a total."""
-    most = max(1, min(most, round(total)))
-    number = np.arange(most, -(-most // 2) - 1, -1)
+def _equal_chunks(total: float, max_chunks: int) -> tuple[int, int]:
+    """Return a number of chunks, from half of `max_chunks` to it, and the mini-batches of each, that come closest to a total."""
+    max_chunks = max(1, min(max_chunks, round(total)))
+    number = np.arange(max_chunks, -(-max_chunks // 2) - 1, -1)
     each = np.maximum(1, np.round(total / number))
     best = int(np.argmin(np.abs(number * each - total)))
     return int(number[best]), int(each[best])

@@ -78,7 +78,7 @@ def _free_energy(training: ScaledSeries, seed: int) -> Scorer:
 
 def _switching(training: ScaledSeries, seed: int) -> Scorer:
     model = HmmEncoder(HmmOptions()).fit(training, len(PHASE_NAMES), seed)
-    return lambda series: model.surprise(series)[series.place[series.ends(model.num_delays)] >= DELAYS]
+    return lambda series: model.nll(series)[series.place[series.ends(model.num_delays)] >= DELAYS]
 
 
 def _neighbours(training: ScaledSeries, seed: int) -> Scorer:

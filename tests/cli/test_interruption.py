@@ -130,7 +130,7 @@ def learn(*given, **named):
     for _ in range(600):
         time.sleep(0.1)
 
-preparation.prepare_trial = learn
+preparation.prepare_split = learn
 """
 """Phases that take a minute to learn."""
 

@@ -54,7 +54,7 @@ def test_wrong_use_is_one_line_and_two():
 @pytest.mark.parametrize("words", [(), ("--format", "json")])
 def test_ctrl_c_leaves_the_ways_that_were_counted(monkeypatch, words):
     whole, seen = run("--jobs", 12, "--seeds", 2, *words), []
-    counted = study._harm
+    counted = study._violations
 
     def then_interrupted(sets, placed):
         """Ctrl-C comes while the second way is tuned."""
@@ -68,7 +68,7 @@ def test_ctrl_c_leaves_the_ways_that_were_counted(monkeypatch, words):
     stops = []
     requested = Interruption.request
     monkeypatch.setattr(Interruption, "request", lambda self: (requested(self), stops.append(1)))
-    monkeypatch.setattr(study, "_harm", then_interrupted)
+    monkeypatch.setattr(study, "_violations", then_interrupted)
     result = run("--jobs", 12, "--seeds", 2, *words)
     assert result.exit_code == ExitCode.INTERRUPTED
     assert len(seen) == study.HALVINGS + 3

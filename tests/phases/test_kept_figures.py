@@ -202,7 +202,7 @@ def test_grids_scalings_and_windows_come_out_as_before():
     cut = [
         series.padded(3),
         series.sampled(2, np.random.default_rng(1)),
-        series.stretches(10, np.random.default_rng(2)),
+        series.random_crops(10, np.random.default_rng(2)),
         series.sampled(9, rng),
     ]
     found["cut"] = [[each.values, each.lengths] for each in cut]
@@ -239,7 +239,7 @@ def test_what_a_model_says_comes_out_as_before(model, tmp_path):
         "calibrations": {name: parts(each) for name, each in model.calibrations_.items()}, "legend": legend(model),
         "labels": model.predict(fresh), "codes": model.transform(fresh)[20:60], "scores": model.anomaly_scores(fresh),
         "containers": model.container_scores(fresh), "demand": model.demand_quantile(fresh, 0.9, 6),
-        "ahead": [model.forecast(fresh, 5, method) for method in ForecastMethod], "kinds": [model.anomaly_kinds, model.usual_kind],
+        "ahead": [model.forecast(fresh, 5, method) for method in ForecastMethod], "kinds": [model.anomaly_kinds, model.default_score],
         "phases": phase_rows(model), "summary": summary_of(model, fresh), "sequences": sequence_rows(model, fresh),
         "edges": [edge_rows(model, order) for order in (None, 1, 2)], "score rows": score_rows(model, fresh, 6, tuple(ForecastMethod)),
         "forecast rows": forecast_rows(model, fresh, 4, 0.95, ForecastMethod.MARKOV), "watched": [parts(each) for each in watch(model, fresh)],

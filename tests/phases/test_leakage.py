@@ -11,7 +11,7 @@ from optim.phases import PhaseModel
 from optim.phases.model import HELD_OUT_SHARE
 from optim.phases.preprocessing import split_containers
 from optim.rightsizing import Slo, compare_policies
-from optim.rightsizing.world import WorldOptions, find_phases, prepare_trial, split_series
+from optim.rightsizing.world import WorldOptions, find_phases, prepare_split, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 DRAWN = generate_containers(ContainerOptions(num_containers=12), seed=4)
@@ -67,7 +67,7 @@ def test_nothing_that_is_learned_or_tuned_depends_on_the_test_containers(factor,
     assert np.array_equal(one[0].labels, two[0].labels)
     place = {name: segment for segment, name in enumerate(DRAWN.containers)}
     moved = changed(DRAWN, [place[name] for name in test.containers], factor)
-    trials = [prepare_trial(series, options, seed=seed) for series in (DRAWN, moved)]
+    trials = [prepare_split(series, options, seed=seed) for series in (DRAWN, moved)]
     worlds = [trial.test for trial in trials]
     assert np.array_equal(worlds[0].first, worlds[1].first)
     assert np.array_equal(worlds[0].training_phase, worlds[1].training_phase)
@@ -81,6 +81,6 @@ def test_nothing_that_is_learned_or_tuned_depends_on_the_test_containers(factor,
     assert rows[0] == rows[1]
     # Those that are tuned on do move them.
     moved = changed(DRAWN, [place[name] for name in tuned.containers], 7.0)
-    found = compare_policies(prepare_trial(moved, options, seed=seed), ["static"], wanted, num_resamples=1, seed=seed)
+    found = compare_policies(prepare_split(moved, options, seed=seed), ["static"], wanted, num_resamples=1, seed=seed)
     before = compare_policies(trials[0], ["static"], wanted, num_resamples=1, seed=seed)
     assert [row.multiplier for row in next(found)] != [row.multiplier for row in next(before)]

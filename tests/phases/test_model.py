@@ -348,11 +348,11 @@ def test_fitted_encoders_are_saved_and_scored_too(encoder, options, kinds, tmp_p
     assert np.array_equal(again.predict(few), made.predict(few))
     assert set(made.calibrations_) == kinds
     (own,) = kinds - {"forecast-error"}
-    assert again.usual_kind == own
+    assert again.default_score == own
     assert np.array_equal(made.anomaly_scores(few), made.anomaly_scores(few, own), equal_nan=True)
     older = PhaseModel.load(tmp_path / "model.npz")
     del older.calibrations_[own]
-    assert older.usual_kind == "forecast-error"
+    assert older.default_score == "forecast-error"
     for kind in kinds:
         scores = made.anomaly_scores(few, kind)
         assert np.array_equal(again.anomaly_scores(few, kind), scores, equal_nan=True)

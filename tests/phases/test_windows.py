@@ -11,7 +11,7 @@ from optim.phases.preprocessing import ScaledSeries
 def test_stretches_are_consecutive_samples_of_their_segments(lengths, most, seed):
     values = np.arange(float(sum(lengths)))[:, None]
     series = ScaledSeries(values=values, lengths=np.array(lengths))
-    found = series.stretches(most, np.random.default_rng(seed))
+    found = series.random_crops(most, np.random.default_rng(seed))
     assert found.lengths.tolist() == [min(own, most) for own in lengths]
     begin = 0
     for place, (start, length) in enumerate(zip(found.starts, found.lengths, strict=True)):
@@ -24,5 +24,5 @@ def test_stretches_are_consecutive_samples_of_their_segments(lengths, most, seed
 
 def test_every_stretch_may_come_up():
     series = ScaledSeries(values=np.arange(6.0)[:, None], lengths=np.array([6]))
-    starts = {float(series.stretches(4, np.random.default_rng(seed)).values[0, 0]) for seed in range(40)}
+    starts = {float(series.random_crops(4, np.random.default_rng(seed)).values[0, 0]) for seed in range(40)}
     assert starts == {0.0, 1.0, 2.0}

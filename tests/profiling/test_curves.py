@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from optim.profiling.document import Interval, ScalingPoint, SpeedFunction
+from optim.profiling.document import MeasuredValue, ScalingPoint, SpeedFunction
 from optim.profiling.fitting import speedup_table, speedups
 from optim.workloads.profiles import published_profiles
 
@@ -15,11 +15,11 @@ def with_speed(coefficients, largest=8, **fields):
     """A job of eight partitions with a fitted function; a parameter server serves two workers."""
     speed = SpeedFunction(
         kind="synchronous",
-        coefficients=[Interval.exactly(value) for value in coefficients],
+        coefficients=[MeasuredValue.exactly(value) for value in coefficients],
         largest_workers=largest,
         global_batch=8.0,
     )
-    rates = {"worker_mbps": Interval.exactly(100.0), "ps_mbps": Interval.exactly(200.0)}
+    rates = {"worker_mbps": MeasuredValue.exactly(100.0), "ps_mbps": MeasuredValue.exactly(200.0)}
     return msgspec.structs.replace(JOB, speed=speed, **rates, **fields)
 
 

@@ -98,11 +98,11 @@ def test_refuses_what_cannot_be_fitted(seconds, cause):
 def test_fits_what_can_be_told_apart_and_names_the_rest():
     one_server = synchronous_terms(np.array([1.0, 2, 3, 4]), np.ones(4), 8.0)  # w/p is w, and p is 1
     fit = fit_times(one_server, one_server @ np.array([0.05, 0.3, 0.2, 0.05, 0.1]))
-    assert fit.untold == (3, 4)
+    assert fit.unidentifiable == (3, 4)
     assert fit.coefficients == pytest.approx([0.05, 0.4, 0.25, 0, 0], rel=1e-8)
     assert fit.predict(one_server[:1]) == pytest.approx([8 * 0.05 + 0.4 + 0.25])
     single = fit_times(one_server[:1], np.array([3.0]))
-    assert single.untold == (1, 2, 3, 4)
+    assert single.unidentifiable == (1, 2, 3, 4)
     assert single.predict(one_server[:1]) == pytest.approx([3.0])
     assert not np.isfinite(single.error), "nothing is left to judge it by"
 

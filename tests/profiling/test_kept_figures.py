@@ -14,13 +14,13 @@ from optim.profiling.fitting import (
     choose_model,
     concave_envelope,
     fit_times,
+    identifiable_columns,
     intervals,
     scalability_of,
     speedup_table,
     speedups,
     steps_per_second,
     synchronous_terms,
-    told_apart,
     update_terms,
 )
 from optim.profiling.job_profile import (
@@ -78,7 +78,7 @@ def test_fits_and_choices():
     found = {
         "terms": [terms, asynchronous_terms(workers, servers), update_terms(workers, 1000 * servers)],
         "fit": [[round(float(one), 6) for one in np.ravel(getattr(fit, name))] for name in ("coefficients",)], "intervals": len(intervals(fit)),
-        "apart": [told_apart(terms), told_apart(np.ones((4, 3))), told_apart(np.eye(3))], "chosen": [choose_points(terms, seconds, number).tolist() for number in (3, 5, 8)],
+        "apart": [identifiable_columns(terms), identifiable_columns(np.ones((4, 3))), identifiable_columns(np.eye(3))], "chosen": [choose_points(terms, seconds, number).tolist() for number in (3, 5, 8)],
         "models": [choose_model(given, [4.0 / w + 1.0 + 0.1 * w for w in given])[0] for given in names], "names": list(MODELS),
         "envelope": concave_envelope(np.array([1.0, 2, 3, 4]), np.array([1.0, 1.5, 2.9, 3.0])), "link": fit_link(bytes_, 1e-5 + bytes_ / 1e9),
         "points": [update_points(cache, allowed) for cache in (10**6, 3 * 10**7) for allowed in (10**8, 10**9)],

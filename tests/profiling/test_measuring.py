@@ -12,7 +12,7 @@ import pytest
 import optim
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.profiling import machine_benchmarks
-from optim.profiling.document import SCHEMA, Interval, ProfileDocument, UpdateCost, read_profiles, write_profiles
+from optim.profiling.document import SCHEMA, MeasuredValue, ProfileDocument, UpdateCost, read_profiles, write_profiles
 from optim.profiling.fitting import asynchronous_terms, steps_per_second, synchronous_terms
 from optim.profiling.job_profile import (
     MAX_ERROR,
@@ -115,8 +115,8 @@ def test_a_link_is_found_among_disturbed_copies():
 
 
 SIMULATED = UpdateCost(
-    in_cache=[Interval(value=v, low=v, high=v) for v in (1e-5, 0.0, 2e-11, 1e-11)],
-    beyond=[Interval(value=v, low=v, high=v) for v in (1e-5, 0.0, 2e-10, 1e-10)],
+    in_cache=[MeasuredValue(value=v, low=v, high=v) for v in (1e-5, 0.0, 2e-11, 1e-11)],
+    beyond=[MeasuredValue(value=v, low=v, high=v) for v in (1e-5, 0.0, 2e-10, 1e-10)],
     cache_bytes=1e6,
     error=0.0,
 )
@@ -143,7 +143,7 @@ def measured(seed, noise=0.1):
         steps=tuple(timing(value) for value in exact.tolist()),
         startup_s=6.0,
     ), ServerFigures(
-        link=LinkFigures(start_s=0.0, mbps=Interval(value=8000.0, low=7000.0, high=9000.0)),
+        link=LinkFigures(start_s=0.0, mbps=MeasuredValue(value=8000.0, low=7000.0, high=9000.0)),
         update=SIMULATED,
         options=options,
     )
@@ -339,7 +339,7 @@ def test_refuses_options_out_of_range(bad):
 
 
 def test_a_change_loses_the_carrying_and_an_eviction_the_applying_too():
-    size, four = 250_000, Interval.exactly  # a megabyte
+    size, four = 250_000, MeasuredValue.exactly  # a megabyte
     update = UpdateCost(in_cache=[four(v) for v in (9.0, 9.0, 9.0, 9.0)], beyond=[four(v) for v in (1.0, 2.0, 3e-6, 1e-6)],
                         cache_bytes=1e6, error=0.0)  # fmt: skip
     timing = Timing(seconds=np.array([2.0, 2.0, 2.0]))

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from optim.profiling.document import Interval, SpeedFunction
+from optim.profiling.document import MeasuredValue, SpeedFunction
 from optim.profiling.fitting import steps_per_second
 from optim.profiling.job_profile import rescaled
 from optim.workloads.profiles import published_profiles
@@ -47,7 +47,7 @@ def test_larger_gradients_scale_worse_and_slower_workers_better():
 def test_a_fitted_functions_terms_are_slowed_down_one_by_one():
     speed = SpeedFunction(
         kind="synchronous",
-        coefficients=[Interval.exactly(v) for v in (1.0, 2, 3, 4, 5)],
+        coefficients=[MeasuredValue.exactly(v) for v in (1.0, 2, 3, 4, 5)],
         largest_workers=4,
         global_batch=6.0,
     )

@@ -28,7 +28,7 @@ def test_a_fall_from_the_limit_is_a_kill_and_needs_a_fifth_more():
     # At the fourth sample it falls to more than half, and after the last one nothing is known.
     assert found.kills.tolist() == [[0, 2]]
     assert found.kills_per_day[0, 1] == pytest.approx(2 / (7 * 60) * 86400)
-    assert found.least.tolist() == [[0.0, 1.2]]
+    assert found.minimum.tolist() == [[0.0, 1.2]]
     assert found.series.values[:, 1].tolist() == [0.4, 1.2, 0.3, 0.99, 0.6, 1.2, 0.2, 0.99]
     # CPU is throttled at its limit, and not killed.
     np.testing.assert_array_equal(found.series.limit, [[1.0, np.nan]])
@@ -38,7 +38,7 @@ def test_a_fall_from_the_limit_is_a_kill_and_needs_a_fifth_more():
 def test_small_limits_of_memory_grow_by_100_mib_at_least_and_those_of_other_resources_do_not():
     values = [[0.25, 0.25], [0.1, 0.1], [0.2, 0.2]]
     found = uncensor(series_of(values, limit=[[0.25, 0.25]], resources=(MEMORY, DISK)))
-    assert found.least.tolist() == [[pytest.approx(0.25 + 100 / 1024), pytest.approx(0.3)]]
+    assert found.minimum.tolist() == [[pytest.approx(0.25 + 100 / 1024), pytest.approx(0.3)]]
 
 
 def test_who_only_stands_at_the_limit_needs_at_least_that():
@@ -46,7 +46,7 @@ def test_who_only_stands_at_the_limit_needs_at_least_that():
         series_of([[1.0, 0.98]] * 5, [[1.0, 0.9]] * 5, [[1.0, 0.98], [1.0, 0.1]], limit=[[1, 1], [1, 1], [1, np.nan]])
     )
     assert found.kills.tolist() == [[0, 0]] * 3
-    assert found.least.tolist() == [[0, 1.0], [0, 0.0], [0, 0.0]]
+    assert found.minimum.tolist() == [[0, 1.0], [0, 0.0], [0, 0.0]]
     assert np.isnan(found.series.limit[:, 1]).tolist() == [True, False, True]
     assert not uncensor(ContainerSeries.from_arrays({"a": [[1.0]]}, ("cpu",), 1.0)).kills.any()
 

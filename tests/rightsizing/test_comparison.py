@@ -84,15 +84,17 @@ def test_figures_are_those_of_the_tuned_policy_on_the_test_containers(drawn):
     outcome = measure(world, make_plan(world, "ewma-5").allocate(multiplier))
     days = world.lengths.sum() * 15 / 86400
     cpu, memory = rows["ewma-5", "cpu"], rows["ewma-5", "memory"]
-    assert cpu.per_day == pytest.approx(outcome.harm.throttled[:, 0].sum() / 240 / days)
-    assert memory.per_day == pytest.approx(outcome.harm.kills[:, 1].sum() / days)
-    assert memory.restart_h_per_day == pytest.approx(outcome.harm.restart_s.sum() / 3600 / days)
+    assert cpu.per_day == pytest.approx(outcome.violations.throttled[:, 0].sum() / 240 / days)
+    assert memory.per_day == pytest.approx(outcome.violations.kills[:, 1].sum() / days)
+    assert memory.restart_h_per_day == pytest.approx(outcome.violations.restart_s.sum() / 3600 / days)
     assert (cpu.per_day_unit, memory.per_day_unit) == ("h throttled", "kills")
-    whole = outcome.allocation + outcome.harm.charge
+    whole = outcome.allocation + outcome.violations.charge
     assert memory.total_allocation == pytest.approx(whole[:, 1].sum() * 15 / 3600)
-    assert memory.charge_over_demand == pytest.approx(outcome.harm.charge[:, 1].sum() / world.values[..., 1].sum())
+    assert memory.charge_over_demand == pytest.approx(
+        outcome.violations.charge[:, 1].sum() / world.values[..., 1].sum()
+    )
     telling = world.lengths > world.cycle_samples
-    assert memory.risk == pytest.approx(outcome.harm.decided[telling, 1].mean())
+    assert memory.risk == pytest.approx(outcome.violations.post_warmup[telling, 1].mean())
     for row in (cpu, memory):
         assert row.risk_low <= row.risk <= row.risk_high
         assert row.per_day_low <= row.per_day <= row.per_day_high

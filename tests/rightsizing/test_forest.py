@@ -6,9 +6,9 @@ import pytest
 from optim.core.errors import MissingDependencyError
 from optim.rightsizing import Slo, compare_policies, make_plan
 from optim.rightsizing.engine import views
-from optim.rightsizing.features import moments_of
+from optim.rightsizing.features import view_features
 from optim.rightsizing.learned_policies import DRAWS_OF_A_LEAF, NUM_TREES, Forest, KnnQuantiles
-from optim.rightsizing.world import WorldOptions, prepare_trial
+from optim.rightsizing.world import WorldOptions, prepare_split
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import world_of
 
@@ -26,10 +26,10 @@ def test_two_thirds_of_what_counts_share_a_leaf_and_the_rest_is_nearest():
     training = [RNG.lognormal(size=(int(n), 2)) for n in RNG.integers(60, 120, size=12)]
     world = world_of([RNG.lognormal(size=(22, 2)) for _ in range(3)], training=training)
     policy = Forest(world)
-    known = policy._model.apply(policy._lessons.moments.features)
+    known = policy._model.apply(policy._lessons.features.values)
     view = next(iter(views(world, np.zeros((*world.samples.shape, 2)))))
-    moments = moments_of(view, world, has_phases=False)
-    asked = policy._model.apply(moments.features)
+    moments = view_features(view, world, has_phases=False)
+    asked = policy._model.apply(moments.values)
     cpu, memory = policy._similar(moments)
     assert np.array_equal(cpu, memory)
     drawn = cpu[:, : NUM_TREES * DRAWS_OF_A_LEAF].reshape(len(cpu), NUM_TREES, DRAWS_OF_A_LEAF)
@@ -42,7 +42,7 @@ def test_two_thirds_of_what_counts_share_a_leaf_and_the_rest_is_nearest():
 @pytest.mark.prove
 def test_saves_less_than_the_bound_and_the_same_each_time():
     series = generate_containers(ContainerOptions(num_containers=60), seed=7)
-    trial = prepare_trial(series, WorldOptions(encoder="truth"), 0)
+    trial = prepare_split(series, WorldOptions(encoder="truth"), 0)
     wanted = Slo(kills=0.1, throttled=0.1)
     names = ("forest", "forest-phases", "clairvoyant")
     one, two = (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.rightsizing.engine import Restarts, decided_weight, harm_of
+from optim.rightsizing.engine import Restarts, post_warmup_weight, violations_of
 from tests.support.containers.worlds import INTERVAL_S, drawn_worlds, world_of
 
 RESTARTS = Restarts(checkpoint_s=100.0, startup_s=45.0)
@@ -15,7 +15,7 @@ RESTARTS = Restarts(checkpoint_s=100.0, startup_s=45.0)
 @given(world=drawn_worlds(), seed=st.integers(0, 2**32 - 1))
 def test_harm_is_what_a_walk_along_the_samples_finds(world, seed):
     allocation = np.random.default_rng(seed).uniform(0, 4, (*world.samples.shape, 2))
-    found = harm_of(world, allocation, RESTARTS)
+    found = violations_of(world, allocation, RESTARTS)
     for place, length in enumerate(world.lengths.tolist()):
         kills = throttled = restart_s = 0
         delayed, charge, later = 0.0, np.zeros(2), [0, 0]
@@ -38,7 +38,7 @@ def test_harm_is_what_a_walk_along_the_samples_finds(world, seed):
         assert found.restart_s[place] == pytest.approx(restart_s)
         assert found.charge[place] == pytest.approx(charge)
         shares = [later[0] / max(length - 4, 1), later[1] / max(-(-length // 4) - 1, 1)]
-        assert found.decided[place] == pytest.approx(shares)
+        assert found.post_warmup[place] == pytest.approx(shares)
 
 
 def test_a_kill_is_charged_at_what_was_used_then_and_not_at_a_later_peak():
@@ -46,22 +46,22 @@ def test_a_kill_is_charged_at_what_was_used_then_and_not_at_a_later_peak():
     restarts = Restarts(checkpoint_s=1e9, startup_s=48 * INTERVAL_S)
     given = np.full((1, 1, 2), [20.0, 2.0])
     # Killed at the second sample: one sample is done again after 48 of start-up.
-    assert harm_of(world, given, restarts).charge[0].tolist() == pytest.approx([49 * 20.0, 102.9])
+    assert violations_of(world, given, restarts).charge[0].tolist() == pytest.approx([49 * 20.0, 102.9])
 
 
 def test_series_of_one_unit_share_its_weight():
     world = world_of([np.full(12, 2.0), np.full(8, 2.0)])
     object.__setattr__(world, "group", np.zeros(2, dtype=np.int64))
-    found = harm_of(world, np.zeros((2, 3, 2)), RESTARTS)
+    found = violations_of(world, np.zeros((2, 3, 2)), RESTARTS)
     # Two later cycles of one series, one of the other: all of three were harmed.
-    assert found.decided.sum(axis=0) == pytest.approx([1.0, 1.0])
-    assert found.decided[:, 1] == pytest.approx([2 / 3, 1 / 3])
+    assert found.post_warmup.sum(axis=0) == pytest.approx([1.0, 1.0])
+    assert found.post_warmup[:, 1] == pytest.approx([2 / 3, 1 / 3])
 
 
 def test_what_ends_within_its_first_cycle_has_nothing_decided_that_could_count():
     world = world_of([np.full(9, 2.0), np.full(4, 2.0)])
     # Of the longer series five samples and two cycles are decided; a rate counts by the sample, what is held by the cycle.
-    assert decided_weight(world).tolist() == [[1 / 5, 1 / 2], [0.0, 0.0]]
+    assert post_warmup_weight(world).tolist() == [[1 / 5, 1 / 2], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("wrong", [{"checkpoint_s": 0.0}, {"startup_s": -1.0}, {"checkpoint_s": float("nan")}])

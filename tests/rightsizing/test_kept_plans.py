@@ -11,12 +11,12 @@ from optim.rightsizing import Measure, Slo, compare_policies, make_plan, measure
 from optim.rightsizing.catalogue import BOUNDS, need_phases, policy_names
 from optim.rightsizing.comparison import by_unit, resampled, resamples, trade_curve, trade_points
 from optim.rightsizing.engine import Restarts
-from optim.rightsizing.features import lessons_of
+from optim.rightsizing.features import examples_of
 from optim.rightsizing.oracles import claim_of, clairvoyant
 from optim.rightsizing.recommendation import Recommender, RecommendOptions, as_json, as_yaml, recommend_blocks
 from optim.rightsizing.tuning import draw_needs, requirement_on
 from optim.rightsizing.vpa import Buckets, DecayingHistograms
-from optim.rightsizing.world import TRUTH, WorldOptions, prepare_trial, split_series
+from optim.rightsizing.world import TRUTH, WorldOptions, prepare_split, split_series
 from optim.statistics import bootstrap
 from tests.support.containers.worlds import INTERVAL_S, drawn_series
 from tests.support.kept import assert_kept, outcome, short
@@ -33,7 +33,7 @@ WANTED = {
 def trial(cycle_s=CYCLE_S):
     """Return containers to tune on and to test on, with their true phases."""
     options = WorldOptions(encoder=TRUTH, test_share=0.4, calibration_share=0.4, cycle_s=cycle_s)
-    return prepare_trial(drawn_series(1, 26), options, 3)
+    return prepare_split(drawn_series(1, 26), options, 3)
 
 
 def allocated(name, world):
@@ -49,7 +49,7 @@ def test_a_policy_allocates_what_it_did(name):
 
 
 def test_policies_without_phases_do_without_and_others_say_that_they_need_them():
-    bare = prepare_trial(drawn_series(1, 26), WorldOptions(test_share=0.4, cycle_s=CYCLE_S), 3, has_phases=False).test
+    bare = prepare_split(drawn_series(1, 26), WorldOptions(test_share=0.4, cycle_s=CYCLE_S), 3, has_phases=False).test
     found = {
         name: outcome(allocated, name, bare)
         for name in ("vpa-warm", "analogs", "level-price", "phase-rule", "phase-price")
@@ -88,11 +88,13 @@ def test_worlds_measures_draws_and_resamples_come_out_as_before():
     given = rng.uniform(0, 6, (world.num_containers, world.num_cycles, 2))
     for restarts in (None, Restarts(checkpoint_s=100.0, startup_s=7.0)):
         measured = measure(world, given, restarts)
-        found[f"measured {restarts}"] = [measured, measured.figures(), measured.container_percentiles()]
+        found[f"measured {restarts}"] = [measured, measured.summary(), measured.container_percentiles()]
     for is_whole in (False, True):
         draws = draw_needs(world, np.random.default_rng(2), is_whole=is_whole)
         found[f"draws {is_whole}"] = [draws, draws.covered(given)]
-        found[f"lessons {is_whole}"] = [lessons_of(world, has_phases=each, is_whole=is_whole) for each in (False, True)]
+        found[f"lessons {is_whole}"] = [
+            examples_of(world, has_phases=each, is_whole=is_whole) for each in (False, True)
+        ]
     found["met"] = [
         requirement_on(world, each, 5)(given * factor) for each in WANTED.values() for factor in (0.3, 1.0, 4.0)
     ]

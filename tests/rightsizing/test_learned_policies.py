@@ -11,9 +11,9 @@ from optim.core.errors import InvalidOptionError, MissingDependencyError
 from optim.rightsizing import CalibrationTestSplit, Slo, compare_policies, learned_policies, make_plan
 from optim.rightsizing.catalogue import need_phases
 from optim.rightsizing.engine import views
-from optim.rightsizing.features import lessons_of, moments_of
+from optim.rightsizing.features import examples_of, view_features
 from optim.rightsizing.learned_policies import BoostedQuantiles, KnnQuantiles, quantiles
-from optim.rightsizing.world import WorldOptions, prepare_trial
+from optim.rightsizing.world import WorldOptions, prepare_split
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import world_of
 
@@ -44,14 +44,14 @@ class Other:
 def test_neighbours_are_those_of_a_plain_search():
     training = [RNG.lognormal(size=(int(n), 2)) for n in RNG.integers(60, 120, size=12)]
     world = world_of([RNG.lognormal(size=(22, 2)) for _ in range(3)], training=training)
-    lessons = lessons_of(world, has_phases=False)
-    known = lessons.moments.features
+    lessons = examples_of(world, has_phases=False)
+    known = lessons.features.values
     deviation = np.where(known.std(axis=0) > 0, known.std(axis=0), 1.0)
     policy = KnnQuantiles(world)
     for view in views(world, np.zeros((*world.samples.shape, 2))):
-        moments, answer = moments_of(view, world, has_phases=False), policy.estimate(view)
+        moments, answer = view_features(view, world, has_phases=False), policy.estimate(view)
         for place in range(len(view.past)):
-            distance = (((known - moments.features[place]) / deviation) ** 2).sum(axis=1)
+            distance = (((known - moments.values[place]) / deviation) ** 2).sum(axis=1)
             near = np.argsort(distance)[:200]
             assert len(near) > 100
             peaks = np.sort(np.exp(lessons.peak[near, 1]) * moments.level[place, 1])
@@ -86,7 +86,7 @@ def test_what_always_doubles_gets_twice_as_much():
 
 def test_neighbours_save_more_than_looking_back_and_less_than_the_bound():
     series = generate_containers(ContainerOptions(num_containers=120), seed=7)
-    trial = prepare_trial(series, WorldOptions(encoder="truth"), 0)
+    trial = prepare_split(series, WorldOptions(encoder="truth"), 0)
     wanted = Slo(kills=0.05, throttled=0.05)
     names = ("prev-step-max", "analogs", "analogs-phases", "clairvoyant")
     rows = {r.policy: r for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=0) for r in rows}
@@ -111,9 +111,9 @@ def test_boosted_quantiles_cover_what_they_say():
 def test_boosted_quantiles_learn_from_all_moments_or_from_some_spread_from_the_first_to_the_last(most, monkeypatch):
     taught = []
     monkeypatch.setattr(learned_policies, "_fit", lambda features, needs, level: taught.append(features))
-    monkeypatch.setattr(learned_policies, "MOST_LESSONS", most)
+    monkeypatch.setattr(learned_policies, "MAX_EXAMPLES", most)
     world = world_of([RNG.lognormal(size=(60, 2)) for _ in range(4)])
-    known = lessons_of(world, has_phases=False).moments.features
+    known = examples_of(world, has_phases=False).features.values
     BoostedQuantiles(world)
     assert all(len(features) == min(most, len(known)) for features in taught)
     assert len(taught) > 0

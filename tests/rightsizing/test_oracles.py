@@ -41,7 +41,7 @@ def test_metrics_are_the_sums_that_they_say():
     assert outcome.under[0] == pytest.approx([0.95 * 4 - 2 + 2 * (0.95 * 2 - 1), 0.95 * 4 - 2])
     assert outcome.under_samples.tolist() == [[3, 1]]
     # Only memory is held: one cycle has a kill.
-    assert outcome.harm.kills.tolist() == [[0, 1]]
+    assert outcome.violations.kills.tolist() == [[0, 1]]
     assert outcome.changes.tolist() == [[1, 0]]
     assert outcome.under_time.tolist() == [0.5, 1 / 6]
     assert outcome.container_percentiles()[1] == pytest.approx([10 / 13, 12.1 / 13])

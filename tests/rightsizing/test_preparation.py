@@ -6,7 +6,7 @@ import pytest
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.phases import ENCODERS, PhaseModel
 from optim.rightsizing import make_plan
-from optim.rightsizing.world import TRUTH, WorldOptions, prepare_trial, split_series
+from optim.rightsizing.world import TRUTH, WorldOptions, prepare_split, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
 
@@ -55,7 +55,7 @@ def test_forecasts_of_phases_that_never_change_are_the_scaled_rule():
     training = [np.random.default_rng(k).random(60) for k in range(6)]
     series = series_of(training, phase=np.zeros(360, dtype=np.int64))
     series = type(series)(**{name: getattr(series, name) for name in series.__slots__} | {"phase_names": ("only",)})
-    world = prepare_trial(series, WorldOptions(encoder=TRUTH, cycle_s=300.0), seed=0).test
+    world = prepare_split(series, WorldOptions(encoder=TRUTH, cycle_s=300.0), seed=0).test
     scaled = make_plan(world, "phase-rule-scaled").allocate(np.full(2, 1.5))
     for name in ("phase-markov", "phase-semi-markov"):
         np.testing.assert_allclose(make_plan(world, name).allocate(np.full(2, 1.5)), scaled, rtol=1e-9)
@@ -64,12 +64,12 @@ def test_forecasts_of_phases_that_never_change_are_the_scaled_rule():
 @pytest.mark.parametrize("number", [1, 2])
 def test_too_few_containers_are_refused(number):
     with pytest.raises(InvalidProblemError, match="at least three containers"):
-        prepare_trial(series_of([np.ones(90)] * number), WorldOptions(), seed=0)
+        prepare_split(series_of([np.ones(90)] * number), WorldOptions(), seed=0)
 
 
 def test_truth_needs_a_truth():
     with pytest.raises(InvalidProblemError, match="true phases"):
-        prepare_trial(series_of([np.ones(90)] * 3), WorldOptions(encoder=TRUTH), seed=0)
+        prepare_split(series_of([np.ones(90)] * 3), WorldOptions(encoder=TRUTH), seed=0)
 
 
 def test_an_unknown_encoder_is_refused():

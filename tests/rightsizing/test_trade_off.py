@@ -6,7 +6,7 @@ import pytest
 from optim.core.errors import InvalidOptionError
 from optim.rightsizing import CalibrationTestSplit, Measure, PhaseLabels, Slo, compare_policies, make_world
 from optim.rightsizing.comparison import RISKS, trade_curve, trade_points
-from optim.rightsizing.tuning import MOST
+from optim.rightsizing.tuning import MAX_MULTIPLIER
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import world_of
 
@@ -53,9 +53,9 @@ def test_a_curve_goes_from_risky_and_cheap_to_safe_and_dear(drawn, name):
         own = [point for point in curve if point.resource == resource]
         assert len(own) == 9
         assert own[0].under_time <= RISKS[1]
-        safest = trade_points(drawn, name, PAPERS, [MOST])[("cpu", "memory").index(resource)]
+        safest = trade_points(drawn, name, PAPERS, [MAX_MULTIPLIER])[("cpu", "memory").index(resource)]
         assert own[-1].under_time <= max(RISKS[0], safest.under_time)
-        assert own[-1].multiplier <= MOST
+        assert own[-1].multiplier <= MAX_MULTIPLIER
         assert own[-1].allocation_over_demand <= safest.allocation_over_demand
         assert (np.diff([point.under_time for point in own]) <= 0).all()
         assert (np.diff([point.allocation_over_demand for point in own]) >= -1e-12).all()

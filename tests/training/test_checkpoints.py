@@ -8,7 +8,7 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
-from optim.training.checkpoints import KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
+from optim.training.checkpoints import NUM_KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
 from optim.training.machine import InProcess, Lost
 from optim.training.messages import Rewind, ShardValues, StoreBackup
 from optim.training.stages import STORAGE, ClusterOptions
@@ -46,7 +46,7 @@ def begun_clock(trainer, record):
 def test_only_the_last_ones_are_kept_and_a_damaged_one_costs_one_more(tmp_path):
     begun(tmp_path).run(17, machines("a"))
     paths = sorted(tmp_path.iterdir())
-    assert len(paths) == KEPT
+    assert len(paths) == NUM_KEPT
     newest = begun(tmp_path).clock
     content = bytearray(paths[-1].read_bytes())
     content[len(content) // 2] ^= 1
@@ -64,7 +64,7 @@ def test_an_old_one_that_somebody_else_took_away_meanwhile_is_no_fault(tmp_path,
     monkeypatch.setattr(Path, "glob", lambda folder, pattern: [gone, *listed(folder, pattern)])
     trainer.run(17, machines("a"))
     monkeypatch.undo()
-    assert len(list(tmp_path.iterdir())) == KEPT
+    assert len(list(tmp_path.iterdir())) == NUM_KEPT
 
 
 def test_another_jobs_checkpoint_is_refused(tmp_path):

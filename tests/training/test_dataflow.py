@@ -61,7 +61,7 @@ def test_a_started_clock_sees_all_that_it_must_and_all_of_its_own(order, stalene
         run.happen(what)
         for started in run.orders.values():
             assert started.read_clock >= max(0, started.clock - staleness)
-            assert len(started.own) == (started.clock - started.read_clock if staleness else 0)
+            assert len(started.unapplied) == (started.clock - started.read_clock if staleness else 0)
         assert run.flow.completed.max() - run.flow.completed.min() <= staleness + 1
 
 
@@ -107,7 +107,7 @@ def test_a_partition_has_its_own_late_updates_whole_whether_pushed_by_rows_or_no
         gradient = {"gradient": gradient["gradient"][2:], "rows": np.array([1, 2], np.int32), "width": 2}
     flow.pushed(Pushed(generation=0, partition=0, clock=0, weight=4.0, loss=0.0, **gradient))
     assert flow.startable(LAST) == [0]
-    (own,) = flow.compute(0, 0).own
+    (own,) = flow.compute(0, 0).unapplied
     assert own.tolist() == [0, 0, 1, 2, 3, 4]
 
 

@@ -170,7 +170,7 @@ def test_a_gradient_that_is_not_finite_leaves_what_was_left():
 
 def flow_of(replay_mb=0.0):
     form = GradientEncoding(compression=Compression.TOP_K, top_share=0.5, feedback=True)
-    return Dataflow(CLASSES, Sgd(learning_rate=1.0), num_shards=1, staleness=0, form=form, replay_mb=replay_mb)
+    return Dataflow(CLASSES, Sgd(learning_rate=1.0), num_shards=1, staleness=0, encoding=form, replay_mb=replay_mb)
 
 
 def pushed(flow, machine, clock):

@@ -48,10 +48,10 @@ def overwrite(self, delta, take=ShardCopies.take):
 
 
 def blind_to_own(self, partition, generation, compute=Dataflow.compute):
-    return structs.replace(compute(self, partition, generation), own=())
+    return structs.replace(compute(self, partition, generation), unapplied=())
 
 
-def never_again(self, message, handle=Machine._install):
+def never_again(self, message, handle=Machine._store_backup):
     self.copies.pop(message.values.shard, None)
     return handle(self, message)
 

@@ -16,12 +16,12 @@ RNG = np.random.default_rng(3)
 START = RNG.standard_normal(SIZE).astype(np.float32)
 
 
-def push(partition, rows, *, width=WIDTH, drawn_to=None, density=0.1, weight=None):
+def push(partition, rows, *, width=WIDTH, weight_decay_center=None, density=0.1, weight=None):
     rows = np.array(rows, dtype=np.int32)
     gradient = np.random.default_rng(partition).standard_normal(len(rows) * width).astype(np.float32)
     weight = 1.0 + partition if weight is None else weight
     return Push(
-        generation=0, shard=0, partition=partition, clock=0, gradient=gradient, rows=rows, width=width, drawn_to=drawn_to,
+        generation=0, shard=0, partition=partition, clock=0, gradient=gradient, rows=rows, width=width, weight_decay_center=weight_decay_center,
         density=density, weight=weight,
     )  # fmt: skip
 
@@ -33,12 +33,12 @@ def dense(one):
     return table.ravel()
 
 
-def plain(pushes, parameters, squares, rate, drawn_to=None):
+def plain(pushes, parameters, squares, rate, weight_decay_center=None):
     """Adagrad (or descent, without squares) in float64 by the weighted mean."""
     weights = np.array([one.weight for one in pushes])
     mean = weights @ [dense(one) for one in pushes] / weights.sum()
-    if drawn_to is not None:
-        mean = mean + parameters - drawn_to
+    if weight_decay_center is not None:
+        mean = mean + parameters - weight_decay_center
     if squares is None:
         return parameters - rate * mean, None
     squares = squares + mean**2
@@ -76,7 +76,7 @@ def test_rows_and_whole_gradients_in_turns_are_the_same_update(rule, platform, m
 def test_what_draws_the_parameters_is_a_part_of_every_gradient(is_by_row):
     arrays, expected = held(Sgd(learning_rate=0.5)), START.astype(np.float64)
     for clock, rows in enumerate(([1, 2], [0, 8])):
-        pushes = [push(0, rows, drawn_to=0.25), push(1, [2], drawn_to=0.25)]
+        pushes = [push(0, rows, weight_decay_center=0.25), push(1, [2], weight_decay_center=0.25)]
         if is_by_row:
             arrays.apply_rows(pushes, clock)
         else:
@@ -133,7 +133,7 @@ def test_an_accelerator_sorts_rows_and_compares_bytes(monkeypatch):
     "other",
     [
         push(1, [1, 2], width=2, density=0.01),
-        push(1, [1], drawn_to=1.0, density=0.01),
+        push(1, [1], weight_decay_center=1.0, density=0.01),
         Push(generation=0, shard=0, partition=1, clock=0, gradient=START, weight=1.0),
     ],
 )

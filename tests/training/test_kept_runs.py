@@ -232,8 +232,8 @@ def test_books_of_copies_machines_and_pushes_come_out_as_before():
                 )
             case 3:
                 found[f"buried {step}"] = [
-                    machines.bury(f"t{step - 3}"),
-                    machines.bury(name),
+                    machines.remove(f"t{step - 3}"),
+                    machines.remove(name),
                     machines.give_back([f"m{step // 4 - 1}"]),
                 ]
         alive = [machines.is_alive(each) for each in (name, STORAGE, "nobody")]
@@ -303,7 +303,7 @@ def test_what_is_pushed_of_a_gradient_is_what_was_pushed_before(coarse):
         forms = Compression if name == "counts" else (Compression.NONE,)
         for form, densest in product(forms, (0.0, 0.5, 9.0)):
             order = Compute(generation=0, partition=1, clock=3, read_clock=2, parameters=parameters, rate=0.5, densest=densest,
-                            own=(np.ones_like(parameters),), compression=form, top_share=0.3, feedback=densest > 1)  # fmt: skip
+                            unapplied=(np.ones_like(parameters),), compression=form, top_share=0.3, feedback=densest > 1)  # fmt: skip
             found[f"{name} {form} {densest}"] = compute(
                 application, order, np.full_like(parameters, 0.25) if densest else None
             )
@@ -319,17 +319,21 @@ def test_what_is_pushed_of_a_gradient_is_what_was_pushed_before(coarse):
 
 
 def test_when_rows_are_worth_it_and_how_memory_is_laid_out_comes_out_as_before():
-    def push(density, width=1, drawn_to=None, rows=True):
+    def push(density, width=1, weight_decay_center=None, rows=True):
         held = np.zeros(1, np.int32) if rows else None
         return Push(generation=0, shard=0, partition=0, clock=0, gradient=np.zeros(1, np.float32), rows=held, width=width,
-                    drawn_to=drawn_to, density=density, weight=1.0)  # fmt: skip
+                    weight_decay_center=weight_decay_center, density=density, weight=1.0)  # fmt: skip
 
     densities = (0.001, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
     found = {
         f"{count} pushes, {slots} slots": str([is_by_rows([push(each, width)] * count, slots) for each in densities for width in (1, 4, 64)])
         for count, slots in product((1, 3, 9), (0, 1, 2))
     }  # fmt: skip
-    mixed = [[push(0.01), push(0.01, rows=False)], [push(0.01), push(0.01, 2)], [push(0.01), push(0.01, drawn_to=1.0)]]
+    mixed = [
+        [push(0.01), push(0.01, rows=False)],
+        [push(0.01), push(0.01, 2)],
+        [push(0.01), push(0.01, weight_decay_center=1.0)],
+    ]
     found["mixed"] = [is_by_rows(pushes, 0) for pushes in mixed]
     found["padded"] = str([padded(count) for count in (0, 1, 63, 64, 65, 500, 1025, 70_001)])
     for size, partitions, depth, most in ((5, 1, 1, 1), (100, 4, 3, 7), (33, 8, 2, 9)):

@@ -30,7 +30,7 @@ def test_a_machine_belongs_to_its_tier_once_it_has_come():
 @pytest.mark.parametrize("name", ["r", "t", STORAGE])
 def test_a_name_is_taken_for_good(name):
     found = members()
-    found.bury("t")
+    found.remove("t")
     with pytest.raises(NotAllowedError, match=f"there is or was a machine '{name}'"):
         found.expect(["new"], [name])
     assert found.joining == {}
@@ -58,5 +58,5 @@ def test_who_is_gone_is_struck_out_wherever_it_was():
     found = members()
     found.warn(["t"])
     found.expect(["late"], [])
-    assert [found.bury(name) for name in ("r", "t", "late", "nobody")] == [True, True, False, False]
+    assert [found.remove(name) for name in ("r", "t", "late", "nobody")] == [True, True, False, False]
     assert (found.staying, found.leaving, found.joining) == (("u",), [], {})

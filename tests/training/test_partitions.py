@@ -15,7 +15,7 @@ class Rows(CountingApplication):
     """An application of so many rows of three numbers, which are all that is asked of it."""
 
     row_width = 3
-    drawn_to = None
+    weight_decay_center = None
 
     def row_gradient(self, parameters, partition, clock):
         raise AssertionError("nobody computes here")

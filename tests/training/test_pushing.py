@@ -38,8 +38,8 @@ def test_rows_hold_all_that_is_not_zero_besides_what_draws(application):
     gradient, loss = application.gradient(parameters(application), 1, 2)
     table = np.zeros((application.num_parameters // application.row_width, application.row_width))
     table[computed.rows] = computed.gradient.reshape(-1, application.row_width)
-    if computed.drawn_to is not None:
-        table += parameters(application).reshape(table.shape) - computed.drawn_to
+    if computed.weight_decay_center is not None:
+        table += parameters(application).reshape(table.shape) - computed.weight_decay_center
     assert table.ravel() == pytest.approx(gradient, abs=1e-5)
     assert computed.loss == loss
     assert computed.width == application.row_width
@@ -51,7 +51,7 @@ def test_more_rows_than_are_worth_it_go_as_the_whole_gradient(application):
     density = len(touched(application)) * application.row_width / application.num_parameters
     at, below = (compute(application, order(application, densest=density * share)) for share in (1 + 1e-9, 1 - 1e-9))
     assert at.rows is not None
-    assert (below.rows, below.drawn_to) == (None, None)
+    assert (below.rows, below.weight_decay_center) == (None, None)
     assert np.array_equal(below.gradient, application.gradient(parameters(application), 1, 2)[0])
     never = compute(application, order(application))
     assert never.rows is None
@@ -60,7 +60,7 @@ def test_more_rows_than_are_worth_it_go_as_the_whole_gradient(application):
 
 def test_own_pushes_that_are_not_applied_yet_are_seen():
     own = (np.full(20, 0.5, np.float32), np.full(20, 0.25, np.float32))
-    seen = compute(CLASSES, order(CLASSES, own=own, rate=0.2))
+    seen = compute(CLASSES, order(CLASSES, unapplied=own, rate=0.2))
     expected, _ = CLASSES.gradient(parameters(CLASSES) - np.float32(0.15), 1, 2)
     assert seen.gradient == pytest.approx(expected, abs=1e-6)
 
@@ -89,7 +89,7 @@ def test_documents_without_words_push_no_row(monkeypatch):
     for compression in (Compression.NONE, Compression.INT8):
         computed = compute(TOPICS, order(TOPICS, densest=0.5, compression=compression))
         assert (computed.rows.tolist(), computed.gradient.tolist()) == ([], [])
-        assert (computed.loss, computed.is_finite, computed.drawn_to) == (0.0, True, TOPICS.eta)
+        assert (computed.loss, computed.is_finite, computed.weight_decay_center) == (0.0, True, TOPICS.eta)
 
 
 def test_what_is_not_finite_is_told_and_left_as_it_is():

@@ -53,7 +53,7 @@ def of_shape(work, copying, reliable=16):
 def test_the_derived_thresholds_have_a_closed_form(work, copying):
     """Stage 2 pays from (1 + x)^2 = D / (R u) on, stage 3 from D / (x R) = the time of stage 2 on."""
     reliable = 16
-    thresholds = of_shape(work, copying).thresholds(reliable, most=600)
+    thresholds = of_shape(work, copying).thresholds(reliable, max_transient=600)
     third = min(work - 1, work / (1 + copying))
     second = max(1.0, copying, math.sqrt(work) - 1)
     if third > second + 2 / reliable:
@@ -73,15 +73,15 @@ def test_intervals_are_the_models_own_choice_and_thresholds_where_stages_are_in_
         work_s=work, worker_mb=traffic, model_mb=size, bandwidth_mb_per_s=1.0, sync_every=every, max_actives=actives
     )
     chosen = [model.stage(reliable, transient) for transient in range(201)]
-    found = model.intervals(reliable, most=200)
+    found = model.intervals(reliable, max_transient=200)
     assert [found.stage(reliable, transient) for transient in range(201)] == chosen
     order = ["reliable", "backed-up", "transient"]
     if [order.index(stage) for stage in chosen] == sorted(order.index(stage) for stage in chosen):
-        simple = model.thresholds(reliable, most=200)
+        simple = model.thresholds(reliable, max_transient=200)
         assert [simple.stage(reliable, transient) for transient in range(201)] == chosen
     else:
         with pytest.raises(InvalidOptionError, match=r"aren't in order .*; use intervals"):
-            model.thresholds(reliable, most=200)
+            model.thresholds(reliable, max_transient=200)
 
 
 def test_intervals_hold_up_to_their_ratios_and_the_last_one_beyond():
@@ -98,15 +98,15 @@ def test_intervals_hold_up_to_their_ratios_and_the_last_one_beyond():
 def test_a_stage_that_never_ends_counts_up_to_the_most_machines_looked_at():
     """In closed form stage 2 pays from 4.5 transient machines for each of 16, stage 3 from 20."""
     model = of_shape(30.0, 0.5)
-    assert model.thresholds(16, most=50) == Thresholds(second=50 / 16, third=50 / 16)
-    between = model.thresholds(16, most=100)
+    assert model.thresholds(16, max_transient=50) == Thresholds(second=50 / 16, third=50 / 16)
+    between = model.thresholds(16, max_transient=100)
     assert (between.second, between.third) == (pytest.approx(4.5, abs=1 / 16), 100 / 16)
 
 
 @given(st.floats(1, 40), st.floats(0.01, 2))
 def test_one_to_one_and_fifteen_to_one_never_follow_together(work, copying):
     """At most (second + 1)^2 - 1 is the third: from 1 follows at most 3, and 15 needs at least 3."""
-    thresholds = of_shape(work, copying).thresholds(16, most=800)
+    thresholds = of_shape(work, copying).thresholds(16, max_transient=800)
     if thresholds.third > thresholds.second:
         assert thresholds.third <= (thresholds.second + 1 + 1 / 16) ** 2 - 1 + 1 / 16
 
@@ -162,7 +162,7 @@ def test_the_slowest_of_computing_serving_and_backing_up_decides(stage):
 
 def test_a_stage_that_is_never_left_counts_up_to_the_most_machines():
     computing = ThroughputModel(work_s=1e9, worker_mb=1.0, model_mb=1.0, bandwidth_mb_per_s=1.0)
-    assert computing.thresholds(2, most=10) == Thresholds(second=5.0, third=5.0)
+    assert computing.thresholds(2, max_transient=10) == Thresholds(second=5.0, third=5.0)
 
 
 def test_a_stage_without_its_machines_takes_for_ever():

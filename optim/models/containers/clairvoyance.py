@@ -27,11 +27,11 @@ class ClairvoyantClaim:
         What all get in the first cycle.
     allowed
         Allowed harm. With restarts: the mean over units of the share of their later cycles with a sample above the
-        amount (a resource that is held), or of their later samples above it (a rate). Without: the share of all samples.
+        amount (an incompressible resource), or of their later samples above it (a rate). Without: the share of all samples.
     share
         Share of demand that an amount must reach.
     checkpoint_s, startup_s
-        A kill of a held resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of the amount and
+        A kill of an incompressible resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of the amount and
         what was used at t; None: restarts cost nothing, and nothing is ever killed.
     price
         Of harm; proves the bound.
@@ -70,7 +70,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
     """
     column = series.names.index(claim.resource)
     weights = _weights(series, claim, is_held=series.resources[column].is_level)
-    dual = total = harm = least = 0.0
+    dual = total = violations = min_violations = 0.0
     wrong = []
     for segment, rows in enumerate(series.segments()):
         limit = np.inf if series.limit is None else float(series.limit[segment, column])
@@ -79,24 +79,26 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
         plan = claim.plan.get(segment, ())
         if len(plan) != -(-len(demand) // claim.cycle_samples):
             return [f"segment {segment} has another number of cycles"]
-        for cycle, given in enumerate(plan):
+        for cycle, amount in enumerate(plan):
             begin = cycle * claim.cycle_samples
-            own = demand[begin : begin + claim.cycle_samples]
-            allowed = {0.0, *(min(claim.share * x, limit) for x in own)} if cycle else {min(claim.first, limit)}
+            demand_in_cycle = demand[begin : begin + claim.cycle_samples]
+            allowed = (
+                {0.0, *(min(claim.share * x, limit) for x in demand_in_cycle)} if cycle else {min(claim.first, limit)}
+            )
             counted = 0.0 if cycle == 0 and claim.checkpoint_s is not None else weights[segment]
-            costs = [_cost(series, claim, column, own, begin, level, counted) for level in allowed]
-            dual += min(cost + claim.price * hurt for cost, hurt in costs)
-            least += min(hurt for _, hurt in costs)
-            cost, hurt = _cost(series, claim, column, own, begin, given, counted)
-            total, harm = total + cost, harm + hurt
-            if given < 0 or given > limit or (cycle == 0 and given != min(claim.first, limit)):
-                wrong.append(f"segment {segment} gets {given:g} in cycle {cycle}")
-    budget = max(claim.allowed, least)
+            costs = [_cost(series, claim, column, demand_in_cycle, begin, level, counted) for level in allowed]
+            dual += min(cost + claim.price * violated for cost, violated in costs)
+            min_violations += min(violated for _, violated in costs)
+            cost, violated = _cost(series, claim, column, demand_in_cycle, begin, amount, counted)
+            total, violations = total + cost, violations + violated
+            if amount < 0 or amount > limit or (cycle == 0 and amount != min(claim.first, limit)):
+                wrong.append(f"segment {segment} gets {amount:g} in cycle {cycle}")
+    budget = max(claim.allowed, min_violations)
     proven = dual - claim.price * budget
     if claim.price < 0 or claim.bound > proven + TOL * (abs(proven) + claim.price * budget):
         wrong.append(f"the price proves a bound of {proven:.12g}, not of {claim.bound:.12g}")
-    if harm > budget + TOL:
-        wrong.append(f"the plan's harm is {harm:.12g}, more than {budget:.12g}")
+    if violations > budget + TOL:
+        wrong.append(f"the plan's harm is {violations:.12g}, more than {budget:.12g}")
     if abs(total - claim.total) > TOL * abs(total):
         wrong.append(f"the plan totals {total:.12g}, not {claim.total:.12g}")
     if total > (1 + gap) * claim.bound:
@@ -122,18 +124,18 @@ def _cost(
     series: ContainerSeries,
     claim: ClairvoyantClaim,
     column: int,
-    own: list[float],
+    demand: list[float],
     begin: int,
     level: float,
     weight: float,
 ) -> tuple[float, float]:
     """Return what an amount costs in a cycle, and its harm."""
-    above = [place for place, x in enumerate(own) if claim.share * x > level]
-    cost = level * len(own)
+    above = [place for place, x in enumerate(demand) if claim.share * x > level]
+    cost = level * len(demand)
     if claim.checkpoint_s is None or not series.resources[column].is_level:
         return cost, weight * len(above)
     if not above:
         return cost, 0.0
     interval_s = series.interval_s or 1.0
     lost_s = ((begin + above[0]) * interval_s) % claim.checkpoint_s + claim.startup_s
-    return cost + lost_s / interval_s * max(level, own[above[0]]), weight
+    return cost + lost_s / interval_s * max(level, demand[above[0]]), weight

@@ -44,7 +44,9 @@ MEMORY = Resource(name="memory", unit="GiB", is_level=True)
 
 NETWORK = Resource(name="network", unit="MB/s")
 
-KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType({own.name: own for own in (CPU, MEMORY, NETWORK)})
+KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType(
+    {resource.name: resource for resource in (CPU, MEMORY, NETWORK)}
+)
 
 
 class Segmented:
@@ -147,9 +149,9 @@ class ContainerSeries(Segmented):
         if self.limit is not None:
             shapes["limit"] = (self.limit.shape, (len(self.containers), width))
         shapes["lengths"] = (self.lengths.shape, (len(self.containers),))
-        for name, (found, expected) in shapes.items():
-            if found != expected:
-                raise InvalidProblemError(f"{name} must have shape {expected}, got {found}")
+        for name, (shape, expected) in shapes.items():
+            if shape != expected:
+                raise InvalidProblemError(f"{name} must have shape {expected}, got {shape}")
         if len({resource.name for resource in self.resources}) != width or width == 0:
             raise InvalidProblemError("series need at least one resource, and each resource its own name")
         if (self.lengths < 1).any():
@@ -200,7 +202,8 @@ class ContainerSeries(Segmented):
         (2, 2)
         """
         known = tuple(
-            KNOWN_RESOURCES.get(own, Resource(name=own)) if isinstance(own, str) else own for own in resources
+            KNOWN_RESOURCES.get(resource, Resource(name=resource)) if isinstance(resource, str) else resource
+            for resource in resources
         )
         parts = {name: np.asarray(values, dtype=np.float64) for name, values in arrays.items()}
         if not parts:

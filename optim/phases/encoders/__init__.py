@@ -1,4 +1,4 @@
-"""Encoders: windows in, codes out, all behind one protocol."""
+"""Encoders: windows in, embeddings out, all behind one protocol."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -18,7 +18,7 @@ Arrays = dict[str, NDArray[np.float64]]
 
 
 class Encoder(ABC):
-    """Turns windows into codes, which are then clustered.
+    """Turns windows into embeddings, which are then clustered.
 
     Made with its options alone, then fitted or restored; it never sees a true phase.
 
@@ -33,7 +33,7 @@ class Encoder(ABC):
 
     @property
     def num_delays(self) -> int:
-        """Samples of history that the first code of a segment needs."""
+        """Samples of history that the first embedding of a segment needs."""
         return int(self.options.num_delays)
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
@@ -43,19 +43,19 @@ class Encoder(ABC):
 
     @abstractmethod
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return the codes at the rows ``series.ends(num_delays)``, shape (n, width): no lag, and no row without one."""
+        """Return the embeddings at the rows ``series.ends(num_delays)``, shape (n, width): no lag, and no row without one."""
 
     def arrays(self) -> Arrays:
         """Return what was fitted, as plain arrays."""
         return {}
 
     def fields(self, num_resources: int) -> dict[str, Field]:
-        """Return what `arrays` must be, with ``W`` for the width of a code; raise ValueError where options don't go together."""
+        """Return what `arrays` must be, with ``W`` for the width of an embedding; raise ValueError where options don't go together."""
         del num_resources
         return {}
 
-    def code_width(self, num_resources: int) -> int | str:
-        """Return the width of a code, or ``W`` where the arrays say it."""
+    def embedding_width(self, num_resources: int) -> int | str:
+        """Return the width of an embedding, or ``W`` where the arrays say it."""
         del num_resources
         return "W"
 
@@ -90,18 +90,18 @@ class RawWindowEncoder(Encoder):
         windows = series.windows(self.num_delays)
         return windows.reshape(len(windows), windows.shape[1] * windows.shape[2])
 
-    def code_width(self, num_resources: int) -> int:
+    def embedding_width(self, num_resources: int) -> int:
         """Return it."""
         return num_resources * (self.num_delays + 1)
 
 
-SMALLEST_VARIANCE = 1e-4
+MIN_VARIANCE_SHARE = 1e-4
 
-"""Directions whose variance is below this share of the greatest are noise, and left out of whitened codes."""
+"""Directions whose variance is below this share of the greatest are noise, and left out of whitened embeddings."""
 
 
 class Spread(StrEnum):
-    """How codes are spread."""
+    """How embeddings are spread."""
 
     NONE = "none"
     """As they are."""
@@ -113,31 +113,31 @@ class Spread(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Whitening:
-    """A linear map of codes: ``(code - origin) matrix``."""
+    """A linear map of embeddings: ``(embedding - origin) matrix``."""
 
     origin: FloatArray
     matrix: FloatArray
 
     @classmethod
-    def fit(cls, codes: FloatArray, spread: Spread) -> "Whitening":
-        """Return the map for training codes (n, width)."""
-        width = codes.shape[1]
-        origin = codes.mean(axis=0)
+    def fit(cls, embeddings: FloatArray, spread: Spread) -> "Whitening":
+        """Return the map for training embeddings (n, width)."""
+        width = embeddings.shape[1]
+        origin = embeddings.mean(axis=0)
         if spread == Spread.NONE:
             return cls(origin=np.zeros(width), matrix=np.eye(width))
         if spread == Spread.STANDARDISED:
-            deviation = codes.std(axis=0)
+            deviation = embeddings.std(axis=0)
             return cls(origin=origin, matrix=np.diag(1.0 / np.where(deviation > 1e-9, deviation, 1.0)))
-        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(codes, rowvar=False, ddof=0)))
-        kept = values > SMALLEST_VARIANCE * max(float(values[-1]), 1e-300)
+        values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(embeddings, rowvar=False, ddof=0)))
+        is_significant = values > MIN_VARIANCE_SHARE * max(float(values[-1]), 1e-300)
         # Eigenvectors have no sign of their own: the largest entry is made positive.
-        chosen = vectors[:, kept]
+        chosen = vectors[:, is_significant]
         signs = np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(chosen.shape[1])])
-        return cls(origin=origin, matrix=chosen * signs / np.sqrt(values[kept]))
+        return cls(origin=origin, matrix=chosen * signs / np.sqrt(values[is_significant]))
 
-    def apply(self, codes: FloatArray) -> FloatArray:
-        """Return spread codes."""
-        return np.asarray((codes - self.origin) @ self.matrix)
+    def apply(self, embeddings: FloatArray) -> FloatArray:
+        """Return spread embeddings."""
+        return np.asarray((embeddings - self.origin) @ self.matrix)
 
     def arrays(self) -> dict[str, FloatArray]:
         """Return the map's arrays."""
@@ -145,7 +145,7 @@ class Whitening:
 
     @classmethod
     def fields(cls, width: int) -> dict[str, Field]:
-        """Return what the map's arrays must be for codes so wide."""
+        """Return what the map's arrays must be for embeddings so wide."""
         return {"spread_origin": Field(shape=(width,)), "spread_matrix": Field(shape=(width, "W"))}
 
     @classmethod

@@ -3,8 +3,8 @@
 The method is that of Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
 management, HotCloud 2020): k-means on the hiddens' probabilities. The options ``autoregression=trained``,
 ``output=probability``, ``pooling=1``, ``spread=none`` are theirs, with up to 2,000 epochs; the defaults are the best of
-those tried on generated containers. In either case histories are in one order in training and in use, a code belongs to
-the sample at which it is taken, and samples without history have no code instead of one of zeros.
+those tried on generated containers. In either case histories are in one order in training and in use, an embedding belongs to
+the sample at which it is taken, and samples without history have no embedding instead of one of zeros.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,7 +48,7 @@ class Autoregression(StrEnum):
 
 
 class Output(StrEnum):
-    """What of a hidden unit is its code."""
+    """What of a hidden unit is its embedding."""
 
     PROBABILITY = "probability"
     LOGIT = "logit"
@@ -82,11 +82,11 @@ class CrbmOptions:
     output
         Probabilities as in the paper, or their logits.
     pooling
-        A code is made of the last so many hidden outputs; 1 for the output itself.
+        An embedding is made of the last so many hidden outputs; 1 for the output itself.
     pool
         What is kept of them.
     spread
-        How codes are brought to one scale.
+        How embeddings are brought to one scale.
     """
 
     num_delays: int = 3
@@ -118,7 +118,7 @@ class CrbmOptions:
 
 
 class CrbmEncoder(Encoder):
-    """Codes from the hidden units of a machine trained by contrastive divergence.
+    """Embeddings from the hidden units of a machine trained by contrastive divergence.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class CrbmEncoder(Encoder):
         return self
 
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return codes, shape (n, num_hidden), or (n, 2 num_hidden) where mean and deviation are kept."""
+        """Return embeddings, shape (n, num_hidden), or (n, 2 num_hidden) where mean and deviation are kept."""
         return self._spread.apply(self._outputs(series))
 
     def free_energy(self, series: ScaledSeries) -> FloatArray:
@@ -171,7 +171,7 @@ class CrbmEncoder(Encoder):
         from optim.kernels import crbm
 
         options = self.options
-        ends, held = _split_ends(series, self.num_delays, seed)
+        ends, held_out = _split_ends(series, self.num_delays, seed)
         keys = jax.random.split(jax.random.key(seed))
         width = series.values.shape[1]
         start = crbm.initial_parameters(keys[0], width, self.num_delays, options.num_hidden)
@@ -184,7 +184,7 @@ class CrbmEncoder(Encoder):
             sparsity_cost=options.sparsity_cost,
         )
         values, rows = jnp.asarray(series.values, jnp.float32), jnp.asarray(ends, jnp.int32)
-        state, best, kept, errors = crbm.initial_state(start), np.inf, start, []
+        state, best, best_parameters, errors = crbm.initial_state(start), np.inf, start, []
         best_epoch = 0
         for begun in range(0, options.num_epochs, EPOCHS_A_CALL):
             epoch = min(begun + EPOCHS_A_CALL, options.num_epochs)
@@ -195,11 +195,11 @@ class CrbmEncoder(Encoder):
                 num_gibbs_steps=options.num_gibbs_steps,
                 sampling=options.sampling,
             )
-            error = float(crbm.forecast_error(state.parameters, values, jnp.asarray(held, jnp.int32)).mean())
+            error = float(crbm.forecast_error(state.parameters, values, jnp.asarray(held_out, jnp.int32)).mean())
             errors.append(error)
             if error < best:
                 best, best_epoch = error, epoch
-                kept = jax.tree.map(jnp.copy, state.parameters)
+                best_parameters = jax.tree.map(jnp.copy, state.parameters)
             if not np.isfinite(error) or epoch - best_epoch >= options.patience:
                 break
         if not np.isfinite(best):
@@ -207,7 +207,7 @@ class CrbmEncoder(Encoder):
                 f"training diverged with learning_rate {options.learning_rate:g}; try a tenth of it, or larger batches"
             )
         self.forecast_errors = tuple(errors)
-        return {name: np.asarray(getattr(kept, name), np.float64) for name in FIELDS}
+        return {name: np.asarray(getattr(best_parameters, name), np.float64) for name in FIELDS}
 
     def _outputs(self, series: ScaledSeries) -> FloatArray:
         from optim.kernels import crbm
@@ -278,8 +278,8 @@ def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntAr
     usable = np.unique(segment)
     if len(usable) < 1 / VALIDATION_SHARE:
         return ends, ends
-    held = np.random.default_rng(seed).permutation(usable)[: round(VALIDATION_SHARE * len(usable))]
-    is_held = np.isin(segment, held)
+    held_out = np.random.default_rng(seed).permutation(usable)[: round(VALIDATION_SHARE * len(usable))]
+    is_held = np.isin(segment, held_out)
     return ends[~is_held], ends[is_held]
 
 

@@ -74,8 +74,8 @@ class HmmEncoder(Encoder):
         options = self.options
         rng = np.random.default_rng(seed)
         chosen = series.sampled(options.max_series, rng)
-        chosen = chosen.stretches(max(2, options.max_samples // len(chosen.lengths)), rng)
-        found = hidden_markov.fit(
+        chosen = chosen.random_crops(max(2, options.max_samples // len(chosen.lengths)), rng)
+        fitted = hidden_markov.fit(
             jnp.asarray(hidden_markov.pad_series(chosen.values, chosen.lengths)),
             jnp.asarray(chosen.lengths, jnp.int32),
             jax.random.key(seed),
@@ -85,7 +85,7 @@ class HmmEncoder(Encoder):
             max_iterations=options.max_iterations,
             stickiness=options.stickiness,
         )
-        self._fitted = {name: np.asarray(getattr(found.parameters, name), np.float64) for name in _FIELDS}
+        self._fitted = {name: np.asarray(getattr(fitted.parameters, name), np.float64) for name in _FIELDS}
         return self
 
     def encode(self, series: ScaledSeries) -> FloatArray:
@@ -94,7 +94,7 @@ class HmmEncoder(Encoder):
 
         return self._samplewise(lambda *given: hidden_markov.filter(*given)[0], series)
 
-    def surprise(self, series: ScaledSeries) -> FloatArray:
+    def nll(self, series: ScaledSeries) -> FloatArray:
         """Return minus the log-density of each sample given those before it, shape (n,)."""
         from optim.kernels import hidden_markov
 
@@ -108,9 +108,9 @@ class HmmEncoder(Encoder):
 
         parameters = hidden_markov.HmmParameters(*(jnp.asarray(self._fitted[name], jnp.float32) for name in _FIELDS))
         padded = hidden_markov.pad_series(series.values, series.lengths)
-        found = kernel(parameters, jnp.asarray(padded), jnp.asarray(series.lengths, jnp.int32))
+        values = kernel(parameters, jnp.asarray(padded), jnp.asarray(series.lengths, jnp.int32))
         rows = series.ends(self.num_delays)
-        return np.asarray(found, np.float64)[series.segment[rows], series.place[rows]]
+        return np.asarray(values, np.float64)[series.segment[rows], series.place[rows]]
 
     def arrays(self) -> Arrays:
         """Return the model's parameters."""
@@ -126,7 +126,7 @@ class HmmEncoder(Encoder):
             "covariance": Field(shape=("W", num_resources, num_resources), least=-LARGEST, most=LARGEST),
         }
 
-    def code_width(self, num_resources: int) -> int | str:
+    def embedding_width(self, num_resources: int) -> int | str:
         """Return the number of states, where it was given."""
         del num_resources
         return self.options.num_states or "W"

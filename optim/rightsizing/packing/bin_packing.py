@@ -49,8 +49,8 @@ class ServerProblem:
 
     def __post_init__(self) -> None:
         """Refuse jobs that no server holds."""
-        for number, own in enumerate(self.requests):
-            if (own > self.capacity * (1 + FIT_TOL)).any():
+        for number, request in enumerate(self.requests):
+            if (request > self.capacity * (1 + FIT_TOL)).any():
                 raise InvalidProblemError(f"job {number} asks for more than a server has; make servers larger")
 
     @property
@@ -83,27 +83,29 @@ def first_fit(problem: ServerProblem) -> Placement:
     """Place jobs in the order of their arrival: on the first server, and there in the first slot, that holds them, else on a new one."""
     load: list[FloatArray] = []
     server, start = np.zeros(len(problem.requests), dtype=np.int64), problem.arrival.astype(np.int64).copy()
-    room = problem.capacity * (1 + FIT_TOL)
+    capacity = problem.capacity * (1 + FIT_TOL)
     for job in np.argsort(problem.arrival, kind="stable").tolist():
-        own, arrival = problem.requests[job], int(problem.arrival[job])
+        request, arrival = problem.requests[job], int(problem.arrival[job])
         choices = ((k, arrival + shift) for k in range(len(load)) for shift in range(problem.most_shift + 1))
-        found = next(((k, s) for k, s in choices if (load[k][s : s + len(own)] + own <= room).all()), None)
-        if found is None:
+        position = next(
+            ((k, s) for k, s in choices if (load[k][s : s + len(request)] + request <= capacity).all()), None
+        )
+        if position is None:
             load.append(np.zeros((problem.num_slots, len(problem.capacity))))
-            found = len(load) - 1, arrival
-        server[job], start[job] = found
-        load[found[0]][found[1] : found[1] + len(own)] += own
+            position = len(load) - 1, arrival
+        server[job], start[job] = position
+        load[position[0]][position[1] : position[1] + len(request)] += request
     return Placement(server=server, start=start)
 
 
 def is_feasible(problem: ServerProblem, placement: Placement) -> bool:
-    """Tell whether no server ever has to hold more than it has, and each job starts when it may."""
+    """Return whether no server ever has to hold more than it has, and each job starts when it may."""
     late = placement.start - problem.arrival
     load = np.zeros((int(placement.server.max(initial=-1)) + 1, problem.num_slots, len(problem.capacity)))
     if (late < 0).any() or (late > problem.most_shift).any():
         return False
-    for own, server, start in zip(problem.requests, placement.server, placement.start, strict=True):
-        load[server, start : start + len(own)] += own
+    for request, server, start in zip(problem.requests, placement.server, placement.start, strict=True):
+        load[server, start : start + len(request)] += request
     return bool((load <= problem.capacity * (1 + len(problem.requests) * FIT_TOL)).all())
 
 
@@ -114,9 +116,9 @@ def proven_bound(problem: ServerProblem, weights: FloatArray) -> float:
     if scale <= 0:
         return 0.0
     total = 0.0
-    for own, arrival in zip(problem.requests, problem.arrival.tolist(), strict=True):
+    for request, arrival in zip(problem.requests, problem.arrival.tolist(), strict=True):
         starts = range(arrival, arrival + problem.most_shift + 1)
-        total += min(float((weights[s : s + len(own)] * own).sum()) for s in starts)
+        total += min(float((weights[s : s + len(request)] * request).sum()) for s in starts)
     return total / scale
 
 
@@ -124,12 +126,12 @@ def best_weights(problem: ServerProblem) -> FloatArray:
     """Return the weights, shape (slots, R), of the best such bound, by the linear programme's dual."""
     jobs, shifts, width = len(problem.requests), problem.most_shift + 1, len(problem.capacity)
     rows, columns, values = [], [], []
-    for job, (own, arrival) in enumerate(zip(problem.requests, problem.arrival.tolist(), strict=True)):
+    for job, (request, arrival) in enumerate(zip(problem.requests, problem.arrival.tolist(), strict=True)):
         for shift in range(shifts):
-            slot = np.repeat(np.arange(arrival + shift, arrival + shift + len(own)), width)
-            rows.append(slot * width + np.tile(np.arange(width), len(own)))
-            columns.append(np.full(own.size, job * shifts + shift))
-            values.append((own / problem.capacity).ravel())
+            slot = np.repeat(np.arange(arrival + shift, arrival + shift + len(request)), width)
+            rows.append(slot * width + np.tile(np.arange(width), len(request)))
+            columns.append(np.full(request.size, job * shifts + shift))
+            values.append((request / problem.capacity).ravel())
     size = problem.num_slots * width
     rows.append(np.arange(size))
     columns.append(np.full(size, jobs * shifts))
@@ -140,10 +142,10 @@ def best_weights(problem: ServerProblem) -> FloatArray:
     starts = coo_array((np.ones(jobs * shifts), (np.repeat(np.arange(jobs), shifts), np.arange(jobs * shifts))))
     starts = coo_array((starts.data, starts.coords), shape=(jobs, jobs * shifts + 1)).tocsr()
     cost = np.append(np.zeros(jobs * shifts), 1.0)
-    found = linprog(cost, A_ub=load, b_ub=np.zeros(size), A_eq=starts, b_eq=np.ones(jobs), method="highs")
-    if not found.success:  # any weights prove a bound
+    solution = linprog(cost, A_ub=load, b_ub=np.zeros(size), A_eq=starts, b_eq=np.ones(jobs), method="highs")
+    if not solution.success:  # any weights prove a bound
         return np.ones((problem.num_slots, width)) / problem.capacity
-    return np.asarray(-found.ineqlin.marginals.reshape(-1, width) / problem.capacity)
+    return np.asarray(-solution.ineqlin.marginals.reshape(-1, width) / problem.capacity)
 
 
 def min_servers(problem: ServerProblem) -> int:
@@ -151,7 +153,7 @@ def min_servers(problem: ServerProblem) -> int:
     return math.ceil(proven_bound(problem, best_weights(problem)) - 1e-6)
 
 
-def fewest_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int, int]:
+def min_servers_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int, int]:
     """Return a placement, a proven bound and a claimed one: first-fit's, or better by the mixed-integer programme within the time.
 
     Notes
@@ -168,29 +170,29 @@ def fewest_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placem
     outcome = solve_with_highs(CompiledModel(model), time_limit_s=time_limit_s)
     if not outcome.has_values:
         return start, bound, bound
-    chosen = [key for key, own in model.x.items() if own.value > 0.5]
+    chosen = [key for key, variable in model.x.items() if variable.value > 0.5]
     server, begin = np.zeros(len(problem.requests), dtype=np.int64), np.zeros(len(problem.requests), dtype=np.int64)
     for job, k, slot in chosen:
         server[job], begin[job] = k, slot
-    found = Placement(server=server, start=begin)
-    if not is_feasible(problem, found) or found.num_servers >= start.num_servers:
-        found = start
+    placement = Placement(server=server, start=begin)
+    if not is_feasible(problem, placement) or placement.num_servers >= start.num_servers:
+        placement = start
     claimed = math.ceil((outcome.bound or 0.0) - 1e-6)
-    return found, bound, max(bound, claimed) if claimed <= found.num_servers else bound
+    return placement, bound, max(bound, claimed) if claimed <= placement.num_servers else bound
 
 
-def _model(problem: ServerProblem, most: int) -> Any:
+def _model(problem: ServerProblem, max_servers: int) -> Any:
     """Return the programme with at most so many servers, in Pyomo."""
     import pyomo.environ as pyo
 
-    jobs, servers = range(len(problem.requests)), range(most)
+    jobs, servers = range(len(problem.requests)), range(max_servers)
     starts = [range(int(a), int(a) + problem.most_shift + 1) for a in problem.arrival]
     model = pyo.ConcreteModel()
     model.u = pyo.Var(servers, domain=pyo.Binary)
     model.x = pyo.Var([(j, k, s) for j in jobs for k in servers for s in starts[j]], domain=pyo.Binary)
     model.total = pyo.Objective(expr=pyo.quicksum(model.u[k] for k in servers))
     model.once = pyo.Constraint(jobs, rule=lambda m, j: sum(m.x[j, k, s] for k in servers for s in starts[j]) == 1)
-    model.order = pyo.Constraint(range(1, most), rule=lambda m, k: m.u[k] <= m.u[k - 1])
+    model.order = pyo.Constraint(range(1, max_servers), rule=lambda m, k: m.u[k] <= m.u[k - 1])
 
     def fits(m: Any, k: int, slot: int, column: int) -> Any:
         load = [
@@ -207,15 +209,15 @@ def _model(problem: ServerProblem, most: int) -> Any:
 
 def loads(series: Sequence[FloatArray], placement: Placement, slot_samples: int) -> list[FloatArray]:
     """Return what the true series of the jobs on each used server add up to, a (samples, R) each, from slot 0 on."""
-    found = []
+    totals = []
     for server in np.unique(placement.server).tolist():
-        own = np.flatnonzero(placement.server == server).tolist()
-        begin = {job: int(placement.start[job]) * slot_samples for job in own}
-        total = np.zeros((max(begin[job] + len(series[job]) for job in own), series[0].shape[1]))
-        for job in own:
+        jobs = np.flatnonzero(placement.server == server).tolist()
+        begin = {job: int(placement.start[job]) * slot_samples for job in jobs}
+        total = np.zeros((max(begin[job] + len(series[job]) for job in jobs), series[0].shape[1]))
+        for job in jobs:
             total[begin[job] : begin[job] + len(series[job])] += series[job]
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -160,15 +160,15 @@ def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> 
     ratio = series.values / np.maximum(level[run], TINY)
     quantiles = np.empty((num_phases + 1, series.values.shape[1], len(LEVELS)))
     for phase in range(num_phases + 1):
-        own = ratio[labels == phase]
-        quantiles[phase] = np.quantile(own if len(own) else ratio, LEVELS, axis=0).T
+        of_phase = ratio[labels == phase]
+        quantiles[phase] = np.quantile(of_phase if len(of_phase) else ratio, LEVELS, axis=0).T
     return PhaseSpread(quantiles=quantiles)
 
 
-def fewest_samples(labels: IntArray, num_phases: int) -> int:
+def min_phase_samples(labels: IntArray, num_phases: int) -> int:
     """Return of how many samples the rarest phase's spread is learned, see `phase_spread`."""
-    own = np.bincount(np.where(labels >= 0, labels, num_phases), minlength=num_phases + 1)
-    return int(own[own > 0].min())
+    counts = np.bincount(np.where(labels >= 0, labels, num_phases), minlength=num_phases + 1)
+    return int(counts[counts > 0].min())
 
 
 def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile:
@@ -273,8 +273,8 @@ def requests(
     if sizing is not RequestSizing.SLOT:
         level = 1.0 if sizing is RequestSizing.PEAK else level
         return np.tile(np.quantile(np.concatenate(runs), level, axis=0), (slots, 1))
-    near = []
+    windows = []
     for slot in range(slots):
         begin, end = max(0, slot - 1) * slot_samples, (slot + 2) * slot_samples
-        near.append(np.concatenate([run[begin:end] for run in runs if len(run) > begin]))
-    return np.array([np.quantile(values, level, axis=0) for values in near])
+        windows.append(np.concatenate([run[begin:end] for run in runs if len(run) > begin]))
+    return np.array([np.quantile(values, level, axis=0) for values in windows])

@@ -25,12 +25,12 @@ from optim.rightsizing.packing.bin_packing import (
     FIT_TOL,
     Placement,
     ServerProblem,
-    fewest_by_model,
     first_fit,
     joint_demand,
     joint_peak,
     loads,
     min_servers,
+    min_servers_by_model,
     pair_jobs,
     share_saved,
 )
@@ -101,8 +101,8 @@ def replay(
         job = row[JOB]
         begin = done[job] * slot_samples
         part = series[job][begin : begin + slot_samples]
-        given = demands[job][done[job]]
-        under += (given < UNDER_SHARE * part).sum(axis=0)
+        allocated = demands[job][done[job]]
+        under += (allocated < UNDER_SHARE * part).sum(axis=0)
         samples += len(part)
         done[job] += 1
         place = load.setdefault((row[SLOT], row[SERVER]), np.zeros((slot_samples, width)))
@@ -121,8 +121,8 @@ def replay(
     )
 
 
-def _share(part: FloatArray, whole: int) -> FloatArray:
-    return np.asarray(part / max(whole, 1))
+def _share(part: FloatArray, total: int) -> FloatArray:
+    return np.asarray(part / max(total, 1))
 
 
 TYPICAL_LEVEL = 0.5
@@ -230,7 +230,7 @@ def pack(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[PackingRow]:
-    """Yield a row a sizing, peaks first.
+    """Yield one row per sizing, peaks first.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
         self._rng = np.random.default_rng(seed)
         self._horizon = max(2, round(options.horizon_hours * 3600 / options.slot_s))
         self._arrival = np.sort(self._rng.integers(0, self._horizon // 2, size=len(self._series)))
-        peaks = [own.max(axis=0) for own in self._series]
+        peaks = [values.max(axis=0) for values in self._series]
         self._capacity = options.jobs_per_server * np.quantile(peaks, TYPICAL_LEVEL, axis=0)
 
     @property
@@ -293,25 +293,25 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
             *(piece, demands, self._arrival, self._capacity, options.num_servers, self._horizon),
             *(options.slot_s, jobs.names),
         )
-        found = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=self._seed)
-        if found.decision is None:
+        solution = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=self._seed)
+        if solution.decision is None:
             raise InvalidProblemError(
-                f"solver {options.solver!r} found no plan for requests by {piece} ({found.termination}); "
+                f"solver {options.solver!r} found no plan for requests by {piece} ({solution.termination}); "
                 "choose one that finds plans, or give it more time"
             )
         happened = replay(
-            *(found.decision, self._series, demands, self._capacity, options.num_servers, self._slot_samples)
+            *(solution.decision, self._series, demands, self._capacity, options.num_servers, self._slot_samples)
         )
         saving, pair_overload = _pairs(self._series, demands)
-        figures = {**asdict(happened), "pair_saving": saving, "pair_overload": pair_overload}
+        measured = {**asdict(happened), "pair_saving": saving, "pair_overload": pair_overload}
         return PackingRow(
             sizing=str(piece),
             jobs=len(self._series),
-            admitted=len(found.decision.admitted),
-            work=float(found.objective or 0.0),
+            admitted=len(solution.decision.admitted),
+            work=float(solution.objective or 0.0),
             gain=0.0,
-            bound=found.bound,
-            **{name: dict(zip(jobs.names, values.tolist(), strict=True)) for name, values in figures.items()},
+            bound=solution.bound,
+            **{name: dict(zip(jobs.names, values.tolist(), strict=True)) for name, values in measured.items()},
         )
 
     def _demands(self, sizing: Sizing) -> list[FloatArray]:
@@ -319,7 +319,7 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
         series, options, phases = self._series, self._options, self._phases
         if sizing != Sizing.PHASE:
             level = 1.0 - options.risk
-            return [requests([own], RequestSizing(sizing), self._slot_samples, level) for own in series]
+            return [requests([values], RequestSizing(sizing), self._slot_samples, level) for values in series]
         known: IntArray = np.where(phases.training >= 0, phases.training, phases.num_phases)
         factor = phase_spread(self._training, known, phases.num_phases).factor(options.risk)
         rng, demands = copy.deepcopy(self._rng), []
@@ -336,9 +336,9 @@ def _pairs(series: list[FloatArray], demands: list[FloatArray]) -> tuple[FloatAr
     apart = np.zeros_like(over)
     for first, second in pairing.pairs:
         apart += series[first].max(axis=0) + series[second].max(axis=0)
-        given = joint_peak(demands[first], demands[second])
+        set_aside = joint_peak(demands[first], demands[second])
         total = joint_demand(series[first], series[second])
-        over += (total > given * (1 + FIT_TOL)).sum(axis=0)
+        over += (total > set_aside * (1 + FIT_TOL)).sum(axis=0)
         samples += len(total)
     return share_saved(pairing.joint.sum(axis=0), apart), np.asarray(over / max(samples, 1))
 
@@ -446,7 +446,7 @@ class JobSet:
 
     def problem(self, asking: RequestSizing, multiplier: float, most_shift: int) -> ServerProblem:
         """Return the problem of requests times a multiplier, none above what a server has."""
-        asked = tuple(np.minimum(multiplier * own, self.capacity) for own in self.asked[asking])
+        asked = tuple(np.minimum(multiplier * request, self.capacity) for request in self.asked[asking])
         return ServerProblem(requests=asked, arrival=self.arrival, capacity=self.capacity, most_shift=most_shift)
 
 
@@ -493,8 +493,8 @@ class _Counting(AbstractTask[RequestSizing, _Counted | None]):
             progress.update(number)
             if stop(SolveState(elapsed_s=0.0)) is not None:
                 return None
-        for own in fresh:
-            problem = own.problem(piece, multiplier, options.most_shift)
+        for job_set in fresh:
+            problem = job_set.problem(piece, multiplier, options.most_shift)
             placed.append(first_fit(problem))
             counts.append((placed[-1].num_servers, *_by_model(problem, options.model_s, placed[-1])))
             progress.update(HALVINGS + len(placed))
@@ -502,15 +502,15 @@ class _Counting(AbstractTask[RequestSizing, _Counted | None]):
                 return None
         progress.finish()
         is_reached = multiplier < MULTIPLIERS[1] or _is_met(tuning, piece, multiplier, options)
-        servers, by_model, least, claimed = np.array(counts, dtype=np.float64).T
-        kills, throttled = _harm(fresh, placed)
+        servers, by_model, bounds, claimed = np.array(counts, dtype=np.float64).T
+        kills, throttled = _violations(fresh, placed)
         return _Counted(
             asking=piece,
             multiplier=multiplier,
             is_reached=is_reached,
             servers=servers,
             by_model=by_model if options.model_s > 0 else None,
-            least=float(least.mean()),
+            least=float(bounds.mean()),
             claimed=float(claimed.mean()) if options.model_s > 0 else None,
             kills=kills,
             throttled=throttled,
@@ -525,7 +525,7 @@ def compare_asking(
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[ServerRow]:
-    """Yield a row a way of asking, first that of `flat`, which the others are against.
+    """Yield one row per way of asking, first that of `flat`, which the others are against.
 
     Parameters
     ----------
@@ -541,28 +541,28 @@ def compare_asking(
     task = _Counting(options=options, seed=seed)
     pieces = sorted(RequestSizing, key=lambda asking: asking is not RequestSizing.FLAT)
     reference = None
-    for found in run_in_order(task, pieces, engine, stop, progress):
-        if found is not None and found.asking is RequestSizing.FLAT:
-            reference = found.servers
-        if found is not None and reference is not None:
-            yield _row(found, reference)
+    for counted in run_in_order(task, pieces, engine, stop, progress):
+        if counted is not None and counted.asking is RequestSizing.FLAT:
+            reference = counted.servers
+        if counted is not None and reference is not None:
+            yield _row(counted, reference)
 
 
-def _row(found: _Counted, reference: FloatArray) -> ServerRow:
-    saved = Interval.of((reference - found.servers) / reference.mean())
+def _row(counted: _Counted, reference: FloatArray) -> ServerRow:
+    saved = Interval.of((reference - counted.servers) / reference.mean())
     return ServerRow(
-        asking=str(found.asking),
-        multiplier=found.multiplier,
-        is_reached=found.is_reached,
-        servers=float(found.servers.mean()),
+        asking=str(counted.asking),
+        multiplier=counted.multiplier,
+        is_reached=counted.is_reached,
+        servers=float(counted.servers.mean()),
         saved=saved.mean,
         saved_low=saved.low,
         saved_high=saved.high,
-        by_model=None if found.by_model is None else float(found.by_model.mean()),
-        least=found.least,
-        claimed_bound=found.claimed,
-        kills=found.kills,
-        throttled=found.throttled,
+        by_model=None if counted.by_model is None else float(counted.by_model.mean()),
+        least=counted.least,
+        claimed_bound=counted.claimed,
+        kills=counted.kills,
+        throttled=counted.throttled,
     )
 
 
@@ -571,24 +571,24 @@ def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tupl
     if model_s <= 0:
         bound = min_servers(problem)
         return placed.num_servers, bound, bound
-    placement, bound, claimed = fewest_by_model(problem, model_s)
+    placement, bound, claimed = min_servers_by_model(problem, model_s)
     return placement.num_servers, bound, claimed
 
 
 def draw_set(options: ServerStudyOptions, seed: int) -> JobSet:
     """Draw jobs, their arrivals and their earlier runs."""
-    drawn = generate_containers(ContainerOptions(num_containers=options.jobs), seed)
+    containers = generate_containers(ContainerOptions(num_containers=options.jobs), seed)
     rng = np.random.default_rng([seed, options.jobs])
-    series = [drawn.values[rows] for rows in drawn.segments()]
-    slot_samples = max(1, round(options.slot_s / (drawn.interval_s or options.slot_s)))
-    runs = [earlier_runs(own, options.runs, options.error, rng) for own in series]
-    capacity = options.jobs_per_server * np.mean([own.max(axis=0) for own in series], axis=0)
+    series = [containers.values[rows] for rows in containers.segments()]
+    slot_samples = max(1, round(options.slot_s / (containers.interval_s or options.slot_s)))
+    runs = [earlier_runs(values, options.runs, options.error, rng) for values in series]
+    capacity = options.jobs_per_server * np.mean([values.max(axis=0) for values in series], axis=0)
     return JobSet(
         series=series,
         arrival=np.sort(rng.integers(0, options.horizon_slots, size=options.jobs)),
-        capacity=np.maximum(capacity, np.max([own.max(axis=0) for own in series], axis=0)),
+        capacity=np.maximum(capacity, np.max([values.max(axis=0) for values in series], axis=0)),
         slot_samples=slot_samples,
-        asked={asking: [requests(own, asking, slot_samples) for own in runs] for asking in RequestSizing},
+        asked={asking: [requests(job_runs, asking, slot_samples) for job_runs in runs] for asking in RequestSizing},
     )
 
 
@@ -602,22 +602,22 @@ def _halvings(sets: Sequence[JobSet], asking: RequestSizing, options: ServerStud
 
 
 def _is_met(sets: Sequence[JobSet], asking: RequestSizing, multiplier: float, options: ServerStudyOptions) -> bool:
-    """Tell whether a multiplier keeps kills and throttling of all sets together."""
-    placed = [first_fit(own.problem(asking, multiplier, options.most_shift)) for own in sets]
-    kills, throttled = _harm(sets, placed)
+    """Return whether a multiplier keeps kills and throttling of all sets together."""
+    placed = [first_fit(job_set.problem(asking, multiplier, options.most_shift)) for job_set in sets]
+    kills, throttled = _violations(sets, placed)
     return kills <= options.kills and throttled <= options.throttled
 
 
-def _harm(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, float]:
+def _violations(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, float]:
     """Return the share of jobs killed, and of busy servers' samples short of CPU.
 
     A server that runs out of memory kills one job a slot; its series goes on, so that the next slot may kill another.
     """
     kills = jobs = samples = short = 0
-    for own, placement in zip(sets, placed, strict=True):
-        slot_samples = own.slot_samples
-        for load in loads(own.series, placement, slot_samples):
-            over = load > own.capacity * (1 + FIT_TOL)
+    for job_set, placement in zip(sets, placed, strict=True):
+        slot_samples = job_set.slot_samples
+        for load in loads(job_set.series, placement, slot_samples):
+            over = load > job_set.capacity * (1 + FIT_TOL)
             slots = -(-len(load) // slot_samples) * slot_samples
             by_slot = np.zeros(slots, dtype=bool)
             by_slot[: len(load)] = over[:, 1]
@@ -625,5 +625,5 @@ def _harm(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, f
             busy = load.any(axis=1)
             samples += int(busy.sum())
             short += int(over[:, 0].sum())
-        jobs += len(own.series)
+        jobs += len(job_set.series)
     return kills / max(jobs, 1), short / max(samples, 1)

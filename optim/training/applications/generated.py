@@ -77,11 +77,11 @@ def _lines(path: str) -> Iterator[Row]:
     lines = text.splitlines()
     check_limit("rows", len(lines), f"{path}: lines")
     for number, line in enumerate(lines, 1):
-        own = line.strip()
+        cleaned = line.strip()
         for mark in MARKS:
-            own = own.replace(mark, " ")
-        if own and not own.startswith("#"):
-            yield number, own.split()
+            cleaned = cleaned.replace(mark, " ")
+        if cleaned and not cleaned.startswith("#"):
+            yield number, cleaned.split()
 
 
 @lru_cache(maxsize=2)
@@ -139,16 +139,16 @@ def _bags(path: str, changed: int) -> NDArray[np.float64]:
     lines = list(_lines(path))
     wanted = "document word count, after a line each of documents, words and pairs"
     try:
-        (documents,), (words,), (pairs,) = ([int(word) for word in own] for _, own in lines[:3])
+        (documents,), (words,), (pairs,) = ([int(word) for word in line] for _, line in lines[:3])
     except ValueError as error:
         raise _wrong(path, lines[0][0] if lines else 1, wanted) from error
     check_limit("cells", max(0, documents) * max(0, words), f"{path}: documents times words")
     if min(documents, words) < 1 or pairs != len(lines) - 3:
         raise InvalidProblemError(f"{path}: {len(lines) - 3} pairs where {pairs} are announced; give {wanted}")
     counts = np.zeros((documents, words))
-    for number, own in lines[3:]:
+    for number, entry in lines[3:]:
         try:
-            document, word, count = map(int, own)
+            document, word, count = map(int, entry)
         except ValueError as error:
             raise _wrong(path, number, wanted) from error
         if not (1 <= document <= documents and 1 <= word <= words and count >= 1):
@@ -190,7 +190,7 @@ class GeneratedApplication(ABC, Generic[DataT]):
     seed
         What data, model and start are drawn from.
     source
-        A file of data of one's own, in place of drawn data; `from_file` takes the sizes from it.
+        A file of custom data, in place of drawn data; `from_file` takes the sizes from it.
     """
 
     num_partitions: int = USUAL_PARTITIONS

@@ -49,7 +49,7 @@ class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[in
 
     @classmethod
     def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "LogisticRegression":
-        """Return the application on examples of one's own, in the order of the file."""
+        """Return the application on custom examples, in the order of the file."""
         values, classes = read_examples(path)
         return cls(
             num_observations=len(values),
@@ -83,8 +83,8 @@ class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[in
         observations, labels = self.data(partition)
         if self.batch < 1:
             rng = np.random.default_rng([self.seed, 3, partition, clock])
-            drawn = rng.choice(len(labels), max(1, round(self.batch * len(labels))), replace=False)
-            observations, labels = observations[drawn], labels[drawn]
+            batch = rng.choice(len(labels), max(1, round(self.batch * len(labels))), replace=False)
+            observations, labels = observations[batch], labels[batch]
         weights = parameters.reshape(self.num_features, self.num_classes)
         scores = observations @ weights
         scores -= scores.max(axis=1, keepdims=True)

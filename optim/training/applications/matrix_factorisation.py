@@ -51,7 +51,7 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
 
     @classmethod
     def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "MatrixFactorisation":
-        """Return the application on ratings of one's own; partitions are ranges of them, sorted by user."""
+        """Return the application on custom ratings; partitions are ranges of them, sorted by user."""
         users, items, values = read_ratings(path)
         return cls(
             num_users=int(users.max()) + 1,
@@ -88,7 +88,7 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         return self.num_factors
 
     @property
-    def drawn_to(self) -> None:
+    def weight_decay_center(self) -> None:
         """Nothing: the decay is of what is rated."""
         return
 

@@ -59,7 +59,7 @@ class TopicModel(GeneratedApplication[Counts]):
 
     @classmethod
     def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "TopicModel":
-        """Return the application on documents of one's own, in the order of the file."""
+        """Return the application on custom documents, in the order of the file."""
         documents, words = read_bags(path).shape
         return cls(
             num_documents=documents,
@@ -88,7 +88,7 @@ class TopicModel(GeneratedApplication[Counts]):
         return self.num_topics
 
     @property
-    def drawn_to(self) -> float:
+    def weight_decay_center(self) -> float:
         """The prior: without a word's tokens its weights fall to it."""
         return self.eta
 

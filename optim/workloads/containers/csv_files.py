@@ -1,4 +1,4 @@
-"""Series from CSV files: three public forms, and one of one's own."""
+"""Series from CSV files: three public forms, and a custom one."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries, Resource
-from optim.workloads.containers.series_rows import GIB, Given, scale_of, series_of_rows
+from optim.workloads.containers.series_rows import GIB, ResourceOverrides, scale_of, series_of_rows
 from optim.workloads.csv_columns import header_of, joined, read_columns, require_columns
 
 KIB_PER_GIB = 2.0**20
@@ -32,7 +32,7 @@ def read_containers(
     path
         The file.
     units
-        Unit by resource, of one's own form, where it isn't cores, GiB or MB/s: bytes, MiB, millicores, ...; of limits, too.
+        Unit by resource, of the custom form, where it isn't cores, GiB or MB/s: bytes, MiB, millicores, ...; of limits, too.
     drop_incomplete
         Whether to go on where more than half of the containers lack a resource.
 
@@ -55,7 +55,7 @@ def read_containers(
                 raise InvalidOptionError(f"{path}: the units of this form are known; leave --unit out")
             return read(path)
     if {"container", "time_s"} <= set(header):
-        return _own(path, header, units, drop_incomplete=drop_incomplete)
+        return _custom(path, header, units, drop_incomplete=drop_incomplete)
     what = "the header is of no known form" if header else "the file has no header"
     raise InvalidProblemError(f"{path}: {what}; name the columns container, time_s, and one a resource")
 
@@ -100,7 +100,7 @@ FORMS: tuple[tuple[frozenset[str], Callable[[str | Path], ContainerSeries]], ...
 """Public forms, and columns that each is known by."""
 
 
-def _own(
+def _custom(
     path: str | Path, header: tuple[str, ...], units: Mapping[str, str], *, drop_incomplete: bool
 ) -> ContainerSeries:
     names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith("_limit")]
@@ -109,7 +109,7 @@ def _own(
     for name in names:
         if names.count(name) > 1:
             raise InvalidProblemError(f"{path}: column {name!r} comes twice; rename or remove one")
-    Given(units=units, counters=()).require_resources(names)
+    ResourceOverrides(units=units, counters=()).require_resources(names)
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
     has_phase = "phase" in header
     columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))

@@ -10,7 +10,7 @@ from optim.core.errors import check_in
 from optim.core.limits import check_drawn
 from optim.models.containers.series import CPU, MEMORY, NETWORK, UNKNOWN_PHASE, ContainerSeries
 
-GROWTH_LEAST, GROWTH_MOST = 1.5, 3.0
+MIN_GROWTH, MAX_GROWTH = 1.5, 3.0
 
 """Memory grows by a factor between these."""
 
@@ -119,7 +119,7 @@ def _stable(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArra
 
 def _growth(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, rng: np.random.Generator) -> _Shape:
     """Memory grows in a straight line while CPU idles, with a spike now and then."""
-    end = memory * rng.uniform(GROWTH_LEAST, GROWTH_MOST)
+    end = memory * rng.uniform(MIN_GROWTH, MAX_GROWTH)
     line = np.linspace(memory, end, n + 1)[1:]
     cpu = sizes.busy_cores * (0.55 * (1 + 0.08 * unit[0]) + 0.8 * (rng.random(n) < 0.08))
     return cpu, (line * (1 + 0.01 * unit[1]), float(end)), 0.5 * sizes.network_mb_per_s * (1 + 0.1 * unit[2])
@@ -147,7 +147,7 @@ UNLOAD_SHARE = 0.6
 
 MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
 
-LONGEST_SAMPLES = max(sum(MEAN_SAMPLES[phase] for phase in (*phases, LOAD)) for _, phases in SEQUENCES)
+MAX_MEAN_SAMPLES = max(sum(MEAN_SAMPLES[phase] for phase in (*phases, LOAD)) for _, phases in SEQUENCES)
 
 """Mean samples of a container that goes through the most."""
 
@@ -159,7 +159,7 @@ IDLE_CORES_SHARE = 0.01
 
 """CPU of a container whose job is done, over what it took."""
 
-LIMIT_ROOM = 1.1
+LIMIT_HEADROOM = 1.1
 
 """Memory limits leave this much room above the largest growth, and are then rounded up to a power of two."""
 
@@ -249,21 +249,21 @@ def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries
     (3, 2, 15.0)
     """
     check_drawn("count", options.num_containers, "num_containers")
-    samples = options.num_containers * LONGEST_SAMPLES * options.phase_length / (1.0 - options.idle_share)
+    samples = options.num_containers * MAX_MEAN_SAMPLES * options.phase_length / (1.0 - options.idle_share)
     check_drawn("rows", samples, "samples of num_containers of this phase_length")
     streams = np.random.SeedSequence(seed).spawn(options.num_containers)
-    drawn = [_container(options, np.random.default_rng(stream)) for stream in streams]
+    containers = [_container(options, np.random.default_rng(stream)) for stream in streams]
     is_regular = options.missing == 0 and options.jitter == 0
     return ContainerSeries(
         resources=(CPU, MEMORY, NETWORK) if options.has_network else (CPU, MEMORY),
         containers=tuple(f"container-{k}" for k in range(options.num_containers)),
-        lengths=np.array([len(times) for times, *_ in drawn], dtype=np.int64),
-        values=np.concatenate([values for _, values, *_ in drawn]),
-        time_s=np.concatenate([times for times, *_ in drawn]),
+        lengths=np.array([len(times) for times, *_ in containers], dtype=np.int64),
+        values=np.concatenate([values for _, values, *_ in containers]),
+        time_s=np.concatenate([times for times, *_ in containers]),
         interval_s=options.interval_s if is_regular else None,
-        phase=np.concatenate([phase for _, _, phase, _ in drawn]),
+        phase=np.concatenate([phase for _, _, phase, _ in containers]),
         phase_names=PHASE_NAMES,
-        limit=np.stack([limit for *_, limit in drawn]),
+        limit=np.stack([limit for *_, limit in containers]),
     )
 
 
@@ -293,11 +293,11 @@ def _container(
     if options.jitter > 0:
         times = times + rng.uniform(-options.jitter, options.jitter, len(times)) * options.interval_s
         times -= min(times[0], 0.0)
-    kept = np.ones(len(times), dtype=bool)
+    is_present = np.ones(len(times), dtype=bool)
     if options.missing > 0:
-        kept = rng.random(len(times)) >= options.missing
-        kept[0] = True
-    return times[kept], values[kept], phases[kept], limit
+        is_present = rng.random(len(times)) >= options.missing
+        is_present[0] = True
+    return times[is_present], values[is_present], phases[is_present], limit
 
 
 def _idle_tail(
@@ -306,10 +306,10 @@ def _idle_tail(
     """Return CPU, memory and network of a container whose job is done, shape (samples, 3)."""
     mean = busy_samples * options.idle_share / (1.0 - options.idle_share)
     length = round(rng.gamma(DURATION_SHAPE, mean / DURATION_SHAPE))
-    kept = sizes.start_gib + options.idle_memory * (memory - sizes.start_gib)
+    memory_kept = sizes.start_gib + options.idle_memory * (memory - sizes.start_gib)
     unit = rng.normal(size=(2, length)) * options.noise
     cpu = np.clip(IDLE_CORES_SHARE * sizes.busy_cores * np.abs(1.0 + 0.5 * unit[0]), 0.0, sizes.cores)
-    return np.stack([cpu, np.maximum(kept * (1.0 + 0.002 * unit[1]), 0.0), np.zeros(length)], axis=1)
+    return np.stack([cpu, np.maximum(memory_kept * (1.0 + 0.002 * unit[1]), 0.0), np.zeros(length)], axis=1)
 
 
 def _sizes(options: ContainerOptions, rng: np.random.Generator) -> Sizes:
@@ -318,12 +318,12 @@ def _sizes(options: ContainerOptions, rng: np.random.Generator) -> Sizes:
     start, settled, level = rng.normal(size=3) * options.size_spread * np.array([0.4, 0.35, 0.2])
     moved = np.exp(options.drift)
     set_gib = float(1.0 * moved * np.exp(settled))
-    most = GROWTH_MOST * LIMIT_ROOM * set_gib
+    max_memory = MAX_GROWTH * LIMIT_HEADROOM * set_gib
     return Sizes(
         cores=cores,
         start_gib=float(0.05 * moved * np.exp(start)),
         set_gib=set_gib,
         busy_cores=float(min(cores, 0.9 * moved * np.exp(level))),
-        memory_limit_gib=float(2.0 ** np.ceil(np.log2(most))),
+        memory_limit_gib=float(2.0 ** np.ceil(np.log2(max_memory))),
         network_mb_per_s=float(20.0 * np.exp(0.3 * options.size_spread * rng.normal())),
     )

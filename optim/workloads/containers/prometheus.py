@@ -16,7 +16,15 @@ from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.models.containers.series import MEMORY, ContainerSeries, Resource
-from optim.workloads.containers.series_rows import GIB, LIMIT_METRICS, MOST, Given, Reading, reading_of, series_of_rows
+from optim.workloads.containers.series_rows import (
+    GIB,
+    LIMIT_METRICS,
+    MAX_PLAUSIBLE,
+    Reading,
+    ResourceOverrides,
+    reading_of,
+    series_of_rows,
+)
 
 LABELS = ("namespace", "pod", "container")
 """Labels that name a container; those that a series lacks are left out."""
@@ -51,7 +59,7 @@ PART_LABELS = ("cpu", "interface", "device", "mode", "failure_type", "scope")
 STALE_S = 300.0
 """So long Prometheus goes on to tell the last sample of a series that has ended."""
 
-LEAST = 1 / 1024
+MIN_MEMORY_GIB = 1 / 1024
 """Of memory, in GiB: what every container but a pause has."""
 
 FEW_STEPS = 5
@@ -140,26 +148,28 @@ def read_prometheus(
     InvalidOptionError
         If something is said of a resource that isn't there, or a unit isn't one of its.
     """
-    given = Given(units=units, counters=counters)
+    overrides = ResourceOverrides(units=units, counters=counters)
     answers = {name: (path, _answer(path)) for name, path in files.items()}
-    remarks = [said for path, answer in answers.values() for said in _said(path, answer)]
-    told = [
-        (name, path, _labels(own.metric), own) for name, (path, answer) in answers.items() for own in _series(answer)
+    remarks = [text for path, answer in answers.values() for text in _answer_remarks(path, answer)]
+    all_series = [
+        (name, path, _labels(series.metric), series)
+        for name, (path, answer) in answers.items()
+        for series in _series(answer)
     ]
-    kept, left_out = _containers_only([labels for _, _, labels, _ in told])
+    places, left_out = _containers_only([labels for _, _, labels, _ in all_series])
     parts: dict[tuple[str, Resource], list[_Part]] = {}
     seen = set()
     pods: dict[str, str] = {}
     limits: dict[str, float] = {}
-    for place in kept:
-        name, path, labels, own = told[place]
+    for place in places:
+        name, path, labels, series = all_series[place]
         if labels.get("__name__") in LIMIT_METRICS:
-            limits |= _limit(path, labels, own)
+            limits |= _limit(path, labels, series)
             seen.add(name)
             continue
-        reading = reading_of(path, name, labels.get("__name__", ""), given)
+        reading = reading_of(path, name, labels.get("__name__", ""), overrides)
         container = _container(labels)
-        parts.setdefault((container, reading.resource), []).append(_part(path, labels, reading, own))
+        parts.setdefault((container, reading.resource), []).append(_part(path, labels, reading, series))
         seen.add(name)
         if labels.get("pod"):
             pods[container] = f"{labels.get('namespace', '')}/{labels['pod']}"
@@ -172,17 +182,18 @@ def read_prometheus(
             f"{', '.join(map(str, files.values()))}: limits only; give what containers use as well"
         )
     columns = {resource.name: resource for _, resource in parts}
-    given.require_resources(columns)
+    overrides.require_resources(columns)
     remarks += [left_out] if left_out else []
-    found = {(who, own.name): _joined(who, own, series, remarks) for (who, own), series in parts.items()}
-    remarks += _doubts(found, parts)
+    usage = {(who, resource.name): _joined(who, resource, lives, remarks) for (who, resource), lives in parts.items()}
+    remarks += _unit_warnings(usage, parts)
     where = ", ".join(map(str, files.values()))
     gaps = {
-        name: [part.gaps for (_, own), lives in parts.items() if own.name == name for part in lives] for name in columns
+        name: [part.gaps for (_, resource), lives in parts.items() if resource.name == name for part in lives]
+        for name in columns
     }
     return _series_of(
         where,
-        _matched(where, found, gaps),
+        _matched(where, usage, gaps),
         tuple(columns.values()),
         limits,
         units=pods,
@@ -200,8 +211,10 @@ def _series_of(
 ) -> ContainerSeries:
     """Return the series of values by container and time, with limits of memory where some are known."""
     shape = (-1, len(resources))
-    rows = [[values.get(own.name, np.nan) for own in resources] for values in samples.values()]
-    bounds = [[limits.get(who, np.nan) if own == MEMORY else np.nan for own in resources] for who, _ in samples]
+    rows = [[values.get(resource.name, np.nan) for resource in resources] for values in samples.values()]
+    bounds = [
+        [limits.get(who, np.nan) if resource == MEMORY else np.nan for resource in resources] for who, _ in samples
+    ]
     return series_of_rows(
         where,
         np.array([container for container, _ in samples], dtype=object),
@@ -214,29 +227,29 @@ def _series_of(
 
 
 def _matched(
-    where: str, found: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], gaps: Mapping[str, Sequence[FloatArray]]
+    where: str, usage: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], gaps: Mapping[str, Sequence[FloatArray]]
 ) -> dict[tuple[str, float], dict[str, float]]:
     """Return the values of each container and time by resource, times moved to the earliest query's moments."""
     # Medians of whole gaps: of an even number the smaller middle one.
     steps = {
-        resource: float(np.quantile(own, 0.5, method="lower"))
+        resource: float(np.quantile(part_gaps, 0.5, method="lower"))
         for resource, parts in gaps.items()
-        if len(own := np.concatenate(parts))
+        if len(part_gaps := np.concatenate(parts))
     }
     if steps and max(steps.values()) > (1 + STEP_TOL) * min(steps.values()):
-        told = ", ".join(f"{resource} {step:g} s" for resource, step in steps.items())
-        raise InvalidProblemError(f"{where}: queries have different steps ({told}); use one step for all")
-    begin = min((float(times[0]) for times, _ in found.values() if len(times)), default=0.0)
+        step_texts = ", ".join(f"{resource} {step:g} s" for resource, step in steps.items())
+        raise InvalidProblemError(f"{where}: queries have different steps ({step_texts}); use one step for all")
+    begin = min((float(times[0]) for times, _ in usage.values() if len(times)), default=0.0)
     step = min(steps.values(), default=0.0)
     samples: dict[tuple[str, float], dict[str, float]] = {}
-    for (container, resource), (times, values) in found.items():
-        moments = begin + step * _nearest((times - begin) / step) if step > 0 else times
+    for (container, resource), (times, values) in usage.items():
+        moments = begin + step * _round_half_up((times - begin) / step) if step > 0 else times
         for time, value in zip(np.round(moments, 3).tolist(), values.tolist(), strict=True):
             samples.setdefault((container, time), {})[resource] = value
     return samples
 
 
-def _nearest(steps: FloatArray) -> FloatArray:
+def _round_half_up(steps: FloatArray) -> FloatArray:
     """Return the nearest whole numbers, of halves the larger one: `np.round` would move two neighbours to the same."""
     return np.asarray(np.floor(np.round(steps, HALF_DIGITS) + 0.5))
 
@@ -246,13 +259,13 @@ def _labels(metric: Mapping[str, str]) -> dict[str, str]:
     return {OLD_LABELS[name]: text for name, text in metric.items() if name in OLD_LABELS} | dict(metric)
 
 
-def _containers_only(told: Sequence[Mapping[str, str]]) -> tuple[list[int], str]:
+def _containers_only(all_labels: Sequence[Mapping[str, str]]) -> tuple[list[int], str]:
     """Return the places of series that are containers, and what the others are."""
-    pods = {_pod(labels) for labels in told if labels.get("container") and not _is_pause(labels)} - {None}
-    groups = {labels.get("id", "") for labels in told}
+    pods = {_pod(labels) for labels in all_labels if labels.get("container") and not _is_pause(labels)} - {None}
+    groups = {labels.get("id", "") for labels in all_labels}
     above = {str(parent) for group in groups for parent in Path(group).parents}
-    kept, others = [], Counter[str]()
-    for place, labels in enumerate(told):
+    containers, others = [], Counter[str]()
+    for place, labels in enumerate(all_labels):
         if _is_pause(labels):
             others["pause containers"] += 1
         elif _pod(labels) in pods and not labels.get("container"):
@@ -260,8 +273,8 @@ def _containers_only(told: Sequence[Mapping[str, str]]) -> tuple[list[int], str]
         elif _is_group(labels, above):
             others["sums of control groups"] += 1
         else:
-            kept.append(place)
-    return kept, "left out: " + ", ".join(f"{count} {what}" for what, count in others.items()) if others else ""
+            containers.append(place)
+    return containers, "left out: " + ", ".join(f"{count} {what}" for what, count in others.items()) if others else ""
 
 
 def _is_pause(labels: Mapping[str, str]) -> bool:
@@ -303,7 +316,7 @@ def _series(answer: _Answer) -> list[_Series]:
     return [] if answer.data is None else answer.data.result
 
 
-def _said(path: str | Path, answer: _Answer) -> list[str]:
+def _answer_remarks(path: str | Path, answer: _Answer) -> list[str]:
     """Return what an answer says of itself."""
     partial = ["the answer is partial, so that series may be missing"] if answer.isPartial else []
     return [f"{path}: {text}" for text in (*(answer.warnings or ()), *partial)]
@@ -328,7 +341,7 @@ def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict
         return {}
     reading = Reading(resource=MEMORY, factor=1.0 / GIB, is_counter=False)
     last = _part(path, labels, reading, series).values[-1:]
-    return {_container(labels): float(value) for value in last if 0 < value < MOST[MEMORY.name]}
+    return {_container(labels): float(value) for value in last if 0 < value < MAX_PLAUSIBLE[MEMORY.name]}
 
 
 def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -343,13 +356,13 @@ def _joined(
 ) -> tuple[FloatArray, FloatArray]:
     """Return one series of a container and resource: rates of counters, each restarted container after the one before."""
     lives: list[_Part] = []
-    for part in sorted(parts, key=lambda own: -len(own.times)):
-        same = next((place for place, own in enumerate(lives) if _is_same(own, part)), None)
+    for part in sorted(parts, key=lambda part: -len(part.times)):
+        same = next((place for place, other in enumerate(lives) if _is_same(other, part)), None)
         if same is None:
             lives.append(part)
         else:
             lives[same] = _prolonged(lives[same], part)
-    lives = sorted((own for own in lives if len(own.times)), key=lambda own: float(own.times[0])) or lives[:1]
+    lives = sorted((part for part in lives if len(part.times)), key=lambda part: float(part.times[0])) or lives[:1]
     for earlier, later in pairwise(lives):
         _require_restart(container, resource, earlier, later)
     if len(lives) > 1:
@@ -361,8 +374,8 @@ def _joined(
         begin = later.times[0]
         # A rate that is stamped as the later one begins is of the time before it.
         is_before = times <= begin if later.is_counter else times < begin
-        own = _rates(later) if later.is_counter else (later.times, later.values)
-        times, values = np.concatenate([times[is_before], own[0]]), np.concatenate([values[is_before], own[1]])
+        samples = _rates(later) if later.is_counter else (later.times, later.values)
+        times, values = np.concatenate([times[is_before], samples[0]]), np.concatenate([values[is_before], samples[1]])
     return times, values
 
 
@@ -373,10 +386,10 @@ def _is_same(first: _Part, second: _Part) -> bool:
         return False
     if len(here) and (first.values[here] == second.values[there]).all():
         return True
-    own, other = (
+    one, other = (
         {name: text for name, text in part.labels.items() if name not in SCRAPE_LABELS} for part in (first, second)
     )
-    return own == other and (bool(own.get("id")) or not len(here))
+    return one == other and (bool(one.get("id")) or not len(here))
 
 
 def _prolonged(first: _Part, second: _Part) -> _Part:
@@ -430,24 +443,27 @@ def _rates(part: _Part) -> tuple[FloatArray, FloatArray]:
     return part.times[1:], np.where(is_fall, part.values[1:], steps) / np.diff(part.times)
 
 
-def _doubts(
-    found: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], parts: Mapping[tuple[str, Resource], list[_Part]]
+def _unit_warnings(
+    usage: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], parts: Mapping[tuple[str, Resource], list[_Part]]
 ) -> list[str]:
     """Return which rates look like counters, as they never fall of any container, and which memory is next to nothing."""
-    rates = {resource.name for (_, resource), own in parts.items() if not resource.is_level and not own[0].is_counter}
-    said = []
+    rates = {
+        resource.name for (_, resource), lives in parts.items() if not resource.is_level and not lives[0].is_counter
+    }
+    remarks = []
     for name in sorted(rates):
-        own = [values for (_, resource), (_, values) in found.items() if resource == name]
-        grows = [np.diff(values) for values in own if len(values) > FEW_STEPS]
+        resource_values = [values for (_, resource), (_, values) in usage.items() if resource == name]
+        grows = [np.diff(values) for values in resource_values if len(values) > FEW_STEPS]
         if grows and all((step >= 0).all() and step.any() for step in grows):
-            said.append(f"{name} of no container ever falls; if it counts up, say so: --counter {name}")
+            remarks.append(f"{name} of no container ever falls; if it counts up, say so: --counter {name}")
     if (
-        most := max(
-            (values.max() for (_, own), (_, values) in found.items() if own == "memory" and len(values)), default=1
+        maximum := max(
+            (values.max() for (_, resource), (_, values) in usage.items() if resource == "memory" and len(values)),
+            default=1,
         )
-    ) < LEAST:
-        said.append(f"no container has more than {most:.3g} GiB of memory; check its unit")
-    return said
+    ) < MIN_MEMORY_GIB:
+        remarks.append(f"no container has more than {maximum:.3g} GiB of memory; check its unit")
+    return remarks
 
 
 def _container(metric: Mapping[str, str]) -> str:

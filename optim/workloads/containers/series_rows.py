@@ -69,7 +69,7 @@ UNIT_WORDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class ResourceOverrides:
     """What somebody says of resources, which counts more than a metric's name.
 
     Attributes
@@ -85,8 +85,8 @@ class Given:
 
     def require_resources(self, names: Collection[str]) -> None:
         """Raise InvalidOptionError if something is said of a resource that isn't there."""
-        for flag, told in (("--unit", self.units), ("--counter", self.counters)):
-            for name in told:
+        for flag, overrides in (("--unit", self.units), ("--counter", self.counters)):
+            for name in overrides:
                 if name not in names:
                     raise InvalidOptionError(f"{flag} {name}: there is no such resource; there are: {', '.join(names)}")
 
@@ -110,7 +110,7 @@ class Reading:
     is_counter: bool
 
 
-def reading_of(path: object, name: str, metric: str, given: Given) -> Reading:
+def reading_of(path: object, name: str, metric: str, overrides: ResourceOverrides) -> Reading:
     """Return how samples are read.
 
     Parameters
@@ -121,7 +121,7 @@ def reading_of(path: object, name: str, metric: str, given: Given) -> Reading:
         The resource's name, or one that starts with ``#`` for none.
     metric
         The metric's name, "" if the answer has none.
-    given
+    overrides
         What somebody says of it.
 
     Raises
@@ -135,33 +135,33 @@ def reading_of(path: object, name: str, metric: str, given: Given) -> Reading:
     if not is_named and not metric:
         raise InvalidProblemError(f"{path}: the series have no name; say which resource they are: NAME={path}")
     known = KNOWN_METRICS.get(metric)
-    own = name if is_named else metric if known is None else known.name
-    if known is not None and own != known.name and own in KNOWN_RESOURCES:
-        raise InvalidProblemError(f"{path}: {metric} is {known.name}, not {own}; give {known.name}={path}")
-    unit = given.units.get(own)
-    if unit is None and own not in given.counters:
-        return _by_name(path, own, metric)
-    is_counter = own in given.counters or unit in TOTALS.get(own, {})
-    if own not in KNOWN_RESOURCES:
-        return _of_other(own, unit or "", is_counter=is_counter)
-    allowed = TOTALS[own] if is_counter else LEVELS[own]
+    resource_name = name if is_named else metric if known is None else known.name
+    if known is not None and resource_name != known.name and resource_name in KNOWN_RESOURCES:
+        raise InvalidProblemError(f"{path}: {metric} is {known.name}, not {resource_name}; give {known.name}={path}")
+    unit = overrides.units.get(resource_name)
+    if unit is None and resource_name not in overrides.counters:
+        return _by_name(path, resource_name, metric)
+    is_counter = resource_name in overrides.counters or unit in TOTALS.get(resource_name, {})
+    if resource_name not in KNOWN_RESOURCES:
+        return _of_other(resource_name, unit or "", is_counter=is_counter)
+    allowed = TOTALS[resource_name] if is_counter else LEVELS[resource_name]
     if is_counter and not allowed:
-        raise InvalidOptionError(f"--counter {own}: {own} is held, and no counter; leave it out")
+        raise InvalidOptionError(f"--counter {resource_name}: {resource_name} is held, and no counter; leave it out")
     unit = unit or next(iter(allowed))
     if unit not in allowed:
-        what = f"a counter of {own}" if is_counter else own
-        counted = next((each for each, size in allowed.items() if size == LEVELS[own].get(unit)), None)
-        remedy = "" if counted is None else f"; give --unit {own}={counted} for rates in {unit}"
-        raise InvalidOptionError(f"--unit {own}={unit}: {what} is in one of {', '.join(allowed)}{remedy}")
-    reading = Reading(resource=KNOWN_RESOURCES[own], factor=allowed[unit], is_counter=is_counter)
-    if _told(metric)[0] is not None and _by_name(path, own, metric) != reading:
+        what = f"a counter of {resource_name}" if is_counter else resource_name
+        counted = next((each for each, size in allowed.items() if size == LEVELS[resource_name].get(unit)), None)
+        remedy = "" if counted is None else f"; give --unit {resource_name}={counted} for rates in {unit}"
+        raise InvalidOptionError(f"--unit {resource_name}={unit}: {what} is in one of {', '.join(allowed)}{remedy}")
+    reading = Reading(resource=KNOWN_RESOURCES[resource_name], factor=allowed[unit], is_counter=is_counter)
+    if _parse_metric_name(metric)[0] is not None and _by_name(path, resource_name, metric) != reading:
         raise InvalidOptionError(
-            f"{path}: {metric} tells another unit of {own} than --unit or --counter; leave them out"
+            f"{path}: {metric} tells another unit of {resource_name} than --unit or --counter; leave them out"
         )
     return reading
 
 
-def scale_of(own: str, unit: str) -> float:
+def scale_of(resource_name: str, unit: str) -> float:
     """Return what one of a unit is in the resource's own unit, where nothing counts up.
 
     Raises
@@ -169,36 +169,38 @@ def scale_of(own: str, unit: str) -> float:
     InvalidOptionError
         If it isn't a unit of the resource.
     """
-    if own not in KNOWN_RESOURCES:
+    if resource_name not in KNOWN_RESOURCES:
         return 1.0
-    if unit not in LEVELS[own]:
-        raise InvalidOptionError(f"--unit {own}={unit}: {own} is in one of {', '.join(LEVELS[own])}")
-    return LEVELS[own][unit]
+    if unit not in LEVELS[resource_name]:
+        raise InvalidOptionError(
+            f"--unit {resource_name}={unit}: {resource_name} is in one of {', '.join(LEVELS[resource_name])}"
+        )
+    return LEVELS[resource_name][unit]
 
 
-def _by_name(path: object, own: str, metric: str) -> Reading:
+def _by_name(path: object, resource_name: str, metric: str) -> Reading:
     """Return how samples are read whose metric's name says all that is known."""
-    unit, is_counter, is_rate = _told(metric)
-    if own not in KNOWN_RESOURCES:
+    unit, is_counter, is_rate = _parse_metric_name(metric)
+    if resource_name not in KNOWN_RESOURCES:
         if not metric:
             raise InvalidProblemError(
-                f"{path}: the series of {own} have no name, so that neither their unit nor whether they count up is known; "
-                f"give --unit {own}=UNIT, or --counter {own} with it"
+                f"{path}: the series of {resource_name} have no name, so that neither their unit nor whether they count up is known; "
+                f"give --unit {resource_name}=UNIT, or --counter {resource_name} with it"
             )
         if is_rate and unit == "bytes":
             unit = "bytes/s"
-        return _of_other(own, unit or "", is_counter=is_counter, is_level=not is_counter and not is_rate)
-    allowed = TOTALS[own] if is_counter or is_rate else LEVELS[own]
+        return _of_other(resource_name, unit or "", is_counter=is_counter, is_level=not is_counter and not is_rate)
+    allowed = TOTALS[resource_name] if is_counter or is_rate else LEVELS[resource_name]
     if unit is None or unit not in allowed:
         why = f"{metric} doesn't say in which unit it is" if metric else "the series have no name that tells their unit"
-        counted = f", or --counter {own} if it counts up" if TOTALS[own] else ""
+        counted = f", or --counter {resource_name} if it counts up" if TOTALS[resource_name] else ""
         raise InvalidProblemError(
-            f"{path}: {own}: {why}; give --unit {own}=UNIT with one of {', '.join(LEVELS[own])}{counted}"
+            f"{path}: {resource_name}: {why}; give --unit {resource_name}=UNIT with one of {', '.join(LEVELS[resource_name])}{counted}"
         )
-    return Reading(resource=KNOWN_RESOURCES[own], factor=allowed[unit], is_counter=is_counter)
+    return Reading(resource=KNOWN_RESOURCES[resource_name], factor=allowed[unit], is_counter=is_counter)
 
 
-def _told(metric: str) -> tuple[str | None, bool, bool]:
+def _parse_metric_name(metric: str) -> tuple[str | None, bool, bool]:
     """Return the unit that a name tells, whether it is a counter's name, and whether a rate's: ``level:metric:operations``."""
     parts = metric.split(":")
     base, operations = (parts[1], parts[-1]) if len(parts) > 2 else (metric, "")
@@ -209,19 +211,22 @@ def _told(metric: str) -> tuple[str | None, bool, bool]:
     return unit, is_total and not is_rate, is_rate
 
 
-def _of_other(own: str, unit: str, *, is_counter: bool, is_level: bool = False) -> Reading:
+def _of_other(resource_name: str, unit: str, *, is_counter: bool, is_level: bool = False) -> Reading:
     """Return how a resource is read that only somebody's files know: bytes as GiB, or MB/s, and else in its own unit."""
-    held, flowing = LEVELS[MEMORY.name], TOTALS[NETWORK.name] if is_counter else LEVELS[NETWORK.name]
-    if unit in flowing:
-        resource, factor = Resource(name=own, unit=NETWORK.unit), flowing[unit]
-    elif unit in held and not is_counter:
-        resource, factor = Resource(name=own, unit=MEMORY.unit, is_level=True), held[unit]
+    level_units, rate_units = LEVELS[MEMORY.name], TOTALS[NETWORK.name] if is_counter else LEVELS[NETWORK.name]
+    if unit in rate_units:
+        resource, factor = Resource(name=resource_name, unit=NETWORK.unit), rate_units[unit]
+    elif unit in level_units and not is_counter:
+        resource, factor = Resource(name=resource_name, unit=MEMORY.unit, is_level=True), level_units[unit]
     else:
-        resource, factor = Resource(name=own, unit=f"{unit}/s" if unit and is_counter else unit, is_level=is_level), 1.0
+        resource, factor = (
+            Resource(name=resource_name, unit=f"{unit}/s" if unit and is_counter else unit, is_level=is_level),
+            1.0,
+        )
     return Reading(resource=resource, factor=factor, is_counter=is_counter)
 
 
-MOST: Mapping[str, float] = {"cpu": 1e4, "memory": 1e5, "network": 1e6}
+MAX_PLAUSIBLE: Mapping[str, float] = {"cpu": 1e4, "memory": 1e5, "network": 1e6}
 
 """More cores, GiB and MB/s than any machine has."""
 
@@ -279,15 +284,15 @@ def series_of_rows(
     InvalidProblemError
         If no whole row is left, more than half of the containers have none, or a value is more than any machine has.
     """
-    whole = np.flatnonzero(np.isfinite(values).all(axis=1) & np.isfinite(time_s))
-    if not len(whole):
+    complete = np.flatnonzero(np.isfinite(values).all(axis=1) & np.isfinite(time_s))
+    if not len(complete):
         raise InvalidProblemError(f"{path}: no row has all of {', '.join(r.name for r in resources)}; check the file")
     _require_possible(path, keys, values, resources)
-    names = tuple(dict.fromkeys(map(str, keys[whole])))
+    names = tuple(dict.fromkeys(map(str, keys[complete])))
     remarks = (*remarks, *_lacking(path, keys, values, resources, names, drop_incomplete=drop_incomplete))
     number = {name: place for place, name in enumerate(names)}
-    place = np.array([number[str(key)] for key in keys[whole]])
-    order = whole[np.lexsort((whole, time_s[whole], place))]
+    place = np.array([number[str(key)] for key in keys[complete]])
+    order = complete[np.lexsort((complete, time_s[complete], place))]
     group = np.array([number[str(key)] for key in keys[order]])
     is_last = np.ones(len(order), dtype=bool)
     is_last[:-1] = (group[1:] != group[:-1]) | (time_s[order][1:] != time_s[order][:-1])
@@ -312,11 +317,11 @@ def _require_possible(
 ) -> None:
     """Raise InvalidProblemError at the first value that no machine can have: its unit is another."""
     for column, resource in enumerate(resources):
-        most = MOST[resource.name] if resource in KNOWN_RESOURCES.values() else np.inf
-        for row in np.flatnonzero(values[:, column] > most)[:1]:
+        maximum = MAX_PLAUSIBLE[resource.name] if resource in KNOWN_RESOURCES.values() else np.inf
+        for row in np.flatnonzero(values[:, column] > maximum)[:1]:
             raise InvalidProblemError(
                 f"{path}: {resource.name} of container {keys[row]!r} is {values[row, column]:.6g} {resource.unit}, and no machine has "
-                f"more than {most:g}; say in which unit it is (--unit {resource.name}=UNIT), or whether it counts up (--counter)"
+                f"more than {maximum:g}; say in which unit it is (--unit {resource.name}=UNIT), or whether it counts up (--counter)"
             )
 
 
@@ -331,24 +336,29 @@ def _lacking(
 ) -> list[str]:
     """Return which containers, and how many rows, are left out because they lack a resource."""
     every = dict.fromkeys(map(str, keys))
-    kept = set(names)
-    lacking = [name for name in every if name not in kept]
-    said = []
+    complete = set(names)
+    lacking = [name for name in every if name not in complete]
+    remarks = []
     if lacking:
         shown = ", ".join(lacking[:MAX_SHOWN]) + (", ..." if len(lacking) > MAX_SHOWN else "")
-        has = {own.name: {str(key) for key in keys[np.isfinite(values[:, at])]} for at, own in enumerate(resources)}
+        has = {
+            resource.name: {str(key) for key in keys[np.isfinite(values[:, at])]}
+            for at, resource in enumerate(resources)
+        }
         by = ", ".join(
-            f"{count} {name}" for name, own in has.items() if (count := sum(who not in own for who in lacking))
+            f"{count} {name}"
+            for name, containers in has.items()
+            if (count := sum(who not in containers for who in lacking))
         )
         text = f"{len(lacking)} of {len(every)} containers are left out, as they lack a resource ({by or 'at the same time'}): {shown}"
         if 2 * len(lacking) > len(every) and not drop_incomplete:
             raise InvalidProblemError(f"{path}: {text}; check the queries, or go on with --drop-incomplete")
-        said.append(text)
-    rows = np.array([str(key) in kept for key in keys], dtype=bool)
+        remarks.append(text)
+    rows = np.array([str(key) in complete for key in keys], dtype=bool)
     num_lacking = int((rows & ~np.isfinite(values).all(axis=1)).sum())
     if num_lacking > MAX_LACKING * rows.sum():
-        said.append(f"{num_lacking} of {int(rows.sum())} samples are left out, as they lack a resource")
-    return said
+        remarks.append(f"{num_lacking} of {int(rows.sum())} samples are left out, as they lack a resource")
+    return remarks
 
 
 def _last_known(limit: FloatArray, lengths: IntArray) -> FloatArray:

@@ -8,7 +8,7 @@ import optim
 from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.profiling.document import Interval, ScalingPoint
+from optim.profiling.document import MeasuredValue, ScalingPoint
 from optim.workloads.admission.generator import GeneratorOptions
 from optim.workloads.profiles import profiled_instance, published_profiles
 from tests.support.admission.by_hand import ByHand
@@ -94,8 +94,8 @@ def test_the_programme_by_hand_knows_a_choice_that_is_worse():
 
 def test_a_jobs_hours_are_those_of_one_worker():
     job = structs.replace(
-        published_profiles().jobs[0], minibatch_s=Interval.exactly(2.0), gradient_mb=50.0,
-        worker_mbps=Interval.exactly(800.0), epochs=6.0, minibatches=100, scaling=[ScalingPoint(workers=1, speedup=1.0)]
+        published_profiles().jobs[0], minibatch_s=MeasuredValue.exactly(2.0), gradient_mb=50.0,
+        worker_mbps=MeasuredValue.exactly(800.0), epochs=6.0, minibatches=100, scaling=[ScalingPoint(workers=1, speedup=1.0)]
     )  # fmt: skip
     assert one_worker_h(job) == pytest.approx(600 * 3.0 / 3600)
     assert ChainOptions().profile == "published"

@@ -15,11 +15,11 @@ from optim.rightsizing.packing.bin_packing import (
     ServerProblem,
     _model,
     best_weights,
-    fewest_by_model,
     first_fit,
     is_feasible,
     loads,
     min_servers,
+    min_servers_by_model,
     proven_bound,
 )
 
@@ -62,7 +62,7 @@ def fewest_by_enumeration(problem):
 def test_the_model_finds_the_fewest_and_no_bound_is_above_them(problem):
     best = fewest_by_enumeration(problem)
     assert min_servers(problem) <= best
-    found, bound, claimed = fewest_by_model(problem, time_limit_s=20.0)
+    found, bound, claimed = min_servers_by_model(problem, time_limit_s=20.0)
     assert is_feasible(problem, found)
     assert found.num_servers == claimed == best
     assert bound == min_servers(problem)
@@ -76,7 +76,7 @@ def test_a_wrong_bound_of_highs_is_never_proven_and_not_claimed_where_a_placemen
     problem = ServerProblem(requests=(np.full((1, 1), 0.6),) * 3, arrival=np.zeros(3, dtype=int), capacity=np.ones(1))
     honest = bin_packing.solve_with_highs
     monkeypatch.setattr(bin_packing, "solve_with_highs", lambda *a, **k: replace(honest(*a, **k), bound=highs_bound))
-    found, bound, told = fewest_by_model(problem, time_limit_s=20.0)
+    found, bound, told = min_servers_by_model(problem, time_limit_s=20.0)
     assert (found.num_servers, bound, told) == (3, 2, claimed)
 
 

@@ -22,7 +22,7 @@ from optim.rightsizing.packing import (
     replay,
 )
 from optim.rightsizing.packing.bin_packing import joint_peak, share_saved
-from optim.rightsizing.packing.recurring_jobs import fewest_samples, perturbed
+from optim.rightsizing.packing.recurring_jobs import min_phase_samples, perturbed
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
 
@@ -237,5 +237,7 @@ def test_jobs_must_lie_on_a_grid_finer_than_a_slot():
 
 
 def test_the_rarest_phase_is_the_one_known_by_fewest_samples_of_those_that_are_seen():
-    assert fewest_samples(np.array([0, 0, 0, 2, 2, -1, -1, -1, -1]), 4) == 2  # phases 1 and 3 take all samples' spread
-    assert fewest_samples(np.array([0, 0, 0, -1]), 1) == 1
+    assert (
+        min_phase_samples(np.array([0, 0, 0, 2, 2, -1, -1, -1, -1]), 4) == 2
+    )  # phases 1 and 3 take all samples' spread
+    assert min_phase_samples(np.array([0, 0, 0, -1]), 1) == 1

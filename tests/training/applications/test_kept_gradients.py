@@ -64,7 +64,7 @@ def test_data_and_gradients_come_out_as_before(name):
                 rows.dense(len(later)),
                 loss,
                 application.row_width,
-                application.drawn_to,
+                application.weight_decay_center,
             ]
     whole = type(application).at_scale(1e-3, num_partitions=2, seed=1)
     found["scaled"] = repr(whole)
