@@ -248,7 +248,7 @@ def forecast_scores(
 ) -> dict[int, tuple[float, float]]:
     """Return mean log-loss (nats) and Brier score of forecasts at random samples of other containers, by horizon.
 
-    Both are proper: whoever tells what he believes has the least in the mean. The log-loss of a forecast that rules out what
+    Both are proper: a true forecast has the lowest mean score. The log-loss of a forecast that rules out what
     then comes is infinite, and so is the mean over it; the Brier score, at most 2, compares forecasts without doubt, too.
 
     References

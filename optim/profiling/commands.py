@@ -221,13 +221,13 @@ def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured
         [(process.alone_s if len(process.alone_s) >= length else process.seconds)[:length] for process in processes],
         axis=0,
     )
-    usual = float(np.median(steps[DROPPED:]))
+    typical_s = float(np.median(steps[DROPPED:]))
     return Measured(
         workers=workers,
         step=Timing(seconds=steps[DROPPED:]),
         alone=Timing(seconds=alone[DROPPED:]),
         startup_s=max(0.0, max(process.started_at for process in processes) - begun),
-        warmup_s=max(0.0, float(steps[:DROPPED].sum()) - DROPPED * usual),
+        warmup_s=max(0.0, float(steps[:DROPPED].sum()) - DROPPED * typical_s),
         processes=tuple(processes),
     )
 

@@ -131,10 +131,10 @@ def _solve(terms: FloatArray, seconds: FloatArray) -> FloatArray:
 
 def _left_out_errors(terms: FloatArray, seconds: FloatArray, num_terms: int) -> FloatArray:
     """Predict each sample from all others."""
-    everybody = np.arange(len(seconds))
+    samples_all = np.arange(len(seconds))
     if len(seconds) <= num_terms:
         return np.full(len(seconds), np.inf)
-    predicted = [terms[i] @ _solve(terms[everybody != i], seconds[everybody != i]) for i in everybody]
+    predicted = [terms[i] @ _solve(terms[samples_all != i], seconds[samples_all != i]) for i in samples_all]
     return np.array(predicted) / seconds - 1.0
 
 

@@ -399,8 +399,8 @@ def post_warmup_share(world: World) -> FloatArray:
 
 def _per_day(world: World, outcome: Outcome, counts: IntArray) -> dict[str, FloatArray]:
     hours = world.interval_s / SECONDS_PER_HOUR
-    harm = np.where(world.is_level, outcome.violations.kills, outcome.violations.throttled * hours)
-    return _ratio("per_day", world, harm, outcome.days, counts)
+    violations = np.where(world.is_level, outcome.violations.kills, outcome.violations.throttled * hours)
+    return _ratio("per_day", world, violations, outcome.days, counts)
 
 
 def _ratio(

@@ -83,7 +83,7 @@ def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> V
     fatal = np.asarray((exceeds & levels).any(axis=3))
     first = fatal.argmax(axis=2)
     begins = np.arange(world.num_cycles) * world.cycle_samples
-    again = np.where(fatal.any(axis=2), restart_samples(first + begins, world.interval_s, restarts), 0.0)
+    restart = np.where(fatal.any(axis=2), restart_samples(first + begins, world.interval_s, restarts), 0.0)
     at_kill = np.take_along_axis(demand, first[:, :, None, None], axis=2)[:, :, 0]
     occupied = np.where(levels, np.maximum(allocation, at_kill), allocation)
     return Violations(
@@ -91,8 +91,8 @@ def violations_of(world: World, allocation: FloatArray, restarts: Restarts) -> V
         throttled=throttled.sum(axis=1),
         delayed=np.where(levels, 0.0, np.maximum(demand - allocation[:, :, None], 0.0).sum(axis=(1, 2))),
         post_warmup=(np.where(levels, killed, throttled)[:, 1:] * post_warmup_weight(world)[:, None]).sum(axis=1),
-        restart_s=again.sum(axis=1) * world.interval_s,
-        charge=(occupied * again[..., None]).sum(axis=1),
+        restart_s=restart.sum(axis=1) * world.interval_s,
+        charge=(occupied * restart[..., None]).sum(axis=1),
     )
 
 

@@ -61,11 +61,11 @@ class Uncensored:
 def uncensor(series: ContainerSeries) -> Uncensored:
     """Return what containers need that ran into their limits, of incompressible resources."""
     shape = (series.num_segments, len(series.resources))
-    is_held = np.array([resource.is_level for resource in series.resources])
+    is_level = np.array([resource.is_level for resource in series.resources])
     limit = (
         np.full(shape, np.inf) if series.limit is None else np.where(np.isfinite(series.limit), series.limit, np.inf)
     )
-    bound = np.where(is_held & (limit > 0), limit, np.inf)
+    bound = np.where(is_level & (limit > 0), limit, np.inf)
     by_row = bound[series.segment]
     is_at = series.values >= AT_LIMIT * by_row
     is_next = series.segment[1:] == series.segment[:-1]

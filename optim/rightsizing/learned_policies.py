@@ -70,8 +70,8 @@ class Forecast:
         last = len(self.risk) - 1
         for column, price in enumerate((multiplier**2 * self.scale).tolist()):
             need = self.need[:, column]
-            harm = self.risk if self.weight is None else self.weight[:, column, None] * self.risk
-            best = last - np.argmin((need + price * harm)[:, ::-1], axis=1)
+            weighted_risk = self.risk if self.weight is None else self.weight[:, column, None] * self.risk
+            best = last - np.argmin((need + price * weighted_risk)[:, ::-1], axis=1)
             value[:, column] = np.take_along_axis(need, best[:, None], axis=1)[:, 0]
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
@@ -150,8 +150,8 @@ class KnnQuantiles:
         """Return what followed on the moments most similar to these."""
         features = joined(parts)
         neighbours = self._similar(features)
-        followed = [self._outcome_quantiles(rows, column) for column, rows in enumerate(neighbours)]
-        need, risk = with_tail(np.stack(followed, axis=1), self._risk)
+        outcomes = [self._outcome_quantiles(rows, column) for column, rows in enumerate(neighbours)]
+        need, risk = with_tail(np.stack(outcomes, axis=1), self._risk)
         weight = (
             None if self._is_whole else np.stack([self._weight(rows, k) for k, rows in enumerate(neighbours)], axis=1)
         )
@@ -168,17 +168,17 @@ class KnnQuantiles:
     def _weight(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
         """Return what a sample's harm counts by these examples, over what it does by all, shape (A,)."""
         share, samples = self._examples.share[:, column], self._examples.is_there.sum(axis=1)
-        usual = float((share * samples).sum() / samples.sum())
+        baseline = float((share * samples).sum() / samples.sum())
         return np.asarray(
-            (share[neighbours] * samples[neighbours]).sum(axis=1) / samples[neighbours].sum(axis=1) / usual
+            (share[neighbours] * samples[neighbours]).sum(axis=1) / samples[neighbours].sum(axis=1) / baseline
         )
 
     def _outcome_quantiles(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
         """Return quantiles of what followed, shape (A, Q)."""
         if self._world.is_level[column]:
             return quantiles(self._examples.peak[neighbours, column], 1.0 - self._risk)
-        followed = np.where(self._examples.is_there, self._examples.after[:, :, column], np.nan)[neighbours]
-        return quantiles(followed.reshape(len(neighbours), -1), 1.0 - self._risk)
+        outcomes = np.where(self._examples.is_there, self._examples.after[:, :, column], np.nan)[neighbours]
+        return quantiles(outcomes.reshape(len(neighbours), -1), 1.0 - self._risk)
 
 
 def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:

@@ -209,7 +209,7 @@ class PricedPlan:
         level = np.where(world.is_level, training.values, level)
         self._ratio = next_ratios(training, labels, level, width, number)
         self._scale = training.values.mean(axis=0)
-        self._phase, self._level = _moments(world, has_phases=has_phases)
+        self._phase, self._level = _phase_and_level(world, has_phases=has_phases)
 
     def allocate(self, multiplier: FloatArray) -> FloatArray:
         """Return allocations, shape (C, K, R); of equally good ones the largest."""
@@ -229,7 +229,7 @@ class PricedPlan:
         return value
 
 
-def _moments(world: World, *, has_phases: bool) -> tuple[IntArray, FloatArray]:
+def _phase_and_level(world: World, *, has_phases: bool) -> tuple[IntArray, FloatArray]:
     """Return phase, shape (C, K), and level, shape (C, K, R), of each container as a cycle begins."""
     phase = np.zeros(world.samples.shape, dtype=np.int64)
     level = np.zeros((*phase.shape, len(world.resources)))

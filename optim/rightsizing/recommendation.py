@@ -429,13 +429,13 @@ def as_yaml(recommendations: Sequence[Recommendation], recommender: Recommender)
 
 
 def _expected(amount: Amount, options: RecommendOptions) -> str:
-    """Say what harm is expected, beside what was asked for."""
+    """Return the expected violations compared with the requirement, as text."""
     if amount.expected_kills_per_day is None:
-        harm, asked = (
+        expectation, asked = (
             f"{100 * (amount.expected_throttled or 0.0):.3g} % of samples throttled",
             100 * options.requirement.throttled,
         )
-        return f"expected by the forecast: {harm}; asked for on average at most {asked:.3g} %"
+        return f"expected by the forecast: {expectation}; asked for on average at most {asked:.3g} %"
     max_kills = options.requirement.kills * SECONDS_PER_DAY / options.cycle_s
     kills = f"{amount.expected_kills_per_day:.3g} kills a day, one a cycle at most"
     return f"expected by the forecast: {kills}; asked for on average at most {max_kills:.3g}"

@@ -26,7 +26,7 @@ POOLED_LEVEL = 0.95
 class PhaseLabels:
     """Phases of the containers that are simulated, and of those that statistics are taken from.
 
-    A label must follow from its own and earlier samples only. Whoever finds phases can fill this: the truth of a
+    A label must follow from its own and earlier samples only. They can come from any source: the truth of a
     generator, a fitted model, a rule.
 
     Attributes

@@ -22,7 +22,6 @@ from optim.training.messages import (
     Host,
     Message,
     Push,
-    Pushed,
     Read,
     Ready,
     Rebase,
@@ -79,26 +78,11 @@ class Machine:
         before, residual = self._residuals.pop(message.partition, (-1, None))
         # Of another clock it is of pushes that a failure has undone, or that others have followed.
         is_next = message.carries and before == message.clock
-        with np.errstate(all="ignore"):  # what isn't finite is looked for and told; a warning a worker says less
-            computed = compute(self._application, message, residual if is_next else None)
-        if computed.residual is not None:
-            self._residuals[message.partition] = message.clock + 1, computed.residual
-        return [
-            Pushed(
-                generation=message.generation,
-                machine=self.name,
-                is_finite=computed.is_finite,
-                partition=message.partition,
-                clock=message.clock,
-                read_clock=message.read_clock,
-                gradient=computed.gradient,
-                rows=computed.rows,
-                width=computed.width,
-                weight_decay_center=computed.weight_decay_center,
-                weight=self._application.weight(message.partition),
-                loss=computed.loss,
-            )
-        ]
+        with np.errstate(all="ignore"):  # values that aren't finite are looked for and reported; warnings say less
+            pushed, residual = compute(self._application, message, residual if is_next else None, self.name)
+        if residual is not None:
+            self._residuals[message.partition] = message.clock + 1, residual
+        return [pushed]
 
     def _push(self, message: Push) -> list[Message]:
         served = self.served.get(message.shard)
@@ -289,7 +273,7 @@ class InProcess:
 
     def receive(self, wait_s: float | None = None) -> Message | Lost | None:
         """Return the next message to the controller; None if all is quiet."""
-        del wait_s  # whoever has something to say has said it
+        del wait_s  # all messages are there already
         while True:
             for outbox in self.outboxes.values():
                 if outbox:

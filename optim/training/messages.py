@@ -180,7 +180,7 @@ class Sync(Message, frozen=True, kw_only=True):
 
 
 class Delta(Message, frozen=True, kw_only=True):
-    """From a server, and on to the backup: newer values for whoever stands at `from_clock`."""
+    """From a server, and on to the backup: newer values for a copy at `from_clock`."""
 
     from_clock: int
     values: ShardValues
@@ -195,7 +195,7 @@ class BackupAck(Message, frozen=True, kw_only=True):
 
 
 class Read(Message, frozen=True, kw_only=True):
-    """To whoever holds the shard as of `clock`: send it."""
+    """To a holder of the shard as of `clock`: send it."""
 
     shard: int
     clock: int

@@ -1,7 +1,5 @@
 """Gradients as workers push them: encoding, compression, and non-finite values."""
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,7 @@ import numpy as np
 from optim.core.errors import InvalidProblemError, TrainingError
 from optim.kernels.parameter_server import decode_int8, encode_int8, encode_top_k
 from optim.training.application import Application, HasRows
-from optim.training.messages import Compression, Compute, NonFinite, Pushed, RowGradient, RowNumbers, Vector
+from optim.training.messages import Compression, Compute, NonFinite, Pushed, RowGradient, Vector
 
 
 class NonFinitePushes:
@@ -89,35 +87,19 @@ def sparsify_top_k(gradient: Vector, share: float, residual: Vector | None = Non
     return RowGradient(rows[order], values[order, None]), np.array(rest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Computed:
-    """A gradient as it is pushed, and the loss.
+def compute(
+    application: Application, order: Compute, residual: Vector | None = None, machine: str = ""
+) -> tuple[Pushed, Vector | None]:
+    """Return the gradient that an order asks for, as it is pushed, and the residual for the partition's next clock.
 
-    Attributes
+    Parameters
     ----------
-    gradient
-        All parameters' numbers, or those of the rows given, `width` for each.
-    rows, width, weight_decay_center
-        As in `Pushed`.
-    loss
-        Summed over the partition.
-    is_finite
-        Whether all of it is.
+    application, order
+        The job, and the partition and clock to compute.
     residual
-        What is kept for the next clock, shape (n,); None if nothing is.
-    """
-
-    gradient: Vector
-    loss: float
-    is_finite: bool
-    rows: RowNumbers | None = None
-    width: int = 1
-    weight_decay_center: float | None = None
-    residual: Vector | None = None
-
-
-def compute(application: Application, order: Compute, residual: Vector | None = None) -> Computed:
-    """Return what an order's gradient is, with what the clock before has left of the partition's.
+        Shape (n,): what the partition's push of the clock before has left out; None if nothing.
+    machine
+        Name of the worker.
 
     Raises
     ------
@@ -134,9 +116,8 @@ def compute(application: Application, order: Compute, residual: Vector | None = 
         weight_decay_center = application.weight_decay_center
         if len(where.rows) * application.row_width > order.densest * application.num_parameters:
             gradient = where.dense(application.num_parameters)
-            gradient = (
-                gradient if weight_decay_center is None else gradient + (parameters - np.float32(weight_decay_center))
-            )
+            if weight_decay_center is not None:
+                gradient = gradient + (parameters - np.float32(weight_decay_center))
             where, weight_decay_center = None, None
         else:
             gradient = where.values.ravel()
@@ -146,8 +127,6 @@ def compute(application: Application, order: Compute, residual: Vector | None = 
     # In double precision no sum of finite floats overflows.
     is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
     if is_finite and len(gradient) and order.compression is Compression.INT8:
-        # a machine that computes nothing else never loads JAX
-
         gradient = quantise_int8(gradient, order.partition, order.clock)
     if is_finite and order.compression is Compression.TOP_K:
         where, rest = sparsify_top_k(gradient, order.top_share, residual)
@@ -155,18 +134,21 @@ def compute(application: Application, order: Compute, residual: Vector | None = 
         is_sparse = len(where.rows) <= order.densest * application.num_parameters
         gradient = where.values.ravel() if is_sparse else where.dense(application.num_parameters)
         where = where if is_sparse else None
-    if where is None:
-        return Computed(gradient=gradient, loss=loss, is_finite=is_finite, residual=residual)
-    width = where.values.shape[1]
-    return Computed(
-        gradient=gradient,
-        loss=loss,
+    pushed = Pushed(
+        generation=order.generation,
+        machine=machine,
         is_finite=is_finite,
-        rows=where.rows,
-        width=width,
+        partition=order.partition,
+        clock=order.clock,
+        read_clock=order.read_clock,
+        gradient=gradient,
+        rows=None if where is None else where.rows,
+        width=1 if where is None else where.values.shape[1],
         weight_decay_center=weight_decay_center,
-        residual=residual,
+        weight=application.weight(order.partition),
+        loss=loss,
     )
+    return pushed, residual
 
 
 def check_gradient(gradient: object, size: int) -> None:

@@ -41,7 +41,7 @@ NOBODY = -1
 
 
 class HostRows:
-    """The rows, with the optimiser's slot beside each row's parameters: so a pushed row is one place in memory.
+    """The rows, with the optimiser's slot next to each row's parameters: so a pushed row is one place in memory.
 
     Parameters
     ----------

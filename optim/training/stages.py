@@ -48,7 +48,7 @@ def assign_balanced(count: int, holders: Sequence[str], previous: Sequence[str] 
     before = list(previous) if previous else [""] * count
     of_holder = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
     share, extra = divmod(count, len(holders))
-    # Whoever holds most already takes one of the larger shares: nothing moves where nothing must.
+    # The holder of most things takes one of the larger shares: nothing moves where nothing must.
     ranked = sorted(range(len(holders)), key=lambda rank: (-len(of_holder[holders[rank]]), rank))
     quota = {holders[rank]: share + (place < extra) for place, rank in enumerate(ranked)}
     result = [""] * count
@@ -485,5 +485,5 @@ class ClusterOptions:
             )
 
     def sync_period(self, backup: str) -> int:
-        """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""
+        """Return the clocks between two deltas to the holder of copies: those to the storage are checkpoints."""
         return self.checkpoint_every if backup == STORAGE else self.sync_every

@@ -227,7 +227,7 @@ def test_peaks_between_points_of_a_coarse_grid_count_in_learning_and_tuning():
     own = Recommender(series, options, seed=0)
     assert (own._draws.need[:, 1] == 2.0).all()
     found = list(own.recommend(series))
-    assert own._is_kept[1]
+    assert own._is_guaranteed[1]
     assert np.mean([each.amounts["memory"].request >= 2.0 for each in found]) > 0.8
 
 

@@ -304,9 +304,9 @@ def test_what_is_pushed_of_a_gradient_is_what_was_pushed_before(coarse):
         for form, densest in product(forms, (0.0, 0.5, 9.0)):
             order = Compute(generation=0, partition=1, clock=3, read_clock=2, parameters=parameters, rate=0.5, densest=densest,
                             unapplied=(np.ones_like(parameters),), compression=form, top_share=0.3, feedback=densest > 1)  # fmt: skip
-            found[f"{name} {form} {densest}"] = compute(
-                application, order, np.full_like(parameters, 0.25) if densest else None
-            )
+            pushed, residual = compute(application, order, np.full_like(parameters, 0.25) if densest else None)
+            names = ("gradient", "loss", "is_finite", "rows", "width", "weight_decay_center")
+            found[f"{name} {form} {densest}"] = {own: getattr(pushed, own) for own in names} | {"residual": residual}
     for wrong in (np.zeros(5), np.zeros(6, np.float32), [0.0] * 6, np.zeros((6, 1), np.float32)):
         found[f"gradient {type(wrong).__name__} {np.shape(wrong)} {getattr(wrong, 'dtype', '')}"] = outcome(
             check_gradient, wrong, 6

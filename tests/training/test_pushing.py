@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.training import pushing
 from optim.training.application import HasRows
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.messages import Compression, Compute, RowGradient
-from optim.training.pushing import check_rows, compute
+from optim.training.pushing import check_rows
 
 FACTORS = MatrixFactorisation(num_users=40, num_items=30, num_ratings=60, num_factors=3, num_partitions=4)
 TOPICS = TopicModel(num_documents=8, num_words=60, num_topics=3, num_tokens=6, num_partitions=4)
 CLASSES = LogisticRegression(num_observations=30, num_features=5, num_classes=4, num_partitions=3)
+
+
+def compute(application, message):
+    return pushing.compute(application, message)[0]
 
 
 def order(application, **form):

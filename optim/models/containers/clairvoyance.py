@@ -69,7 +69,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
         How far the plan may lie above the bound, relative to it.
     """
     column = series.names.index(claim.resource)
-    weights = _weights(series, claim, is_held=series.resources[column].is_level)
+    weights = _weights(series, claim, is_level=series.resources[column].is_level)
     dual = total = violations = min_violations = 0.0
     wrong = []
     for segment, rows in enumerate(series.segments()):
@@ -106,7 +106,7 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
     return wrong
 
 
-def _weights(series: ContainerSeries, claim: ClairvoyantClaim, *, is_held: bool) -> list[float]:
+def _weights(series: ContainerSeries, claim: ClairvoyantClaim, *, is_level: bool) -> list[float]:
     """Return what a kill, or a sample above its amount, of each segment counts."""
     lengths = series.lengths.tolist()
     if claim.checkpoint_s is None:
@@ -115,9 +115,9 @@ def _weights(series: ContainerSeries, claim: ClairvoyantClaim, *, is_held: bool)
     later: dict[int, int] = dict.fromkeys(units, 0)
     for unit, length in zip(units, lengths, strict=True):
         samples = max(0, length - claim.cycle_samples)
-        later[unit] += -(-samples // claim.cycle_samples) if is_held else samples
-    telling = sum(1 for count in later.values() if count)
-    return [1.0 / (later[unit] * telling) if later[unit] else 0.0 for unit in units]
+        later[unit] += -(-samples // claim.cycle_samples) if is_level else samples
+    num_counted = sum(1 for count in later.values() if count)
+    return [1.0 / (later[unit] * num_counted) if later[unit] else 0.0 for unit in units]
 
 
 def _cost(

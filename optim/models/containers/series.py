@@ -14,7 +14,7 @@ UNKNOWN_PHASE = -1
 
 """Label of a sample without a phase: no history yet, or no truth."""
 
-LARGEST = 1e100
+MAX_VALUE = 1e100
 
 """Largest sample: beyond it squares overflow."""
 
@@ -50,7 +50,7 @@ KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType(
 
 
 class Segmented:
-    """Rows of several segments, one segment after the other; whoever derives from it has these two.
+    """Rows of several segments, one segment after the other; subclasses have these two fields.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class ContainerSeries(Segmented):
         What containers belong to that share a fate (their pod), by name; one that isn't in it stands for itself. Splits keep
         units together.
     remarks
-        What whoever read them has to say of it: what was left out, what may be meant otherwise.
+        Remarks of the reader: what was left out, and what may be meant otherwise.
 
     Raises
     ------
@@ -159,11 +159,11 @@ class ContainerSeries(Segmented):
         self._check_samples()
 
     def _check_samples(self) -> None:
-        bad = ~(self.values <= LARGEST) | (self.values < 0)
+        bad = ~(self.values <= MAX_VALUE) | (self.values < 0)
         for row, column in np.argwhere(bad)[:1]:
             name, value = self.resources[column].name, self.values[row, column]
             raise InvalidProblemError(
-                f"{name} of container {self.containers[self.segment[row]]!r} must be finite, at most {LARGEST:g} and not "
+                f"{name} of container {self.containers[self.segment[row]]!r} must be finite, at most {MAX_VALUE:g} and not "
                 f"negative, got {value:g}; give it in a larger unit, or leave the sample out"
             )
         step = np.diff(self.time_s) <= 0
@@ -268,16 +268,16 @@ class ContainerSeries(Segmented):
 
     def select(self, chosen: Sequence[int] | IntArray) -> "ContainerSeries":
         """Return some segments, in the order given."""
-        wanted = np.asarray(chosen, dtype=np.int64)
-        rows = np.concatenate([np.arange(self.rows(k).start, self.rows(k).stop) for k in wanted.tolist()])
+        segments_chosen = np.asarray(chosen, dtype=np.int64)
+        rows = np.concatenate([np.arange(self.rows(k).start, self.rows(k).stop) for k in segments_chosen.tolist()])
         return replace(
             self,
-            containers=tuple(self.containers[k] for k in wanted.tolist()),
-            lengths=self.lengths[wanted],
+            containers=tuple(self.containers[k] for k in segments_chosen.tolist()),
+            lengths=self.lengths[segments_chosen],
             values=self.values[rows],
             time_s=self.time_s[rows],
             phase=None if self.phase is None else self.phase[rows],
-            limit=None if self.limit is None else self.limit[wanted],
+            limit=None if self.limit is None else self.limit[segments_chosen],
         )
 
     def select_resources(self, names: Sequence[str]) -> "ContainerSeries":

@@ -13,7 +13,7 @@ from optim.core.errors import check_in
 from optim.phases.encoders.base import Arrays, Encoder
 from optim.phases.preprocessing import ScaledSeries
 
-LARGEST, MIN_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
+MAX_VALUE, MIN_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
 """Of parameters and logarithms of probabilities in single precision."""
 
 _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
@@ -30,7 +30,7 @@ class HmmOptions:
     is_autoregressive
         Whether a state is a linear rule from one sample to the next, rather than a level.
     stickiness
-        Transitions from each state to itself that are counted beside those seen.
+        Transitions from each state to itself that are counted in addition to those seen.
     num_restarts, max_iterations
         Of the fit. With twelve restarts on 200 series the worst of ten seeds of generated containers found phases as well as the mean
         seed did with six on 100.
@@ -122,8 +122,8 @@ class HmmEncoder(Encoder):
         return {
             "log_initial": Field(shape=("W",), least=MIN_LOGARITHM, most=ROUNDED),
             "log_transition": Field(shape=("W", "W"), least=MIN_LOGARITHM, most=ROUNDED),
-            "regression": Field(shape=("W", inputs, num_resources), least=-LARGEST, most=LARGEST),
-            "covariance": Field(shape=("W", num_resources, num_resources), least=-LARGEST, most=LARGEST),
+            "regression": Field(shape=("W", inputs, num_resources), least=-MAX_VALUE, most=MAX_VALUE),
+            "covariance": Field(shape=("W", num_resources, num_resources), least=-MAX_VALUE, most=MAX_VALUE),
         }
 
     def embedding_width(self, num_resources: int) -> int | str:

@@ -137,22 +137,22 @@ def _examples(path: str, changed: int) -> tuple[Vector, IntArray]:
 def _bags(path: str, changed: int) -> NDArray[np.float64]:
     del changed
     lines = list(_lines(path))
-    wanted = "document word count, after a line each of documents, words and pairs"
+    expected = "document word count, after a line each of documents, words and pairs"
     try:
         (documents,), (words,), (pairs,) = ([int(word) for word in line] for _, line in lines[:3])
     except ValueError as error:
-        raise _wrong(path, lines[0][0] if lines else 1, wanted) from error
+        raise _wrong(path, lines[0][0] if lines else 1, expected) from error
     check_limit("cells", max(0, documents) * max(0, words), f"{path}: documents times words")
     if min(documents, words) < 1 or pairs != len(lines) - 3:
-        raise InvalidProblemError(f"{path}: {len(lines) - 3} pairs where {pairs} are announced; give {wanted}")
+        raise InvalidProblemError(f"{path}: {len(lines) - 3} pairs where {pairs} are announced; give {expected}")
     counts = np.zeros((documents, words))
     for number, entry in lines[3:]:
         try:
             document, word, count = map(int, entry)
         except ValueError as error:
-            raise _wrong(path, number, wanted) from error
+            raise _wrong(path, number, expected) from error
         if not (1 <= document <= documents and 1 <= word <= words and count >= 1):
-            raise _wrong(path, number, f"{wanted}; documents up to {documents}, words up to {words}")
+            raise _wrong(path, number, f"{expected}; documents up to {documents}, words up to {words}")
         counts[document - 1, word - 1] += count
     return counts
 
@@ -165,8 +165,8 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _wrong(path: str, line: int, wanted: str) -> InvalidProblemError:
-    return InvalidProblemError(f"{path}, line {line}: not {wanted}; mend it or leave it out")
+def _wrong(path: str, line: int, expected: str) -> InvalidProblemError:
+    return InvalidProblemError(f"{path}, line {line}: not {expected}; mend it or leave it out")
 
 
 DataT = TypeVar("DataT")

@@ -39,7 +39,7 @@ STEP_TOL = 0.01
 """Relative difference of steps that counts as none."""
 
 HALF_DIGITS = 6
-"""Digits of a step to which a half is told from what lies beside it: time stamps are floats."""
+"""Digits of a step to which a half is told from its neighbours: time stamps are floats."""
 
 OTHER_LABELS = ("id", "instance", "job")
 """Labels that name a series which has none of `LABELS`."""
