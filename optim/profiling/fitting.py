@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.instance import TWENTIETHS
+from optim.models.admission.data import TWENTIETHS
 from optim.models.bidding.data import CurveKind, Scalability
 from optim.profiling.document import JobProfile, MeasuredValue, SpeedFunction
 from optim.statistics import bootstrap

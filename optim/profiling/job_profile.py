@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType, structs
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError, check_in
-from optim.models.admission.instance import MEGABITS_THERE_AND_BACK
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK
 from optim.profiling.document import (
     Demand,
     JobProfile,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optim.core.arrays import FloatArray
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.data import MICRO
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
 from optim.solvers.admission.pricing.servers import FoundSchedule, ResidualSearch, ServerSide

@@ -12,7 +12,8 @@ from msgspec import UNSET, structs
 
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.auction.data import PRESETS, Slowdown
 from optim.models.auction.instance import AuctionInstance
 from optim.models.bidding.instance import BiddingInstance

@@ -33,8 +33,9 @@ from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.solution import PointStatus, Sense, Solution, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.data import MICRO, Jobs, ServerClasses, StepUtility, as_int_array
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses, StepUtility, as_int_array
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.packing_programme import Row, Schedule, enumerate_schedules
 from optim.models.files import verify
 from optim.report.plots import INK, PALETTE, Figure, FigureList, name_rows

@@ -42,8 +42,9 @@ from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
 from optim.core.solution import Solution
 from optim.core.stopping import StoppingCriterion
+from optim.models.admission.data import SigmoidUtility
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import AdmissionInstance, SigmoidUtility
+from optim.models.admission.instance import AdmissionInstance
 from optim.report.plots import INK, PALETTE, Figure, FigureList, legend_beside, name_rows
 from optim.solvers.solve import solvers_of
 from optim.workloads.admission.generator import GeneratorOptions, UtilityMix

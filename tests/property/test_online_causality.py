@@ -12,8 +12,8 @@ from hypothesis import settings
 import optim
 from optim.core.driver import Monitor
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.codec import take_jobs
-from optim.models.admission.instance import AdmissionInstance, ConstantUtility
+from optim.models.admission.data import ConstantUtility
+from optim.models.admission.instance import AdmissionInstance, take_jobs
 from optim.solvers.admission.online import (
     BoundSource,
     OnlineOptions,

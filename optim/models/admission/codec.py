@@ -1,13 +1,12 @@
 """Admission instances from and to documents of format ``optim/admission/1``, plain Python and frames.
 
-Only the border uses these types; `optim.models.admission.reading` turns a document into an
-`AdmissionInstance` and back. Every number of the resource arithmetic is a decimal with at most six
+`AdmissionInstance` is made from a document, and turned into one, by `optim.models.admission.instance`. Every number of the resource arithmetic is a decimal with at most six
 digits after the point, so that it is an exact integer of 1e-6 units.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
@@ -23,11 +22,11 @@ from optim.core.documents import Count, Name, PositiveInt, convert
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import Rows, rows_of
 from optim.core.limits import check_limit
-from optim.models.admission.instance import (
+from optim.models.admission.data import (
     MAX_QUANTITY,
     MICRO,
     TWENTIETHS,
-    AdmissionInstance,
+    AdmissionData,
     ConstantUtility,
     Jobs,
     ServerClasses,
@@ -160,8 +159,8 @@ UTILITIES: dict[type[Any], type[Any]] = {
 }
 
 
-def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
-    """Build a validated instance.
+def fields_from_document(document: AdmissionDocument) -> dict[str, Any]:
+    """Return the fields of the instance that a document states; making the instance validates them.
 
     Raises
     ------
@@ -182,21 +181,21 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
             raise InvalidProblemError("shared_servers excludes worker_servers and ps_servers; give one or the other")
         worker_servers = ps_servers = _servers("shared_servers", document.shared_servers, horizon, num_resources)
     share = document.max_share_per_server
-    return AdmissionInstance(
-        name=document.name,
-        horizon=horizon,
-        slot_micro_s=_micro(document.slot_s, "slot_s"),
-        resources=tuple(document.resources),
-        jobs=_jobs(document.jobs, num_resources),
-        worker_servers=worker_servers,
-        ps_servers=ps_servers,
-        min_utility_share=_fraction(document.min_utility, "min_utility"),
-        max_share_per_server=None if share is None else _fraction(share, "max_share_per_server"),
-        chunk_integral=document.chunk_integral,
-    )
+    return {
+        "name": document.name,
+        "horizon": horizon,
+        "slot_micro_s": _micro(document.slot_s, "slot_s"),
+        "resources": tuple(document.resources),
+        "jobs": _jobs(document.jobs, num_resources),
+        "worker_servers": worker_servers,
+        "ps_servers": ps_servers,
+        "min_utility_share": _fraction(document.min_utility, "min_utility"),
+        "max_share_per_server": None if share is None else _fraction(share, "max_share_per_server"),
+        "chunk_integral": document.chunk_integral,
+    }
 
 
-def document_from_instance(instance: AdmissionInstance) -> AdmissionDocument:
+def document_from_instance(instance: AdmissionData) -> AdmissionDocument:
     """Return the document of an instance; reading it back gives equal data."""
     share = instance.max_share_per_server
     is_shared = instance.has_shared_servers
@@ -446,7 +445,7 @@ def admission_document(
     return found
 
 
-def job_columns(instance: AdmissionInstance) -> dict[str, list[Any]]:
+def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
     """Return a column a field of the jobs; demands are columns such as ``worker.gpu``, missing fields None."""
     documents = msgspec.to_builtins(document_from_instance(instance).jobs, builtin_types=(Decimal,))
     flat = [_flat(_floats(document), instance.resources) for document in documents]
@@ -565,93 +564,3 @@ def _flat(document: Mapping[str, Any], resources: Sequence[str]) -> dict[str, An
         else:
             row[name] = value
     return row
-
-
-PER_SEGMENT = ("segment_start", "worker_demand", "ps_demand")
-
-"""Fields of jobs with an entry per demand segment; every other field has one per job."""
-
-LEFT_OUT: Mapping[str, Any] = {"speedup": ()}
-
-"""What stands for one job in a field that may be left out for all."""
-
-
-def check_compatible_cluster(day: AdmissionInstance, cluster: AdmissionInstance, what: str) -> None:
-    """Refuse a day whose resources, slots or rules differ from the cluster's.
-
-    Raises
-    ------
-    InvalidProblemError
-        For other resources, another slot length, fewer slots, or servers shared on one side only.
-    """
-    if day.resources != cluster.resources:
-        raise InvalidProblemError(
-            f"{what} has resources {list(day.resources)}, instance {cluster.name!r} has {list(cluster.resources)}; "
-            "learn from days that count the same resources in the same order"
-        )
-    if day.slot_micro_s != cluster.slot_micro_s:
-        raise InvalidProblemError(
-            f"{what} has slots of {day.slot_micro_s / MICRO:g} s, instance {cluster.name!r} of "
-            f"{cluster.slot_micro_s / MICRO:g} s; learn from days with the same slot length"
-        )
-    if day.horizon < cluster.horizon:
-        raise InvalidProblemError(
-            f"{what} has {day.horizon} slots, instance {cluster.name!r} has {cluster.horizon}; "
-            "learn from days that are at least as long"
-        )
-    if day.has_shared_servers != cluster.has_shared_servers:
-        raise InvalidProblemError(
-            f"{what} and instance {cluster.name!r} differ in whether workers and PSs share servers; "
-            "learn from days of a cluster of the same kind"
-        )
-
-
-def take_jobs(jobs: Jobs, which: IntArray) -> Jobs:
-    """Return some of the jobs, in the order given, with all their fields."""
-    sizes = np.diff(jobs.segment_offset)[which]
-    segments = np.concatenate(
-        [np.arange(*jobs.segment_offset[i : i + 2]) for i in which.tolist()] or [np.zeros(0, dtype=np.int64)]
-    )
-    taken: dict[str, Any] = {}
-    for each in fields(jobs):
-        column = getattr(jobs, each.name)
-        if isinstance(column, np.ndarray):
-            taken[each.name] = column[segments if each.name in PER_SEGMENT else which]
-        else:
-            taken[each.name] = tuple(column[i] for i in which.tolist()) if column else ()
-    taken["segment_offset"] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return replace(jobs, **taken)
-
-
-def merge_days(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInstance:
-    """Return the jobs of all days on a cluster, those that arrive within its horizon.
-
-    Parameters
-    ----------
-    days
-        Jobs by day; a job's id is preceded by its day's number.
-    cluster
-        Servers, slots and rules; its own jobs don't matter.
-    """
-    kept = [take_jobs(jobs, np.flatnonzero(jobs.arrival < cluster.horizon)) for jobs in days]
-    nobody = take_jobs(cluster.jobs, np.zeros(0, dtype=np.int64))
-    joined = {field.name: _joined(field.name, [nobody, *kept]) for field in fields(nobody)}
-    joined["ids"] = tuple(f"{day}:{name}" for day, jobs in enumerate(kept) for name in jobs.ids)
-    offsets = np.cumsum([0, *(len(jobs.segment_start) for jobs in kept)])
-    shifted = [jobs.segment_offset[1:] + first for jobs, first in zip(kept, offsets, strict=False)]
-    joined["segment_offset"] = np.concatenate([[0], *shifted]).astype(np.int64)
-    return replace(cluster, jobs=replace(nobody, **joined))
-
-
-def _joined(name: str, parts: Sequence[Jobs]) -> Any:
-    """Return a field of all jobs, one part after the other."""
-    columns = [getattr(jobs, name) for jobs in parts]
-    if isinstance(columns[0], np.ndarray):
-        return np.concatenate(columns)
-    if not any(columns):
-        return ()
-    return tuple(
-        entry
-        for jobs, column in zip(parts, columns, strict=True)
-        for entry in (column or [LEFT_OUT[name] for _ in jobs.ids])
-    )

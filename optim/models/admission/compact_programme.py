@@ -26,8 +26,9 @@ import numpy as np
 import pyomo.environ as pyo
 
 from optim.core.arrays import IntArray
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.decision import AdmissionPlan, Counts, trimmed_plan
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.programmes import Model, add_rows
 
 Place = tuple[int, int, int, int]

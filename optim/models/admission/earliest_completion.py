@@ -6,14 +6,14 @@ from fractions import Fraction
 import numpy as np
 
 from optim.core.arrays import IntArray
-from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses
+from optim.models.admission.data import MICRO, AdmissionData, ServerClasses
 
 NOTHING_FITS = -(2**40)
 
 """Number of PSs beside workers that don't fit themselves; sums of it stay within 64 bits."""
 
 
-def earliest_completion(instance: AdmissionInstance) -> IntArray:
+def earliest_completion(instance: AdmissionData) -> IntArray:
     """Return the slot in which each job completes if it has the cluster for itself from its arrival.
 
     Without demand segments as many workers as possible in every slot are best. With segments they need
@@ -51,7 +51,7 @@ def earliest_completion(instance: AdmissionInstance) -> IntArray:
     return result
 
 
-def most_workers(instance: AdmissionInstance) -> IntArray:
+def most_workers(instance: AdmissionData) -> IntArray:
     """Return the most workers that a job can run at once in the empty cluster, with the PSs they need.
 
     Returns
@@ -116,7 +116,7 @@ def _max_ps(demand: tuple[tuple[int, ...], tuple[int, ...]], room: tuple[int, ..
     return result
 
 
-def _max_workers_shared(instance: AdmissionInstance) -> IntArray:
+def _max_workers_shared(instance: AdmissionData) -> IntArray:
     servers, jobs = instance.worker_servers, instance.jobs
     result = np.zeros((len(instance.segment_job), instance.horizon), dtype=np.int64)
     if not servers.num_classes:
@@ -211,29 +211,14 @@ def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target
     return None
 
 
-MAX_NAMED = 3
-
-"""Jobs that a sentence names."""
-
-
-def never_run(instance: AdmissionInstance) -> Mapping[str, str]:
-    """Return the reason of each job that can never run, by its id, in the order of the jobs."""
-    jobs = np.flatnonzero(instance.earliest_completion < 0).tolist()
+def never_run(instance: AdmissionData, earliest: IntArray) -> Mapping[str, str]:
+    """Return the reason for each job whose earliest completion is -1, by its id, in the order of the jobs."""
+    jobs = np.flatnonzero(earliest < 0).tolist()
     most = most_workers(instance) if jobs else np.zeros((0, 0), dtype=np.int64)
     return {instance.jobs.ids[job]: _reason(instance, job, most) for job in jobs}
 
 
-def remark(instance: AdmissionInstance) -> str:
-    """Return one sentence on the jobs that can never run; nothing where there is none."""
-    reasons = instance.never_run
-    if not reasons:
-        return ""
-    named = [f"{name!r} {reason}" for name, reason in list(reasons.items())[:MAX_NAMED]]
-    more = [f"and {len(reasons) - MAX_NAMED} more"] if len(reasons) > MAX_NAMED else []
-    return f"{len(reasons)} of {instance.num_jobs} jobs can never run: {'; '.join([*named, *more])}"
-
-
-def _reason(instance: AdmissionInstance, job: int, most: IntArray) -> str:
+def _reason(instance: AdmissionData, job: int, most: IntArray) -> str:
     first, last = int(instance.jobs.arrival[job]), int(instance.deadline[job])
     if last < first:
         return "earns nothing in any slot from its arrival on"
@@ -261,7 +246,7 @@ def _reason(instance: AdmissionInstance, job: int, most: IntArray) -> str:
     )
 
 
-def _lacking(instance: AdmissionInstance, demand: IntArray, servers: ServerClasses, slots: slice) -> str:
+def _lacking(instance: AdmissionData, demand: IntArray, servers: ServerClasses, slots: slice) -> str:
     """Return which resources a unit takes more of than any server has."""
     room = servers.capacity[:, slots].max(axis=(0, 1), initial=0)
     short = [

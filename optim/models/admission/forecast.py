@@ -12,14 +12,13 @@ from optim.core.documents import decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import naming, read_bytes, write_bytes
 from optim.models.admission.codec import SCHEMA as INSTANCE_SCHEMA
-from optim.models.admission.codec import (
-    AdmissionDocument,
+from optim.models.admission.codec import AdmissionDocument, document_from_instance
+from optim.models.admission.instance import (
+    AdmissionInstance,
     check_compatible_cluster,
-    document_from_instance,
     instance_from_document,
     merge_days,
 )
-from optim.models.admission.instance import AdmissionInstance
 
 SCHEMA = "optim/forecast/1"
 

@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 import pyomo.environ as pyo
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.data import MICRO, ServerClasses
 from optim.models.admission.decision import Side
-from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.programmes import Model, add_rows
 
 Pair = tuple[int, int]

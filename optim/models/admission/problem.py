@@ -15,7 +15,7 @@ from optim.core.limits import check_limit
 from optim.core.registry import AbstractProblem
 from optim.core.solution import Sense, Solution, Verification
 from optim.models.admission.check import check
-from optim.models.admission.codec import SCHEMA, AdmissionDocument, document_from_instance, instance_from_document
+from optim.models.admission.codec import SCHEMA, AdmissionDocument, document_from_instance
 from optim.models.admission.decision import (
     AdmissionPlan,
     Branch,
@@ -27,8 +27,7 @@ from optim.models.admission.decision import (
     TreeNode,
     TreeProof,
 )
-from optim.models.admission.earliest_completion import remark
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, instance_from_document, remark
 from optim.models.admission.summary import describe, plan_load
 
 

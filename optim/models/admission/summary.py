@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import MICRO, ServerClasses, SigmoidUtility, Utility
 from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
-from optim.models.admission.earliest_completion import earliest_completion, max_ps_beside, remark
-from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses, SigmoidUtility, Utility
+from optim.models.admission.earliest_completion import max_ps_beside
+from optim.models.admission.instance import AdmissionInstance, remark
 
 TIME_SENSITIVE_LIMIT = 1.0
 
@@ -246,7 +247,7 @@ def _used(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[IntArray, I
 def _live(instance: AdmissionInstance) -> NDArray[np.bool_]:
     """Tell which segments' jobs can run in which slots, shape (segments, slots)."""
     owner = instance.segment_job
-    can_finish = earliest_completion(instance) >= 0
+    can_finish = instance.earliest_completion >= 0
     slots = np.arange(instance.horizon)
     in_time = (slots >= instance.jobs.arrival[:, None]) & (slots <= instance.deadline[:, None])
     live: NDArray[np.bool_] = (in_time & can_finish[:, None])[owner]

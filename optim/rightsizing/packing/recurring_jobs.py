@@ -16,7 +16,8 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError, check_in
-from optim.models.admission.instance import MICRO, AdmissionInstance, ConstantUtility, Jobs, ServerClasses
+from optim.models.admission.data import MICRO, ConstantUtility, Jobs, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.containers.series import ContainerSeries
 from optim.phases.clustering import group_moments
 from optim.phases.description import at_level

@@ -18,15 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from optim.core.errors import InvalidOptionError, NotAllowedError, check_in
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, TWENTIETHS, curve_of, progress_by_workers
 from optim.models.admission.decision import COUNT, JOB, SLOT, AdmissionPlan
-from optim.models.admission.instance import (
-    MEGABITS_THERE_AND_BACK,
-    MICRO,
-    TWENTIETHS,
-    AdmissionInstance,
-    curve_of,
-    progress_by_workers,
-)
+from optim.models.admission.instance import AdmissionInstance
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.controller import Phase

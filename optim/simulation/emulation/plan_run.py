@@ -16,8 +16,9 @@ from functools import partial
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.simulation.emulation.job_run import IDLE_S, JobPlan, JobRow, JobRun, PlanOptions, SharedClock, read_plan
 
 

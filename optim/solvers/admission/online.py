@@ -9,8 +9,7 @@ import numpy as np
 from optim.core.driver import AbstractSolver, Monitor, Outcome, run_iteration
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
-from optim.models.admission.codec import check_compatible_cluster, merge_days
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, check_compatible_cluster, merge_days
 from optim.models.reference import read_day
 from optim.solvers.admission.packing.dual_points import certified
 from optim.solvers.admission.posted_prices.online_run import (

@@ -11,10 +11,9 @@ import numpy as np
 from optim.core.driver import AbstractSolver, Monitor, Outcome, run_iteration
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
-from optim.models.admission.codec import merge_days
 from optim.models.admission.decision import COUNT
 from optim.models.admission.forecast import is_forecast, read_forecast
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, merge_days
 from optim.models.reference import read_day
 from optim.solvers.admission.packing.dual_points import certified
 from optim.solvers.admission.posted_prices.forecast import FILL, PriceForecast

@@ -12,8 +12,9 @@ import numpy as np
 from optim.core.arrays import power_of_two_scale
 from optim.core.driver import AbstractSolver, Monitor, Outcome
 from optim.core.solution import Relaxation
+from optim.models.admission.data import TableUtility
 from optim.models.admission.decision import PriceProof, TreeNode, TreeProof
-from optim.models.admission.instance import AdmissionInstance, TableUtility
+from optim.models.admission.instance import AdmissionInstance
 
 OptionsT = TypeVar("OptionsT")
 

@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 
 from optim.core.driver import Monitor
+from optim.models.admission.data import MICRO, ConstantUtility, Jobs, ServerClasses, as_int_array
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import MICRO, AdmissionInstance, ConstantUtility, Jobs, ServerClasses, as_int_array
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node import NodeBounder
 from optim.solvers.admission.cuts.count_cuts import CountSpace, best_counts, lift_counts, mixture_gains
 from optim.solvers.admission.cuts.server_cuts import (

@@ -15,16 +15,8 @@ from scipy.special import ndtr, ndtri
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.limits import check_drawn
-from optim.models.admission.earliest_completion import earliest_completion
-from optim.models.admission.instance import (
-    MEGABITS_THERE_AND_BACK,
-    MICRO,
-    AdmissionInstance,
-    Jobs,
-    ServerClasses,
-    SigmoidUtility,
-    Utility,
-)
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, Jobs, ServerClasses, SigmoidUtility, Utility
+from optim.models.admission.instance import AdmissionInstance
 
 DAY_S = 86_400
 
@@ -660,7 +652,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
     columns = draw_jobs(options, arrival, job_rng)
     for _ in range(MAX_ROUNDS):
         instance = _assemble(options, seed, columns, sides)
-        stuck = np.flatnonzero(earliest_completion(instance) < 0)
+        stuck = np.flatnonzero(instance.earliest_completion < 0)
         if len(stuck) <= (1 - options.min_schedulable) * options.num_jobs:
             return instance
         columns = columns.with_rows(stuck, draw_jobs(options, arrival[stuck], job_rng))

@@ -23,9 +23,8 @@ from optim.models.admission.codec import (
     SigmoidDocument,
     StepDocument,
     TableDocument,
-    instance_from_document,
 )
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, instance_from_document
 
 UtilityDocument = ConstantDocument | SigmoidDocument | StepDocument | TableDocument
 

@@ -12,8 +12,8 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
 from optim.core.limits import check_limit
-from optim.models.admission.earliest_completion import earliest_completion
-from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses
+from optim.models.admission.data import MICRO, Jobs, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.workloads.admission.generator import UtilityMix, check_range
 from optim.workloads.traces.formats import TRACE_FORMATS, read_jobs
 from optim.workloads.traces.job_table import JobTable, NodeTable, ReadOptions
@@ -585,7 +585,7 @@ def _summary(
     instance: AdmissionInstance,
     options: TraceOptions,
 ) -> TraceSummary:
-    can_finish = earliest_completion(instance) >= 0
+    can_finish = instance.earliest_completion >= 0
     gpu_slots = instance.work * instance.jobs.worker_demand[:, 0] / MICRO
     servers = instance.worker_servers
     limit = np.inf if options.max_duration_s is None else options.max_duration_s

@@ -9,8 +9,8 @@ from optim.benchmarks.suite import SUITES, BenchRequest, choose_suites
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
+from optim.models.admission.data import SigmoidUtility
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import SigmoidUtility
 from optim.workloads.admission.generator import GeneratorOptions, generate
 from optim.workloads.instances import GeneratedSource, NamedSource
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import optim
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.codec import document_from_instance
-from optim.models.admission.instance import MICRO
+from optim.models.admission.data import MICRO
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* jobs can never run")
 

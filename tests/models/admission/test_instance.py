@@ -6,15 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from optim.models.admission.instance import (
-    MICRO,
-    WORK_CAP,
-    AdmissionInstance,
-    Jobs,
-    ServerClasses,
-    StepUtility,
-    as_int_array,
-)
+from optim.models.admission.data import MICRO, WORK_CAP, Jobs, ServerClasses, StepUtility, as_int_array
+from optim.models.admission.instance import AdmissionInstance
 
 
 def one_job(**changes):

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from optim.models.admission.codec import instance_from_document
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, instance_from_document
 from optim.models.admission.summary import describe
 from optim.models.reference import reference_instance
 from optim.workloads.admission import stress

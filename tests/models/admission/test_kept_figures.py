@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.admission.codec import merge_days, take_jobs
 from optim.models.admission.compact_programme import CompactIndex, compact_model, compact_size
 from optim.models.admission.decision import trimmed_plan
 from optim.models.admission.earliest_completion import earliest_completion, most_workers
 from optim.models.admission.forecast import Forecast, read_forecast, without_jobs
+from optim.models.admission.instance import merge_days, take_jobs
 from optim.models.admission.packing_programme import Level, enumerate_schedules, packing_dual, packing_model
 from optim.models.admission.problem import PROBLEM
 from optim.models.admission.summary import describe, plan_load

@@ -4,8 +4,9 @@ import pyomo.environ as pyo
 import pytest
 from hypothesis import given
 
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.packing_programme import (
     Level,
     ScheduleSet,

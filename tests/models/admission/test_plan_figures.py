@@ -2,8 +2,9 @@
 
 import pytest
 
-from optim.models.admission.codec import StepDocument, instance_from_document
+from optim.models.admission.codec import StepDocument
 from optim.models.admission.decision import AdmissionPlan
+from optim.models.admission.instance import instance_from_document
 from optim.models.admission.summary import PlanLoad, plan_load
 from optim.workloads.admission import stress
 from optim.workloads.admission.stress import document, job, servers

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.admission.codec import instance_from_document
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.earliest_completion import earliest_completion
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance, instance_from_document
 from optim.workloads.admission import stress
 from optim.workloads.admission.stress import document, job, servers
 from tests.support.admission.strategies import tiny_instances

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.packing_programme import Level, Row, Schedule, enumerate_schedules
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.enumeration import Schedule as Listed

@@ -3,7 +3,7 @@
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.instance import MAX_SPEEDUP, TWENTIETHS
+from optim.models.admission.data import MAX_SPEEDUP, TWENTIETHS
 from tests.support.admission.tiny import job_document, tiny_instance
 
 

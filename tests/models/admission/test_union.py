@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from optim.models.admission.codec import merge_days, take_jobs
-from optim.models.admission.instance import Jobs
+from optim.models.admission.data import Jobs
+from optim.models.admission.instance import merge_days, take_jobs
 from tests.support.admission.tiny import SEGMENTS, job_document, tiny_instance
 
 FIRST = tiny_instance(job_document("a", segments=SEGMENTS), job_document("b", arrival=2))

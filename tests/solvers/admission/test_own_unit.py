@@ -13,8 +13,9 @@ from optim.core.arrays import SMALLEST_EXPONENT
 from optim.core.driver import Monitor, Outcome, SolverState
 from optim.core.progress import SilentProgress
 from optim.core.stopping import SolveState
+from optim.models.admission.data import TableUtility
 from optim.models.admission.decision import PriceProof
-from optim.models.admission.instance import AdmissionInstance, TableUtility
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.scaling import in_unit, scaling, unscale
 from tests.support.admission.tiny import tiny_instances
 

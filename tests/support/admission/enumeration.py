@@ -8,8 +8,9 @@ from itertools import product
 import numpy as np
 
 from optim.core.arrays import FloatArray
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.plans import exceeds_share, progress_of, segment_of
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]

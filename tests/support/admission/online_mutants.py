@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.arrays import FloatArray
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.data import ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
     PriceFunction,

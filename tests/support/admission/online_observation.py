@@ -13,7 +13,8 @@ import numpy as np
 
 from optim.core.arrays import FloatArray
 from optim.core.driver import Monitor, run_iteration
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.data import MICRO
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import OnlineOptions, PriceKind, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import AcceptanceRule, JobDecision, OnlineAlgorithm, OnlineRun
 from optim.solvers.admission.posted_prices.price_functions import (

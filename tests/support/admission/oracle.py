@@ -13,7 +13,8 @@ from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, vstack
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses
+from optim.models.admission.data import MICRO, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.enumeration import Enumerator
 
 MAX_SCHEDULES = 600

@@ -21,9 +21,8 @@ from optim.models.admission.codec import (
     SigmoidDocument,
     StepDocument,
     TableDocument,
-    instance_from_document,
 )
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, instance_from_document
 
 Utility = ConstantDocument | SigmoidDocument | StepDocument | TableDocument
 Numbers = Sequence[float | str]

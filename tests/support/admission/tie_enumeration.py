@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 
 from optim.core.arrays import FloatArray
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.data import MICRO
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import PriceRanges, SideRanges
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.oracle import Layout

@@ -13,9 +13,8 @@ from optim.models.admission.codec import (
     StepDocument,
     TableDocument,
     document_from_instance,
-    instance_from_document,
 )
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, instance_from_document
 
 Row = list[Decimal]
 

@@ -8,8 +8,9 @@ import pytest
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, SigmoidUtility
 from optim.models.admission.earliest_completion import earliest_completion
-from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, SigmoidUtility
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
 from optim.models.admission.summary import describe
 from optim.models.reference import reference_instance

@@ -3,7 +3,7 @@
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.codec import instance_from_document
+from optim.models.admission.instance import instance_from_document
 from optim.models.admission.problem import PROBLEM
 from optim.workloads.admission import stress
 from optim.workloads.admission.stress import document, job, servers

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.admission.instance import MICRO, SigmoidUtility
+from optim.models.admission.data import MICRO, SigmoidUtility
 from optim.models.admission.problem import PROBLEM
 from optim.models.cluster.workload import ELSEWHERE
 from optim.workloads.admission.generator import UtilityMix

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.admission.instance import MICRO
+from optim.models.admission.data import MICRO
 from optim.workloads.admission.traces import TraceOptions, read_trace
 from optim.workloads.traces.alibaba import NEVER_RAN, NO_GPU
 from optim.workloads.traces.formats import read_jobs

@@ -19,11 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.arrays import IntArray
-from optim.models.admission.decision import Side
-from optim.models.admission.instance import (
+from optim.models.admission.data import (
     MEGABITS_THERE_AND_BACK,
     MICRO,
-    AdmissionInstance,
     ConstantUtility,
     ServerClasses,
     SigmoidUtility,
@@ -31,6 +29,8 @@ from optim.models.admission.instance import (
     TableUtility,
     Utility,
 )
+from optim.models.admission.decision import Side
+from optim.models.admission.instance import AdmissionInstance
 
 UNIT_ROUNDOFF = 2.0**-53
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from optim.core.solution import Violation, violation
 from optim.models.admission.check.exact_instance import ExactInstance, JobFacts
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import AdmissionPlan, Side
-from optim.models.admission.instance import MICRO
 
 WORK = "(2) work"
 

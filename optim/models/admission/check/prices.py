@@ -15,8 +15,8 @@ from optim.models.admission.check.cuts import CountCheck, CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, ExactSum, ServerFacts
 from optim.models.admission.check.placement import in_class, in_job
 from optim.models.admission.check.schedules import FREE, CountCharge, CutCharge, Prices, Restriction, min_payoff
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import PriceProof, ServerCut, Side
-from optim.models.admission.instance import MICRO
 
 PAYOFF_TOL = 1e-9
 """A payoff may lack this share of the job's value (at least of 1) or of its own size by rounding; then it is raised."""

@@ -29,8 +29,8 @@ from optim.models.admission.check.exact_instance import (
     shrink_factor,
     units_on_server,
 )
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Branch, BranchKind, Side
-from optim.models.admission.instance import MICRO
 
 Place = tuple[Side, int, int]
 

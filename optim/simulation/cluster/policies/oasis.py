@@ -8,7 +8,7 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import check_in
 from optim.core.policies import policy
-from optim.models.admission.instance import SigmoidUtility
+from optim.models.admission.data import SigmoidUtility
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import Worth
 from optim.models.cluster.rules import Rules

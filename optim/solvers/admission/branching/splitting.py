@@ -11,8 +11,9 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.stopping import never
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.decision import AdmissionPlan, Branch, BranchKind, Side
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.packing.capacity_rows import segments_of
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules

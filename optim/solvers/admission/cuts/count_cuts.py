@@ -27,8 +27,9 @@ import numpy as np
 
 from optim.compiled import compiled, inner
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import ServerClasses, units_per_server
 from optim.models.admission.decision import CountCut, Side
-from optim.models.admission.instance import AdmissionInstance, ServerClasses, units_per_server
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.server_cuts import (
     FALLBACK_DENOMINATOR,
     LOAD_TOL,

@@ -19,8 +19,9 @@ import numpy as np
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import units_per_server
 from optim.models.admission.decision import ServerCut, Side
-from optim.models.admission.instance import AdmissionInstance, units_per_server
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.servers import ZERO
 
 ROUNDING = 1e-2

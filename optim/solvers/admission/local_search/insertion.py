@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.data import ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.cut_table import charged
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import PricePoint

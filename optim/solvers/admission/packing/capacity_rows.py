@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices, add_use
 
 

@@ -27,9 +27,9 @@ import numpy as np
 from optim.core.arrays import FloatArray
 from optim.core.driver import Monitor
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.codec import check_compatible_cluster, merge_days
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.forecast import Forecast, read_forecast, without_jobs
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance, check_compatible_cluster, merge_days
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.subgradient import SubgradientOptions

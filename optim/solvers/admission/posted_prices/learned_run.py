@@ -48,9 +48,9 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import AbstractIteration, Monitor, SolverState
 from optim.core.solution import Termination
 from optim.core.stopping import IterationLimit
-from optim.models.admission.codec import merge_days, take_jobs
+from optim.models.admission.data import Jobs, ServerClasses, as_int_array
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import AdmissionInstance, Jobs, ServerClasses, as_int_array
+from optim.models.admission.instance import AdmissionInstance, merge_days, take_jobs
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use
 from optim.solvers.admission.packing.column_pool import ColumnPool
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult

@@ -21,8 +21,9 @@ import numpy as np
 from optim.core.arrays import FloatArray
 from optim.core.driver import AbstractIteration, Monitor, SolverState, run_iteration
 from optim.core.solution import Termination
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import JobValueStats, PriceFunction, PriceRanges, SeenRanges
 from optim.solvers.admission.pricing.servers import (
     ClusterState,

@@ -23,7 +23,8 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses, curve_of
+from optim.models.admission.data import MICRO, ServerClasses, curve_of
+from optim.models.admission.instance import AdmissionInstance
 
 MIN_RATIO = 1e-9
 

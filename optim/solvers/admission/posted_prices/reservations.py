@@ -28,8 +28,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.pricing.servers import (
     COUNT,

@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.data import MICRO
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
     JobValueStats,

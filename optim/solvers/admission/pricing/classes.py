@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.data import MICRO
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.best_schedule import JobArrays, best_by, make_space, sort_by_key, trace_by
 from optim.solvers.admission.pricing.shared import (
     ClassRoom,

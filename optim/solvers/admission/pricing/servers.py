@@ -28,8 +28,9 @@ import numpy as np
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.decision import AdmissionPlan
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges
 from optim.solvers.admission.pricing.best_schedule import Space, best_by, make_space, trace_by
 from optim.solvers.admission.pricing.classes import JobTables, Prices

@@ -14,15 +14,9 @@ from optim.models.admission.check.exact_instance import (
     read_facts,
     worth_by_delay,
 )
+from optim.models.admission.data import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
 from optim.models.admission.decision import Side
-from optim.models.admission.instance import (
-    AdmissionInstance,
-    ConstantUtility,
-    SigmoidUtility,
-    StepUtility,
-    TableUtility,
-    Utility,
-)
+from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 

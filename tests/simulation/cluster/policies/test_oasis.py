@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.models.admission.instance import SigmoidUtility
+from optim.models.admission.data import SigmoidUtility
 from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.oasis import Oasis, OasisOptions

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.decision import AdmissionPlan, Side
-from optim.models.admission.instance import AdmissionInstance, ServerClasses
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.splitting import NODES_A_CHECK, Item, ServerSpace, UnpackableSet, pack, split
 from optim.solvers.admission.packing.capacity_rows import plan_schedules
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.instance import AdmissionInstance, as_int_array
+from optim.models.admission.data import as_int_array
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.posted_prices.forecast import PriceForecast, sample_average, smoothed
 from optim.solvers.admission.pricing.classes import JobTables, Prices, price

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.driver import Monitor
-from optim.models.admission.codec import merge_days
-from optim.models.admission.instance import as_int_array
+from optim.models.admission.data import as_int_array
+from optim.models.admission.instance import merge_days
 from optim.models.files import verify
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
 from optim.solvers.admission.posted_prices.learned_run import Guard, least_share, on_share, wide_value

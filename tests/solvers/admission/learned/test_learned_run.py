@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from optim.core.driver import Monitor, run_iteration
 from optim.core.stopping import IterationLimit
-from optim.models.admission.codec import merge_days, take_jobs
 from optim.models.admission.decision import JOB, SLOT
+from optim.models.admission.instance import merge_days, take_jobs
 from optim.models.admission.problem import PROBLEM
 from optim.models.files import verify
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day

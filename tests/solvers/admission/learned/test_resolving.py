@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from optim.models.admission.codec import merge_days, take_jobs
+from optim.models.admission.instance import merge_days, take_jobs
 from optim.solvers.admission.posted_prices.learned_run import FIRST_TOL, TOL, LpReoptimizer, posted_state
 from optim.solvers.admission.posted_prices.reservations import left_by_class
 from optim.solvers.admission.pricing.classes import JobTables, Prices, price

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.models.admission.instance import MICRO
+from optim.models.admission.data import MICRO
 from tests.solvers.admission.test_own_unit import scaled
 from tests.support.admission.oracle import lp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance

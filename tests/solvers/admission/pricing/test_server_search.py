@@ -10,8 +10,9 @@ from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import lil_array
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.packing_programme import Level, Row, Schedule, enumerate_schedules
 from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
 from optim.solvers.admission.pricing.servers import ClusterState, FoundSchedule, ResidualSearch, ServerSide

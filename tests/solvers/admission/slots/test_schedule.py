@@ -12,8 +12,8 @@ from optim.core.errors import NotAllowedError
 from optim.core.progress import SilentProgress
 from optim.core.solution import Termination
 from optim.core.stopping import IterationLimit
-from optim.models.admission.codec import StepDocument, document_from_instance, instance_from_document
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.codec import StepDocument, document_from_instance
+from optim.models.admission.instance import AdmissionInstance, instance_from_document
 from optim.solvers.admission.drf import DrfPolicy
 from optim.solvers.admission.fifo import FifoPolicy, FixedWorkers
 from optim.solvers.admission.rrh import RrhOptions, RrhPolicy
