@@ -23,7 +23,7 @@ from optim.core.solution import Certificate, PointStatus, Sense, Solution, Stats
 from optim.core.stopping import StoppingCriterion
 from optim.models.files import verify
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
-from optim.solvers.admission.packing.dual_points import PricePoint, bounded, search_scale
+from optim.solvers.admission.packing.dual_points import DualPoint, bounded, search_scale
 from optim.solvers.admission.pricing.classes import JobTables, Prices, price
 from optim.workloads.instances import InstanceSource, NamedSource
 
@@ -57,7 +57,7 @@ class PricingWork(AbstractWork):
                 payoff = call()
             times = race({self.solver: call}, REPEATS, stop, progress, side_s=ENOUGH_S)
         median = 1e3 * medians(times)[self.solver]
-        point = PricePoint(row_prices=row_prices, payoff=payoff, bound=float(payoff.sum() + row_prices @ rows.capacity))
+        point = DualPoint(row_prices=row_prices, payoff=payoff, bound=float(payoff.sum() + row_prices @ rows.capacity))
         seconds = clock.seconds | {"solve": sum(wall for wall, _ in times[self.solver])}
         solution = self._claim(
             bounded(rows, point).certificate(Sense.MAXIMISE), point.bound, seconds, len(times[self.solver])

@@ -22,7 +22,7 @@ from optim.solvers.admission.cuts.server_cuts import (
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
-from optim.solvers.admission.packing.dual_points import PricePoint, certified_point
+from optim.solvers.admission.packing.dual_points import DualPoint, certified_point
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.posted_prices.online_run import run_online
@@ -106,7 +106,7 @@ def compile_moves(*, is_shared: bool) -> None:
     """Run insertions and one move of the neighbourhood search."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)
-    point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
+    point = DualPoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
     search = Neighbourhood(tables, rows, point, 0)
     search.construct(np.zeros(1, dtype=np.int64), 1.0)
     search.run(1, 1.0, 1)
@@ -123,7 +123,7 @@ def compile_nodes(*, is_shared: bool) -> None:
     compile_cuts()
     compile_count_cuts(is_shared=is_shared)
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
-    NodeBounder(tables, CapacityRows.of(tables)).free_point()
+    NodeBounder(tables, CapacityRows.of(tables)).zero_dual_point()
 
 
 @cache

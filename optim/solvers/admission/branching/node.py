@@ -8,7 +8,7 @@ HiGHS keeps its basis from node to node: only bounds change, and rows and column
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut
+from optim.models.admission.decision import Cut
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions, NodePricer
 from optim.solvers.admission.cuts.count_cuts import CountSeparator
 from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.cuts.server_cuts import CutSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.packing.column_pool import ScheduleKeys
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
 from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_to_optimum
 
@@ -319,45 +320,6 @@ CONVERGED_TOL = 1e-8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NodePoint:
-    """A dual point of a node's programme.
-
-    Parameters
-    ----------
-    row_prices
-        Shape (rows,): utils a whole unit.
-    cuts, multiplier
-        Cuts with their duals.
-    payoff
-        Shape (jobs,): the most that a schedule which the node leaves is worth less its cost.
-    bound
-        What the point proves of the node's plans.
-    """
-
-    row_prices: FloatArray
-    cuts: tuple[Cut, ...]
-    multiplier: FloatArray
-    payoff: FloatArray
-    bound: float
-
-    def proof(self, rows: CapacityRows) -> PriceProof:
-        """Return the point as a checker reads it."""
-        prices = rows.prices(self.row_prices)
-        priced = [
-            replace(cut, multiplier=value)
-            for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
-            if value > 0
-        ]
-        return PriceProof(
-            worker_price=prices.worker,
-            ps_price=prices.ps,
-            payoff=self.payoff,
-            cuts=tuple(cut for cut in priced if isinstance(cut, ServerCut)),
-            count_cuts=tuple(cut for cut in priced if isinstance(cut, CountCut)),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodeResult:
     """What is known of a node.
 
@@ -371,7 +333,7 @@ class NodeResult:
         Whether the master's value is the node's bound: only then does it tell how to branch.
     """
 
-    point: NodePoint
+    point: DualPoint
     master: MasterPoint | None
     is_converged: bool
     basis: MasterBasis | None = None
@@ -420,14 +382,12 @@ class NodeBounder:
         self.master.add_schedules(best)
         self.num_rounds = 0
 
-    def free_point(self) -> NodePoint:
+    def zero_dual_point(self) -> DualPoint:
         """Return the point where nothing has a price."""
         prices = self._no_prices()
         priced = self.pricer.price(prices, BranchRestrictions.free(self._tables))
-        return NodePoint(
+        return DualPoint(
             row_prices=self._rows.flat(prices),
-            cuts=(),
-            multiplier=np.zeros(0),
             payoff=priced.payoff,
             bound=float(priced.payoff.sum()),
         )
@@ -435,7 +395,7 @@ class NodeBounder:
     def bound(
         self,
         limits: BranchRestrictions,
-        start: NodePoint,
+        start: DualPoint,
         *,
         cutoff: float,
         effort: NodeEffortLimits,
@@ -496,13 +456,13 @@ class NodeBounder:
         priced.completion[priced.payoff <= needed] = -1
         return self.master.add_schedules(priced) > 0
 
-    def _price(self, point: MasterPoint, limits: BranchRestrictions) -> tuple[PricedSchedules, NodePoint]:
+    def _price(self, point: MasterPoint, limits: BranchRestrictions) -> tuple[PricedSchedules, DualPoint]:
         """Price all jobs at the master's duals, which gives schedules and a bound."""
         cuts = self.master.cuts
         prices = cuts.charged(self._rows.prices(point.row_prices), point.multiplier)
         priced = self.pricer.price(prices, limits)
         rents = float(point.row_prices @ self._rows.capacity + point.multiplier @ cuts.right_hand_side)
-        return priced, NodePoint(
+        return priced, DualPoint(
             row_prices=point.row_prices,
             cuts=cuts.cuts,
             multiplier=point.multiplier,

@@ -12,10 +12,11 @@ from optim.core.driver import AbstractIteration, Monitor, SolverState
 from optim.core.solution import Termination
 from optim.models.admission.decision import AdmissionPlan, Branch, BranchKind, TreeNode, TreeProof
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.branching.node import MasterBasis, NodeBounder, NodeEffortLimits, NodePoint, NodeResult
+from optim.solvers.admission.branching.node import MasterBasis, NodeBounder, NodeEffortLimits, NodeResult
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.branching.splitting import UnpackableSet, nogood_branch, split
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 INTEGRALITY_TOL = 1e-6
@@ -155,7 +156,7 @@ def score(low_loss: float, high_loss: float) -> float:
 class _Node:
     """A node; `point` is None where its restrictions leave no plan. `branch` is set once it is split."""
 
-    point: NodePoint | None
+    point: DualPoint | None
     branch: Branch | None = None
     low: int = -1
     high: int = -1
@@ -167,7 +168,7 @@ class OpenNode:
 
     number: int
     limits: BranchRestrictions
-    point: NodePoint
+    point: DualPoint
     basis: MasterBasis | None = None
 
 
@@ -176,7 +177,7 @@ class Child:
     """One side of a split: what it leaves, a valid point (None where it leaves no plan), and a basis to start from."""
 
     limits: BranchRestrictions
-    point: NodePoint | None
+    point: DualPoint | None
     basis: MasterBasis | None = None
 
 
@@ -189,7 +190,7 @@ class SearchTree:
         The root.
     """
 
-    def __init__(self, limits: BranchRestrictions, point: NodePoint) -> None:
+    def __init__(self, limits: BranchRestrictions, point: DualPoint) -> None:
         self._nodes = [_Node(point=point)]
         self._open: list[tuple[float, int, BranchRestrictions, MasterBasis | None]] = [(-point.bound, 0, limits, None)]
         self._closed_bound = -float("inf")
@@ -228,13 +229,13 @@ class SearchTree:
         if self._taken is not None and self._taken[0] == node.number:
             self._taken = None
 
-    def put_back(self, node: OpenNode, point: NodePoint) -> None:
+    def put_back(self, node: OpenNode, point: DualPoint) -> None:
         """Return a node that was taken, with the better of its points."""
         self._release(node)
         self._nodes[node.number].point = point
         heapq.heappush(self._open, (-point.bound, node.number, node.limits, node.basis))
 
-    def close(self, node: OpenNode, point: NodePoint) -> None:
+    def close(self, node: OpenNode, point: DualPoint) -> None:
         """Leave a node as a leaf for good."""
         self._release(node)
         self._nodes[node.number].point = point
@@ -417,7 +418,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         self._instance: AdmissionInstance = tables.instance
         self.bounder = NodeBounder(tables, rows)
         limits = BranchRestrictions.free(tables)
-        self.tree = SearchTree(limits, self.bounder.free_point())
+        self.tree = SearchTree(limits, self.bounder.zero_dual_point())
         self.plan, self.record = plan, plan.objective(tables.instance)
         self._improve, self._tol, self._monitor = improve, tol, monitor
         self._pseudo_costs = PseudoCosts()
@@ -516,7 +517,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
     def _bounded(
         self,
         limits: BranchRestrictions,
-        start: NodePoint,
+        start: DualPoint,
         effort: NodeEffortLimits,
         basis: MasterBasis | None,
         should_stop: Callable[[float], bool],

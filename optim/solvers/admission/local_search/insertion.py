@@ -20,7 +20,7 @@ from optim.models.admission.data import ServerClasses
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.cut_table import charged
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
-from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.best_schedule import (
     INFINITE,
     NONE,
@@ -265,14 +265,14 @@ class Scratch(NamedTuple):
     random: NDArray[np.uint64]
 
 
-def make_ground(tables: JobTables, rows: CapacityRows, point: PricePoint) -> SearchData:
+def make_ground(tables: JobTables, rows: CapacityRows, point: DualPoint) -> SearchData:
     """Lay out an instance at a dual point's prices, with what its cuts charge.
 
     Without the cuts' charges units are too cheap where cuts took over from rows, and plans worse: on small-1 by 4 % after
     10,000 moves, on small-2 by 4 to 7, on heavy-0 by 1 after 40,000.
     """
     instance = tables.instance
-    prices = charged(instance, rows.prices(point.row_prices), point.cuts)
+    prices = charged(instance, rows.prices(point.row_prices), point.priced_cuts()[0])
     worker_cost, ps_cost = unit_costs(tables, prices)
     span = np.maximum(tables.deadline - tables.arrival + 1, 0)
     max_rows = span * tables.most

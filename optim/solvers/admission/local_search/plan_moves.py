@@ -36,7 +36,7 @@ from optim.solvers.admission.packing.capacity_rows import (
     segments_of,
 )
 from optim.solvers.admission.packing.column_pool import ColumnPool, Schedule
-from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.packing.subgradient import PriceSearch, SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables, unit_costs
 
@@ -69,7 +69,7 @@ class Neighbourhood:
         self,
         tables: JobTables,
         rows: CapacityRows,
-        point: PricePoint,
+        point: DualPoint,
         seed: int | np.random.SeedSequence,
         weight: FloatArray | None = None,
     ) -> None:
@@ -247,7 +247,7 @@ LAST_SCALES = (0.7, 0.4, 0.1)
 def dive(
     tables: JobTables,
     rows: CapacityRows,
-    point: PricePoint,
+    point: DualPoint,
     weight: FloatArray,
     monitor: Monitor,
 ) -> AdmissionPlan:
@@ -297,5 +297,4 @@ def _price_the_rest(
     search = PriceSearch(rest, remaining, ColumnPool(rest, remaining), CutTable(tables.instance), monitor)
     # Rows without anything left keep their price: the walk moves only prices of rows with capacity.
     search.walk(prices, SubgradientOptions(num_steps=STEPS, add_every=STEPS), None)
-    best = search.best
-    return best.prices, np.where(is_waiting, best.proven.payoff, 0.0)
+    return search.best.prices, np.where(is_waiting, search.proven.payoff, 0.0)

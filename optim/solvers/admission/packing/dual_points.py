@@ -14,7 +14,7 @@ A line search over their scale, then subgradient steps, make them better.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Outcome, PhaseClock
 from optim.core.solution import Relaxation
-from optim.models.admission.decision import AdmissionPlan, CountCut, PriceProof, ServerCut
+from optim.models.admission.decision import AdmissionPlan, CountCut, Cut, PriceProof, ServerCut
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_usage
 from optim.solvers.admission.packing.column_pool import Schedule
@@ -230,35 +230,60 @@ OPTIMALITY_TOL = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PricePoint:
-    """A point of the packing LP's dual: flat row prices, payoffs, cuts with multipliers, and the bound they prove."""
+class DualPoint:
+    """A point of the packing LP's dual, at a node or of all plans, and the bound that it proves.
+
+    Parameters
+    ----------
+    row_prices
+        Shape (rows,): utils a whole unit, >= 0.
+    payoff
+        Shape (jobs,): the most that a schedule which is allowed is worth less its cost.
+    bound
+        Upper bound on the value of every plan that is allowed.
+    cuts, multiplier
+        Cuts, and the price of each, >= 0, shape (cuts,).
+    """
 
     row_prices: FloatArray
     payoff: FloatArray
     bound: float
-    cuts: tuple[ServerCut, ...] = ()
-    count_cuts: tuple[CountCut, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    multiplier: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def prices(self) -> FloatArray:
+        """Prices of the rows, then of the cuts."""
+        return np.concatenate([self.row_prices, self.multiplier])
+
+    def priced_cuts(self) -> tuple[tuple[ServerCut, ...], tuple[CountCut, ...]]:
+        """Return the server cuts and the count cuts that have a price, with it as their multiplier."""
+        priced = [
+            replace(cut, multiplier=value)
+            for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
+            if value > 0
+        ]
+        return (
+            tuple(cut for cut in priced if isinstance(cut, ServerCut)),
+            tuple(cut for cut in priced if isinstance(cut, CountCut)),
+        )
 
     def proof(self, rows: CapacityRows) -> PriceProof:
         """Return the proof that a checker recomputes."""
-        prices = rows.prices(self.row_prices)
+        prices, (cuts, count_cuts) = rows.prices(self.row_prices), self.priced_cuts()
         return PriceProof(
-            worker_price=prices.worker,
-            ps_price=prices.ps,
-            payoff=self.payoff,
-            cuts=self.cuts,
-            count_cuts=self.count_cuts,
+            worker_price=prices.worker, ps_price=prices.ps, payoff=self.payoff, cuts=cuts, count_cuts=count_cuts
         )
 
 
-def evaluate(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:
+def evaluate(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> DualPoint:
     """Return UB(p) and the payoffs at row prices p >= 0, shape (rows,)."""
     priced = price(tables, rows.prices(row_prices), with_schedules=False)
     bound = float(priced.payoff.sum() + row_prices @ rows.capacity)
-    return PricePoint(row_prices=row_prices, payoff=priced.payoff, bound=bound)
+    return DualPoint(row_prices=row_prices, payoff=priced.payoff, bound=bound)
 
 
-def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:
+def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> DualPoint:
     """Return the best point on the ray of scaled prices: UB is convex along it, so a bracket suffices."""
     best = evaluate(tables, rows, np.zeros_like(row_prices))
     if not row_prices.any():
@@ -286,7 +311,7 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
     return min(best, evaluate(tables, rows, row_prices * SCALE_RATIO**least), key=lambda point: point.bound)
 
 
-def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int) -> PricePoint:
+def improve(tables: JobTables, rows: CapacityRows, start: DualPoint, *, target: float, num_steps: int) -> DualPoint:
     """Take Polyak's steps towards a known lower bound `target` and return the best point seen."""
     capacity, num_jobs = rows.capacity, tables.num_jobs
     classes = rows.worker_shape[:2]
@@ -317,10 +342,10 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
     while left > 0:
         bound, goes_on = descend(min(at_once, left), target, bound, tables.arrays, source, descent, best, payoff)
         left = left - at_once if goes_on else 0
-    return PricePoint(row_prices=best, payoff=payoff, bound=bound)
+    return DualPoint(row_prices=best, payoff=payoff, bound=bound)
 
 
-def bounded(rows: CapacityRows, point: PricePoint) -> Outcome:
+def bounded(rows: CapacityRows, point: DualPoint) -> Outcome:
     """Return what a dual point proves: no plan is worth more than its bound, and one that attains it is optimal."""
     return Outcome(
         bound=point.bound,
@@ -348,7 +373,7 @@ def certified(
 
 def certified_point(
     tables: JobTables, plan: AdmissionPlan, start_prices: Prices | None = None, *, num_steps: int = 25
-) -> PricePoint:
+) -> DualPoint:
     """Bound the optimum for a plan that came without a bound.
 
     Parameters
@@ -363,7 +388,7 @@ def certified_point(
     """
     rows = CapacityRows.of(tables)
     if tables.num_jobs == 0:
-        return PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(0), bound=0.0)
+        return DualPoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(0), bound=0.0)
     start = rows.flat(start_prices) if start_prices is not None else _prices_from_use(tables, rows, plan)
     point = search_scale(tables, rows, start)
     return improve(tables, rows, point, target=plan.objective(tables.instance), num_steps=num_steps)

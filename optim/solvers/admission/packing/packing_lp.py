@@ -30,7 +30,7 @@ from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.cuts.server_cuts import CutSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
-from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, PricePoint, bounded, named_relaxation
+from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, DualPoint, bounded, named_relaxation
 from optim.solvers.admission.packing.subgradient import PriceSearch, SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 from optim.solvers.lp.interior_point import MAX_DENSE, WarmStart, solve_packing
@@ -250,7 +250,7 @@ class PackingResult:
         (seconds, master value, bound) after each round.
     """
 
-    point: PricePoint
+    point: DualPoint
     master: float
     x: FloatArray
     pool: ColumnPool
@@ -496,7 +496,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         """Return what is known."""
         pool = self._programme.pool
         return PackingResult(
-            point=self._search.best.proven,
+            point=self._search.proven,
             master=self._value,
             x=scale_to_feasible(pool.share, np.nan_to_num(pool.weight)),
             pool=pool,
@@ -537,9 +537,9 @@ class CutLoopResult:
         The last result; its point is the best that was proven, whatever the cuts then were.
     """
 
-    plain: PricePoint
+    plain: DualPoint
     plain_weight: FloatArray
-    guide: PricePoint
+    guide: DualPoint
     guide_weight: FloatArray
     result: PackingResult
 

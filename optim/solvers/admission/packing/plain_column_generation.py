@@ -14,7 +14,7 @@ from optim.core.driver import AbstractIteration, Monitor, SolverState, run_itera
 from optim.core.solution import Termination
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
-from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.classes import JobTables, price
 from optim.solvers.lp.highs import add_columns, empty_programme, no_answer, run_in_place
@@ -32,7 +32,7 @@ class _PlainRounds(AbstractIteration[PackingResult]):
         self._tables, self._rows, self._monitor, self._tol = tables, rows, monitor, tol
         self._pool = ColumnPool(tables, rows)
         self._simplex = _SimplexMaster(tables, rows)
-        self._best: PricePoint | None = None
+        self._best: DualPoint | None = None
         self._master, self._rounds, self._num_new = 0.0, 0, 0
         self._end: Termination | None = None
         self._history: list[tuple[float, float, float]] = []
@@ -69,7 +69,7 @@ class _PlainRounds(AbstractIteration[PackingResult]):
             priced = price(self._tables, self._rows.prices(prices))
             bound = float(priced.payoff.sum() + prices @ self._rows.capacity)
             if self._best is None or bound < self._best.bound:
-                self._best = PricePoint(row_prices=prices, payoff=priced.payoff, bound=bound)
+                self._best = DualPoint(row_prices=prices, payoff=priced.payoff, bound=bound)
             self._num_new = self._pool.add(priced)
 
     def standing(self) -> SolverState:

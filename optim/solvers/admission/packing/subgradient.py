@@ -18,11 +18,10 @@ from scipy.sparse import csc_array, vstack
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Monitor
-from optim.models.admission.decision import CountCut, ServerCut
 from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.packing.column_pool import ColumnPool
-from optim.solvers.admission.packing.dual_points import PolyakSteps, PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint, PolyakSteps
 from optim.solvers.admission.pricing.classes import JobTables, price
 
 if TYPE_CHECKING:
@@ -41,16 +40,6 @@ class SubgradientOptions:
 
     num_steps: int
     add_every: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BestPoint:
-    """The best point of the present programme, and the best that was ever proven (with other cuts, maybe)."""
-
-    prices: FloatArray
-    payoff: FloatArray
-    bound: float
-    proven: PricePoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +69,8 @@ class PriceSearch:
     ) -> None:
         self._tables, self._rows = tables, rows
         self._pool, self._cuts = pool, cuts
-        self._best: BestPoint | None = None
+        self._best: DualPoint | None = None
+        self._proven: DualPoint | None = None
         self.monitor = Monitor() if monitor is None else monitor
         self.pricer: CrewPricer | None = None
         """Who prices the jobs; without one this process does. A crew knows no cuts."""
@@ -97,10 +87,16 @@ class PriceSearch:
         return self._best is not None
 
     @property
-    def best(self) -> BestPoint:
-        """The best point so far."""
+    def best(self) -> DualPoint:
+        """The best point of the programme with its present cuts."""
         assert self._best is not None, "a walk prices at least its start"
         return self._best
+
+    @property
+    def proven(self) -> DualPoint:
+        """The point of the least bound so far, whichever cuts were in force."""
+        assert self._proven is not None, "a walk prices at least its start"
+        return self._proven
 
     def add_rows(self, right_hand_side: FloatArray) -> None:
         """Append rows for new cuts; the best point stays valid, its multipliers 0."""
@@ -108,16 +104,15 @@ class PriceSearch:
         self.scale = np.concatenate([self.scale, 1.0 / right_hand_side])
         self.average_use = np.concatenate([self.average_use, right_hand_side])
         if self._best is not None:
-            self._best = replace(self._best, prices=np.concatenate([self._best.prices, np.zeros(len(right_hand_side))]))
+            multiplier = np.concatenate([self._best.multiplier, np.zeros(len(right_hand_side))])
+            self._best = replace(self._best, cuts=self._cuts.cuts, multiplier=multiplier)
 
     def keep_rows(self, kept: IntArray) -> None:
         """Forget all rows but the given ones; the best point is priced anew without them."""
-        before = self.best
+        prices = self.best.prices[kept]
         self.limit, self.scale, self.average_use = self.limit[kept], self.scale[kept], self.average_use[kept]
         self._best = None
-        self.walk(before.prices[kept], SubgradientOptions(num_steps=1), None)
-        proven = min((self.best.proven, before.proven), key=lambda point: point.bound)
-        self._best = replace(self.best, proven=proven)
+        self.walk(prices, SubgradientOptions(num_steps=1), None)
 
     def between(self, end: FloatArray, num_points: int) -> int:
         """Look for the least bound between the best point and another one by bisection of its slope.
@@ -185,19 +180,10 @@ class PriceSearch:
         bound = float(payoff.sum() + point @ self.limit)
         self.average_use = 0.9 * self.average_use + 0.1 * use
         if self._best is None or bound < self._best.bound:
-            self._best = self._point(point, payoff, bound)
+            row_prices, multiplier = np.split(point, [self._rows.num_rows])
+            self._best = DualPoint(
+                row_prices=row_prices, payoff=payoff, bound=bound, cuts=self._cuts.cuts, multiplier=multiplier
+            )
+            if self._proven is None or bound <= self._proven.bound:
+                self._proven = self._best
         return bound
-
-    def _point(self, prices: FloatArray, payoff: FloatArray, bound: float) -> BestPoint:
-        multipliers = prices[self._rows.num_rows :].tolist()
-        cuts = [replace(cut, multiplier=m) for cut, m in zip(self._cuts.cuts, multipliers, strict=True) if m > 0]
-        proven = PricePoint(
-            row_prices=prices[: self._rows.num_rows],
-            payoff=payoff,
-            bound=bound,
-            cuts=tuple(cut for cut in cuts if isinstance(cut, ServerCut)),
-            count_cuts=tuple(cut for cut in cuts if isinstance(cut, CountCut)),
-        )
-        if self._best is not None and self._best.proven.bound < bound:
-            proven = self._best.proven
-        return BestPoint(prices=prices, payoff=payoff, bound=bound, proven=proven)

@@ -18,7 +18,7 @@ def bounded_root(name: str) -> tuple[JobTables, CapacityRows, NodeBounder]:
     tables = JobTables.build(optim.reference_instance(name))
     rows = CapacityRows.of(tables)
     bounder = NodeBounder(tables, rows)
-    limits, start = BranchRestrictions.free(tables), bounder.free_point()
+    limits, start = BranchRestrictions.free(tables), bounder.zero_dual_point()
     bounder.bound(limits, start, cutoff=0.0, effort=ROOT_EFFORT, should_stop=lambda _: False)
     return tables, rows, bounder
 

@@ -6,7 +6,7 @@ import pytest
 from optim.solvers.admission.local_search.moves import MIN_SHARE, Chain, _clear, put_back
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
-from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables
 from tests.support.admission.planted import planted
 from tests.support.admission.tiny import job_document, tiny_instance
@@ -23,7 +23,7 @@ def priced(instance, price, seed=0):
     prices = np.zeros(rows.num_rows)
     prices[: rows.num_worker_rows].reshape(rows.worker_shape)[:, :, 0] = price
     worth = tables.value.max(axis=1)
-    return Neighbourhood(tables, rows, PricePoint(row_prices=prices, payoff=worth, bound=float(worth.sum())), seed)
+    return Neighbourhood(tables, rows, DualPoint(row_prices=prices, payoff=worth, bound=float(worth.sum())), seed)
 
 
 def taken(search):

@@ -5,7 +5,7 @@ import numpy as np
 from optim.models.admission.decision import ServerCut, Side
 from optim.solvers.admission.local_search.insertion import make_ground
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
-from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -25,9 +25,9 @@ def test_a_unit_costs_its_rows_prices_and_what_cuts_charge() -> None:
         worker_coefficient=np.array([1, 3]),
         ps_coefficient=np.array([0, 0]),
         right_hand_side=3,
-        multiplier=0.25,
+        multiplier=0.0,
     )
-    point = PricePoint(row_prices=prices, payoff=np.zeros(3), bound=1.0, cuts=(cut,))
+    point = DualPoint(row_prices=prices, payoff=np.zeros(3), bound=1.0, cuts=(cut,), multiplier=np.array([0.25]))
     cost = make_ground(tables, rows, point).workers.cost
     assert cost[:, 0, 1].tolist() == [1.25, 1.0, 1.75]
     assert not cost[:, 0, [0, 2, 3]].any()

@@ -8,7 +8,7 @@ import pytest
 import optim
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
-from optim.solvers.admission.packing.dual_points import PricePoint
+from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -20,7 +20,7 @@ def free_search(instance, seed=0):
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     worth = tables.value.max(axis=1)
-    point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=worth, bound=float(worth.sum()))
+    point = DualPoint(row_prices=np.zeros(rows.num_rows), payoff=worth, bound=float(worth.sum()))
     return Neighbourhood(tables, rows, point, seed)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from optim.solvers.admission.packing import dual_points
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use
-from optim.solvers.admission.packing.dual_points import MIN_TARGET, PATIENCE, PolyakSteps, PricePoint, evaluate, improve
+from optim.solvers.admission.packing.dual_points import MIN_TARGET, PATIENCE, DualPoint, PolyakSteps, evaluate, improve
 from optim.solvers.admission.pricing.classes import JobTables, price
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
@@ -20,7 +20,7 @@ def improved_step_by_step(tables, rows, start, target, num_steps):
         bound = float(priced.payoff.sum() + point @ rows.capacity)
         steps.watch(bound, best.bound)
         if bound < best.bound:
-            best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
+            best = DualPoint(row_prices=point, payoff=priced.payoff, bound=bound)
         goal = max(target, MIN_TARGET * best.bound)
         moved = steps.next(point, bound, total_use(tables, rows, priced), goal)
         if moved is None:
