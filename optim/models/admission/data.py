@@ -468,15 +468,17 @@ def units_per_server(demand: IntArray, capacity: IntArray, most: IntArray, share
         divisor = unit[uses][:, None, None]
         result[uses] = np.minimum(result[uses], capacity[None, :, :, r] // divisor)
         if share is not None:
-            part = _share_of(capacity[:, :, r], share)
+            part = share_of(capacity[:, :, r], share)
             allowed[uses] = np.minimum(allowed[uses], part[None] // divisor)
     if share is not None:
         result = np.minimum(result, np.maximum(1, allowed))
     return result
 
 
-def _share_of(capacity: IntArray, share: Fraction) -> IntArray:
-    """Return floor(share * capacity) exactly: demands are whole, so the floor loses nothing."""
+def share_of(capacity: IntArray, share: Fraction | None) -> IntArray:
+    """Return floor(share * capacity) exactly, all of it without a share: demands are whole, so the floor loses nothing."""
+    if share is None:
+        return capacity
     flat = [quantity * share.numerator // share.denominator for quantity in capacity.ravel().tolist()]
     return np.array(flat, dtype=np.int64).reshape(capacity.shape)
 

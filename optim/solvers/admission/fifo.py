@@ -27,11 +27,15 @@ class FifoOptions:
     most_workers: int = 30
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least_workers <= self.most_workers:
-            raise InvalidOptionError(
-                f"least_workers and most_workers must satisfy 1 <= least <= most, "
-                f"got {self.least_workers} and {self.most_workers}"
-            )
+        check_worker_range(self.least_workers, self.most_workers)
+
+
+def check_worker_range(least: int, most: int) -> None:
+    """Raise unless the options `least_workers` and `most_workers` are a range of numbers of workers."""
+    if not 1 <= least <= most:
+        raise InvalidOptionError(
+            f"least_workers and most_workers must satisfy 1 <= least <= most, got {least} and {most}"
+        )
 
 
 class FixedWorkers:

@@ -10,7 +10,7 @@ from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.drf import dominant_share
-from optim.solvers.admission.fifo import FixedWorkers, keep_running
+from optim.solvers.admission.fifo import FixedWorkers, check_worker_range, keep_running
 from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board, JobView, SlotState
 
 
@@ -47,11 +47,7 @@ class RrhOptions:
         check_in("[0, 1]", self, "alpha")
         if np.isnan(self.threshold):
             raise InvalidOptionError("threshold must be a number of slots, got nan")
-        if not 1 <= self.least_workers <= self.most_workers:
-            raise InvalidOptionError(
-                f"least_workers and most_workers must satisfy 1 <= least <= most, "
-                f"got {self.least_workers} and {self.most_workers}"
-            )
+        check_worker_range(self.least_workers, self.most_workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,6 +19,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import AbstractIteration, AbstractSolver, Monitor, Outcome, SolverState, run_iteration
 from optim.core.errors import NotAllowedError
 from optim.core.solution import Termination
+from optim.models.admission.data import share_of
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.dual_points import certified
@@ -132,8 +133,7 @@ class SlotServers:
         share = self._instance.max_share_per_server
         if share is None or not self.is_shared:
             return np.zeros((0, self.worker_capacity.shape[1]), dtype=np.int64)
-        flat = [quantity * share.numerator // share.denominator for quantity in self.worker_capacity.ravel().tolist()]
-        return np.array(flat, dtype=np.int64).reshape(self.worker_capacity.shape)
+        return share_of(self.worker_capacity, share)
 
     @cached_property
     def worker_total(self) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from optim.solvers.admission.cuts.count_cuts import CountSeparator
 from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.cuts.server_cuts import CutSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
-from optim.solvers.admission.packing.column_pool import ScheduleKeys
+from optim.solvers.admission.packing.column_pool import ScheduleKeys, class_loads, sorted_counts
 from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
 from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_to_optimum
@@ -194,17 +194,14 @@ class NodeMaster:
 
     def loads(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return how many workers and PSs of each job each class holds, shape (jobs, classes, slots)."""
-        result = []
-        on = np.flatnonzero(weight > 0)
-        for counts in (self.schedules.workers, self.schedules.ps):
-            load = np.zeros((self._tables.num_jobs, *counts.shape[1:]))
-            np.add.at(load, self.schedules.jobs[on], weight[on, None, None] * counts[on])
-            result.append(load)
-        return result[0], result[1]
+        return class_loads(self._tables.instance, *self._entries(weight, np.flatnonzero(weight > 0)))
 
     def counts(self, weight: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return what a point has of each job in each class and slot, as `ColumnPool.counts` does."""
-        on = np.flatnonzero(weight > MIN_WEIGHT)
+        return sorted_counts(*self._entries(weight, np.flatnonzero(weight > MIN_WEIGHT)))
+
+    def _entries(self, weight: FloatArray, on: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return the entries of some schedules, side by side and schedule by schedule."""
         blocks, weights = [], []
         for side, counts in enumerate((self.schedules.workers, self.schedules.ps)):
             k, c, t = np.nonzero(counts[on])
@@ -213,9 +210,7 @@ class NodeMaster:
                 np.column_stack([np.full_like(c, side), c, t, self.schedules.jobs[column], counts[column, c, t]])
             )
             weights.append(weight[column])
-        rows = np.concatenate(blocks)
-        order = np.lexsort(rows.T[::-1])
-        return rows[order], np.concatenate(weights)[order]
+        return np.concatenate(blocks), np.concatenate(weights)
 
     def shrink(self, max_schedules: int, max_cuts: int) -> None:
         """Forget what was not used lately, if there is too much of it, and start the programme anew."""

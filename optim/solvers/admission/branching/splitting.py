@@ -11,13 +11,12 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.stopping import never
-from optim.models.admission.data import ServerClasses
+from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.decision import AdmissionPlan, Branch, BranchKind, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.packing.capacity_rows import segments_of
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
-from optim.solvers.admission.pricing.shared import share_limit
 
 NODE_LIMIT = 20_000
 
@@ -98,7 +97,7 @@ def split(
     hosts = ((Side.WORKER, instance.worker_servers), (Side.PS, instance.ps_servers))
     for side, servers in hosts[:1] if instance.has_shared_servers else hosts:
         sides = (Side.WORKER, Side.PS) if instance.has_shared_servers else (side,)
-        shared_room = share_limit(instance, servers.capacity) if len(sides) == 2 else None
+        shared_room = share_of(servers.capacity, instance.max_share_per_server) if len(sides) == 2 else None
         for c, t in np.ndindex(servers.num_classes, instance.horizon):
             kinds = [kind for own in sides for kind in _kinds(instance, schedules, segments, own, c, t)]
             first = int(servers.count[:c].sum())

@@ -27,7 +27,7 @@ import numpy as np
 
 from optim.compiled import compiled, inner
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.data import ServerClasses, units_per_server
+from optim.models.admission.data import ServerClasses
 from optim.models.admission.decision import CountCut, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.server_cuts import (
@@ -37,6 +37,8 @@ from optim.solvers.admission.cuts.server_cuts import (
     ROUNDING,
     SeparationOptions,
     covering_by,
+    job_units,
+    to_integers,
 )
 from optim.solvers.admission.pricing.best_schedule import ZERO
 
@@ -339,18 +341,15 @@ class CountSeparator:
         self._instance = instance
         self._options = options if options is not None else SeparationOptions()
         jobs = instance.jobs
-        most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
         slots = np.arange(instance.horizon)
         present = (jobs.arrival[:, None] <= slots) & (slots <= instance.deadline[:, None])
         sides = []
-        for side, demand, servers, most in (
-            (Side.WORKER, jobs.worker_demand, instance.worker_servers, instance.max_workers),
-            (Side.PS, jobs.ps_demand, instance.ps_servers, most_ps),
+        for side, servers, units in zip(
+            (Side.WORKER, Side.PS), (instance.worker_servers, instance.ps_servers), job_units(instance), strict=True
         ):
-            least = np.minimum.reduceat(demand, jobs.segment_offset[:-1], axis=0) if instance.num_jobs else demand
-            held = units_per_server(least, servers.capacity, most, instance.max_share_per_server)
-            at_once = np.minimum(held * servers.count[:, None], most[:, None, None]) * present[:, None, :]
-            sides.append(_Items(side=side, servers=servers, demand=least, most=at_once))
+            in_class = np.minimum(units.per_server * servers.count[:, None], units.limit[:, None, None])
+            most = in_class * present[:, None, :]
+            sides.append(_Items(side=side, servers=servers, demand=units.demand, most=most))
         if instance.has_shared_servers:
             both = {name: np.concatenate([getattr(own, name) for own in sides]) for name in ("demand", "most")}
             sides = [_Items(side=Side.WORKER, servers=instance.worker_servers, **both)]
@@ -386,8 +385,6 @@ class CountSeparator:
 
     def _separate_one(self, on: _Items, c: int, t: int, mixture: _Mixture) -> CountCut | None:
         """Find the most violated facet of a class' counts, if the mixture is outside, and lift it."""
-        from optim.solvers.admission.cuts.server_cuts import to_integers
-
         options, demand, most = self._options, on.demand, on.most[:, c, t]
         room = on.servers.capacity[c, t] * on.servers.count[c]
         items, first = np.unique(mixture.item, return_index=True)

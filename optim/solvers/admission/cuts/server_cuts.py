@@ -386,6 +386,32 @@ class _Kinds:
     load: FloatArray
 
 
+class JobUnits(NamedTuple):
+    """Workers or PSs of each job: how many the job has in all at most, the demand of one, and the most on one server.
+
+    Shapes (jobs,), (jobs, resources) and (jobs, classes, slots). A cut has to hold whatever segment a job is in: demands
+    are the least over its segments.
+    """
+
+    limit: IntArray
+    demand: IntArray
+    per_server: IntArray
+
+
+def job_units(instance: AdmissionInstance) -> tuple[JobUnits, JobUnits]:
+    """Return the workers and the PSs of each job."""
+    jobs, sides = instance.jobs, []
+    most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
+    for demand, servers, limit in (
+        (jobs.worker_demand, instance.worker_servers, instance.max_workers),
+        (jobs.ps_demand, instance.ps_servers, most_ps),
+    ):
+        least = np.minimum.reduceat(demand, jobs.segment_offset[:-1], axis=0) if len(jobs) else demand
+        held = units_per_server(least, servers.capacity, limit, instance.max_share_per_server)
+        sides.append(JobUnits(limit, least, held))
+    return sides[0], sides[1]
+
+
 class CutSeparator:
     """Finds violated cuts of single servers.
 
@@ -401,20 +427,7 @@ class CutSeparator:
     def __init__(self, instance: AdmissionInstance, options: SeparationOptions | None = None) -> None:
         self._instance = instance
         self._options = options if options is not None else SeparationOptions()
-        share = instance.max_share_per_server
-        jobs, most = instance.jobs, instance.max_workers
-        most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
-        # A cut has to hold whatever segment each job is in.
-        self._demand = tuple(
-            np.minimum.reduceat(demand, jobs.segment_offset[:-1], axis=0) if len(jobs) else demand
-            for demand in (jobs.worker_demand, jobs.ps_demand)
-        )
-        self._most = tuple(
-            units_per_server(demand, servers.capacity, limit, share)
-            for demand, servers, limit in zip(
-                self._demand, (instance.worker_servers, instance.ps_servers), (most, most_ps), strict=True
-            )
-        )
+        self._units = job_units(instance)
 
     def separate(self, worker_load: FloatArray, ps_load: FloatArray) -> list[ServerCut]:
         """Find cuts that a point of the LP violates, at most one a class and slot.
@@ -469,13 +482,14 @@ class CutSeparator:
         numbers = (0, 1) if instance.has_shared_servers else (0,) if side is Side.WORKER else (1,)
         columns = []
         for number in numbers:
-            job = np.flatnonzero(present & (self._most[number][:, c, t] > 0))
+            units = self._units[number]
+            job = np.flatnonzero(present & (units.per_server[:, c, t] > 0))
             columns.append(
                 (
                     job,
                     np.full(len(job), number),
-                    self._demand[number][job],
-                    self._most[number][job, c, t],
+                    units.demand[job],
+                    units.per_server[job, c, t],
                     loads[number][job, c, t] / count,
                 )
             )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.data import ServerClasses
+from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.cut_table import charged
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
@@ -33,7 +33,6 @@ from optim.solvers.admission.pricing.best_schedule import (
     trace_by,
 )
 from optim.solvers.admission.pricing.classes import JobTables, slot_table, unit_costs
-from optim.solvers.admission.pricing.shared import share_limit
 
 
 @by_reference
@@ -346,7 +345,7 @@ def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) 
         none = np.zeros(0, dtype=np.int64)
         return SharedServers(np.zeros((0, 0, 0)), none, none, none, none, none, none)
     number = len(servers.class_of_server)
-    share = share_limit(instance, servers.capacity).astype(np.float64)
+    share = share_of(servers.capacity, instance.max_share_per_server).astype(np.float64)
     room, order, ps_order, workers, ps = (np.zeros(number, dtype=np.int64) for _ in range(5))
     return SharedServers(share, servers.class_of_server.astype(np.int64), room, order, ps_order, workers, ps)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, hstack, vstack
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
@@ -219,23 +220,17 @@ class ColumnPool:
 
         Shapes (jobs, classes, slots) each; `x` has one entry a column.
         """
-        self._arrange()
-        instance = self.tables.instance
-        loads = tuple(
-            np.zeros((instance.num_jobs, servers.num_classes, instance.horizon))
-            for servers in (instance.worker_servers, instance.ps_servers)
-        )
-        for column in np.flatnonzero(x > 1e-9).tolist():
-            schedule = self._schedules[column]
-            for load, entries in zip(loads, (schedule.workers, schedule.ps), strict=True):
-                load[schedule.job, entries[:, 0], entries[:, 1]] += x[column] * entries[:, 2]
-        return loads[0], loads[1]
+        return class_loads(self.tables.instance, *self._entries(x))
 
     def counts(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return what a fractional point has of each job in each class and slot, one row an entry of a schedule.
 
         Rows are (side: 0 for workers, 1 for PSs, class, slot, job, count), each with its column's weight; sorted.
         """
+        return sorted_counts(*self._entries(x))
+
+    def _entries(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return the entries as `counts` does, column by column."""
         self._arrange()
         blocks, weights = [], []
         for column in np.flatnonzero(x > 1e-9).tolist():
@@ -246,9 +241,7 @@ class ColumnPool:
                     np.column_stack([np.full_like(job, side), entries[:, 0], entries[:, 1], job, entries[:, 2]])
                 )
                 weights.append(np.full(len(entries), x[column]))
-        rows = np.concatenate([np.zeros((0, 5), dtype=np.int64), *blocks])
-        order = np.lexsort(rows.T[::-1])
-        return rows[order], np.concatenate([np.zeros(0), *weights])[order]
+        return np.concatenate([np.zeros((0, 5), dtype=np.int64), *blocks]), np.concatenate([np.zeros(0), *weights])
 
     def keep(self, columns: IntArray) -> None:
         """Forget all but the given columns; forgotten ones may be priced and added again."""
@@ -301,6 +294,27 @@ class ColumnPool:
         self._weight, self._idle = self._weight[columns], self._idle[columns]
         self._schedules = [self._schedules[k] for k in columns.tolist()]
         self._keys.take(columns)
+
+
+def class_loads(instance: AdmissionInstance, rows: IntArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return how many workers and PSs of each job entries of schedules put in each class and slot.
+
+    Shapes (jobs, classes, slots) each; `rows` and `weight` are as `ColumnPool.counts` returns them, in any order.
+    """
+    loads = []
+    for side, servers in enumerate((instance.worker_servers, instance.ps_servers)):
+        of_side = rows[:, 0] == side
+        _, c, t, job, count = rows[of_side].T
+        load = np.zeros((instance.num_jobs, servers.num_classes, instance.horizon))
+        np.add.at(load, (job, c, t), weight[of_side] * count)
+        loads.append(load)
+    return loads[0], loads[1]
+
+
+def sorted_counts(rows: IntArray, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return entries of schedules sorted by side, class, slot, job and count."""
+    order = np.lexsort(rows.T[::-1])
+    return rows[order], weight[order]
 
 
 def _schedule(priced: PricedSchedules, k: int, arrival: int) -> Schedule:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.data import MICRO
+from optim.models.admission.data import MICRO, share_of
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
@@ -50,7 +50,6 @@ from optim.solvers.admission.posted_prices.price_functions import (
     price_ranges,
     theorem_of,
 )
-from optim.solvers.admission.pricing.shared import share_limit
 
 ROUNDING = 1e-12
 """Relative rounding error allowed in the comparison of logarithms and shares."""
@@ -223,7 +222,7 @@ def full_share(instance: AdmissionInstance, eps: float | None = None, worth: Job
 def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
     """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
     servers = instance.worker_servers
-    limit = share_limit(instance, servers.capacity)
+    limit = share_of(servers.capacity, instance.max_share_per_server)
     best = Fraction(0)
     for s in np.flatnonzero(in_window.any(axis=1)).tolist():
         slots = np.flatnonzero(in_window[s])

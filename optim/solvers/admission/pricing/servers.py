@@ -28,7 +28,7 @@ import numpy as np
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.data import ServerClasses
+from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges
@@ -42,7 +42,6 @@ from optim.solvers.admission.pricing.shared import (
     fold_frontier,
     pair_scratch,
     pair_table,
-    share_limit,
     split_pair,
 )
 
@@ -285,7 +284,7 @@ def make_shared(tables: JobTables) -> SharedArrays:
     instance = tables.instance
     servers = instance.worker_servers
     num = servers.num_servers
-    limit = share_limit(instance, servers.capacity).transpose(1, 2, 0).astype(np.float64)
+    limit = share_of(servers.capacity, instance.max_share_per_server).transpose(1, 2, 0).astype(np.float64)
     most, most_ps = tables.max_at_once
 
     def ints(size: int) -> IntArray:

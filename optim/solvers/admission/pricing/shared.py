@@ -19,6 +19,7 @@ import numpy as np
 
 from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import share_of
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.best_schedule import sort_by_key
 
@@ -127,15 +128,6 @@ def class_room(instance: AdmissionInstance) -> ClassRoom:
     return ClassRoom(pattern=pattern, start=start, front=front)
 
 
-def share_limit(instance: AdmissionInstance, capacity: IntArray) -> IntArray:
-    """Return what one job may use of servers of such capacities, exactly: floor(share * capacity)."""
-    share = instance.max_share_per_server
-    if share is None:
-        return capacity
-    flat = [quantity * share.numerator // share.denominator for quantity in capacity.ravel().tolist()]
-    return np.array(flat, dtype=np.int64).reshape(capacity.shape)
-
-
 def _patterns(instance: AdmissionInstance) -> tuple[IntArray, IntArray, IntArray]:
     """Return the number of the capacity that each class has in each slot, the capacities, and servers of each."""
     servers = instance.worker_servers
@@ -164,7 +156,7 @@ def _fill(instance: AdmissionInstance, start: IntArray, capacity: IntArray, coun
     fill_frontiers(
         jobs.worker_demand.astype(np.float64),
         jobs.ps_demand.astype(np.float64),
-        share_limit(instance, capacity).astype(np.float64),
+        share_of(capacity, instance.max_share_per_server).astype(np.float64),
         capacity.astype(np.float64),
         count,
         instance.max_workers[job],
