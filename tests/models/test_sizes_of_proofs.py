@@ -9,13 +9,13 @@ import pytest
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import read_limits
-from optim.models.admission.check.exact_instance import read_facts as read_admission
+from optim.models.admission.check.exact_instance import read_exact_instance as read_admission
 from optim.models.admission.check.tree import check_tree
 from optim.models.admission.decision import Branch, BranchKind
 from optim.models.admission.decision import TreeNode as AdmissionNode
 from optim.models.admission.decision import TreeProof as AdmissionTree
 from optim.models.auction.check.bounds import PriceBound, evaluate_tree
-from optim.models.auction.check.exact_instance import read_facts as read_auction
+from optim.models.auction.check.exact_instance import read_exact_instance as read_auction
 from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
 from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.check.tree import proven_bound
@@ -56,28 +56,28 @@ def test_a_chain_of_splits_of_an_auction(peak):
     none = np.zeros(0)
     leaf = TreeNode(proof=PriceProof(kinds=np.zeros((0, 3), np.int64), row_price=none, supply_price=none))
     tree = TreeProof(nodes=chain(TreeNode, leaf, lambda number: {"level": 0, "size": number + 1, "value": 0}))
-    facts = read_auction(reference_instance("auction-tiny-0"))
-    bound, _, wrong = evaluate_tree(PriceBound(facts), facts, tree, None)
+    exact = read_auction(reference_instance("auction-tiny-0"))
+    bound, _, wrong = evaluate_tree(PriceBound(exact), exact, tree, None)
     assert not wrong
     assert np.isfinite(bound)
     assert peak() < 20
 
 
 def test_a_chain_of_splits_of_bids(peak):
-    facts = VerifierContext(instance=reference_instance("spot-market-0"))
-    size = len(facts.instance.bids)
+    exact = VerifierContext(instance=reference_instance("spot-market-0"))
+    size = len(exact.instance.bids)
     depth = 6_000
     assert 16 * size * depth > 16 * MIB, "copies of all boxes take that much"
     nodes = chain(BiddingNode, BiddingNode(), lambda number: {"bid": number % size, "value": number // size}, depth)
-    proof = RatioProof(ratio=0.1, nodes=nodes, multipliers=(nothing(facts),))
-    _, wrong = proven_bound(facts, proof)
+    proof = RatioProof(ratio=0.1, nodes=nodes, multipliers=(nothing(exact),))
+    _, wrong = proven_bound(exact, proof)
     assert not wrong
     assert peak() < 12
 
 
 def test_a_chain_of_branches_of_jobs(peak):
     instance = reference_instance("small-0")
-    facts, slots = read_admission(instance), instance.horizon
+    exact, slots = read_admission(instance), instance.horizon
 
     def split(number):
         kind, place = BranchKind.WORKERS, number // instance.num_jobs
@@ -86,16 +86,16 @@ def test_a_chain_of_branches_of_jobs(peak):
         }
 
     tree = AdmissionTree(nodes=chain(AdmissionNode, AdmissionNode(), split))
-    assert check_tree(facts, tree).violations  # leaves without proof
+    assert check_tree(exact, tree).violations  # leaves without proof
     assert peak() < 20
 
 
 def test_a_tree_that_asks_for_too_much_is_a_line():
-    facts = read_admission(reference_instance("tiny-0"))
+    exact = read_admission(reference_instance("tiny-0"))
     split = {"branch": Branch(kind=BranchKind.ADMITTED, job=0)}
     tree = AdmissionTree(nodes=chain(AdmissionNode, AdmissionNode(), lambda number: split))
     with read_limits(steps=DEPTH), pytest.raises(InvalidProblemError, match="the tree takes more than"):
-        check_tree(facts, tree)
+        check_tree(exact, tree)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_a_schedule_of_many_parts_ends_in_a_line_and_not_in_hours(start):
     duration = np.append(5_000_000, np.ones(others, np.int64))
     jobs = Workload(submit_us=submit, gpus=np.ones(others + 1, np.int64), duration_us=duration)
     job = np.append(np.zeros(count, np.int64), np.arange(others + 1))
-    facts = {"job": job, "weight": np.ones(len(job)), "gpu_type": np.zeros(len(job), np.int64)}
-    schedule = DivisibleSchedule(**facts, start_us=start * np.arange(len(job)))
+    exact = {"job": job, "weight": np.ones(len(job)), "gpu_type": np.zeros(len(job), np.int64)}
+    schedule = DivisibleSchedule(**exact, start_us=start * np.arange(len(job)))
     with read_limits(steps=10**6), pytest.raises(InvalidProblemError, match="steps to check a schedule of 22001 parts"):
         max_by_prices(jobs, Cluster.grid("1x2"), schedule)
 

@@ -23,7 +23,7 @@ from optim.solvers.admission.online import (
     make_seen,
 )
 from optim.solvers.admission.posted_prices.online_run import run_online
-from optim.solvers.admission.posted_prices.price_functions import job_worth
+from optim.solvers.admission.posted_prices.price_functions import job_value_stats
 from optim.solvers.admission.slots import run_slots
 from optim.solvers.solve import solver_named, solvers_of
 from tests.support.admission.slot_runs import seeded_instance
@@ -69,7 +69,7 @@ def continued() -> tuple[tuple[AdmissionInstance, AdmissionInstance, int], ...]:
 
 def decided(instance: AdmissionInstance, slot: int, options: OnlineOptions) -> Mapping[str, object]:
     """Return the schedule that each job of up to a slot got, by its id; nothing where it was refused."""
-    worth = job_worth(instance)
+    worth = job_value_stats(instance)
     run = run_online(
         instance,
         bounds=make_bounds(instance, options, np.random.default_rng(0), worth),
@@ -192,13 +192,13 @@ def test_bounds_of_the_jobs_seen_so_far_are_those_of_these_jobs_alone(mode):
     """Job by job, the bounds are what they are in an instance that has no other jobs."""
     options = CAUSAL[mode]
     for whole, _, _ in continued()[:60]:
-        seen = make_seen(whole, options, job_worth(whole))
+        seen = make_seen(whole, options, job_value_stats(whole))
         for job in range(whole.num_jobs):
             seen.see(job)
             alone = replace(whole, jobs=take_jobs(whole.jobs, np.arange(job + 1)))
             known = make_bounds(alone, replace(options, bounds="oracle"), np.random.default_rng(0))
             for found, right in ((seen.ranges.worker, known.worker), (seen.ranges.ps, known.ps)):
-                if len(job_worth(alone).jobs):
+                if len(job_value_stats(alone).jobs):
                     is_used = np.isfinite(right.log_lower)
                     assert (np.isfinite(found.log_lower) == is_used).all()
                     # Other scales are the least over jobs that do not use the row, too: no theorem needs that.

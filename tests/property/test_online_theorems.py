@@ -39,7 +39,7 @@ def check_all(ground: Ground, options: OnlineOptions) -> None:
             reject()  # too many schedules to list
     bounds = make_bounds(ground.instance, options, np.random.default_rng(0), ground.worth)
     claim = ratio_claim(
-        ground.instance, bounds, make_function(ground.instance, options, ground.worth), worth=ground.worth
+        ground.instance, bounds, make_function(ground.instance, options, ground.worth), stats=ground.worth
     )
     assert claim.holds
     assert float(claim.eps) == pytest.approx(seen.eps)

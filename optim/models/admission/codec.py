@@ -446,7 +446,7 @@ def admission_document(
 
 
 def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
-    """Return a column a field of the jobs; demands are columns such as ``worker.gpu``, missing fields None."""
+    """Return one column per field of the jobs; demands are columns such as ``worker.gpu``, missing fields None."""
     documents = msgspec.to_builtins(document_from_instance(instance).jobs, builtin_types=(Decimal,))
     flat = [_flat(_floats(document), instance.resources) for document in documents]
     names = list(dict.fromkeys(name for row in flat for name in row))

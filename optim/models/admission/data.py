@@ -192,7 +192,7 @@ class ServerClasses(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Jobs(ComparesByValue):
-    """All jobs, one array a field.
+    """All jobs, one array per field.
 
     Parameters
     ----------
@@ -213,10 +213,10 @@ class Jobs(ComparesByValue):
     utilities
         One function of the delay a job.
     min_utility
-        Shape (jobs,): smallest utility still accepted, in utils; later completions earn nothing.
+        Shape (jobs,): smallest utility still accepted, in utility units; later completions earn nothing.
         NaN where the instance's default (a share of f(0)) holds.
     speedup
-        A table a job: how many times as fast as one worker 1, 2, ... of them are, in twentieths; an empty table is linear
+        One table per job: how many times as fast as one worker 1, 2, ... of them are, in twentieths; an empty table is linear
         speed, and none at all linear speed of all jobs.
     """
 

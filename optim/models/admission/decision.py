@@ -81,7 +81,7 @@ class AdmissionPlan(ComparesByValue):
         return {"side": side, "job": jobs, "slot": rows[:, SLOT], "server": rows[:, SERVER], "count": rows[:, COUNT]}
 
     def picture(self) -> str:
-        """Return a Gantt chart as an ``<svg>`` element: a row a job, darker cells where more workers run."""
+        """Return a Gantt chart as an ``<svg>`` element: one row per job, darker cells where more workers run."""
         from optim.core.text import Cell, grid
 
         counts: dict[tuple[int, int], int] = {}
@@ -137,7 +137,7 @@ class ServerCut(ComparesByValue):
     right_hand_side
         Integer >= 0.
     multiplier
-        Dual value >= 0, utils a unit of the left-hand side.
+        Dual value >= 0, utility units per unit of the left-hand side.
     """
 
     side: Side
@@ -175,7 +175,7 @@ class CountCut(ComparesByValue):
     right_hand_side
         Integer >= 0, of the whole class.
     multiplier
-        Dual value >= 0, utils a unit of the left-hand side.
+        Dual value >= 0, utility units per unit of the left-hand side.
     """
 
     side: Side
@@ -206,10 +206,10 @@ class PriceProof(ComparesByValue):
     Parameters
     ----------
     worker_price, ps_price
-        Shape (classes, slots, resources), utils a unit of resource. On shared servers all prices
+        Shape (classes, slots, resources), utility units per unit of resource. On shared servers all prices
         are worker prices and `ps_price` has no classes.
     payoff
-        Shape (jobs,): mu, utils; negative only for jobs that the leaf of a tree admits.
+        Shape (jobs,): mu, utility units; negative only for jobs that the leaf of a tree admits.
     cuts, count_cuts
         Cuts with their multipliers.
     """

@@ -175,16 +175,16 @@ def _slots_at_full_speed(progress: IntArray, target: int) -> int | None:
 
 
 def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | None:
-    """Count slots where progress is any number of worker-slots: what can be done is 0, ..., `reach`."""
-    reach = 0
+    """Count slots where progress is any number of worker-slots: what can be done is 0, ..., `max_progress`."""
+    max_progress = 0
     ends = [*starts[1:], target]
     for k in range(limits.shape[1]):
-        reach = max(
-            min(reach, end - 1) + most
+        max_progress = max(
+            min(max_progress, end - 1) + most
             for start, end, most in zip(starts, ends, limits[:, k].tolist(), strict=True)
-            if start <= min(reach, target - 1)
+            if start <= min(max_progress, target - 1)
         )
-        if reach >= target:
+        if max_progress >= target:
             return k + 1
     return None
 

@@ -27,7 +27,7 @@ MAX_PRICE = 1e100
 
 
 class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A forecast; prices are lists over classes, slots and resources, utils a unit."""
+    """A forecast; prices are lists over classes, slots and resources, utility units per unit."""
 
     schema: str
     cluster: AdmissionDocument
@@ -50,7 +50,7 @@ class Forecast(ComparesByValue):
     fill
         Share of each capacity that the LP counted on, in (0, 1].
     worker_price, ps_price
-        Shape (classes, slots, resources), utils a unit, >= 0: an optimal dual point of the packing LP of all days'
+        Shape (classes, slots, resources), utility units per unit, >= 0: an optimal dual point of the packing LP of all days'
         jobs, each at weight 1 / days. Shared servers have worker prices only.
 
     Raises

@@ -42,12 +42,12 @@ class AdmissionInstance(AdmissionData):
         max_share_per_server: float | None = None,
         chunk_integral: bool | None = None,
     ) -> "AdmissionInstance":
-        """Build an instance from plain Python, or from pandas frames with a column a field.
+        """Build an instance from plain Python, or from pandas frames with one column per field.
 
         Parameters
         ----------
         jobs
-            A mapping a job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id``,
+            One mapping per job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id``,
             ``arrival`` (a slot, 0), ``work`` in worker-slots, ``max_workers`` at once (1), ``worker`` and ``ps``, what a
             worker and a parameter server take by resource, ``value`` if the job ends by slot ``deadline`` (or ever).
             Without ``worker_mbps`` and ``ps_mbps`` one parameter server will do. ``work`` is all that a job takes, sending
@@ -56,7 +56,7 @@ class AdmissionInstance(AdmissionData):
         horizon, slot_s
             Number of slots, and seconds in each.
         worker_servers, ps_servers, shared_servers
-            A mapping a class: ``capacity`` by resource, ``count`` (1) and ``type``. Without the last two, parameter
+            One mapping per class: ``capacity`` by resource, ``count`` (1) and ``type``. Without the last two, parameter
             servers have a host of their own and must need nothing. Shared servers stand for both.
         resources
             Names; those that capacities name unless given.
@@ -102,7 +102,7 @@ class AdmissionInstance(AdmissionData):
         return instance
 
     def to_frame(self) -> "DataFrame":
-        """Return the jobs as a pandas frame, a row a job, a column a field; `from_jobs` reads it.
+        """Return the jobs as a pandas frame, one row per job, one column per field; `from_jobs` reads it.
 
         Raises
         ------

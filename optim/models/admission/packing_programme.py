@@ -14,7 +14,7 @@ increase and prices aren't negative, so in the packing programmes, primal or dua
 minimal schedule replaces the other one.
 
 Every constraint is a named component, `one_schedule_17` for row (17), whose `doc` states it. Quantities
-are in whole units of their resource, so that the dual's prices are utils a unit.
+are in whole units of their resource, so that the dual's prices are utility units per unit.
 
 Stated in docs/mathematics/admission.md, (A.14) to (A.21), under the paper's numbers.
 
@@ -139,7 +139,7 @@ class Schedule:
     Parameters
     ----------
     job, completion, value
-        The job, its completion slot and what it earns, in utils.
+        The job, its completion slot and what it earns, in utility units.
     workers, ps
         (slot, place, count) with positive counts, sorted.
     use
@@ -402,7 +402,7 @@ def packing_dual(instance: AdmissionInstance, schedules: ScheduleSet) -> Model:
     Returns
     -------
     pyomo.environ.ConcreteModel
-        With variables `worker_price` p and `ps_price` q by (place, slot, resource), in utils a unit, and
+        With variables `worker_price` p and `ps_price` q by (place, slot, resource), in utility units per unit, and
         `payoff` mu by job.
 
     References

@@ -29,7 +29,7 @@ from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
-from optim.solvers.admission.scaling import OwnUnitSolver
+from optim.solvers.admission.scaling import ScaledSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_moves, compile_nodes
 
 FIRST_SCALES = (1.0, 0.5, 0.2)
@@ -67,7 +67,7 @@ class BranchAndPriceOptions:
 
 
 @register("branch-and-price", problem="admission")
-class BranchAndPrice(OwnUnitSolver[BranchAndPriceOptions]):
+class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
     """Search a tree of packing LPs until the plan is proven optimal."""
 
     summary = "proven optimal plans on real servers, by a tree of packing LPs with server and count cuts"
@@ -91,11 +91,11 @@ class BranchAndPrice(OwnUnitSolver[BranchAndPriceOptions]):
             search = TreeSearch(tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=whole)
             plan = run_iteration(search, whole, task=self.name)
         tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
-        gap = relative_gap(search.record, search.bound, self.sense)
+        gap = relative_gap(search.incumbent_value, search.bound, self.sense)
         is_close = gap is not None and tol < gap <= options.tol
         return Outcome(
             decision=plan,
-            objective=search.record,
+            objective=search.incumbent_value,
             bound=search.bound,
             proof=tree.proof(rows),
             statement=f"no plan is worth more than {{bound}}: the leaves of a tree of {len(tree)} nodes",
@@ -143,9 +143,9 @@ class _Guide:
         if search is None:
             return plan
         search.return_to_best()
-        if plan.objective(self._tables.instance) > search.record:
+        if plan.objective(self._tables.instance) > search.incumbent_value:
             search.adopt(plan)
-        unit = search.record / max(1, int((search.best.completion >= 0).sum()))
+        unit = search.incumbent_value / max(1, int((search.best.completion >= 0).sum()))
         for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
             search.run(self._num_moves // STEPS, max(share * unit, 1e-12), MAX_RUIN, self._monitor.is_over)
         return search.best_plan()

@@ -16,7 +16,7 @@ from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult,
 from optim.solvers.admission.packing.plain_column_generation import solve_plain
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
-from optim.solvers.admission.scaling import OwnUnitSolver
+from optim.solvers.admission.scaling import ScaledSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_online
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class ColumnGenerationOptions:
 
 
 @register("column-generation", problem="admission")
-class ColumnGeneration(OwnUnitSolver[ColumnGenerationOptions]):
+class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
     """Bound the optimum by the packing LP over server classes, whose pricing problem is the best schedule."""
 
     summary = "LP optimum of the packing form: a bound with its proof, no plan"

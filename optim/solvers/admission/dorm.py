@@ -27,7 +27,7 @@ from optim.core.stopping import never
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.drf import dominant_share, fill_progressively
 from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board, JobView, SlotState
-from optim.solvers.lp.highs import no_answer, run_highs, silent_highs
+from optim.solvers.lp.highs import highs_lp, no_answer, run_highs, silent_highs
 
 INTEGER_TOL = 1e-6
 
@@ -44,7 +44,7 @@ class Division:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DivisionProblem:
-    """The data of the programme, one row a job.
+    """The data of the programme, one row per job.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class DivisionProblem:
         Fewest workers of a job that runs at all, and most of use.
     fair
         Workers under dominant resource fairness.
-    is_running, held
+    is_running, current
         Which jobs run, and what they hold.
     fairness_limit, change_limit
         Bounds on the summed loss of fairness and on the number of running jobs that change.
@@ -80,7 +80,7 @@ class DivisionProblem:
     most: IntArray
     fair: IntArray
     is_running: IntArray
-    held: Division
+    current: Division
     fairness_limit: float
     change_limit: int
 
@@ -168,11 +168,11 @@ class _Columns:
 
     def confined(self, relaxed: FloatArray, problem: DivisionProblem) -> "_Columns":
         """Return bounds that leave each count its two neighbours in the relaxation, and what is held."""
-        held = np.concatenate([problem.held.workers.ravel(), problem.held.ps.ravel()])
-        size = len(held)
+        current = np.concatenate([problem.current.workers.ravel(), problem.current.ps.ravel()])
+        size = len(current)
         lower, upper = self.lower.copy(), self.upper.copy()
-        lower[:size] = np.maximum(lower[:size], np.minimum(held, np.floor(relaxed[:size] + INTEGER_TOL)))
-        upper[:size] = np.minimum(upper[:size], np.maximum(held, np.ceil(relaxed[:size] - INTEGER_TOL)))
+        lower[:size] = np.maximum(lower[:size], np.minimum(current, np.floor(relaxed[:size] + INTEGER_TOL)))
+        upper[:size] = np.minimum(upper[:size], np.maximum(current, np.ceil(relaxed[:size] - INTEGER_TOL)))
         return _Columns(cost=self.cost, lower=lower, upper=upper, num_integers=self.num_integers)
 
 
@@ -212,22 +212,17 @@ def _solve(
     columns: _Columns, rows: _Rows, limits: DivisionLimits, *, is_integer: bool
 ) -> tuple[FloatArray | None, bool]:
     """Return the best point found by HiGHS, None without one, and whether time ran out."""
-    import highspy
-
-    matrix, upper = rows.matrix(len(columns.cost)), rows.upper
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(columns.cost), len(upper)
-    model.col_cost_, model.col_lower_, model.col_upper_ = columns.cost, columns.lower, columns.upper
-    model.row_lower_, model.row_upper_ = np.full(len(upper), -highspy.kHighsInf), upper
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = matrix.indptr
-    model.a_matrix_.index_ = matrix.indices
-    model.a_matrix_.value_ = matrix.data
-    if is_integer:
-        num_others = len(columns.cost) - columns.num_integers
-        integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-        model.integrality_ = [integer] * columns.num_integers + [continuous] * num_others
+    upper = rows.upper
+    model = highs_lp(
+        cost=columns.cost,
+        lower=columns.lower,
+        upper=columns.upper,
+        matrix=rows.matrix(len(columns.cost)),
+        row_lower=np.full(len(upper), -np.inf),
+        row_upper=upper,
+        is_integer=(np.arange(len(columns.cost)) < columns.num_integers) & is_integer,
+        is_maximisation=True,
+    )
     highs = silent_highs(model)
     outcome = run_highs(
         highs,
@@ -320,12 +315,12 @@ def _add_changes(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -
     """Add |count - held| <= cap r for every class and running job."""
     running = np.flatnonzero(problem.is_running)
     sides = (
-        (index.y, problem.worker_limit, problem.held.workers),
-        (index.z, problem.ps_limit, problem.held.ps),
+        (index.y, problem.worker_limit, problem.current.workers),
+        (index.z, problem.ps_limit, problem.current.ps),
     )
-    for columns, limit, held in sides:
-        count, before = columns[running].ravel(), held[running].ravel().astype(np.float64)
-        cap = np.maximum(limit, held)[running].ravel()
+    for columns, limit, current in sides:
+        count, before = columns[running].ravel(), current[running].ravel().astype(np.float64)
+        cap = np.maximum(limit, current)[running].ravel()
         change = np.repeat(index.r[running], limit.shape[1])
         row = np.arange(len(count))
         for sign in (1.0, -1.0):
@@ -382,7 +377,7 @@ class DormOptions:
 
 
 class DormPolicy:
-    """Hold what runs; at an event divide the cluster anew.
+    """Hold what runs; at an event divide the cluster again.
 
     Parameters
     ----------
@@ -402,29 +397,29 @@ class DormPolicy:
         board = state.board
         for view in views:
             if view.job in state.previous:
-                own = state.previous[view.job]
-                wanted = min(int(own.workers.sum()), view.useful_workers)
-                kept = board.hold(view, own, wanted)
-                if kept < view.least_workers:
+                counts = state.previous[view.job]
+                wanted = min(int(counts.workers.sum()), view.useful_workers)
+                placed = board.hold(view, counts, wanted)
+                if placed < view.least_workers:
                     board.clear(view)
-        held = board.allocations()
-        views = self._considered(views, held, board)
+        current = board.allocations()
+        views = self._considered(views, current, board)
         if not (state.is_event and views):
-            return held
+            return current
         self.counts["programmes"] += 1
-        outcome = divide(self.division_problem(views, held, board), self._limits(state))
+        outcome = divide(self.division_problem(views, current, board), self._limits(state))
         self.counts["confined"] += outcome.is_confined
         self.counts["out_of_time"] += outcome.is_out_of_time
         if outcome.division is None:
             self.counts["fallbacks"] += 1
-            return held
-        return self._place(views, held, outcome.division, board)
+            return current
+        return self._place(views, current, outcome.division, board)
 
-    def _considered(self, views: Sequence[JobView], held: Mapping[int, Allocation], board: Board) -> list[JobView]:
+    def _considered(self, views: Sequence[JobView], current: Mapping[int, Allocation], board: Board) -> list[JobView]:
         """Return the running jobs and the first of those waiting that some server could host."""
         result, waiting = [], 0
         for view in views:
-            if view.job in held:
+            if view.job in current:
                 result.append(view)
             elif waiting < self._options.most_waiting and all(
                 limit.any() for limit in board.servers.class_limits(view)
@@ -434,14 +429,14 @@ class DormPolicy:
         return result
 
     def division_problem(
-        self, views: Sequence[JobView], held: Mapping[int, Allocation], board: Board
+        self, views: Sequence[JobView], current: Mapping[int, Allocation], board: Board
     ) -> DivisionProblem:
         """State the programme for a slot's jobs, what they hold, and the slot's servers."""
         servers = board.servers
         fair = board.empty()
         fill_progressively(fair, views)
-        kept = [servers.class_counts(held[view.job]) if view.job in held else None for view in views]
-        num_held = np.array([0 if own is None else own[0].sum() for own in kept], dtype=np.int64)
+        placed = [servers.class_counts(current[view.job]) if view.job in current else None for view in views]
+        num_current = np.array([0 if counts is None else counts[0].sum() for counts in placed], dtype=np.int64)
         worker_capacity, ps_capacity = servers.class_capacity()
         none = np.zeros(len(worker_capacity), dtype=np.int64), np.zeros(len(ps_capacity), dtype=np.int64)
         useful = np.array([view.useful_workers for view in views], dtype=np.int64)
@@ -456,15 +451,15 @@ class DormPolicy:
             is_shared=servers.is_shared,
             ps_per_worker=np.array([view.ps_per_worker for view in views]),
             least=np.array([view.least_workers for view in views], dtype=np.int64),
-            most=np.maximum(useful, num_held),
+            most=np.maximum(useful, num_current),
             fair=np.array([fair.count(view) for view in views], dtype=np.int64),
-            is_running=(num_held > 0).astype(np.int64),
-            held=Division(
-                workers=np.array([none[0] if own is None else own[0] for own in kept]),
-                ps=np.array([none[1] if own is None else own[1] for own in kept]),
+            is_running=(num_current > 0).astype(np.int64),
+            current=Division(
+                workers=np.array([none[0] if counts is None else counts[0] for counts in placed]),
+                ps=np.array([none[1] if counts is None else counts[1] for counts in placed]),
             ),
             fairness_limit=self._options.theta1 * 2 * worker_capacity.shape[1],
-            change_limit=math.ceil(self._options.theta2 * int((num_held > 0).sum())),
+            change_limit=math.ceil(self._options.theta2 * int((num_current > 0).sum())),
         )
 
     def _limits(self, state: SlotState) -> DivisionLimits:
@@ -478,22 +473,22 @@ class DormPolicy:
         )
 
     def _place(
-        self, views: Sequence[JobView], held: Mapping[int, Allocation], division: Division, board: Board
+        self, views: Sequence[JobView], current: Mapping[int, Allocation], division: Division, board: Board
     ) -> Mapping[int, Allocation]:
         """Put a division onto single servers: jobs that don't change stay exactly where they are."""
         fresh = board.empty()
         changing = []
         for place, view in enumerate(views):
             workers, ps = division.workers[place], division.ps[place]
-            own = board.servers.class_counts(held[view.job]) if view.job in held else None
-            if own is not None and (own[0] == workers).all() and (own[1] == ps).all():
-                fresh.hold(view, held[view.job], int(workers.sum()))
+            counts = board.servers.class_counts(current[view.job]) if view.job in current else None
+            if counts is not None and (counts[0] == workers).all() and (counts[1] == ps).all():
+                fresh.hold(view, current[view.job], int(workers.sum()))
             elif workers.any():
                 changing.append((view, workers, ps))
         # Coarse workers first: fine ones still fit into what is left over.
         changing.sort(key=lambda change: (-dominant_share(change[0], board.servers, 1), change[0].job))
         for view, workers, ps in changing:
-            placed = fresh.place_by_class(view, held.get(view.job), workers, ps)
+            placed = fresh.place_by_class(view, current.get(view.job), workers, ps)
             self.counts["workers_not_placed"] += int(workers.sum()) - placed
             if placed < view.least_workers:
                 fresh.clear(view)
@@ -523,7 +518,7 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
       on the job's old servers first; what doesn't split onto single servers goes to any server with
       room, or nowhere (`workers_not_placed` counts those);
     - the limit theta1 * 2 m is not rounded, that on changes is rounded up;
-    - allocations are divided anew also when a capacity changes, a job enters another demand segment;
+    - allocations are divided again also when a capacity changes, a job enters another demand segment;
       a job that can't be held then moves, shrinks or pauses as the board's `hold` says;
     - a programme without a solution within its limits leaves the allocations held (`fallbacks` counts
       those): newcomers wait for the next event. Programmes end by nodes, which is the same on every

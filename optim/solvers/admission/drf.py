@@ -1,4 +1,4 @@
-"""Dominant resource fairness: every slot is shared out anew by progressive filling."""
+"""Dominant resource fairness: every slot is shared out again by progressive filling."""
 
 import heapq
 from collections.abc import Iterable, Mapping

@@ -27,7 +27,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     SeenRanges,
     ZeroStartPrice,
     first_jobs,
-    job_worth,
+    job_value_stats,
     price_ranges,
     sample_jobs,
 )
@@ -142,28 +142,28 @@ def lower_scale(options: OnlineOptions) -> PriceFloorRule:
 
 
 def make_bounds(
-    instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, worth: JobValueStats | None = None
+    instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, stats: JobValueStats | None = None
 ) -> PriceRanges:
-    """Return U and the lower scale as the options ask; `worth` saves working out the instance's own again."""
+    """Return U and the lower scale as the options ask; `stats` saves working out the instance's own again."""
     lower = lower_scale(options)
-    known = job_worth(instance) if worth is None else worth
+    known = job_value_stats(instance) if stats is None else stats
     if options.bounds is BoundSource.ESTIMATED:
         known = known.of(sample_jobs(instance, options.sample_share, rng))
     elif options.bounds is BoundSource.FIRST:
         known = known.of(first_jobs(instance, options.sample_share))
     elif options.bounds is BoundSource.HISTORY:
-        known = job_worth(_past(instance, options.history))
+        known = job_value_stats(_past(instance, options.history))
     elif options.bounds is BoundSource.SEEN:
         known = known.of(np.zeros(0, dtype=np.int64))
-    bounds = price_ranges(instance, lower, worth=known, has_paper_values=options.bounds is BoundSource.PAPER)
+    bounds = price_ranges(instance, lower, stats=known, has_paper_values=options.bounds is BoundSource.PAPER)
     return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
 
 
-def make_seen(instance: AdmissionInstance, options: OnlineOptions, worth: JobValueStats) -> SeenRanges | None:
+def make_seen(instance: AdmissionInstance, options: OnlineOptions, stats: JobValueStats) -> SeenRanges | None:
     """Return what widens the bounds job by job, None where they hold for the whole run."""
     if options.bounds is not BoundSource.SEEN:
         return None
-    return SeenRanges(instance, lower_scale(options), worth, (options.upper_scale, options.lower_scale))
+    return SeenRanges(instance, lower_scale(options), stats, (options.upper_scale, options.lower_scale))
 
 
 def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
@@ -175,14 +175,14 @@ def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
 
 
 def make_function(
-    instance: AdmissionInstance, options: OnlineOptions, worth: JobValueStats | None = None
+    instance: AdmissionInstance, options: OnlineOptions, stats: JobValueStats | None = None
 ) -> ExponentialPrice | ZeroStartPrice:
     """Return the price function as the options ask."""
     full_at = 1.0
     if options.strict and options.bounds is BoundSource.HISTORY:
         full_at = full_share(_past(instance, options.history), options.eps)
     elif options.strict:
-        full_at = full_share(instance, options.eps, worth)
+        full_at = full_share(instance, options.eps, stats)
     return FUNCTIONS[options.price](full_at=full_at)
 
 
@@ -227,14 +227,14 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
         """Decide on every job in order of arrival; a run cut short refuses the rest."""
         clock = monitor.clock
         with clock.phase("build"):
-            worth = job_worth(instance)
-            bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
-            function = make_function(instance, options, worth)
+            stats = job_value_stats(instance)
+            bounds = make_bounds(instance, options, np.random.default_rng(seed), stats)
+            function = make_function(instance, options, stats)
             has_claim = options.strict and options.bounds is not BoundSource.SEEN
-            claim = ratio_claim(instance, bounds, function, worth=worth) if has_claim else None
+            claim = ratio_claim(instance, bounds, function, stats=stats) if has_claim else None
             tables = JobTables.build(instance)
             finder = ResidualSearch(instance, tables=tables)
-            seen = make_seen(instance, options, worth)
+            seen = make_seen(instance, options, stats)
             algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder, seen=seen)
         with clock.phase("solve"):
             run = run_iteration(algorithm, monitor, task=self.name, total=float(instance.num_jobs))
@@ -264,9 +264,9 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
 def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
     """Return a run with default options, for solvers that start from its plan; cut short if told to stop."""
     instance, options = tables.instance, OnlineOptions()
-    worth = job_worth(instance)
-    bounds = make_bounds(instance, options, np.random.default_rng(0), worth)
-    function, finder = make_function(instance, options, worth), ResidualSearch(instance, tables=tables)
+    stats = job_value_stats(instance)
+    bounds = make_bounds(instance, options, np.random.default_rng(0), stats)
+    function, finder = make_function(instance, options, stats), ResidualSearch(instance, tables=tables)
     return run_iteration(OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder), monitor)
 
 
@@ -287,12 +287,12 @@ def tied_runs(
         Of the orders, and of the sample.
     """
     options = OnlineOptions() if options is None else options
-    worth = job_worth(instance)
-    bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
-    function, search = make_function(instance, options, worth), ResidualSearch(instance)
+    stats = job_value_stats(instance)
+    bounds = make_bounds(instance, options, np.random.default_rng(seed), stats)
+    function, search = make_function(instance, options, stats), ResidualSearch(instance)
     for number in range(num_orders):
         order = draw_tie_order(instance, np.random.default_rng([seed, number]))
-        finder, seen = TiedSearch(instance, search, order, worth), make_seen(instance, options, worth)
+        finder, seen = TiedSearch(instance, search, order, stats), make_seen(instance, options, stats)
         yield run_online(instance, bounds=bounds, function=function, finder=finder, order=order.jobs, seen=seen)
 
 

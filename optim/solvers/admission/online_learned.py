@@ -18,7 +18,7 @@ from optim.models.reference import read_day
 from optim.solvers.admission.packing.dual_points import certified
 from optim.solvers.admission.posted_prices.forecast import FILL, PriceForecast
 from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, LpReoptimizer, RunConfig
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_worth
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_value_stats
 from optim.solvers.admission.posted_prices.theorems import full_share
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.warm_up import compile_columns, compile_online
@@ -36,7 +36,7 @@ class OnlineLearnedOptions:
         Earlier days: a forecast's file, or instance files and names of shipped days (``medium-0-day1``), with commas.
         Without any, prices are learned from the first share of the day itself.
     replan
-        Moves in each slot by which what hasn't run yet is packed anew; 0 fixes schedules at admission.
+        Moves in each slot by which what hasn't run yet is packed again; 0 fixes schedules at admission.
     promised_share
         Share of its value at admission that a job is promised: with `replan` its schedule may move to any completion
         slot that earns as much.
@@ -83,14 +83,14 @@ class OnlineLearnedOptions:
             raise InvalidOptionError("guard needs a history, which its constants come from; give history, or guard=0")
 
     @property
-    def conduct(self) -> RunConfig:
+    def run_config(self) -> RunConfig:
         """How the day is run."""
         return RunConfig(**{name: getattr(self, name) for name in RunConfig.__slots__})
 
 
 @register("online-learned", problem="admission")
 class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
-    """Post prices learned from earlier days, decide at arrival, keep promises and pack the rest anew.
+    """Post prices learned from earlier days, decide at arrival, keep promises and pack the rest again.
 
     Notes
     -----
@@ -134,24 +134,26 @@ def run_day(
 ) -> Outcome:
     """Live through a day at a forecast's prices, or without one; the forecast must be for the instance's cluster."""
     clock = monitor.clock
-    resolver = None
+    reoptimizer = None
     if known is not None and (options.resolve_every > 0 or options.resolve_drift > 0):
         with clock.phase("learn"):
-            resolver = LpReoptimizer(instance, [past.jobs for past in known.days], options.resolve_rounds, known.fill)
-            resolver.prepare(known.prices, monitor)
+            reoptimizer = LpReoptimizer(
+                instance, [past.jobs for past in known.days], options.resolve_rounds, known.fill
+            )
+            reoptimizer.prepare(known.prices, monitor)
     with clock.phase("build"):
         tables = JobTables.build(instance)
         guard = None
         if options.guard > 0 and known is not None:
             past = merge_days([day.jobs for day in known.days], instance)
             function = ZeroStartPrice(full_at=full_share(past) if options.strict else 1.0)
-            guard = Guard(instance, options.guard, job_worth(past), function)
+            guard = Guard(instance, options.guard, job_value_stats(past), function)
         day = LearnedDay(
             instance,
             tables,
-            options.conduct,
+            options.run_config,
             prices=None if known is None else known.prices,
-            resolver=resolver,
+            reoptimizer=reoptimizer,
             fill=FILL if known is None else known.fill,
             warm_up=options.warm_up,
             guard=guard,
@@ -162,7 +164,7 @@ def run_day(
         result = run_iteration(day, monitor, task="online-learned", total=float(instance.num_jobs))
     outcome = certified(tables, result.plan, clock, result.prices, is_cut_short=monitor.reason is not None)
     if guard is not None and options.strict and outcome.bound is not None:
-        claim = guard.claim(job_worth(instance))
+        claim = guard.claim(job_value_stats(instance))
         outcome = replace(
             outcome,
             statement=f"{outcome.statement}; {claim.statement}",

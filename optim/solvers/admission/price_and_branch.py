@@ -21,7 +21,7 @@ from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
-from optim.solvers.admission.scaling import OwnUnitSolver
+from optim.solvers.admission.scaling import ScaledSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_moves
 from optim.solvers.lp.highs import no_answer, run_highs, whole_programme
 
@@ -55,7 +55,7 @@ class PriceAndBranchOptions:
 
 
 @register("price-and-branch", problem="admission")
-class PriceAndBranch(OwnUnitSolver[PriceAndBranchOptions]):
+class PriceAndBranch(ScaledSolver[PriceAndBranchOptions]):
     """A MILP over the columns of the packing LP, repaired onto real servers."""
 
     summary = "a MILP over the packing LP's columns, placed on real servers, with the LP's bound"

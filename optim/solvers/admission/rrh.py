@@ -52,7 +52,7 @@ class RrhOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RiskAndReward:
-    """What a set of jobs stands to earn and to lose if each ran from now on; one entry a job.
+    """What a set of jobs stands to earn and to lose if each ran from now on; one entry per job.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ class RrhPolicy:
                 self._workers[view.job] = self._fit_workers(view, state.board)
                 self._admitted[view.job] = self._is_worthwhile(view, state)
         pool = [view for view in state.jobs if self._admitted[view.job]]
-        outlook = self._outlook(pool, state)
-        for place in sorted(range(len(pool)), key=lambda i: (-outlook.rank(i, self._options.alpha), i)):
-            if outlook.present[place] > 0:
+        risks = self._risk_and_reward(pool, state)
+        for place in sorted(range(len(pool)), key=lambda i: (-risks.rank(i, self._options.alpha), i)):
+            if risks.present[place] > 0:
                 self._run(pool[place], state)
         return state.board.allocations()
 
@@ -132,8 +132,8 @@ class RrhPolicy:
         if not view.can_progress:
             return False
         rivals = [other for other in state.jobs if self._admitted.get(other.job, False)]
-        outlook = self._outlook([*rivals, view], state)
-        return outlook.present[-1] > 0 and outlook.slack(len(rivals)) > self._options.threshold
+        risks = self._risk_and_reward([*rivals, view], state)
+        return risks.present[-1] > 0 and risks.slack(len(rivals)) > self._options.threshold
 
     def _run(self, view: JobView, state: SlotState) -> None:
         """Place a job's fixed number, on its old servers first, or nothing if that doesn't fit."""
@@ -145,7 +145,7 @@ class RrhPolicy:
         if state.board.count(view) < wanted and state.board.max_alone(view, wanted) >= wanted:
             state.board.clear(view)
 
-    def _outlook(self, views: Sequence[JobView], state: SlotState) -> RiskAndReward:
+    def _risk_and_reward(self, views: Sequence[JobView], state: SlotState) -> RiskAndReward:
         """Return the jobs' risks and rewards."""
         size = len(views)
         remaining, worth, decay, patience, weight = (np.zeros(size) for _ in range(5))

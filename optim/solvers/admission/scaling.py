@@ -22,7 +22,7 @@ AMOUNTS = ("master",)
 """Counters in the unit of worths."""
 
 
-class OwnUnitSolver(AbstractSolver[AdmissionInstance, OptionsT]):
+class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
     """A solver whose tolerances presume that the largest worth is 1 or more; smaller ones are made so, and taken back."""
 
     def _run(self, instance: AdmissionInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
@@ -57,13 +57,13 @@ def unscale(outcome: Outcome, unit: float) -> Outcome:
         outcome,
         objective=None if outcome.objective is None else outcome.objective * unit,
         bound=None if outcome.bound is None else outcome.bound * unit,
-        proof=_proof_taken_back(outcome.proof, unit),
+        proof=_unscaled_proof(outcome.proof, unit),
         counts={name: number * unit if name in AMOUNTS else number for name, number in outcome.counts.items()},
-        relaxation=None if outcome.relaxation is None else _relaxation_taken_back(outcome.relaxation, unit),
+        relaxation=None if outcome.relaxation is None else _unscaled_relaxation(outcome.relaxation, unit),
     )
 
 
-def _relaxation_taken_back(relaxation: Relaxation, unit: float) -> Relaxation:
+def _unscaled_relaxation(relaxation: Relaxation, unit: float) -> Relaxation:
     columns, rows = relaxation.columns, relaxation.rows
     return Relaxation(
         objective=relaxation.objective * unit,
@@ -72,17 +72,17 @@ def _relaxation_taken_back(relaxation: Relaxation, unit: float) -> Relaxation:
     )
 
 
-def _proof_taken_back(proof: PriceProof | TreeProof | None, unit: float) -> PriceProof | TreeProof | None:
+def _unscaled_proof(proof: PriceProof | TreeProof | None, unit: float) -> PriceProof | TreeProof | None:
     if isinstance(proof, TreeProof):
-        return TreeProof(nodes=tuple(_node_taken_back(node, unit) for node in proof.nodes))
-    return None if proof is None else _prices_taken_back(proof, unit)
+        return TreeProof(nodes=tuple(_unscaled_node(node, unit) for node in proof.nodes))
+    return None if proof is None else _unscaled_prices(proof, unit)
 
 
-def _node_taken_back(node: TreeNode, unit: float) -> TreeNode:
-    return node if node.proof is None else replace(node, proof=_prices_taken_back(node.proof, unit))
+def _unscaled_node(node: TreeNode, unit: float) -> TreeNode:
+    return node if node.proof is None else replace(node, proof=_unscaled_prices(node.proof, unit))
 
 
-def _prices_taken_back(proof: PriceProof, unit: float) -> PriceProof:
+def _unscaled_prices(proof: PriceProof, unit: float) -> PriceProof:
     return PriceProof(
         worker_price=proof.worker_price * unit,
         ps_price=proof.ps_price * unit,

@@ -30,7 +30,7 @@ from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.packing.packing_lp import CutLoopResult, PackingResult, solve_with_cuts
 from optim.solvers.admission.pricing.classes import JobTables
-from optim.solvers.admission.scaling import OwnUnitSolver
+from optim.solvers.admission.scaling import ScaledSolver
 from optim.solvers.admission.warm_up import compile_columns, compile_count_cuts, compile_cuts, compile_moves
 
 COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
@@ -104,7 +104,7 @@ class SearchOptions:
 
 
 @register("search", problem="admission")
-class Search(OwnUnitSolver[SearchOptions]):
+class Search(ScaledSolver[SearchOptions]):
     """Neighbourhood search guided by the packing LP's prices, with the LP's bound as certificate."""
 
     summary = "plans on real servers by LP prices and neighbourhood search, with a certified gap"
@@ -163,22 +163,22 @@ class _Chains(AbstractIteration[AdmissionPlan]):
 
     @property
     def _leader(self) -> Neighbourhood:
-        return max(self._chains, key=lambda chain: chain.record)
+        return max(self._chains, key=lambda chain: chain.incumbent_value)
 
     def is_done(self) -> bool:
         """Tell whether all moves are made, or the best plan is optimal."""
         if self._num_moves is not None and self.moves >= self._num_moves:
             return True
-        return (relative_gap(self._leader.record, self._bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL
+        return (relative_gap(self._leader.incumbent_value, self._bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL
 
     def step(self) -> None:
         """Run some moves of each chain at one heat."""
         options = self._options
         if self._place == 0:
             self._restart()
-        heat = options.start_heat * (options.end_heat / options.start_heat) ** (self._place / self._cycle)
+        temperature = options.start_heat * (options.end_heat / options.start_heat) ** (self._place / self._cycle)
         moves = MOVES_A_CHECK if self._num_moves is None else min(MOVES_A_CHECK, self._num_moves - self.moves)
-        list(self._threads.map(lambda chain: chain.run_at(heat, moves, options.largest_ruin), self._chains))
+        list(self._threads.map(lambda chain: chain.run_at(temperature, moves, options.largest_ruin), self._chains))
         self.moves, self._place = self.moves + moves, self._place + moves
         if self._place >= self._cycle:
             self._place, self._cycle = 0, min(2 * self._cycle, options.cycle_moves)
@@ -193,7 +193,7 @@ class _Chains(AbstractIteration[AdmissionPlan]):
 
     def standing(self) -> SolverState:
         """Tell the best plan's value."""
-        return SolverState(iterations=self.moves, objective=self._leader.record, bound=self._bound)
+        return SolverState(iterations=self.moves, objective=self._leader.incumbent_value, bound=self._bound)
 
     def finish(self, reason: Termination | None) -> AdmissionPlan:
         """Return the best plan."""
@@ -216,6 +216,6 @@ def _first_plans(
         chains.append(chain)
     if options.dives:
         plan = dive(tables, rows, tightened.plain, tightened.plain_weight, monitor.part())
-        if plan.objective(tables.instance) > chains[-1].record:
+        if plan.objective(tables.instance) > chains[-1].incumbent_value:
             chains[-1].adopt(plan)
     return chains

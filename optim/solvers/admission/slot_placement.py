@@ -11,11 +11,11 @@ from optim.core.arrays import IntArray
 
 @inner
 def _room(
-    server: int, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray, other_held: IntArray,
+    server: int, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray, other_allocated: IntArray,
     other_unit: IntArray, share: IntArray,
 ) -> int:  # fmt: skip
     """Return how many more units fit on a server, by free capacity, the job's limit and its share."""
-    room = limit[server] - held[server]
+    room = limit[server] - allocated[server]
     for r in range(len(unit)):
         if unit[r] > 0:
             room = min(room, free[server, r] // unit[r])
@@ -23,21 +23,21 @@ def _room(
         return room
     allowed = room
     for r in range(len(unit)):
-        left = share[server, r] - unit[r] * held[server] - other_unit[r] * other_held[server]
+        left = share[server, r] - unit[r] * allocated[server] - other_unit[r] * other_allocated[server]
         if left < 0:
             allowed = 0
         elif unit[r] > 0:
             allowed = min(allowed, left // unit[r])
     # A single unit is always allowed: a share below one unit's demand must not shut the job out.
-    if allowed < 1 and held[server] == 0 and other_held[server] == 0:
+    if allowed < 1 and allocated[server] == 0 and other_allocated[server] == 0:
         return 1
     return allowed
 
 
 @compiled
 def take_in_turn(
-    count: int, cursor: int, taken: IntArray, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray,
-    other_held: IntArray, other_unit: IntArray, share: IntArray,
+    count: int, cursor: int, taken: IntArray, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray,
+    other_allocated: IntArray, other_unit: IntArray, share: IntArray,
 ) -> tuple[int, int]:  # fmt: skip
     """Place up to `count` units, one a turn on the next server with room.
 
@@ -46,10 +46,10 @@ def take_in_turn(
     num_servers = len(limit)
     server, misses, placed = cursor, 0, 0
     while placed < count and misses < num_servers:
-        if _room(server, free, unit, limit, held, other_held, other_unit, share) > 0:
+        if _room(server, free, unit, limit, allocated, other_allocated, other_unit, share) > 0:
             for r in range(len(unit)):
                 free[server, r] -= unit[r]
-            held[server] += 1
+            allocated[server] += 1
             taken[server] += 1
             placed += 1
             misses = 0
@@ -61,11 +61,11 @@ def take_in_turn(
 
 
 @inner
-def _give_back(taken: IntArray, free: IntArray, unit: IntArray, held: IntArray) -> None:
+def _give_back(taken: IntArray, free: IntArray, unit: IntArray, allocated: IntArray) -> None:
     """Undo what `take_in_turn` took."""
     for server in range(len(taken)):
         if taken[server] > 0:
-            held[server] -= taken[server]
+            allocated[server] -= taken[server]
             for r in range(len(unit)):
                 free[server, r] += taken[server] * unit[r]
 
@@ -74,41 +74,41 @@ def _give_back(taken: IntArray, free: IntArray, unit: IntArray, held: IntArray) 
 def add_in_turn(
     workers: int, ps: int, worker_cursor: int, ps_cursor: int, worker_free: IntArray, ps_free: IntArray,
     worker_unit: IntArray, ps_unit: IntArray, worker_limit: IntArray, ps_limit: IntArray,
-    held_workers: IntArray, held_ps: IntArray, share: IntArray,
+    allocated_workers: IntArray, allocated_ps: IntArray, share: IntArray,
 ) -> tuple[bool, int, int]:  # fmt: skip
     """Place so many workers and PSs in turn, or nothing; return whether they fit and the cursors."""
-    new_workers = np.zeros_like(held_workers)
+    new_workers = np.zeros_like(allocated_workers)
     placed, next_worker = take_in_turn(
-        workers, worker_cursor, new_workers, worker_free, worker_unit, worker_limit, held_workers, held_ps,
+        workers, worker_cursor, new_workers, worker_free, worker_unit, worker_limit, allocated_workers, allocated_ps,
         ps_unit, share,
     )  # fmt: skip
     if placed == workers:
-        new_ps = np.zeros_like(held_ps)
+        new_ps = np.zeros_like(allocated_ps)
         placed, next_ps = take_in_turn(
-            ps, ps_cursor, new_ps, ps_free, ps_unit, ps_limit, held_ps, held_workers, worker_unit, share
+            ps, ps_cursor, new_ps, ps_free, ps_unit, ps_limit, allocated_ps, allocated_workers, worker_unit, share
         )
         if placed >= ps:
             return True, next_worker, next_ps
-        _give_back(new_ps, ps_free, ps_unit, held_ps)
-    _give_back(new_workers, worker_free, worker_unit, held_workers)
+        _give_back(new_ps, ps_free, ps_unit, allocated_ps)
+    _give_back(new_workers, worker_free, worker_unit, allocated_workers)
     return False, worker_cursor, ps_cursor
 
 
 @compiled
 def keep_units(
-    count: int, previous: IntArray, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray,
-    other_held: IntArray, other_unit: IntArray, share: IntArray,
+    count: int, previous: IntArray, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray,
+    other_allocated: IntArray, other_unit: IntArray, share: IntArray,
 ) -> int:  # fmt: skip
     """Place up to `count` units where they were, as far as each server has room; return how many."""
-    kept = 0
+    placed = 0
     for server in range(len(previous)):
-        if previous[server] == 0 or kept == count:
+        if previous[server] == 0 or placed == count:
             continue
-        units = min(previous[server], count - kept)
-        units = min(units, _room(server, free, unit, limit, held, other_held, other_unit, share))
+        units = min(previous[server], count - placed)
+        units = min(units, _room(server, free, unit, limit, allocated, other_allocated, other_unit, share))
         if units > 0:
             for r in range(len(unit)):
                 free[server, r] -= units * unit[r]
-            held[server] += units
-            kept += units
-    return kept
+            allocated[server] += units
+            placed += units
+    return placed

@@ -103,7 +103,7 @@ class JobView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Allocation:
-    """A job's workers and PSs in a slot, one count a server."""
+    """A job's workers and PSs in a slot, one count per server."""
 
     workers: IntArray
     ps: IntArray
@@ -253,8 +253,8 @@ class Board:
         its last units go; then PSs are balanced as in `settle`. A job left without workers pauses.
         """
         self._open(view)
-        kept = self._keep(view, WORKERS, previous.workers, workers)
-        self._keep(view, PS, previous.ps, int(view.ps_needed[kept]))
+        placed = self._keep(view, WORKERS, previous.workers, workers)
+        self._keep(view, PS, previous.ps, int(view.ps_needed[placed]))
         return self.settle(view)
 
     def place_by_class(self, view: JobView, previous: Allocation | None, workers: IntArray, ps: IntArray) -> int:
@@ -323,24 +323,24 @@ class Board:
     def _keep(self, view: JobView, side: int, previous: IntArray, count: int) -> int:
         """Place up to `count` units of a side on the servers where they were; return how many found room."""
         units, demands = self._units[view.job].sides, view.demands
-        kept = keep_units(
+        placed = keep_units(
             count, previous, self._free[side], demands[side], self.servers.limits(view)[side],
             units[side], units[1 - side], demands[1 - side], self.servers.share_capacity,
         )  # fmt: skip
-        return int(kept)
+        return int(placed)
 
     def _give_back(self, view: JobView, side: int, units: IntArray) -> None:
-        held, free = self._units[view.job].sides[side], self._free[side]
-        held -= units
+        allocated, free = self._units[view.job].sides[side], self._free[side]
+        allocated -= units
         free += units[:, None] * view.demands[side]
 
 
-def _last_units(held: IntArray, count: int) -> IntArray:
+def _last_units(allocated: IntArray, count: int) -> IntArray:
     """Return the last `count` of the units held, counted from the last server down."""
     if count <= 0:
-        return np.zeros_like(held)
-    from_last = np.cumsum(held[::-1])[::-1]
-    last: IntArray = np.minimum(held, np.maximum(0, count - (from_last - held)))
+        return np.zeros_like(allocated)
+    from_last = np.cumsum(allocated[::-1])[::-1]
+    last: IntArray = np.minimum(allocated, np.maximum(0, count - (from_last - allocated)))
     return last
 
 

@@ -29,7 +29,7 @@ from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
 from optim.solvers.admission.pricing.classes import CountCharges, JobTables, price
 from optim.solvers.admission.slot_placement import add_in_turn, keep_units, take_in_turn
-from optim.solvers.lp.pdhg import solve_saddle
+from optim.solvers.lp.pdhg import solve_pdhg
 
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
@@ -98,7 +98,7 @@ def compile_columns(*, is_shared: bool) -> None:
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     walk = SubgradientOptions(num_steps=2)
     pool = PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk).pool
-    solve_saddle(pool.share, pool.job, pool.value, 1, tol=1e-3, most_steps=1)
+    solve_pdhg(pool.share, pool.job, pool.value, 1, tol=1e-3, most_steps=1)
 
 
 @cache

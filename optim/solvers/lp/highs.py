@@ -8,7 +8,7 @@ HiGHS proves nothing that could be checked, and has called points optimal that w
 on its word, and a wrong one is caught where it is used:
 
 - dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
-  added up from them anew, and `verify` does so again;
+  added up from them again, and `verify` does so again;
 - points of mixed-integer programmes (`compact-milp`, `plain-milp`, `price-and-branch`, `dorm`, servers of recurring jobs, the search for
   bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
 - its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
-from optim.core.arrays import FloatArray, power_of_two_scale
+from optim.core.arrays import BoolArray, FloatArray, power_of_two_scale
 from optim.core.errors import SolverError
 from optim.core.solution import Termination
 
@@ -480,25 +480,49 @@ def _constant(value: float) -> HighsOutcome:
 
 def _highs_lp(form: Any, *, is_maximisation: bool) -> Any:
     """Return HiGHS' form of a compiled programme."""
+    # Pyomo 6.9.3, the oldest that is promised, keeps a fixed variable as a column.
+    bounds = [(one.value, one.value) if one.fixed else one.bounds for one in form.columns]
+    senses = np.array([row.bound_type for row in form.rows], dtype=np.int64)
+    rhs = np.asarray(form.rhs, dtype=np.float64)
+    lp = highs_lp(
+        cost=np.asarray(form.c.todense(), dtype=np.float64).ravel(),
+        lower=np.array([-np.inf if low is None else low for low, _ in bounds], dtype=np.float64),
+        upper=np.array([np.inf if high is None else high for _, high in bounds], dtype=np.float64),
+        matrix=form.A.tocsc(),
+        row_lower=np.where(senses <= 0, rhs, -np.inf),
+        row_upper=np.where(senses >= 0, rhs, np.inf),
+        is_integer=np.array([not variable.is_continuous() for variable in form.columns], dtype=np.bool_),
+        is_maximisation=is_maximisation,
+    )
+    lp.offset_ = float(form.c_offset[0])
+    return lp
+
+
+def highs_lp(
+    *,
+    cost: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    matrix: csc_array,
+    row_lower: FloatArray,
+    row_upper: FloatArray,
+    is_integer: BoolArray,
+    is_maximisation: bool,
+) -> Any:
+    """Return HiGHS' form of min or max ``cost @ x`` with ``lower <= x <= upper`` and ``row_lower <= matrix @ x <= row_upper``.
+
+    Bounds may be infinite; `is_integer` says which columns are whole numbers, shape (columns,).
+    """
     import highspy
 
     lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = len(form.columns), len(form.rows)
+    lp.num_col_, lp.num_row_ = len(cost), len(row_lower)
     lp.sense_ = highspy.ObjSense.kMaximize if is_maximisation else highspy.ObjSense.kMinimize
-    lp.offset_ = float(form.c_offset[0])
-    lp.col_cost_ = np.asarray(form.c.todense(), dtype=np.float64).ravel()
-    # Pyomo 6.9.3, the oldest that is promised, keeps a fixed variable as a column.
-    bounds = [(one.value, one.value) if one.fixed else one.bounds for one in form.columns]
-    lp.col_lower_ = np.array([-highspy.kHighsInf if low is None else low for low, _ in bounds], dtype=np.float64)
-    lp.col_upper_ = np.array([highspy.kHighsInf if high is None else high for _, high in bounds], dtype=np.float64)
-    if any(not variable.is_continuous() for variable in form.columns):
-        kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
-        lp.integrality_ = [kinds[not variable.is_continuous()] for variable in form.columns]
-    senses = np.array([row.bound_type for row in form.rows], dtype=np.int64)
-    rhs = np.asarray(form.rhs, dtype=np.float64)
-    lp.row_lower_ = np.where(senses <= 0, rhs, -highspy.kHighsInf)
-    lp.row_upper_ = np.where(senses >= 0, rhs, highspy.kHighsInf)
-    matrix = form.A.tocsc()
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = cost, lower, upper
+    lp.row_lower_, lp.row_upper_ = row_lower, row_upper
+    if is_integer.any():
+        types = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
+        lp.integrality_ = [types[each] for each in is_integer.tolist()]
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
     lp.a_matrix_.index_ = matrix.indices.astype(np.int32)

@@ -413,7 +413,7 @@ class InteriorPoint:
     ----------
     x, slack, spare
         Primal: columns, rows' slack s, convexity rows' slack u. Feasible to rounding.
-    row_price, job_price, reduced_loss
+    row_price, job_price, dual_slack
         Dual: p, mu and z.
     value
         Primal objective v'x.
@@ -432,7 +432,7 @@ class InteriorPoint:
     spare: FloatArray
     row_price: FloatArray
     job_price: FloatArray
-    reduced_loss: FloatArray
+    dual_slack: FloatArray
     value: float
     complementarity: float
     infeasibility: float
@@ -649,7 +649,7 @@ class _Iteration:
             spare=at.u,
             row_price=at.p,
             job_price=at.mu,
-            reduced_loss=at.z,
+            dual_slack=at.z,
             value=self.objective,
             complementarity=self.complementarity,
             infeasibility=self.infeasibility,

@@ -168,7 +168,7 @@ def saddle_steps(num_steps, columns, job_step, row_step, taken, reach, x, price,
 
 
 @compiled
-def attained(columns, x, num_rows, fitted):
+def feasible_value(columns, x, num_rows, fitted):
     """Take a point's columns back where rows overflow, each by its worst row's excess; return what is left of the value."""
     use = np.empty(num_rows)
     _row_use(columns, x, use)
@@ -220,7 +220,7 @@ class SaddlePoint:
     ----------
     x
         Shape (columns,): satisfies every row to rounding.
-    row_price, job_price, reduced_loss
+    row_price, job_price, dual_slack
         Dual: p, mu, and A'p + mu[job] - v, all at least 0.
     value, bound
         The two objectives.
@@ -235,7 +235,7 @@ class SaddlePoint:
     x: FloatArray
     row_price: FloatArray
     job_price: FloatArray
-    reduced_loss: FloatArray
+    dual_slack: FloatArray
     value: float
     bound: float
     last_x: FloatArray
@@ -244,7 +244,7 @@ class SaddlePoint:
     is_converged: bool
 
 
-def solve_saddle(
+def solve_pdhg(
     matrix: csc_array,
     job: IntArray,
     value: FloatArray,
@@ -363,7 +363,7 @@ class _Iteration:
 
     def _value(self, x: FloatArray) -> tuple[float, FloatArray]:
         fitted = np.empty_like(x)
-        return float(attained(self.columns, x, self.num_rows, fitted)), fitted
+        return float(feasible_value(self.columns, x, self.num_rows, fitted)), fitted
 
     def _bound(self, price: FloatArray) -> float:
         return float(losses(self.columns, price, np.empty(len(self.x)), np.empty(len(self.job_step))))
@@ -376,7 +376,7 @@ class _Iteration:
             x=self._value(self.best_x)[1],
             row_price=self.best_price,
             job_price=job_price,
-            reduced_loss=loss,
+            dual_slack=loss,
             value=self.value,
             bound=self.bound,
             last_x=self.x,

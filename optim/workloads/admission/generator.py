@@ -440,7 +440,7 @@ KILO = 1_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobColumns:
-    """One array a field over all jobs, in the instance's own units.
+    """One array per field over all jobs, in the instance's own units.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ class JobColumns:
     worker_demand, ps_demand
         Demands by segment, shape (jobs, segments, resources).
     utilities
-        One function a job, an array of objects.
+        One function per job, an array of objects.
     speedup
         One table of twentieths a job, an array of tuples; None where all speeds are linear.
     """

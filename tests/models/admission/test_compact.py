@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.placement import check_plan
 from optim.models.admission.compact_programme import compact_model, compact_size, plan_from_compact
 from optim.models.admission.instance import AdmissionInstance
@@ -41,7 +41,7 @@ def test_the_best_point_is_worth_as_much_as_the_packing_ilps_and_makes_a_plan(
     plan = plan_from_compact(model, given_instance)
     assert plan.objective(given_instance) == pytest.approx(found, abs=TOL)
     assert violations(given_instance, plan) == []
-    assert check_plan(read_facts(given_instance), plan).violations == ()
+    assert check_plan(read_exact_instance(given_instance), plan).violations == ()
 
 
 @pytest.mark.parametrize("name", OPTIMA)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.schedules import FREE, Prices, min_payoff
 from optim.solvers.solve import solvers_of
 from tests.support.admission.slot_runs import seeded_instance
@@ -23,12 +23,12 @@ def build(*jobs, **cluster):
 
 def worth_nothing_alone(instance):
     """Return the jobs that no schedule over the empty cluster is worth anything for, by the checker's own programme."""
-    facts = read_facts(instance)
-    size = (facts.horizon, len(facts.resources))
-    worker = np.zeros((len(facts.worker_servers.count), *size))
-    ps = worker if facts.is_shared else np.zeros((len(facts.ps_servers.count), *size))
+    exact = read_exact_instance(instance)
+    size = (exact.horizon, len(exact.resources))
+    worker = np.zeros((len(exact.worker_servers.count), *size))
+    ps = worker if exact.is_shared else np.zeros((len(exact.ps_servers.count), *size))
     free = Prices(worker=worker, ps=ps, charges={}, count_charges={})
-    return {instance.jobs.ids[job.index] for job in facts.jobs if min_payoff(facts, job, free, FREE, enough=0.0) <= 0}
+    return {instance.jobs.ids[job.index] for job in exact.jobs if min_payoff(exact, job, free, FREE, enough=0.0) <= 0}
 
 
 def test_they_are_the_jobs_without_a_schedule_that_is_worth_anything():

@@ -38,7 +38,7 @@ def seeded_problem(seed: int) -> DivisionProblem:
     is_shared = bool(rng.integers(2)) and classes == 1
     is_running = rng.integers(2, size=jobs)
     limit = rng.integers(0, 4, size=(jobs, classes))
-    held = Division(
+    current = Division(
         workers=np.where(is_running[:, None], np.minimum(limit, rng.integers(0, 3, size=limit.shape)), 0),
         ps=np.where(is_running[:, None], rng.integers(0, 2, size=(jobs, 1)), 0),
     )
@@ -56,7 +56,7 @@ def seeded_problem(seed: int) -> DivisionProblem:
         most=least + rng.integers(0, 4, size=jobs),
         fair=rng.integers(0, 4, size=jobs),
         is_running=is_running,
-        held=held,
+        current=current,
         fairness_limit=float(rng.choice([0.3137, 0.7171, 1.6183, 9.0])),
         change_limit=int(rng.integers(0, 3)),
     )
@@ -84,7 +84,7 @@ def faults(problem: DivisionProblem, division: Division) -> list[str]:
     share = [max(problem.worker_demand[i] / problem.worker_capacity.sum(axis=0)) for i in range(problem.num_jobs)]
     if np.abs(total - problem.fair) @ np.array(share) > problem.fairness_limit + TOL:
         found.append("fairness")
-    moved = (y != problem.held.workers).any(axis=1) | (z != problem.held.ps).any(axis=1)
+    moved = (y != problem.current.workers).any(axis=1) | (z != problem.current.ps).any(axis=1)
     if int(moved[problem.is_running > 0].sum()) > problem.change_limit:
         found.append("change")
     return found
@@ -140,7 +140,7 @@ def test_a_confined_programme_may_leave_every_job_as_it_is() -> None:
         most=np.full(2, 4),
         fair=np.full(2, 4),
         is_running=np.ones(2, dtype=np.int64),
-        held=Division(workers=np.ones((2, 1), dtype=np.int64), ps=np.ones((2, 1), dtype=np.int64)),
+        current=Division(workers=np.ones((2, 1), dtype=np.int64), ps=np.ones((2, 1), dtype=np.int64)),
         fairness_limit=9.0,
         change_limit=1,
     )

@@ -22,7 +22,7 @@ def workers(instance: AdmissionInstance, number: int = 9, **options: Any) -> lis
 
 
 def test_cost_slack_and_rank_follow_their_formulas() -> None:
-    outlook = RiskAndReward(
+    risks = RiskAndReward(
         remaining=np.array([4.0, 2.0, 3.0]),
         present=np.array([8.0, 6.0, 5.0]),
         decay=np.array([0.5, 2.0, 1.0]),
@@ -30,9 +30,9 @@ def test_cost_slack_and_rank_follow_their_formulas() -> None:
         weight=np.array([0.25, 1.0, 1.0]),
     )
     cost = 0.25 * (2.0 * 3.0 + 1.0 * 2.0)  # the others wait min(4, 3) and min(4, 2) slots
-    assert outlook.cost(0) == cost
-    assert outlook.slack(0) == (8.0 - cost) / 0.5
-    assert outlook.rank(0, 0.75) == (0.75 * 8.0 - 0.25 * cost) / 4.0
+    assert risks.cost(0) == cost
+    assert risks.slack(0) == (8.0 - cost) / 0.5
+    assert risks.rank(0, 0.75) == (0.75 * 8.0 - 0.25 * cost) / 4.0
 
 
 def test_a_job_that_can_wait_for_ever_is_worth_its_reward_alone() -> None:

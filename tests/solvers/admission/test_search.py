@@ -83,7 +83,7 @@ def test_moves_on_shared_servers_keep_plans_feasible_and_residuals_exact(search)
     search.run(100, 1.0, 4)
     plan = search.best_plan()
     assert violated_rows(search.instance, plan.workers, plan.ps) == set()
-    assert search.record == pytest.approx(plan.objective(search.instance))
+    assert search.incumbent_value == pytest.approx(plan.objective(search.instance))
     search.clear()
     servers = search.instance.worker_servers
     full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
@@ -118,12 +118,12 @@ def test_residuals_equal_capacity_less_the_plan_after_any_moves(search):
 
 
 def test_moves_never_lose_the_best_plan(search):
-    record = search.record
+    incumbent_value = search.incumbent_value
     for _ in range(5):
         search.run(100, 50.0, 8)
-        assert search.record >= record
-        record = search.record
-        assert search.best_plan().objective(search.instance) == pytest.approx(record)
+        assert search.incumbent_value >= incumbent_value
+        incumbent_value = search.incumbent_value
+        assert search.best_plan().objective(search.instance) == pytest.approx(incumbent_value)
 
 
 def test_an_adopted_plan_is_continued_from(search):
@@ -132,7 +132,7 @@ def test_an_adopted_plan_is_continued_from(search):
     search.adopt(plan)
     assert search.value == pytest.approx(plan.objective(search.instance))
     search.run(50, 1.0, 3)
-    assert search.record >= plan.objective(search.instance) - 1e-9
+    assert search.incumbent_value >= plan.objective(search.instance) - 1e-9
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_time_limit_zero_still_returns_a_verified_solution():
 class Thermometer:
     """A chain that notes at which heats and how long it is run, and when it goes back to its best plan."""
 
-    record = 0.0
+    incumbent_value = 0.0
 
     def __init__(self):
         self.heats, self.moves = [], []

@@ -36,7 +36,7 @@ def test_sixty_steps_from_no_prices_come_near_the_lp(name, bound):
     tables = JobTables.build(optim.reference_instance(name))
     rows = CapacityRows.of(tables)
     lp = PackingLP(tables, rows)
-    lp.search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=60, add_every=4), None)
+    lp.search.subgradient_steps(np.zeros(rows.num_rows), SubgradientOptions(num_steps=60, add_every=4), None)
     assert lp.search.best.bound <= bound
 
 
@@ -57,7 +57,7 @@ def planted_search(seed):
 def test_the_planted_optimum_is_what_its_prices_prove(seed):
     found, point, search = planted_search(seed)
     assert point.bound == pytest.approx(found.optimum, rel=1e-9)
-    assert 0.85 * found.optimum < search.record < found.optimum
+    assert 0.85 * found.optimum < search.incumbent_value < found.optimum
 
 
 @pytest.mark.prove
@@ -68,7 +68,7 @@ def test_moves_close_most_of_what_filling_up_leaves_of_planted_optima():
         found, _, search = planted_search(seed)
         for k in range(0, 3_000, 200):
             search.run_at(0.5 * 0.04 ** (k / 3_000), 200, 10)
-        gaps.append(1.0 - search.record / found.optimum)
+        gaps.append(1.0 - search.incumbent_value / found.optimum)
     assert np.mean(gaps) <= 0.004
 
 

@@ -22,7 +22,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     PriceFunction,
     PriceRanges,
     SideRanges,
-    job_worth,
+    job_value_stats,
 )
 from optim.solvers.admission.pricing.servers import ClusterState, FoundSchedule, ResidualSearch, ScheduleFinder
 from tests.support.admission.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
@@ -77,7 +77,7 @@ class Ground:
     @cached_property
     def worth(self) -> JobValueStats:
         """What the bounds of the prices are made of."""
-        return job_worth(self.instance)
+        return job_value_stats(self.instance)
 
     @cached_property
     def finders(self) -> tuple[ScheduleFinder, ScheduleFinder]:

@@ -18,7 +18,7 @@ from optim.core.solution import (
     violation,
 )
 from optim.models.admission.check import placement
-from optim.models.admission.check.exact_instance import ExactInstance, read_facts, round_up
+from optim.models.admission.check.exact_instance import ExactInstance, read_exact_instance, round_up
 from optim.models.admission.check.placement import check_plan
 from optim.models.admission.check.prices import CutChecks, check_prices
 from optim.models.admission.check.schedules import max_share
@@ -39,13 +39,13 @@ LP_TOL = 1e-6
 """By how much an LP solved to a tolerance may fall short of its range, as a share."""
 
 
-def ranges_of(facts: ExactInstance, admitted: int, proof: Any) -> dict[str, CountRange]:
+def ranges_of(exact: ExactInstance, admitted: int, proof: Any) -> dict[str, CountRange]:
     """Return the range of each counter, given how many jobs the plan admits, and the proof.
 
     A master's value is that of plans, mixed: no job earns more in it than at its best.
     """
-    jobs = len(facts.jobs)
-    worth = math.fsum(max(0.0, max(job.worth, default=0.0)) for job in facts.jobs)
+    jobs = len(exact.jobs)
+    worth = math.fsum(max(0.0, max(job.worth, default=0.0)) for job in exact.jobs)
     earned = CountRange(low=-LP_TOL, high=worth * (1 + LP_TOL) + LP_TOL)
     leaves = sum(node.branch is None for node in proof.nodes) if isinstance(proof, TreeProof) else math.inf
     return {
@@ -61,9 +61,9 @@ def ranges_of(facts: ExactInstance, admitted: int, proof: Any) -> dict[str, Coun
     }
 
 
-def check_jobs_counted(facts: ExactInstance, admitted: int, stated: Mapping[str, float]) -> list[Violation]:
+def check_jobs_counted(exact: ExactInstance, admitted: int, stated: Mapping[str, float]) -> list[Violation]:
     """Check that jobs that ran for nothing and those that never ran are all but the admitted ones, and who is late ran."""
-    unfinished, others = stated.get("unfinished"), len(facts.jobs) - admitted
+    unfinished, others = stated.get("unfinished"), len(exact.jobs) - admitted
     if unfinished is None:
         return []
     found = []
@@ -147,7 +147,7 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     DOI 10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21). Both stand in docs/mathematics/admission.md, with
     what is recomputed.
     """
-    return AdmissionClaims(read_facts(instance), solution, len(instance.never_run)).check()
+    return AdmissionClaims(read_exact_instance(instance), solution, len(instance.never_run)).check()
 
 
 class AdmissionClaims(AbstractClaims):
@@ -170,25 +170,25 @@ class AdmissionClaims(AbstractClaims):
     bound_text = "no plan earns more than {}"
     optimality_text = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
 
-    def __init__(self, facts: ExactInstance, solution: Solution, never_run: int) -> None:
-        super().__init__(facts.name, solution)
-        self.facts, self.never_run = facts, never_run
+    def __init__(self, exact: ExactInstance, solution: Solution, never_run: int) -> None:
+        super().__init__(exact.name, solution)
+        self.exact, self.never_run = exact, never_run
 
     def check_decision(self, decision: AdmissionPlan) -> Findings:
         """Check a plan row by row; its objective is what the completions earn."""
-        findings = check_plan(self.facts, decision)
+        findings = check_plan(self.exact, decision)
         if findings.completion is None:
             return list(findings.violations), None
-        worth = (self.facts.jobs[job].worth[slot] for job, slot in findings.completion.items())
+        worth = (self.exact.jobs[job].worth[slot] for job, slot in findings.completion.items())
         return list(findings.violations), Recomputed.total(worth)
 
     def check_proof(self, proof: PriceProof | TreeProof) -> Findings:
         """Check prices, or a tree of them."""
-        facts = self.facts
+        exact = self.exact
         findings = (
-            check_prices(facts, proof, CutChecks.of(facts))
+            check_prices(exact, proof, CutChecks.of(exact))
             if isinstance(proof, PriceProof)
-            else check_tree(facts, proof)
+            else check_tree(exact, proof)
         )
         found = list(findings.violations)
         if findings.bound is None:
@@ -218,7 +218,7 @@ class AdmissionClaims(AbstractClaims):
         admitted = float(len(plan.admitted)) if isinstance(plan, AdmissionPlan) else 0.0
         known = {**self.figures(), "admitted": admitted, "never_run": float(self.never_run)}
         if self.solution.termination == Termination.COMPLETED:  # a run cut short has decided on some jobs only
-            known["refused"] = len(self.facts.jobs) - admitted
+            known["refused"] = len(self.exact.jobs) - admitted
         return known
 
     def count_ranges(self) -> Mapping[str, CountRange]:
@@ -228,12 +228,12 @@ class AdmissionClaims(AbstractClaims):
             None if self.solution.certificate is None else self.solution.certificate.proof,
         )
         admitted = len(plan.admitted) if isinstance(plan, AdmissionPlan) else 0
-        return ranges_of(self.facts, admitted, proof)
+        return ranges_of(self.exact, admitted, proof)
 
     def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
         """Check that jobs are counted once each."""
         plan = self.solution.decision
-        return check_jobs_counted(self.facts, len(plan.admitted) if isinstance(plan, AdmissionPlan) else 0, stated)
+        return check_jobs_counted(self.exact, len(plan.admitted) if isinstance(plan, AdmissionPlan) else 0, stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
         """Return why a competitive ratio isn't backed: the bound itself has to show it, and the conditions to say so."""
@@ -291,12 +291,12 @@ class AdmissionClaims(AbstractClaims):
         slack = 1 + PRINTED_TOL
         match name:
             case "C1":
-                eps = max_share(self.facts)
+                eps = max_share(self.exact)
                 return Fraction(texts[0]) == eps and (says == "holds") == (eps < 1)
             case "C2":
                 holds = figures[0] * slack >= 1
             case "C3":
-                holds = figures[0] <= (1 - float(max_share(self.facts))) * (1 + 1e-11)
+                holds = figures[0] <= (1 - float(max_share(self.exact))) * (1 + 1e-11)
             case "C5":
                 holds = figures[0] <= slack if len(figures) == 1 else 2 * figures[0] <= figures[1] * slack
             case _:

@@ -59,8 +59,8 @@ class Item:
 class CutCheck:
     """Check cuts, each distinct one once: trees repeat the same cuts at many leaves."""
 
-    def __init__(self, facts: ExactInstance) -> None:
-        self._facts = facts
+    def __init__(self, exact: ExactInstance) -> None:
+        self._exact = exact
         self._known: dict[Any, str | None] = {}
 
     def violations(self, cut: Any, number: int, leaf: str) -> list[Violation]:
@@ -68,9 +68,9 @@ class CutCheck:
         cause = self._malformed(cut)
         where = f"{number}{leaf}"
         if cause is None:
-            where = f"{number}, {in_class(self._facts, cut.side, cut.server_class, cut.slot)}{leaf}"
+            where = f"{number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
             items = self._items(cut)
-            room = self._facts.servers(cut.side).room(cut.server_class, cut.slot)
+            room = self._exact.servers(cut.side).room(cut.server_class, cut.slot)
             right_hand_side = int(cut.right_hand_side)
             key = (items, room, right_hand_side)
             if key not in self._known:
@@ -81,22 +81,22 @@ class CutCheck:
     def _malformed(self, cut: Any) -> str | None:
         if not isinstance(cut, ServerCut):
             return f"a cut must be a ServerCut, got {type(cut).__name__}"
-        facts = self._facts
-        if not isinstance(cut.side, Side) or (facts.is_shared and cut.side is not Side.WORKER):
+        exact = self._exact
+        if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
             return f"side {cut.side!r} isn't one of the instance's"
-        num_classes = len(facts.servers(cut.side).count)
-        if not (_is_index(cut.server_class, num_classes) and _is_index(cut.slot, facts.horizon)):
+        num_classes = len(exact.servers(cut.side).count)
+        if not (_is_index(cut.server_class, num_classes) and _is_index(cut.slot, exact.horizon)):
             return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
         arrays = [np.asarray(a) for a in (cut.jobs, cut.worker_coefficient, cut.ps_coefficient)]
         if any(a.ndim != 1 or len(a) != len(arrays[0]) or (a.size and a.dtype.kind not in "iu") for a in arrays):
             return "jobs and coefficients must be whole numbers, one each an item"
         jobs = arrays[0].tolist()
-        if jobs != sorted(set(jobs)) or any(not 0 <= job < len(facts.jobs) for job in jobs):
+        if jobs != sorted(set(jobs)) or any(not 0 <= job < len(exact.jobs) for job in jobs):
             return "jobs must be different, ascending jobs of the instance"
         if any(bool((a < 0).any()) for a in arrays[1:]):
             return "coefficients must not be negative"
         other = arrays[2] if cut.side is Side.WORKER else arrays[1]
-        if not facts.is_shared and other.any():
+        if not exact.is_shared and other.any():
             return "coefficients of the other side's units must be 0 on separate servers"
         if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
             return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
@@ -107,20 +107,20 @@ class CutCheck:
     def _items(self, cut: ServerCut) -> tuple[Item, ...]:
         """Return the jobs that can be there in the slot at all."""
         items = []
-        room = self._facts.servers(cut.side).room(cut.server_class, cut.slot)
+        room = self._exact.servers(cut.side).room(cut.server_class, cut.slot)
         columns = (np.asarray(a).tolist() for a in (cut.jobs, cut.worker_coefficient, cut.ps_coefficient))
         for index, worker_gain, ps_gain in zip(*columns, strict=True):
-            job = self._facts.jobs[index]
+            job = self._exact.jobs[index]
             if not job.arrival <= cut.slot <= job.deadline or worker_gain + ps_gain == 0:
                 continue
             demand = smallest_demand(job.demands)
             most = (job.most_workers, job.ps_needed(job.most_workers))
-            if self._facts.is_shared:
-                most_ps = _pairs(demand, room, self._facts.share, most)
+            if self._exact.is_shared:
+                most_ps = _pairs(demand, room, self._exact.share, most)
             elif cut.side is Side.WORKER:
-                most_ps = (0,) * (1 + units_on_server(demand.worker, room, self._facts.share, most[0]))
+                most_ps = (0,) * (1 + units_on_server(demand.worker, room, self._exact.share, most[0]))
             else:
-                most_ps = (units_on_server(demand.ps, room, self._facts.share, most[1]),)
+                most_ps = (units_on_server(demand.ps, room, self._exact.share, most[1]),)
             items.append(Item(gains=(worker_gain, ps_gain), demand=demand, most_ps=most_ps))
         return tuple(items)
 
@@ -297,8 +297,8 @@ class Choice:
 class CountCheck:
     """Check count cuts, each distinct one once."""
 
-    def __init__(self, facts: ExactInstance) -> None:
-        self._facts = facts
+    def __init__(self, exact: ExactInstance) -> None:
+        self._exact = exact
         self._known: dict[Any, str | None] = {}
 
     def violations(self, cut: Any, number: int, leaf: str) -> list[Violation]:
@@ -306,8 +306,8 @@ class CountCheck:
         cause = self._malformed(cut)
         where = f"count {number}{leaf}"
         if cause is None:
-            where = f"count {number}, {in_class(self._facts, cut.side, cut.server_class, cut.slot)}{leaf}"
-            servers = self._facts.servers(cut.side)
+            where = f"count {number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
+            servers = self._exact.servers(cut.side)
             count = servers.count[cut.server_class]
             room = tuple(count * amount for amount in servers.room(cut.server_class, cut.slot))
             key = (self._choices(cut), room, int(cut.right_hand_side))
@@ -319,12 +319,12 @@ class CountCheck:
     def _malformed(self, cut: Any) -> str | None:
         if not isinstance(cut, CountCut):
             return f"a count cut must be a CountCut, got {type(cut).__name__}"
-        facts = self._facts
-        if not isinstance(cut.side, Side) or (facts.is_shared and cut.side is not Side.WORKER):
+        exact = self._exact
+        if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
             return f"side {cut.side!r} isn't one of the instance's"
-        if (cut.ps_gain is not None) != facts.is_shared:
+        if (cut.ps_gain is not None) != exact.is_shared:
             return "PSs have gains beside the workers' where both share servers, and nowhere else"
-        places = ((cut.server_class, len(facts.servers(cut.side).count)), (cut.slot, facts.horizon))
+        places = ((cut.server_class, len(exact.servers(cut.side).count)), (cut.slot, exact.horizon))
         if not all(isinstance(at, int | np.integer) and 0 <= at < size for at, size in places):
             return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
         jobs, gains = np.asarray(cut.jobs), [np.asarray(gain) for _, gain in self._sides(cut)]
@@ -334,7 +334,7 @@ class CountCheck:
             or any(a.size and a.dtype.kind != "i" for a in (jobs, *gains))
         ):
             return "jobs and gains must be whole numbers, one row of gains a job"
-        if jobs.tolist() != sorted(set(jobs.tolist())) or any(not 0 <= j < len(facts.jobs) for j in jobs.tolist()):
+        if jobs.tolist() != sorted(set(jobs.tolist())) or any(not 0 <= j < len(exact.jobs) for j in jobs.tolist()):
             return "jobs must be different, ascending jobs of the instance"
         if any(bool((gain < 0).any()) or bool((np.diff(gain, axis=1) < 0).any()) for gain in gains):
             return "gains must not be negative, and must not fall with the number of units"
@@ -351,17 +351,17 @@ class CountCheck:
 
     def _choices(self, cut: CountCut) -> tuple[Choice, ...]:
         """Return the jobs that can be there in the slot at all, each with as many units as the class holds of it."""
-        facts, servers = self._facts, self._facts.servers(cut.side)
+        exact, servers = self._exact, self._exact.servers(cut.side)
         room, count = servers.room(cut.server_class, cut.slot), servers.count[cut.server_class]
         found = []
         for side, gains in self._sides(cut):
             for index, gain in zip(np.asarray(cut.jobs).tolist(), np.asarray(gains).tolist(), strict=True):
-                job = facts.jobs[index]
+                job = exact.jobs[index]
                 if not job.arrival <= cut.slot <= job.deadline or not any(gain):
                     continue
                 unit = smallest_demand(job.demands).of(side)
                 most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
-                units = min(most, count * units_on_server(unit, room, facts.share, most))
+                units = min(most, count * units_on_server(unit, room, exact.share, most))
                 found.append(Choice(gains=(0, *(gain[min(n, len(gain)) - 1] for n in range(1, units + 1))), unit=unit))
         return tuple(found)
 

@@ -158,7 +158,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
+class ExactJob:
     """One job.
 
     Parameters
@@ -183,7 +183,7 @@ class JobFacts:
     demands
         Demand segments, by start.
     worth
-        What completing in slot t earns, one number a slot; 0 where it earns nothing.
+        What completing in slot t earns, one number per slot; 0 where it earns nothing.
     worth_error
         Relative error of `worth` against the exact utility.
     deadline
@@ -267,7 +267,7 @@ class ExactInstance:
     resources: tuple[str, ...]
     is_shared: bool
     share: Fraction | None
-    jobs: tuple[JobFacts, ...]
+    jobs: tuple[ExactJob, ...]
     worker_servers: ServerFacts
     ps_servers: ServerFacts
 
@@ -276,7 +276,7 @@ class ExactInstance:
         return self.worker_servers if side is Side.WORKER else self.ps_servers
 
 
-def read_facts(instance: AdmissionInstance) -> ExactInstance:
+def read_exact_instance(instance: AdmissionInstance) -> ExactInstance:
     """Read the raw fields of an instance and derive everything else from them, exactly."""
     is_shared = instance.worker_servers is instance.ps_servers
     worker_servers = _servers(instance.worker_servers)
@@ -299,7 +299,7 @@ def _servers(servers: ServerClasses) -> ServerFacts:
     )
 
 
-def _job(instance: AdmissionInstance, i: int) -> JobFacts:
+def _job(instance: AdmissionInstance, i: int) -> ExactJob:
     jobs = instance.jobs
     epochs, chunks = int(jobs.epochs[i]), int(jobs.chunks[i])
     rate = int(jobs.worker_micro_mbps[i])
@@ -317,7 +317,7 @@ def _job(instance: AdmissionInstance, i: int) -> JobFacts:
         minimum=float(jobs.min_utility[i]),
         share=float(instance.min_utility_share),
     )
-    return JobFacts(
+    return ExactJob(
         index=i,
         name=jobs.ids[i],
         arrival=arrival,
@@ -369,12 +369,12 @@ def units_on_server(demand: tuple[int, ...], room: tuple[int, ...], share: Fract
     return max(1, allowed)
 
 
-def max_in_class(facts: ExactInstance, job: JobFacts, demand: Demand, side: Side, slots: range) -> IntArray:
+def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side, slots: range) -> IntArray:
     """Return the most units in each class and slot, shape (classes, slots).
 
     That is `count` times what one server holds: identical servers are one row of the dual.
     """
-    servers = facts.servers(side)
+    servers = exact.servers(side)
     most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
     result = np.zeros((len(servers.count), len(slots)), dtype=np.int64)
     known: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -382,7 +382,7 @@ def max_in_class(facts: ExactInstance, job: JobFacts, demand: Demand, side: Side
         for k, room in enumerate(servers.capacity[c, slots.start : slots.stop].tolist()):
             key = (c, tuple(room))
             if key not in known:
-                known[key] = min(most, count * units_on_server(demand.of(side), key[1], facts.share, most))
+                known[key] = min(most, count * units_on_server(demand.of(side), key[1], exact.share, most))
             result[c, k] = known[key]
     return result
 

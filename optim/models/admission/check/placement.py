@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.solution import Violation, violation
-from optim.models.admission.check.exact_instance import ExactInstance, JobFacts
+from optim.models.admission.check.exact_instance import ExactInstance, ExactJob
 from optim.models.admission.data import MICRO
 from optim.models.admission.decision import AdmissionPlan, Side
 
@@ -54,21 +54,21 @@ BOUND = "bound"
 CERTIFICATE = "certificate"
 
 
-def in_job(facts: ExactInstance, job: int, slot: int | None = None) -> str:
+def in_job(exact: ExactInstance, job: int, slot: int | None = None) -> str:
     """Return "job j3, slot 7"."""
-    return f"job {facts.jobs[job].name}" + ("" if slot is None else f", slot {slot}")
+    return f"job {exact.jobs[job].name}" + ("" if slot is None else f", slot {slot}")
 
 
-def on_server(facts: ExactInstance, side: Side, server: int, slot: int) -> str:
+def on_server(exact: ExactInstance, side: Side, server: int, slot: int) -> str:
     """Return "server 3 (p2.xlarge), slot 7"."""
-    servers = facts.servers(side)
+    servers = exact.servers(side)
     return f"server {server} ({servers.types[servers.class_of(server)]}), slot {slot}"
 
 
-def in_class(facts: ExactInstance, side: Side, server_class: int, slot: int) -> str:
+def in_class(exact: ExactInstance, side: Side, server_class: int, slot: int) -> str:
     """Return "worker servers p2.xlarge, slot 7"."""
-    kind = "shared" if facts.is_shared else "PS" if side is Side.PS else "worker"
-    return f"{kind} servers {facts.servers(side).types[server_class]}, slot {slot}"
+    kind = "shared" if exact.is_shared else "PS" if side is Side.PS else "worker"
+    return f"{kind} servers {exact.servers(side).types[server_class]}, slot {slot}"
 
 
 def decimal_text(micro: int) -> str:
@@ -102,7 +102,7 @@ class PlanFindings:
     completion: dict[int, int] | None
 
 
-def check_plan(facts: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
+def check_plan(exact: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
     """Check a plan against rows (2)-(13) and the caps of the instance."""
     found: list[Violation] = []
     placed: dict[Side, Placed] = {}
@@ -110,20 +110,20 @@ def check_plan(facts: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
         problem = _malformed(side, given)
         if problem is not None:
             return PlanFindings(violations=(problem,), completion=None)
-        placed[side] = _read_rows(facts, side, np.asarray(given).tolist(), found)
+        placed[side] = _read_rows(exact, side, np.asarray(given).tolist(), found)
     workers, ps = placed[Side.WORKER], placed[Side.PS]
     workers_by_slot, ps_by_slot = _by_slot(workers), _by_slot(ps)
     segment: dict[tuple[int, int], int] = {}
     completion: dict[int, int] = {}
     for job in sorted(workers_by_slot.keys() | ps_by_slot.keys()):
         by_slot = workers_by_slot.get(job, {})
-        found += _check_counts(facts, job, by_slot, ps_by_slot.get(job, {}))
-        found += _check_work(facts, job, by_slot, ps_by_slot.get(job, {}), segment)
+        found += _check_counts(exact, job, by_slot, ps_by_slot.get(job, {}))
+        found += _check_work(exact, job, by_slot, ps_by_slot.get(job, {}), segment)
         if by_slot:
             completion[job] = max(by_slot)
-    found += _check_capacity(facts, workers, ps, segment)
-    if facts.share is not None:
-        found += _check_share(facts, workers, ps, segment)
+    found += _check_capacity(exact, workers, ps, segment)
+    if exact.share is not None:
+        found += _check_share(exact, workers, ps, segment)
     return PlanFindings(violations=tuple(found), completion=completion)
 
 
@@ -135,27 +135,27 @@ def _malformed(side: Side, given: Any) -> Violation | None:
     return violation(ROWS, text, where=f"{side.value}s")
 
 
-def _read_rows(facts: ExactInstance, side: Side, given: list[list[int]], found: list[Violation]) -> Placed:
+def _read_rows(exact: ExactInstance, side: Side, given: list[list[int]], found: list[Violation]) -> Placed:
     """Collect the rows that make sense; report the others, and those before a job's arrival."""
-    num_servers = facts.servers(side).num_servers
+    num_servers = exact.servers(side).num_servers
     what = "workers" if side is Side.WORKER else "PSs"
     placed: Placed = {}
     for job, slot, server, count in given:
         where = f"{what}: job {job}, slot {slot}, server {server}"
-        if not (0 <= job < len(facts.jobs) and 0 <= slot < facts.horizon and 0 <= server < num_servers):
-            limits = f"{len(facts.jobs)} jobs, {facts.horizon} slots, {num_servers} servers"
+        if not (0 <= job < len(exact.jobs) and 0 <= slot < exact.horizon and 0 <= server < num_servers):
+            limits = f"{len(exact.jobs)} jobs, {exact.horizon} slots, {num_servers} servers"
             found.append(violation(INDEX, f"an index is outside the instance's {limits}", where=where))
             continue
-        where = f"{what}: {in_job(facts, job)}, {on_server(facts, side, server, slot)}"
+        where = f"{what}: {in_job(exact, job)}, {on_server(exact, side, server, slot)}"
         if count < 1:
             text = f"counts must be positive, got {count}"
             found.append(violation(COUNT, text, amount=str(1 - count), where=where))
             continue
         if (job, slot, server) in placed:
             found.append(violation(ROWS, "the same job, slot and server are listed twice", where=where))
-        early = facts.jobs[job].arrival - slot
+        early = exact.jobs[job].arrival - slot
         if early > 0:
-            text = f"the job arrives in slot {facts.jobs[job].arrival} and can't have {what} before"
+            text = f"the job arrives in slot {exact.jobs[job].arrival} and can't have {what} before"
             found.append(violation(ARRIVAL, text, amount=str(early), where=where))
         placed[job, slot, server] = placed.get((job, slot, server), 0) + count
     return placed
@@ -169,12 +169,12 @@ def _by_slot(placed: Placed) -> dict[int, dict[int, int]]:
     return result
 
 
-def _check_counts(facts: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int]) -> Iterator[Violation]:
+def _check_counts(exact: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int]) -> Iterator[Violation]:
     """Check rows (3), (6) and (7) of one job in every slot that it uses."""
-    data = facts.jobs[job]
+    data = exact.jobs[job]
     for slot in sorted(workers.keys() | ps.keys()):
         y, z = workers.get(slot, 0), ps.get(slot, 0)
-        where = in_job(facts, job, slot)
+        where = in_job(exact, job, slot)
         if y > data.chunks:
             text = f"{y} workers run at once, but the job has {data.chunks} chunks"
             yield violation(WORKERS_AT_ONCE, text, amount=str(y - data.chunks), where=where)
@@ -190,10 +190,10 @@ def _check_counts(facts: ExactInstance, job: int, workers: dict[int, int], ps: d
 
 
 def _check_work(
-    facts: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int], segment: dict[tuple[int, int], int]
+    exact: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int], segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
     """Check rows (2) and (8) of one job, and note the demand segment of each slot that it uses."""
-    data = facts.jobs[job]
+    data = exact.jobs[job]
     done = 0
     for slot in sorted(workers.keys() | ps.keys()):
         segment[job, slot] = data.segment_at(done)
@@ -204,15 +204,15 @@ def _check_work(
         unit = "twentieths of a worker-slot" if data.speedup else "worker-slots"
         unit = "chunks" if data.is_chunk_integral else unit
         text = f"the plan does {done} of the {data.target} {unit} that the job needs"
-        yield violation(WORK, text, amount=str(data.target - done), where=in_job(facts, job))
+        yield violation(WORK, text, amount=str(data.target - done), where=in_job(exact, job))
     last = max(workers)
     if not data.worth[last] > 0:
         text = f"completion in slot {last} earns nothing; the last slot that does is {data.deadline}"
-        yield violation(COMPLETION, text, amount=str(last - data.deadline), where=in_job(facts, job, last))
+        yield violation(COMPLETION, text, amount=str(last - data.deadline), where=in_job(exact, job, last))
 
 
 def _check_capacity(
-    facts: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
+    exact: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
     """Check rows (4) and (5) on every single server; on shared servers their sum."""
     both = ((Side.WORKER, workers), (Side.PS, ps))
@@ -220,66 +220,66 @@ def _check_capacity(
         (WORKER_CAPACITY, Side.WORKER, both[:1]),
         (PS_CAPACITY, Side.PS, both[1:]),
     )
-    if facts.is_shared:
+    if exact.is_shared:
         parts = ((SHARED_CAPACITY, Side.WORKER, both),)
     for row, host, hosted in parts:
-        used = _loads(facts, hosted, segment)
-        servers = facts.servers(host)
+        used = _loads(exact, hosted, segment)
+        servers = exact.servers(host)
         for server, slot in sorted(used):
             room = servers.room(servers.class_of(server), slot)
             for r, (amount, limit) in enumerate(zip(used[server, slot], room, strict=True)):
                 if amount > limit:
-                    text = f"{decimal_text(amount)} {facts.resources[r]} used of {decimal_text(limit)}"
-                    where = f"{facts.resources[r]}, {on_server(facts, host, server, slot)}"
+                    text = f"{decimal_text(amount)} {exact.resources[r]} used of {decimal_text(limit)}"
+                    where = f"{exact.resources[r]}, {on_server(exact, host, server, slot)}"
                     yield violation(row, text, amount=decimal_text(amount - limit), where=where)
 
 
 def _loads(
-    facts: ExactInstance, hosted: Iterable[tuple[Side, Placed]], segment: dict[tuple[int, int], int]
+    exact: ExactInstance, hosted: Iterable[tuple[Side, Placed]], segment: dict[tuple[int, int], int]
 ) -> dict[tuple[int, int], list[int]]:
     """Return what is used of each resource by (server, slot)."""
     used: dict[tuple[int, int], list[int]] = {}
     for side, placed in hosted:
         for (job, slot, server), count in placed.items():
-            load = used.setdefault((server, slot), [0] * len(facts.resources))
-            for r, unit in enumerate(_demand(facts.jobs[job], side, segment[job, slot])):
+            load = used.setdefault((server, slot), [0] * len(exact.resources))
+            for r, unit in enumerate(_demand(exact.jobs[job], side, segment[job, slot])):
                 load[r] += unit * count
     return used
 
 
 def _check_share(
-    facts: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
+    exact: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
     """Check the cap on one job's share of one server in one slot."""
-    together = [workers.keys() | ps.keys()] if facts.is_shared else [workers.keys(), ps.keys()]
+    together = [workers.keys() | ps.keys()] if exact.is_shared else [workers.keys(), ps.keys()]
     for side, keys in zip((Side.WORKER, Side.PS), together, strict=False):
         for job, slot, server in sorted(keys):
-            y = workers.get((job, slot, server), 0) if facts.is_shared or side is Side.WORKER else 0
-            z = ps.get((job, slot, server), 0) if facts.is_shared or side is Side.PS else 0
-            yield from _excess_share(facts, side, (job, slot, server), (y, z), segment[job, slot])
+            y = workers.get((job, slot, server), 0) if exact.is_shared or side is Side.WORKER else 0
+            z = ps.get((job, slot, server), 0) if exact.is_shared or side is Side.PS else 0
+            yield from _excess_share(exact, side, (job, slot, server), (y, z), segment[job, slot])
 
 
 def _excess_share(
-    facts: ExactInstance, side: Side, place: tuple[int, int, int], counts: tuple[int, int], segment: int
+    exact: ExactInstance, side: Side, place: tuple[int, int, int], counts: tuple[int, int], segment: int
 ) -> Iterator[Violation]:
     """Compare one job's use of one server with the share, which a single worker or PS may exceed."""
     job, slot, server = place
     y, z = counts
-    if facts.share is None or y + z <= 1:
+    if exact.share is None or y + z <= 1:
         return
-    data, servers = facts.jobs[job].demands[segment], facts.servers(side)
+    data, servers = exact.jobs[job].demands[segment], exact.servers(side)
     room = servers.room(servers.class_of(server), slot)
     for r, (worker, ps, limit) in enumerate(zip(data.worker, data.ps, room, strict=True)):
-        excess = y * worker + z * ps - facts.share * limit
+        excess = y * worker + z * ps - exact.share * limit
         if excess > 0:
-            where = f"{in_job(facts, job)}, {on_server(facts, side, server, slot)}"
+            where = f"{in_job(exact, job)}, {on_server(exact, side, server, slot)}"
             text = (
-                f"{y} workers and {z} PSs use {decimal_text(y * worker + z * ps)} {facts.resources[r]}, "
-                f"more than the share {facts.share} of {decimal_text(limit)}"
+                f"{y} workers and {z} PSs use {decimal_text(y * worker + z * ps)} {exact.resources[r]}, "
+                f"more than the share {exact.share} of {decimal_text(limit)}"
             )
             yield violation(SHARE, text, amount=str(excess / 1_000_000), where=where)
             return
 
 
-def _demand(job: JobFacts, side: Side, segment: int) -> tuple[int, ...]:
+def _demand(job: ExactJob, side: Side, segment: int) -> tuple[int, ...]:
     return job.demands[segment].of(side)

@@ -37,13 +37,13 @@ class CutChecks(NamedTuple):
     counts: CountCheck
 
     @classmethod
-    def of(cls, facts: ExactInstance) -> "CutChecks":
+    def of(cls, exact: ExactInstance) -> "CutChecks":
         """Return checks that have seen no cut yet."""
-        return cls(CutCheck(facts), CountCheck(facts))
+        return cls(CutCheck(exact), CountCheck(exact))
 
 
 def check_prices(
-    facts: ExactInstance,
+    exact: ExactInstance,
     proof: PriceProof,
     cuts: CutChecks,
     restrictions: Mapping[int, Restriction] | None = None,
@@ -53,7 +53,7 @@ def check_prices(
 
     Parameters
     ----------
-    facts
+    exact
         The instance.
     proof
         The dual point.
@@ -70,36 +70,36 @@ def check_prices(
         The bound is the proof's sum with every payoff raised to what row (21) needs, so that it
         holds even where a payoff was refused.
     """
-    found = _malformed(facts, proof, leaf)
+    found = _malformed(exact, proof, leaf)
     for number, cut in enumerate(() if found else proof.cuts):
         found += cuts.servers.violations(cut, number, leaf)
     for number, count_cut in enumerate(() if found else proof.count_cuts):
         found += cuts.counts.violations(count_cut, number, leaf)
     if found:
         return BoundFindings(violations=tuple(found))
-    prices = _prices(facts, proof)
+    prices = _prices(exact, proof)
     total = ExactSum()
-    for job, stated in zip(facts.jobs, proof.payoff.tolist(), strict=True):
+    for job, stated in zip(exact.jobs, proof.payoff.tolist(), strict=True):
         restriction = (restrictions or {}).get(job.index, FREE)
         # An admitted job's row is an equation, so that its payoff may have either sign.
         floor = -math.inf if restriction.is_admitted else 0.0
-        needed = max(floor, min_payoff(facts, job, prices, restriction, enough=stated))
+        needed = max(floor, min_payoff(exact, job, prices, restriction, enough=stated))
         if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.worth):
-            where = in_job(facts, job.index) + leaf
+            where = in_job(exact, job.index) + leaf
             text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
             found.append(violation(placement.PAYOFF, text, amount=repr(needed - stated), where=where))
         total.add(max(stated, needed))
-    return BoundFindings(violations=tuple(found), bound=total.total + _rents(facts, proof))
+    return BoundFindings(violations=tuple(found), bound=total.total + _rents(exact, proof))
 
 
-def _malformed(facts: ExactInstance, proof: PriceProof, leaf: str) -> list[Violation]:
+def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Violation]:
     """Return what keeps a dual point from being one: shapes, NaN, negative prices."""
-    size = (facts.horizon, len(facts.resources))
-    num_ps_classes = 0 if facts.is_shared else len(facts.ps_servers.count)
+    size = (exact.horizon, len(exact.resources))
+    num_ps_classes = 0 if exact.is_shared else len(exact.ps_servers.count)
     arrays = (
-        ("worker_price", proof.worker_price, (len(facts.worker_servers.count), *size)),
+        ("worker_price", proof.worker_price, (len(exact.worker_servers.count), *size)),
         ("ps_price", proof.ps_price, (num_ps_classes, *size)),
-        ("payoff", proof.payoff, (len(facts.jobs),)),
+        ("payoff", proof.payoff, (len(exact.jobs),)),
     )
     for name, array, shape in arrays:
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
@@ -109,18 +109,18 @@ def _malformed(facts: ExactInstance, proof: PriceProof, leaf: str) -> list[Viola
     found = []
     for side, array in ((Side.WORKER, proof.worker_price), (Side.PS, proof.ps_price)):
         for c, t, r in np.argwhere(~(np.isfinite(array) & (array >= 0))).tolist():
-            where = f"{facts.resources[r]}, {in_class(facts, side, c, t)}{leaf}"
+            where = f"{exact.resources[r]}, {in_class(exact, side, c, t)}{leaf}"
             text = f"prices must be finite and at least 0, got {array[c, t, r]}"
             found.append(violation(placement.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
     for i in np.flatnonzero(~np.isfinite(proof.payoff)).tolist():
         text = f"payoffs must be finite, got {proof.payoff[i]}"
         found.append(
-            violation(placement.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(facts, i) + leaf)
+            violation(placement.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(exact, i) + leaf)
         )
     return found
 
 
-def _prices(facts: ExactInstance, proof: PriceProof) -> Prices:
+def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:
     charges: dict[int, list[CutCharge]] = {}
     for cut in proof.cuts:
         columns = ((Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient))
@@ -136,7 +136,7 @@ def _prices(facts: ExactInstance, proof: PriceProof) -> Prices:
                     charges.setdefault(job, []).append(charge)
     return Prices(
         worker=proof.worker_price,
-        ps=proof.worker_price if facts.is_shared else proof.ps_price,
+        ps=proof.worker_price if exact.is_shared else proof.ps_price,
         charges={job: tuple(items) for job, items in charges.items()},
         count_charges=_count_charges(proof),
     )
@@ -155,23 +155,23 @@ def _count_charges(proof: PriceProof) -> dict[int, tuple[CountCharge, ...]]:
     return {job: tuple(items) for job, items in charges.items()}
 
 
-def _rents(facts: ExactInstance, proof: PriceProof) -> Fraction:
+def _rents(exact: ExactInstance, proof: PriceProof) -> Fraction:
     """Return the exact sum of price x capacity and of multiplier x right-hand side over all servers."""
     capacity = ExactSum()
     sides: tuple[tuple[ServerFacts, FloatArray], ...] = (
-        (facts.worker_servers, proof.worker_price),
-        (facts.ps_servers, proof.ps_price),
+        (exact.worker_servers, proof.worker_price),
+        (exact.ps_servers, proof.ps_price),
     )
     for servers, price in sides:
         for c, t, r in np.argwhere(price > 0).tolist():
             capacity.add(price[c, t, r], servers.count[c] * int(servers.capacity[c, t, r]))
     cuts = ExactSum()
     for cut in proof.cuts:
-        cuts.add(cut.multiplier, _num_servers(facts, cut) * int(cut.right_hand_side))
+        cuts.add(cut.multiplier, _num_servers(exact, cut) * int(cut.right_hand_side))
     for count_cut in proof.count_cuts:
         cuts.add(count_cut.multiplier, int(count_cut.right_hand_side))
     return capacity.total / MICRO + cuts.total
 
 
-def _num_servers(facts: ExactInstance, cut: ServerCut) -> int:
-    return facts.servers(cut.side).count[cut.server_class]
+def _num_servers(exact: ExactInstance, cut: ServerCut) -> int:
+    return exact.servers(cut.side).count[cut.server_class]

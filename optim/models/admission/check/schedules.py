@@ -22,7 +22,7 @@ from optim.models.admission.check.exact_instance import (
     UNIT_ROUNDOFF,
     Demand,
     ExactInstance,
-    JobFacts,
+    ExactJob,
     max_in_class,
     max_ps_beside,
     ps_beside_on_one,
@@ -124,7 +124,7 @@ class Prices:
     Parameters
     ----------
     worker, ps
-        Shape (classes, slots, resources), utils a unit; the same array on shared servers.
+        Shape (classes, slots, resources), utility units per unit; the same array on shared servers.
     charges, count_charges
         What cuts add, by job.
     """
@@ -135,12 +135,12 @@ class Prices:
     count_charges: dict[int, tuple[CountCharge, ...]] = field(default_factory=dict)
 
 
-def no_prices(facts: ExactInstance) -> Prices:
+def no_prices(exact: ExactInstance) -> Prices:
     """Return the prices at which everything is free."""
-    size = (facts.horizon, len(facts.resources))
+    size = (exact.horizon, len(exact.resources))
     return Prices(
-        worker=np.zeros((len(facts.worker_servers.count), *size)),
-        ps=np.zeros((len(facts.ps_servers.count), *size)),
+        worker=np.zeros((len(exact.worker_servers.count), *size)),
+        ps=np.zeros((len(exact.ps_servers.count), *size)),
         charges={},
     )
 
@@ -151,7 +151,7 @@ class Pricing:
 
     Parameters
     ----------
-    facts, job
+    exact, job
         The instance and the job.
     slots
         Slots in which the job may run.
@@ -161,8 +161,8 @@ class Pricing:
         What branches leave of the schedules.
     """
 
-    facts: ExactInstance
-    job: JobFacts
+    exact: ExactInstance
+    job: ExactJob
     slots: range
     prices: Prices
     restriction: Restriction
@@ -171,11 +171,11 @@ class Pricing:
     def num_operations(self) -> int:
         """Most rounded operations on top of each other in the cost of a schedule."""
         num_classes = len(self.prices.worker) + len(self.prices.ps)
-        a_class = 70 if self.facts.is_shared else 2
+        a_class = 70 if self.exact.is_shared else 2
         num_charges = sum(
             len(each.get(self.job.index, ())) for each in (self.prices.charges, self.prices.count_charges)
         )
-        return len(self.slots) + a_class * num_classes + len(self.facts.resources) + 2 * num_charges + 8
+        return len(self.slots) + a_class * num_classes + len(self.exact.resources) + 2 * num_charges + 8
 
     def unit_costs(self, demand: Demand, side: Side) -> FloatArray:
         """Return what one worker or one PS costs in each class and slot, shape (classes, slots)."""
@@ -199,7 +199,7 @@ class Pricing:
 
     def limits(self, demand: Demand, side: Side) -> tuple[IntArray, IntArray]:
         """Return the fewest and the most units in each class and slot, shape (classes, slots) each."""
-        at_most = max_in_class(self.facts, self.job, demand, side, self.slots)
+        at_most = max_in_class(self.exact, self.job, demand, side, self.slots)
         at_least = np.zeros_like(at_most)
         for (on, c, slot), limit in self.restriction.at_least.items():
             if on is side and slot in self.slots:
@@ -224,7 +224,7 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
     ps_limits = pricing.limits(demand, Side.PS)
     most = min(job.most_workers, int(limits[1].sum(axis=0).max(initial=0)))
     needed = np.array([job.ps_needed(y) for y in range(most + 1)], dtype=np.int64)
-    if pricing.facts.is_shared:
+    if pricing.exact.is_shared:
         pairs = _shared_costs(pricing, demand, (limits, ps_limits), (most, int(needed[-1])))
         return pairs[:, np.arange(most + 1), needed]
     workers = _cheapest_charged(pricing, demand, Side.WORKER, limits, most)
@@ -281,8 +281,8 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
 
     A dynamic programme over the classes; in each class the pairs that its servers hold together.
     """
-    facts, slots = pricing.facts, pricing.slots
-    servers = facts.worker_servers
+    exact, slots = pricing.exact, pricing.slots
+    servers = exact.worker_servers
     unit, ps_unit = (pricing.unit_costs(demand, side) for side in (Side.WORKER, Side.PS))
     charges = [pricing.count_charges(side) for side in (Side.WORKER, Side.PS)]
     cost = np.full((len(slots), most[0] + 1, most[1] + 1), np.inf)
@@ -293,7 +293,7 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
             k = group[0]
             room = servers.room(c, slots.start + k)
             pairs = _Pairs(
-                beside=max_ps_beside(demand, room, facts.share, count, most),
+                beside=max_ps_beside(demand, room, exact.share, count, most),
                 workers=(int(limits[0][0][c, k]), int(limits[0][1][c, k])),
                 ps=(int(limits[1][0][c, k]), int(limits[1][1][c, k])),
             )
@@ -395,13 +395,13 @@ UNDERFLOW = 1e-290
 
 
 def min_payoff(
-    facts: ExactInstance, job: JobFacts, prices: Prices, restriction: Restriction, *, enough: float = -math.inf
+    exact: ExactInstance, job: ExactJob, prices: Prices, restriction: Restriction, *, enough: float = -math.inf
 ) -> float:
     """Return the largest value less cost of the job's schedules, rounded up.
 
     Parameters
     ----------
-    facts, job
+    exact, job
         The instance and the job.
     prices
         Non-negative prices.
@@ -422,7 +422,7 @@ def min_payoff(
     if restriction.is_refused or restriction.is_contradictory or is_late or not worthwhile.size:
         return -math.inf
     slots = range(job.arrival, int(worthwhile[-1]) + 1)
-    pricing = Pricing(facts=facts, job=job, slots=slots, prices=prices, restriction=restriction)
+    pricing = Pricing(exact=exact, job=job, slots=slots, prices=prices, restriction=restriction)
     cost = completion_costs(pricing)
     value = ceiling[slots.start : slots.stop]
     can_complete = np.isfinite(cost) & (value > 0)
@@ -433,9 +433,9 @@ def min_payoff(
     return float((value - cost * shrink_factor(pricing.num_operations) + rounding).max())
 
 
-def has_schedule(facts: ExactInstance, job: JobFacts, restriction: Restriction) -> bool:
+def has_schedule(exact: ExactInstance, job: ExactJob, restriction: Restriction) -> bool:
     """Tell whether any schedule of the job meets the restriction."""
-    return min_payoff(facts, job, no_prices(facts), restriction) > -math.inf
+    return min_payoff(exact, job, no_prices(exact), restriction) > -math.inf
 
 
 def completion_costs(pricing: Pricing) -> FloatArray:
@@ -471,7 +471,7 @@ def completion_costs(pricing: Pricing) -> FloatArray:
     return done
 
 
-def _ceiling(job: JobFacts, restriction: Restriction) -> FloatArray:
+def _ceiling(job: ExactJob, restriction: Restriction) -> FloatArray:
     """Return the most that completing in a slot or later earns, rounded up; 0 where it is not allowed.
 
     The later slots are there because utilities may rise by a rounding error, and stripping a plan
@@ -531,34 +531,34 @@ class _Advance:
         return result
 
 
-def max_share(facts: ExactInstance) -> Fraction:
+def max_share(exact: ExactInstance) -> Fraction:
     """Return eps over all jobs that can complete alone, from their arrival to their deadline."""
     found = Fraction(0)
-    for job in facts.jobs:
-        if job.deadline >= job.arrival and has_schedule(facts, job, FREE):
-            found = max(found, _share_of(facts, job))
+    for job in exact.jobs:
+        if job.deadline >= job.arrival and has_schedule(exact, job, FREE):
+            found = max(found, _share_of(exact, job))
     return found
 
 
-def _share_of(facts: ExactInstance, job: JobFacts) -> Fraction:
+def _share_of(exact: ExactInstance, job: ExactJob) -> Fraction:
     """Return the largest share that one job takes."""
     found = Fraction(0)
     most = (job.most_workers, job.ps_needed(job.most_workers))
-    for side in (Side.WORKER,) if facts.is_shared else (Side.WORKER, Side.PS):
-        servers = facts.servers(side)
+    for side in (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS):
+        servers = exact.servers(side)
         for c in range(len(servers.count)):
             rooms = {servers.room(c, slot) for slot in range(job.arrival, job.deadline + 1)}
             for room in rooms:
                 for demand in job.demands:
-                    if facts.is_shared:
+                    if exact.is_shared:
                         beside = (
-                            (y, ps_beside_on_one(demand, room, facts.share, y, most[1])) for y in range(most[0] + 1)
+                            (y, ps_beside_on_one(demand, room, exact.share, y, most[1])) for y in range(most[0] + 1)
                         )
                         pairs = [(y, z) for y, z in beside if z >= 0]
                     elif side is Side.WORKER:
-                        pairs = [(units_on_server(demand.worker, room, facts.share, most[0]), 0)]
+                        pairs = [(units_on_server(demand.worker, room, exact.share, most[0]), 0)]
                     else:
-                        pairs = [(0, units_on_server(demand.ps, room, facts.share, most[1]))]
+                        pairs = [(0, units_on_server(demand.ps, room, exact.share, most[1]))]
                     for y, z in pairs:
                         for worker, ps, limit in zip(demand.worker, demand.ps, room, strict=True):
                             used = y * worker + z * ps

@@ -18,7 +18,7 @@ from optim.models.admission.check import placement
 from optim.models.admission.check.exact_instance import (
     Demand,
     ExactInstance,
-    JobFacts,
+    ExactJob,
     ps_beside_on_one,
     smallest_demand,
     units_on_server,
@@ -49,41 +49,41 @@ class Units:
         return pair[0] < len(self.most_ps) and pair[1] <= self.most_ps[pair[0]]
 
 
-def is_crowded(facts: ExactInstance, restrictions: Mapping[int, Restriction]) -> bool:
+def is_crowded(exact: ExactInstance, restrictions: Mapping[int, Restriction]) -> bool:
     """Tell whether the servers of some class certainly don't hold the fewest units that restrictions leave."""
     by_place: dict[tuple[Side, int, int], list[int]] = {}
     for job, restriction in restrictions.items():
-        hosts = {(Side.WORKER if facts.is_shared else side, c, t) for side, c, t in restriction.at_least}
+        hosts = {(Side.WORKER if exact.is_shared else side, c, t) for side, c, t in restriction.at_least}
         for place in hosts:
             by_place.setdefault(place, []).append(job)
     return any(
-        not _fit(facts, place, [_units(facts, facts.jobs[job], place, restrictions[job]) for job in sorted(jobs)])
+        not _fit(exact, place, [_units(exact, exact.jobs[job], place, restrictions[job]) for job in sorted(jobs)])
         for place, jobs in sorted(by_place.items())
     )
 
 
-def _units(facts: ExactInstance, job: JobFacts, place: Place, restriction: Restriction) -> Units:
+def _units(exact: ExactInstance, job: ExactJob, place: Place, restriction: Restriction) -> Units:
     side, c, slot = place
-    demand, room = _min_demand(facts, job, slot, restriction), facts.servers(side).room(c, slot)
-    sides = (Side.WORKER, Side.PS) if facts.is_shared else (side,)
+    demand, room = _min_demand(exact, job, slot, restriction), exact.servers(side).room(c, slot)
+    sides = (Side.WORKER, Side.PS) if exact.is_shared else (side,)
     fewest = tuple(restriction.at_least.get((own, c, slot), 0) if own in sides else 0 for own in (Side.WORKER, Side.PS))
     most = (job.most_workers, job.ps_needed(job.most_workers))
-    if facts.is_shared:
-        beside = [ps_beside_on_one(demand, room, facts.share, y, most[1]) for y in range(most[0] + 1)]
+    if exact.is_shared:
+        beside = [ps_beside_on_one(demand, room, exact.share, y, most[1]) for y in range(most[0] + 1)]
         most_ps = tuple(z for z in beside if z >= 0)
     elif side is Side.WORKER:
-        most_ps = (0,) * (1 + units_on_server(demand.worker, room, facts.share, most[0]))
+        most_ps = (0,) * (1 + units_on_server(demand.worker, room, exact.share, most[0]))
     else:
-        most_ps = (units_on_server(demand.ps, room, facts.share, most[1]),)
+        most_ps = (units_on_server(demand.ps, room, exact.share, most[1]),)
     return Units(fewest=(fewest[0], fewest[1]), demand=demand, most_ps=most_ps)
 
 
-def _min_demand(facts: ExactInstance, job: JobFacts, slot: int, restriction: Restriction) -> Demand:
+def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Restriction) -> Demand:
     """Return the elementwise smallest demand of the segments in which the job may be at the slot's start."""
     if slot <= job.arrival:
         return job.demands[0]
     pricing = Pricing(
-        facts=facts, job=job, slots=range(job.arrival, slot), prices=no_prices(facts), restriction=restriction
+        exact=exact, job=job, slots=range(job.arrival, slot), prices=no_prices(exact), restriction=restriction
     )
     fewest = pricing.limits(job.demands[0], Side.WORKER)[0].sum(axis=0)
     most = np.max([pricing.limits(demand, Side.WORKER)[1] for demand in job.demands], axis=0).sum(axis=0)
@@ -93,10 +93,10 @@ def _min_demand(facts: ExactInstance, job: JobFacts, slot: int, restriction: Res
     return smallest_demand(job.demands[first : last + 1])
 
 
-def _fit(facts: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
+def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
     """Tell whether the servers of a place hold all units, or might."""
     side, c, slot = place
-    servers = facts.servers(side)
+    servers = exact.servers(side)
     search = _Packing(jobs, servers.room(c, slot))
     return search.fits(tuple(job.fewest for job in jobs), servers.count[c])
 
@@ -208,7 +208,7 @@ Restrictions = Mapping[int, Restriction]
 """What is left of the schedules, by job; jobs that aren't listed are free."""
 
 
-def check_tree(facts: ExactInstance, proof: TreeProof) -> BoundFindings:
+def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
     """Recompute the bound of a branching tree: the largest of its leaves'.
 
     Each branch sends every plan to one of its two children, so that every plan belongs to a leaf.
@@ -217,10 +217,10 @@ def check_tree(facts: ExactInstance, proof: TreeProof) -> BoundFindings:
     found: list[Violation] = []
     leaves: list[BoundFindings] = []
     is_complete = True
-    cuts = CutChecks.of(facts)
+    cuts = CutChecks.of(exact)
     seen: set[int] = set()
     walk = Descent[int, Restriction](Effort("the tree"))
-    known = _Known(facts, walk.effort)
+    known = _Known(exact, walk.effort)
     if not nodes:
         return _refused("the tree has no nodes")
     for number in walk:
@@ -230,7 +230,7 @@ def check_tree(facts: ExactInstance, proof: TreeProof) -> BoundFindings:
             return _refused(f"node {number} is reached twice")
         seen.add(number)
         node = nodes[number]
-        cause = _malformed(facts, node)
+        cause = _malformed(exact, node)
         if cause is not None:
             return _refused(f"node {number}: {cause}")
         if node.branch is not None:
@@ -238,7 +238,7 @@ def check_tree(facts: ExactInstance, proof: TreeProof) -> BoundFindings:
                 walk.add(child, node.branch.job, partial(_narrowed, walk.effort, node.branch, is_high=is_high))
             continue
         walk.effort.spend(len(walk.conditions))
-        findings = _check_leaf(facts, node, number, walk.conditions, cuts, known)
+        findings = _check_leaf(exact, node, number, walk.conditions, cuts, known)
         found += findings.violations
         if findings.bound is not None:
             leaves.append(findings)
@@ -259,7 +259,7 @@ def _refused(text: str) -> BoundFindings:
     return BoundFindings(violations=(violation(placement.TREE, text),))
 
 
-def _malformed(facts: ExactInstance, node: Any) -> str | None:
+def _malformed(exact: ExactInstance, node: Any) -> str | None:
     if not isinstance(node, TreeNode):
         return f"must be a TreeNode, got {type(node).__name__}"
     branch = node.branch
@@ -274,12 +274,12 @@ def _malformed(facts: ExactInstance, node: Any) -> str | None:
     numbers = (branch.job, branch.value, branch.server_class, branch.slot)
     if not all(isinstance(number, int | np.integer) for number in numbers):
         return f"a branch holds whole numbers, got {numbers}"
-    if not 0 <= branch.job < len(facts.jobs):
-        return f"the branch is on job {branch.job}, but there are {len(facts.jobs)} jobs"
+    if not 0 <= branch.job < len(exact.jobs):
+        return f"the branch is on job {branch.job}, but there are {len(exact.jobs)} jobs"
     if branch.kind in (BranchKind.WORKERS, BranchKind.PS):
         side = Side.WORKER if branch.kind is BranchKind.WORKERS else Side.PS
-        num_classes = len(facts.servers(side).count)
-        if not (0 <= branch.server_class < num_classes and 0 <= branch.slot < facts.horizon):
+        num_classes = len(exact.servers(side).count)
+        if not (0 <= branch.server_class < num_classes and 0 <= branch.slot < exact.horizon):
             return f"the branch is on class {branch.server_class}, slot {branch.slot}, outside the instance"
     return None
 
@@ -292,13 +292,13 @@ def _narrowed(effort: Effort, branch: Branch, before: Restriction | None, *, is_
 
 
 def _check_leaf(
-    facts: ExactInstance, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutChecks, known: "_Known"
+    exact: ExactInstance, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutChecks, known: "_Known"
 ) -> BoundFindings:
     if node.proof is not None:
-        return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
+        return check_prices(exact, node.proof, cuts, restrictions, leaf=f", leaf {number}")
     if any(known.is_empty(job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):
         return BoundFindings(violations=())
-    if is_crowded(facts, restrictions):
+    if is_crowded(exact, restrictions):
         return BoundFindings(violations=())
     text = (
         f"leaf {number} has no proof, but neither do a job's restrictions contradict each other "
@@ -314,8 +314,8 @@ def _by_job(item: tuple[int, Restriction]) -> int:
 class _Known:
     """Which restrictions no plan meets: found out once while a job has the same one, as on the way to the next leaf."""
 
-    def __init__(self, facts: ExactInstance, effort: Effort) -> None:
-        self._facts, self._effort = facts, effort
+    def __init__(self, exact: ExactInstance, effort: Effort) -> None:
+        self._exact, self._effort = exact, effort
         self._found: dict[int, tuple[Restriction, bool]] = {}
 
     def is_empty(self, job: int, restriction: Restriction) -> bool:
@@ -331,4 +331,4 @@ class _Known:
         if not restriction.is_admitted:
             return False
         self._effort.spend(SOUGHT)
-        return not has_schedule(self._facts, self._facts.jobs[job], restriction)
+        return not has_schedule(self._exact, self._exact.jobs[job], restriction)

@@ -52,16 +52,16 @@ class MasterPoint:
         Objective, less the penalties of admitted jobs that find no room.
     weight
         Shape (schedules,): weights of the known schedules.
-    missing
+    infeasibility
         Summed weight of admitted jobs that find no room.
     row_prices, multiplier, job_price
-        Duals of the capacity rows (utils a whole unit), of the cuts (utils a unit of the left-hand side), and
+        Duals of the capacity rows (utility units per whole unit), of the cuts (utility units per unit of the left-hand side), and
         of the jobs' rows. The first two are clipped to be at least 0.
     """
 
     value: float
     weight: FloatArray
-    missing: float
+    infeasibility: float
     row_prices: FloatArray
     multiplier: FloatArray
     job_price: FloatArray
@@ -123,7 +123,7 @@ class NodeMaster:
         )
         return MasterBasis(epoch=self._epoch, columns=columns, rows=rows)
 
-    def enter(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
+    def load_node(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
         """Turn to a node: fix what it forbids, and free the rest; start from a basis if it is still of use."""
         self._limits = limits
         allowed = limits.allows(self._tables, self.schedules)
@@ -144,7 +144,7 @@ class NodeMaster:
         self._strategy = DUAL
 
     def raise_penalty(self) -> bool:
-        """Make it dearer to leave admitted jobs without room, until another node is entered; False if it can't be."""
+        """Raise the penalty of admitted jobs without room, until another node is entered; False if it can't be."""
         if self._penalty_factor >= MAX_PENALTY_FACTOR:
             return False
         self._set_penalty(self._penalty_factor * PENALTY_STEP)
@@ -186,7 +186,7 @@ class NodeMaster:
         return MasterPoint(
             value=float(highs.getInfo().objective_function_value),
             weight=np.maximum(primal[num_jobs:], 0.0),
-            missing=float(primal[:num_jobs].sum()),
+            infeasibility=float(primal[:num_jobs].sum()),
             row_prices=row_prices,
             multiplier=cut_dual / self.cuts.right_hand_side,
             job_price=dual[num_live : self.num_base_rows],
@@ -212,8 +212,8 @@ class NodeMaster:
             weights.append(weight[column])
         return np.concatenate(blocks), np.concatenate(weights)
 
-    def shrink(self, max_schedules: int, max_cuts: int) -> None:
-        """Forget what was not used lately, if there is too much of it, and start the programme anew."""
+    def purge_columns(self, max_schedules: int, max_cuts: int) -> None:
+        """Forget what was not used lately, if there is too much of it, and start the programme again."""
         if len(self.schedules) <= max_schedules and len(self.cuts) <= max_cuts:
             return
         self._rebuild(
@@ -222,13 +222,13 @@ class NodeMaster:
         )
 
     def drop_idle_cuts(self) -> None:
-        """Forget the cuts that the last point doesn't price, and start the programme anew."""
+        """Forget the cuts that the last point doesn't price, and start the programme again."""
         kept = np.flatnonzero(self._last_cut_use == self._num_solves)
         if len(kept) < len(self.cuts):
             self._rebuild(np.arange(len(self.schedules)), kept)
 
     def _rebuild(self, kept: IntArray, kept_cuts: IntArray) -> None:
-        """Start the programme anew with some of the schedules and cuts."""
+        """Start the programme again with some of the schedules and cuts."""
         self.schedules = self.schedules.select(kept)
         self._keys.take(kept)
         self.cuts.keep(kept_cuts)
@@ -305,7 +305,7 @@ PAYOFF_TOL = 1e-9
 
 """Relative payoff beyond a job's price from which a schedule enters the master."""
 
-MISSING_TOL = 1e-7
+INFEASIBILITY_TOL = 1e-7
 
 """Weight of admitted jobs without room that is a rounding error."""
 
@@ -373,7 +373,7 @@ class NodeBounder:
         best = self.pricer.price(self._no_prices(), BranchRestrictions.free(tables))
         self.max_value = float(best.payoff.sum())
         self.master = NodeMaster(tables, rows, penalty=2.0 * self.max_value + 1.0)
-        self.master.enter(BranchRestrictions.free(tables))
+        self.master.load_node(BranchRestrictions.free(tables))
         self.master.add_schedules(best)
         self.num_rounds = 0
 
@@ -413,7 +413,7 @@ class NodeBounder:
             Asked with the present bound after each round of pricing.
         """
         best, master = start, self.master
-        master.enter(limits, basis)
+        master.load_node(limits, basis)
         num_cut_rounds, last_value = 0, math.inf
         for _ in range(effort.max_rounds):
             point = master.solve()
@@ -427,7 +427,7 @@ class NodeBounder:
                 return NodeResult(point=best, master=point, is_converged=False)
             if self._improve(point, priced, best.bound):
                 continue
-            if point.missing > MISSING_TOL and master.raise_penalty():
+            if point.infeasibility > INFEASIBILITY_TOL and master.raise_penalty():
                 continue
             gain = last_value - point.value
             is_worth = gain >= effort.least_gain * max(point.value - cutoff, 0.0)

@@ -30,7 +30,7 @@ from optim.solvers.admission.pricing.classes import (
     take_pair_layers,
     unit_costs,
 )
-from optim.solvers.admission.pricing.shared import ClassRoom
+from optim.solvers.admission.pricing.shared import ClassFrontiers
 
 
 @by_reference
@@ -60,7 +60,7 @@ class SharedSource(NamedTuple):
     ps_cost: FloatArray
     worker_curves: CountCharges
     ps_curves: CountCharges
-    room: ClassRoom
+    room: ClassFrontiers
     layers: FloatArray
 
 
@@ -473,7 +473,7 @@ class NodePricer:
         if tables.instance.has_shared_servers:
             pairs = np.empty((classes + 1, sizes[1], sizes[0]))
             price_restricted_shared(
-                which, self.jobs, limits, SharedSource(*costs, *curves, tables.class_room, pairs), *out
+                which, self.jobs, limits, SharedSource(*costs, *curves, tables.class_frontiers, pairs), *out
             )
         else:
             orders = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)

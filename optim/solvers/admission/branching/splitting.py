@@ -1,6 +1,6 @@
 """From counts over server classes to counts on single servers, and splits where they do not fit.
 
-The low child of each split has fewer units in the crowded place; the high child at least as many. Where all are at
+The low child of each split has fewer units in the unpackable place; the high child at least as many. Where all are at
 least as many, the servers hold none of the node's plans, and the checker shows it from the restrictions alone.
 """
 
@@ -62,7 +62,7 @@ class UnpackableSet:
     ----------
     hosts, server_class, slot
         Where; on shared servers `hosts` is the workers' side.
-    kinds
+    items
         A set of kinds that the servers don't hold; without any one of them they might.
     is_proven
         Whether the search came to its end.
@@ -71,7 +71,7 @@ class UnpackableSet:
     hosts: Side
     server_class: int
     slot: int
-    kinds: tuple[Item, ...]
+    items: tuple[Item, ...]
     is_proven: bool
 
 
@@ -89,7 +89,7 @@ def split(
 
     Returns
     -------
-    AdmissionPlan or Crowded
+    AdmissionPlan or UnpackableSet
         The plan; or the first class and slot where no way was found to split the counts.
     """
     instance, segments = tables.instance, segments_of(tables, schedules)
@@ -99,20 +99,20 @@ def split(
         sides = (Side.WORKER, Side.PS) if instance.has_shared_servers else (side,)
         shared_room = share_of(servers.capacity, instance.max_share_per_server) if len(sides) == 2 else None
         for c, t in np.ndindex(servers.num_classes, instance.horizon):
-            kinds = [kind for own in sides for kind in _kinds(instance, schedules, segments, own, c, t)]
+            items = [item for own in sides for item in _items(instance, schedules, segments, own, c, t)]
             first = int(servers.count[:c].sum())
             room = ServerSpace(servers, c, t, None if shared_room is None else tuple(shared_room[c, t].tolist()))
-            placed, is_proven = pack(kinds, room, should_stop)
+            placed, is_proven = pack(items, room, should_stop)
             if placed is None:
-                few = tuple(_fewest(kinds, room, should_stop)) if is_proven else tuple(kinds)
-                return UnpackableSet(hosts=side, server_class=c, slot=t, kinds=few, is_proven=is_proven)
-            for kind, by_server in zip(kinds, placed, strict=True):
-                job = int(schedules.jobs[kind.owner])
-                rows[kind.side] += [(job, t, first + h, units) for h, units in enumerate(by_server) if units]
+                few = tuple(_fewest(items, room, should_stop)) if is_proven else tuple(items)
+                return UnpackableSet(hosts=side, server_class=c, slot=t, items=few, is_proven=is_proven)
+            for item, by_server in zip(items, placed, strict=True):
+                job = int(schedules.jobs[item.owner])
+                rows[item.side] += [(job, t, first + h, units) for h, units in enumerate(by_server) if units]
     return AdmissionPlan.from_rows(rows[Side.WORKER], rows[Side.PS])
 
 
-def _kinds(
+def _items(
     instance: AdmissionInstance, schedules: PricedSchedules, segments: IntArray, side: Side, c: int, t: int
 ) -> Iterator[Item]:
     """Yield what schedules put in a class and slot."""
@@ -149,7 +149,7 @@ class ServerSpace:
 
 
 def pack(
-    kinds: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool] = never
+    items: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool] = never
 ) -> tuple[list[list[int]] | None, bool]:
     """Spread units over equal servers.
 
@@ -159,38 +159,38 @@ def pack(
         For each kind its units by server, None if no way was found; and whether that is proven.
     """
     for r, limit in enumerate(room.one):
-        if sum(kind.units * kind.demand[r] for kind in kinds) > room.number * limit:
+        if sum(item.units * item.demand[r] for item in items) > room.number * limit:
             return None, True
-    search = _Spread(kinds, room, should_stop)
+    search = _Packing(items, room, should_stop)
     placed = search.place()
     return placed, not search.is_given_up
 
 
-def _fewest(kinds: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> list[Item]:
+def _fewest(items: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> list[Item]:
     """Leave out kinds one after the other as long as the servers certainly don't hold the rest."""
-    left = list(kinds)
-    for kind in sorted(kinds, key=lambda kind: (kind.units * max(kind.demand), kind.owner)):
-        rest = [other for other in left if other is not kind]
+    left = list(items)
+    for item in sorted(items, key=lambda item: (item.units * max(item.demand), item.owner)):
+        rest = [other for other in left if other is not item]
         placed, is_proven = pack(rest, room, should_stop)
         if placed is None and is_proven:
             left = rest
     return left
 
 
-class _Spread:
+class _Packing:
     """Depth-first over kinds; servers that hold the same are tried once."""
 
-    def __init__(self, kinds: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> None:
-        self._kinds, self._room, self._should_stop = kinds, room, should_stop
+    def __init__(self, items: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> None:
+        self._items, self._room, self._should_stop = items, room, should_stop
         self._left = [list(room.one) for _ in range(room.number)]
-        self._placed = [[0] * room.number for _ in kinds]
+        self._placed = [[0] * room.number for _ in items]
         self._nodes, self._is_stopped = 0, False
-        owners = [kind.owner for kind in kinds]
+        owners = [item.owner for item in items]
         self._partner = [
             next((j for j, owner in enumerate(owners) if owner == own and j != k), None) for k, own in enumerate(owners)
         ]
         # Large units first: they leave the fewest ways.
-        self._order = sorted(range(len(kinds)), key=lambda k: (-self._share_of_room(kinds[k].demand), k))
+        self._order = sorted(range(len(items)), key=lambda k: (-self._share_of_room(items[k].demand), k))
 
     @property
     def is_given_up(self) -> bool:
@@ -232,7 +232,7 @@ class _Spread:
         """
         most = [self._fits(k, h) for h in range(self._room.number)]
         is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._room.number)]
-        left, first = self._kinds[k].units, 0
+        left, first = self._items[k].units, 0
         if left > sum(most):
             return
         counts = [0] * len(most)
@@ -254,9 +254,9 @@ class _Spread:
         return self._room.share is None or all(placed[a] == placed[b] for placed in self._placed)
 
     def _fits(self, k: int, server: int) -> int:
-        kind = self._kinds[k]
-        result = kind.most
-        for need, left in zip(kind.demand, self._left[server], strict=True):
+        item = self._items[k]
+        result = item.most
+        for need, left in zip(item.demand, self._left[server], strict=True):
             if need:
                 result = min(result, left // need)
         while result and not self._is_within_share(k, server, result):
@@ -269,14 +269,14 @@ class _Spread:
         beside = 0 if partner is None else self._placed[partner][server]
         if share is None or partner is None or beside == 0:
             return True
-        demand, other = self._kinds[k].demand, self._kinds[partner].demand
+        demand, other = self._items[k].demand, self._items[partner].demand
         return all(count * d + beside * o <= limit for d, o, limit in zip(demand, other, share, strict=True))
 
     def _take(self, k: int, counts: Sequence[int], sign: int) -> None:
         for h, count in enumerate(counts):
             if count:
                 self._placed[k][h] = count if sign > 0 else 0
-                for r, need in enumerate(self._kinds[k].demand):
+                for r, need in enumerate(self._items[k].demand):
                     self._left[h][r] -= sign * need * count
 
 
@@ -309,30 +309,30 @@ def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[
 
 
 def nogood_branch(
-    limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, crowded: UnpackableSet
+    limits: BranchRestrictions, tables: JobTables, schedules: PricedSchedules, unpackable: UnpackableSet
 ) -> Branch | None:
-    """Return a split of a count in a crowded place that the node leaves lower, the largest count first.
+    """Return a split of a count in a unpackable place that the node leaves lower, the largest count first.
 
     A job with several demand segments may be in another one there as long as its earlier workers aren't fixed: then
-    they are split next. None if the node leaves nothing that is less crowded.
+    they are split next. None if the node leaves nothing that is less unpackable.
     """
-    place = (crowded.server_class, crowded.slot)
+    place = (unpackable.server_class, unpackable.slot)
     open_counts = []
-    for kind in crowded.kinds:
-        i, low = int(schedules.jobs[kind.owner]), limits.worker_low if kind.side is Side.WORKER else limits.ps_low
-        if low[i, *place] < kind.units:
-            open_counts.append((kind.units, -i, kind.side))
+    for item in unpackable.items:
+        i, low = int(schedules.jobs[item.owner]), limits.worker_low if item.side is Side.WORKER else limits.ps_low
+        if low[i, *place] < item.units:
+            open_counts.append((item.units, -i, item.side))
     if open_counts:
         units, minus_job, side = max(open_counts)
         return Branch(
             kind=BranchKind.WORKERS if side is Side.WORKER else BranchKind.PS,
             job=-minus_job,
             value=units - 1,
-            server_class=crowded.server_class,
-            slot=crowded.slot,
+            server_class=unpackable.server_class,
+            slot=unpackable.slot,
         )
-    for owner in sorted({kind.owner for kind in crowded.kinds}):
-        branch = _fixing_segment(limits, tables, schedules, owner, crowded.slot)
+    for owner in sorted({item.owner for item in unpackable.items}):
+        branch = _fixing_segment(limits, tables, schedules, owner, unpackable.slot)
         if branch is not None:
             return branch
     return None

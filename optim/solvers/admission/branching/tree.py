@@ -419,7 +419,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         self.bounder = NodeBounder(tables, rows)
         limits = BranchRestrictions.free(tables)
         self.tree = SearchTree(limits, self.bounder.zero_dual_point())
-        self.plan, self.record = plan, plan.objective(tables.instance)
+        self.plan, self.incumbent_value = plan, plan.objective(tables.instance)
         self._improve, self._tol, self._monitor = improve, tol, monitor
         self._pseudo_costs = PseudoCosts()
         self.num_bounded = 0
@@ -428,12 +428,12 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
     @property
     def cutoff(self) -> float:
         """Nodes of no higher bound hold no plan worth looking for."""
-        return self.record + 0.5 * self._tol * max(1.0, abs(self.record))
+        return self.incumbent_value + 0.5 * self._tol * max(1.0, abs(self.incumbent_value))
 
     @property
     def bound(self) -> float:
         """What is proven of all plans."""
-        return max(self.tree.bound, self.record)
+        return max(self.tree.bound, self.incumbent_value)
 
     def is_done(self) -> bool:
         """Tell whether no node is open."""
@@ -445,13 +445,13 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         if node.point.bound <= self.cutoff:
             self.tree.close(node, node.point)
         else:
-            self._work_on(node)
+            self._process_node(node)
 
     def standing(self) -> SolverState:
         """Tell how many nodes are bounded, and how many wait."""
         return SolverState(
             iterations=self.num_bounded,
-            objective=self.record,
+            objective=self.incumbent_value,
             bound=self.bound,
             figures={"open": float(self.tree.num_open)},
         )
@@ -470,10 +470,10 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         self._monitor.show(standing)
         return self._monitor.is_over(standing)
 
-    def _work_on(self, node: OpenNode) -> None:
+    def _process_node(self, node: OpenNode) -> None:
         """Bound a node, then close or split it."""
         is_root = self.num_bounded == 0
-        self.bounder.master.shrink(MAX_SCHEDULES, MAX_CUTS)
+        self.bounder.master.purge_columns(MAX_SCHEDULES, MAX_CUTS)
         effort = ROOT_EFFORT if is_root else NODE_EFFORT if self.num_bounded % COUNT_EVERY else COUNT_EFFORT
         result = self._bounded(node.limits, node.point, effort, node.basis, self._is_over_at)
         self.tree.lower(result.point.bound)
@@ -547,8 +547,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self.tree.close(node, result.point)
 
     def _adopt(self, plan: AdmissionPlan | None) -> None:
-        if plan is not None and plan.objective(self._instance) > self.record:
-            self.plan, self.record = plan, plan.objective(self._instance)
+        if plan is not None and plan.objective(self._instance) > self.incumbent_value:
+            self.plan, self.incumbent_value = plan, plan.objective(self._instance)
 
     def _dive(self, node: OpenNode, result: NodeResult) -> None:
         self._adopt(
@@ -565,7 +565,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
 
     def _split(self, node: OpenNode, result: NodeResult, candidates: list[Candidate]) -> None:
         """Choose a split by expected or tried losses, and make its children."""
-        default = max(result.point.bound - self.record, 0.0)
+        default = max(result.point.bound - self.incumbent_value, 0.0)
         ranked = sorted(
             candidates, key=lambda candidate: (-self._pseudo_costs.score(candidate, default), _key(candidate.branch))
         )
@@ -576,7 +576,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             if self._pseudo_costs.number(candidate) >= RELIABLE:
                 worth, children = self._pseudo_costs.score(candidate, default), None
             else:
-                children = self._tried(node, result, candidate)
+                children = self._strong_branch(node, result, candidate)
                 losses = [
                     default if child.point is None else result.point.bound - child.point.bound for child in children
                 ]
@@ -588,7 +588,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         else:
             self._make_children(node, result, best[1], best[2])
 
-    def _tried(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
+    def _strong_branch(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
         """Bound both children of a split a little, and learn from it."""
         children = []
         for is_high in (False, True):

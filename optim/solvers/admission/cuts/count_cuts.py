@@ -36,7 +36,7 @@ from optim.solvers.admission.cuts.server_cuts import (
     MAX_DENOMINATOR,
     ROUNDING,
     SeparationOptions,
-    covering_by,
+    fenchel_by,
     job_units,
     to_integers,
 )
@@ -250,7 +250,7 @@ def _best_of_counts(whole, space, packing):
     return best_counts(whole, space, packing)
 
 
-mixture_gains = covering_by(_best_of_counts)
+mixture_gains = fenchel_by(_best_of_counts)
 
 
 @inner

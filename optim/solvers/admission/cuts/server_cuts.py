@@ -183,11 +183,11 @@ def best_packing(gain, unit, room, most, node_limit, packing):
     return best
 
 
-def covering_by(best):
+def fenchel_by(best):
     """Return the search for a covering's dual over the packings that ``best(whole, space, packing)`` finds."""
 
     @compiled
-    def covering_gains(load, most, space, max_pivots, gains):
+    def separate(load, most, space, max_pivots, gains):
         """Find gains that tell a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
 
         They are the optimal dual point of covering the load by as few (fractional) servers as possible,
@@ -262,7 +262,7 @@ def covering_by(best):
             price[leaves] = cost
         return 0.0
 
-    return covering_gains
+    return separate
 
 
 @by_reference
@@ -280,7 +280,7 @@ def _best_of_units(whole, space, packing):
     return best_packing(whole, space.unit, space.room, space.most, space.node_limit, packing)
 
 
-separate_fenchel = covering_by(_best_of_units)
+separate_fenchel = fenchel_by(_best_of_units)
 
 
 @compiled

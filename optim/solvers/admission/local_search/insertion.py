@@ -1,6 +1,6 @@
 """Insertions on real servers, compiled: a job's best schedule in the residual capacity.
 
-What several servers with different rests hold together is a sum of sets of pairs (workers, PSs), too dear to work out
+What several servers with different rests hold together is a sum of sets of pairs (workers, PSs), too expensive to work out
 in every slot of every move. So units are put one after the other: workers from one end of the servers, the PSs that
 they then need from the other, first of all where no worker fits. Each number of workers goes on from the one before,
 which gives the whole table of a slot in one pass.
@@ -29,6 +29,7 @@ from optim.solvers.admission.pricing.best_schedule import (
     Space,
     make_space,
     min_plus_step,
+    reachable_work,
     sort_by_key,
     trace_by,
 )
@@ -61,20 +62,20 @@ class SharedServers(NamedTuple):
 
 
 @inner
-def _takes(h, y, z, s, t, left, workers, ps, shared):
+def _takes(h, y, z, s, t, residual, workers, ps, shared):
     """Tell whether server h holds y workers and z PSs of the job."""
     c = shared.class_of[h]
     if y > workers.room[s, c, t] or z > ps.room[s, c, t]:
         return False
-    for r in range(left.shape[1]):
+    for r in range(residual.shape[1]):
         use = y * workers.demand[s, r] + z * ps.demand[s, r]
-        if use > left[h, r] or (y + z > 1 and use > shared.share[c, t, r]):
+        if use > residual[h, r] or (y + z > 1 and use > shared.share[c, t, r]):
             return False
     return True
 
 
 @inner
-def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_tight):
+def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight):
     """List the servers as workers look for room, and as PSs do, both by class; return how many there are.
 
     PSs look first at servers without room for a worker, then at the others from the other end.
@@ -85,9 +86,9 @@ def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_
         low, size = workers.first[c], workers.first[c + 1] - workers.first[c]
         for h in range(low, low + size):
             held = float(workers.room[s, c, t])
-            for r in range(left.shape[1]):
+            for r in range(residual.shape[1]):
                 if workers.demand[s, r] > 0.0:
-                    held = min(held, left[h, r] / workers.demand[s, r])
+                    held = min(held, residual[h, r] / workers.demand[s, r])
             shared.room[h] = int(held)
             shared.workers[h] = shared.ps[h] = 0
         own = shared.order[number : number + size]
@@ -111,14 +112,14 @@ def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_
 
 
 @compiled
-def fill_shared(s, t, most, needed, scale, left, workers, ps, shared, class_order, ps_class_order, is_tight, unit, ps_unit, table):  # fmt: skip
+def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_order, ps_class_order, is_tight, unit, ps_unit, table):  # fmt: skip
     """Put up to `most` workers and the ``needed[Y]`` PSs on servers; return how many workers found room with theirs.
 
     Parameters
     ----------
     s, t
         Segment and slot.
-    left
+    residual
         Shape (servers, resources): of the slot.
     workers, ps
         Sides.
@@ -129,12 +130,12 @@ def fill_shared(s, t, most, needed, scale, left, workers, ps, shared, class_orde
     table
         Receives the costs of Y = 0, 1, ... workers with their PSs. The units of the last Y are in `shared`.
     """
-    number = _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_tight)
+    number = _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight)
     at, ps_at, placed, total = ZERO, ZERO, ZERO, 0.0
     for y in range(most + 1):
         if y > 0:
             while at < number and not _takes(
-                shared.order[at], shared.workers[shared.order[at]] + 1, shared.ps[shared.order[at]], s, t, left,
+                shared.order[at], shared.workers[shared.order[at]] + 1, shared.ps[shared.order[at]], s, t, residual,
                 workers, ps, shared,
             ):  # fmt: skip
                 at += 1
@@ -146,7 +147,7 @@ def fill_shared(s, t, most, needed, scale, left, workers, ps, shared, class_orde
         while placed < needed[y]:
             while ps_at < number and not _takes(
                 shared.ps_order[ps_at], shared.workers[shared.ps_order[ps_at]], shared.ps[shared.ps_order[ps_at]] + 1,
-                s, t, left, workers, ps, shared,
+                s, t, residual, workers, ps, shared,
             ):  # fmt: skip
                 ps_at += 1
             if ps_at == number:
@@ -168,8 +169,8 @@ def write_shared(i, s, t, units, row_offset, side, state):
             row = own + state.used[i]
             state.rows[row, 0], state.rows[row, 1], state.rows[row, 2], state.rows[row, 3] = t, h, units[h], s
             state.used[i] += 1
-            for r in range(state.left.shape[2]):
-                state.left[t, h, r] -= units[h] * side.demand[s, r]
+            for r in range(state.residual.shape[2]):
+                state.residual[t, h, r] -= units[h] * side.demand[s, r]
 
 
 @by_reference
@@ -185,7 +186,7 @@ class Side(NamedTuple):
     first
         Shape (classes + 1,): number of each class' first server.
     cost
-        Shape (segments, classes, slots): utils a unit, at the prices that guide insertions.
+        Shape (segments, classes, slots): utility units per unit, at the prices that guide insertions.
     """
 
     demand: FloatArray
@@ -226,7 +227,7 @@ class SideState(NamedTuple):
     Both sides of shared servers have one and the same array of what is left.
     """
 
-    left: FloatArray
+    residual: FloatArray
     rows: IntArray
     used: IntArray
 
@@ -264,7 +265,7 @@ class Scratch(NamedTuple):
     random: NDArray[np.uint64]
 
 
-def make_ground(tables: JobTables, rows: CapacityRows, point: DualPoint) -> SearchData:
+def make_search_data(tables: JobTables, rows: CapacityRows, point: DualPoint) -> SearchData:
     """Lay out an instance at a dual point's prices, with what its cuts charge.
 
     Without the cuts' charges units are too cheap where cuts took over from rows, and plans worse: on small-1 by 4 % after
@@ -294,32 +295,32 @@ def make_ground(tables: JobTables, rows: CapacityRows, point: DualPoint) -> Sear
     )
 
 
-def empty_state(instance: AdmissionInstance, ground: SearchData) -> State:
+def empty_state(instance: AdmissionInstance, data: SearchData) -> State:
     """Return the plan that refuses everybody."""
-    num_rows = int(ground.row_offset[-1])
+    num_rows = int(data.row_offset[-1])
 
     def room(servers: ServerClasses) -> FloatArray:
         full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
         return np.ascontiguousarray(full, dtype=np.float64)
 
-    def side(left: FloatArray) -> SideState:
+    def side(residual: FloatArray) -> SideState:
         return SideState(
-            left=left,
+            residual=residual,
             rows=np.zeros((num_rows, 4), dtype=np.int64),
             used=np.zeros(instance.num_jobs, dtype=np.int64),
         )
 
     none = np.full(instance.num_jobs, -1, dtype=np.int64)
-    left = room(instance.worker_servers)
-    ps_left = left if ground.is_shared else room(instance.ps_servers)
-    return State(workers=side(left), ps=side(ps_left), completion=none)
+    residual = room(instance.worker_servers)
+    ps_residual = residual if data.is_shared else room(instance.ps_servers)
+    return State(workers=side(residual), ps=side(ps_residual), completion=none)
 
 
-def make_scratch(instance: AdmissionInstance, ground: SearchData, seed: int | np.random.SeedSequence) -> Scratch:
+def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.random.SeedSequence) -> Scratch:
     """Return work space, the random state from a seed."""
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-    space = make_space(np.arange(len(ground.payoff)), ground.jobs)
-    most_servers = int(max(np.diff(side.first).max(initial=1) for side in (ground.workers, ground.ps)))
+    space = make_space(np.arange(len(data.payoff)), data.jobs)
+    most_servers = int(max(np.diff(side.first).max(initial=1) for side in (data.workers, data.ps)))
 
     def side(own: Side) -> SideScratch:
         _, num, num_slots = own.cost.shape
@@ -329,11 +330,11 @@ def make_scratch(instance: AdmissionInstance, ground: SearchData, seed: int | np
 
     return Scratch(
         space=space,
-        workers=side(ground.workers),
-        ps=side(ground.ps),
+        workers=side(data.workers),
+        ps=side(data.ps),
         room=np.zeros(most_servers, dtype=np.int64),
         server_order=np.zeros(most_servers, dtype=np.int64),
-        shared=_shared_servers(instance.worker_servers if ground.is_shared else None, instance),
+        shared=_shared_servers(instance.worker_servers if data.is_shared else None, instance),
         costs=np.empty(space.tables.shape[2]),
         random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
     )
@@ -373,7 +374,7 @@ class Placement(NamedTuple):
 
 
 @compiled
-def class_limits(left, demand, room, s, t, first, limit):
+def class_limits(residual, demand, room, s, t, first, limit):
     """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
     for c in range(len(limit)):
         total = 0
@@ -383,7 +384,7 @@ def class_limits(left, demand, room, s, t, first, limit):
                 held = float(most)
                 for r in range(len(demand)):
                     if demand[r] > 0.0:
-                        held = min(held, left[h, r] / demand[r])
+                        held = min(held, residual[h, r] / demand[r])
                 total += int(held)
         limit[c] = total
 
@@ -397,14 +398,14 @@ def _order_classes(s, t, side, scratch):
 
 
 @inner
-def best_fit(i, scale, is_tight, ground, state, scratch):
+def best_fit(i, scale, is_tight, data, state, scratch):
     """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
 
     On shared servers the best that `fill_shared` finds. A completion slot of -1 says that no payoff is positive. The recursion of `best_by`, with the slot's table made in
     place: handed to it as a function, the table costs 2 of 9 microseconds a search (medium-0), since every array that
     crosses a call is counted.
     """
-    jobs, workers, ps = ground.jobs, ground.workers, ground.ps
+    jobs, workers, ps = data.jobs, data.workers, data.ps
     first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
     begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
     steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
@@ -424,32 +425,29 @@ def best_fit(i, scale, is_tight, ground, state, scratch):
         furthest = reached
         for s in range(segment, segment_end):
             row = s - segment
-            low = max(least, jobs.segment_start[s])
-            high = min(reached + 1, jobs.segment_start[s + 1] if s + 1 < segment_end else due)
+            low, high = reachable_work(i, s, jobs, least, reached)
             largest[k, row] = NONE
             if low >= high:
                 continue
-            if ground.is_shared:
+            if data.is_shared:
                 _order_classes(s, t, workers, scratch.workers)
                 _order_classes(s, t, ps, scratch.ps)
                 largest[k, row] = fill_shared(
-                    s, t, jobs.most[i], needed, scale, state.workers.left[t], workers, ps, scratch.shared,
+                    s, t, jobs.most[i], needed, scale, state.workers.residual[t], workers, ps, scratch.shared,
                     scratch.workers.order, scratch.ps.order, is_tight, unit, ps_unit, tables[k, row],
                 )  # fmt: skip
-                min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
-                furthest = max(furthest, high - 1 + steps[largest[k, row]])
-                continue
-            for c in range(len(unit)):
-                unit[c] = scale * workers.cost[s, c, t] * noise[t, c]
-            for c in range(len(ps_unit)):
-                ps_unit[c] = scale * ps.cost[s, c, t] * ps_noise[t, c]
-            limit, ps_limit = scratch.workers.limit[k, row], scratch.ps.limit[k, row]
-            class_limits(state.workers.left[t], workers.demand[s], workers.room, s, t, workers.first, limit)
-            class_limits(state.ps.left[t], ps.demand[s], ps.room, s, t, ps.first, ps_limit)
-            largest[k, row] = slot_table(
-                unit, limit, ps_unit, ps_limit, needed, jobs.most[i], scratch.workers.order, scratch.ps.order,
-                tables[k, row],
-            )  # fmt: skip
+            else:
+                for c in range(len(unit)):
+                    unit[c] = scale * workers.cost[s, c, t] * noise[t, c]
+                for c in range(len(ps_unit)):
+                    ps_unit[c] = scale * ps.cost[s, c, t] * ps_noise[t, c]
+                limit, ps_limit = scratch.workers.limit[k, row], scratch.ps.limit[k, row]
+                class_limits(state.workers.residual[t], workers.demand[s], workers.room, s, t, workers.first, limit)
+                class_limits(state.ps.residual[t], ps.demand[s], ps.room, s, t, ps.first, ps_limit)
+                largest[k, row] = slot_table(
+                    unit, limit, ps_unit, ps_limit, needed, jobs.most[i], scratch.workers.order, scratch.ps.order,
+                    tables[k, row],
+                )  # fmt: skip
             min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
             furthest = max(furthest, high - 1 + steps[largest[k, row]])
         after[due] = min(after[due], before[due])
@@ -461,7 +459,7 @@ def best_fit(i, scale, is_tight, ground, state, scratch):
 
 
 @inner
-def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, order):
+def place(units, c, t, s, residual, demand, room, first, rows, count, tight, free, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
     The class must hold them. Returns the number of rows used so far.
@@ -471,7 +469,7 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, o
         held = float(room[s, c, t])
         for r in range(len(demand)):
             if demand[r] > 0.0:
-                held = min(held, left[h, r] / demand[r])
+                held = min(held, residual[h, r] / demand[r])
         free[h - low] = int(held)
     size = high - low
     sort_by_key(free, size, order)
@@ -481,7 +479,7 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, o
         if put == 0:
             continue
         for r in range(len(demand)):
-            left[low + h, r] -= put * demand[r]
+            residual[low + h, r] -= put * demand[r]
         rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = t, low + h, put, s
         count += 1
         units -= put
@@ -501,7 +499,7 @@ def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_or
         put = min(units, limit[c])
         if put > 0:
             state.used[i] = place(
-                put, c, t, s, state.left[t], side.demand[s], side.room, side.first, state.rows[own:], state.used[i],
+                put, c, t, s, state.residual[t], side.demand[s], side.room, side.first, state.rows[own:], state.used[i],
                 is_tight, room, server_order,
             )  # fmt: skip
             units -= put
@@ -514,7 +512,7 @@ def _write_pairs(i, s, t, units, needed, out):
     _order_classes(s, t, workers.side, workers.scratch)
     _order_classes(s, t, ps.side, ps.scratch)
     fill_shared(
-        s, t, units, needed, 1.0, workers.state.left[t], workers.side, ps.side, shared, workers.scratch.order,
+        s, t, units, needed, 1.0, workers.state.residual[t], workers.side, ps.side, shared, workers.scratch.order,
         ps.scratch.order, out.is_tight, workers.scratch.cost, ps.scratch.cost, out.costs,
     )  # fmt: skip
     write_shared(i, s, t, shared.workers, out.row_offset, workers.side, workers.state)
@@ -536,27 +534,27 @@ _trace = trace_by(_write_slot)
 
 
 @compiled
-def insert_all(ground, state, waiting, scale, is_tight, scratch):
+def insert_all(data, state, waiting, scale, is_tight, scratch):
     """Insert jobs in order, each where its payoff at scaled prices is positive; return the value gained."""
     gained = 0.0
     out = Placement(
-        SidePlacement(ground.workers, state.workers, scratch.workers),
-        SidePlacement(ground.ps, state.ps, scratch.ps),
-        ground.row_offset,
+        SidePlacement(data.workers, state.workers, scratch.workers),
+        SidePlacement(data.ps, state.ps, scratch.ps),
+        data.row_offset,
         scratch.room,
         scratch.server_order,
         scratch.shared,
         scratch.costs,
-        ground.is_shared,
+        data.is_shared,
         is_tight,
     )
     for i in waiting:
-        _, completion = best_fit(i, scale, is_tight, ground, state, scratch)
+        _, completion = best_fit(i, scale, is_tight, data, state, scratch)
         if completion >= 0:
             state.workers.used[i] = state.ps.used[i] = ZERO
-            _trace(i, completion, ground.jobs, scratch.space, None, out)
+            _trace(i, completion, data.jobs, scratch.space, None, out)
             state.completion[i] = completion
-            gained += ground.jobs.value[i, completion]
+            gained += data.jobs.value[i, completion]
     return gained
 
 
@@ -564,21 +562,21 @@ def insert_all(ground, state, waiting, scale, is_tight, scratch):
 def _shift_side(i, sign, offset, side, state):
     for a in range(offset, offset + state.used[i]):
         t, h, n, s = state.rows[a]
-        for r in range(state.left.shape[2]):
-            state.left[t, h, r] += sign * n * side.demand[s, r]
+        for r in range(state.residual.shape[2]):
+            state.residual[t, h, r] += sign * n * side.demand[s, r]
 
 
 @compiled
-def shift(i, sign, ground, state):
+def shift(i, sign, data, state):
     """Give job i's room back (sign +1) or take it again (sign -1)."""
-    _shift_side(i, sign, ground.row_offset[i], ground.workers, state.workers)
-    _shift_side(i, sign, ground.row_offset[i], ground.ps, state.ps)
+    _shift_side(i, sign, data.row_offset[i], data.workers, state.workers)
+    _shift_side(i, sign, data.row_offset[i], data.ps, state.ps)
 
 
 @compiled
-def take_out(i, ground, state):
+def take_out(i, data, state):
     """Refuse a job that is admitted."""
-    shift(i, 1.0, ground, state)
+    shift(i, 1.0, data, state)
     state.completion[i] = -1
 
 
@@ -592,16 +590,16 @@ def _copy_rows(first, source, goal, i):
 
 
 @inner
-def copy_job(i, source, goal, ground):
+def copy_job(i, source, goal, data):
     """Copy where a job completes and what it holds, not the residuals."""
     goal.completion[i] = source.completion[i]
     if source.completion[i] >= 0:
-        _copy_rows(ground.row_offset[i], source.workers, goal.workers, i)
-        _copy_rows(ground.row_offset[i], source.ps, goal.ps, i)
+        _copy_rows(data.row_offset[i], source.workers, goal.workers, i)
+        _copy_rows(data.row_offset[i], source.ps, goal.ps, i)
 
 
 @compiled
-def copy_plan(source, goal, ground):
+def copy_plan(source, goal, data):
     """Copy all jobs, not the residuals."""
     for i in range(len(source.completion)):
-        copy_job(i, source, goal, ground)
+        copy_job(i, source, goal, data)

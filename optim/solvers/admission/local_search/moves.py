@@ -3,7 +3,7 @@
 One link of a chain takes a random share of the jobs away that may run at the same time as the forced job, finds its best
 schedule in their room, and puts the others back where they were as far as that is still free, those first who earn most
 over what they cost at the LP's prices. So the forced job drives out who is worth least in its way, however many that are.
-Who was driven out is inserted anew, the most profitable first; who finds no room becomes the next link, up to a limit.
+Who was driven out is inserted again, the most profitable first; who finds no room becomes the next link, up to a limit.
 
 Sources: Glover, "Ejection chains, reference structures and alternating path methods for traveling salesman problems", 1996,
 DOI 10.1016/0166-218X(94)00037-E; Nagata, Braysy, "A powerful route minimization heuristic for the vehicle routing problem
@@ -77,7 +77,7 @@ MOVED, FORCED, WAITING = 0, 1, 2
 
 
 class Chain(NamedTuple):
-    """Work space of a chain, one entry a job.
+    """Work space of a chain, one entry per job.
 
     Parameters
     ----------
@@ -141,28 +141,28 @@ def _is_overfull(offset, used, state):
     """Tell whether more is used than there is where a job has units."""
     for a in range(offset, offset + used):
         t, h = state.rows[a, 0], state.rows[a, 1]
-        for r in range(state.left.shape[2]):
-            if state.left[t, h, r] < 0.0:
+        for r in range(state.residual.shape[2]):
+            if state.residual[t, h, r] < 0.0:
                 return True
     return False
 
 
 @inner
-def put_back(i, completion, ground, state):
+def put_back(i, completion, data, state):
     """Give a job that was taken out the room again that it had, if that is free; tell whether it was."""
-    offset = ground.row_offset[i]
-    shift(i, -1.0, ground, state)
+    offset = data.row_offset[i]
+    shift(i, -1.0, data, state)
     if _is_overfull(offset, state.workers.used[i], state.workers) or _is_overfull(offset, state.ps.used[i], state.ps):
-        shift(i, 1.0, ground, state)
+        shift(i, 1.0, data, state)
         return False
     state.completion[i] = completion
     return True
 
 
 @inner
-def _clear(j, ground, state, chain, random):
+def _clear(j, data, state, chain, random):
     """Take a random share of the jobs away that may be in job j's way; return how many."""
-    jobs = ground.jobs
+    jobs = data.jobs
     low, high = jobs.arrival[j], jobs.deadline[j]
     share = MIN_SHARE + (1.0 - MIN_SHARE) * uniform(random)
     count = 0
@@ -175,66 +175,66 @@ def _clear(j, ground, state, chain, random):
             or holds(chain.forced, chain.size[FORCED], i)
         ):
             continue
-        offset = ground.row_offset[i]
-        cost = _side_cost(i, offset, ground.workers, state.workers) + _side_cost(i, offset, ground.ps, state.ps)
+        offset = data.row_offset[i]
+        cost = _side_cost(i, offset, data.workers, state.workers) + _side_cost(i, offset, data.ps, state.ps)
         # Worth for its cost; the lowest key goes back first.
         chain.key[count] = -jobs.value[i, end] / (cost + 1e-9) + ORDER_NOISE * uniform(random)
         chain.cleared[count], chain.before[count] = i, end
-        take_out(i, ground, state)
+        take_out(i, data, state)
         count += 1
     return count
 
 
 @inner
-def _drive_out(i, completion, ground, state, kept, chain):
+def _drive_out(i, completion, data, state, kept, chain):
     """Note that a job has lost its room, and what it was before the chain."""
     if not holds(chain.moved, chain.size[MOVED], i):
         _append(chain.moved, chain.size, MOVED, i)
         state.completion[i] = completion
-        copy_job(i, state, kept, ground)
+        copy_job(i, state, kept, data)
         state.completion[i] = -1
     _append(chain.waiting, chain.size, WAITING, i)
 
 
 @inner
-def _insert(j, max_scale, ground, state, chain, scratch):
+def _insert(j, max_scale, data, state, chain, scratch):
     random = scratch.random
     draw_noise(scratch.workers.noise, scratch.ps.noise, random)
     chain.one[0] = j
-    return insert_all(ground, state, chain.one, max_scale * uniform(random), uniform(random) < 0.8, scratch)
+    return insert_all(data, state, chain.one, max_scale * uniform(random), uniform(random) < 0.8, scratch)
 
 
 @inner
-def _force(j, ground, state, kept, chain, scratch):
+def _force(j, data, state, kept, chain, scratch):
     """Add a link: put job j in the room of others, who go back or wait; return the change of the plan's value."""
     _append(chain.forced, chain.size, FORCED, j)
-    count = _clear(j, ground, state, chain, scratch.random)
-    change = _insert(j, 1.0, ground, state, chain, scratch)
+    count = _clear(j, data, state, chain, scratch.random)
+    change = _insert(j, 1.0, data, state, chain, scratch)
     sort_by_key(chain.key, count, chain.order)
     for k in range(count):
         i, end = chain.cleared[chain.order[k]], chain.before[chain.order[k]]
-        if not put_back(i, end, ground, state):
-            change -= ground.jobs.value[i, end]
-            _drive_out(i, end, ground, state, kept, chain)
+        if not put_back(i, end, data, state):
+            change -= data.jobs.value[i, end]
+            _drive_out(i, end, data, state, kept, chain)
     return change
 
 
 @inner
-def _optimistic_bound(ground, chain):
+def _optimistic_bound(data, chain):
     """Return what the jobs that wait are worth at best."""
     hope = 0.0
     for k in range(chain.size[WAITING]):
         i = chain.waiting[k]
-        hope += ground.jobs.value[i, ground.jobs.arrival[i]]
+        hope += data.jobs.value[i, data.jobs.arrival[i]]
     return hope
 
 
 @inner
-def _next_waiting(ground, chain):
+def _next_waiting(data, chain):
     """Take the most profitable job from those that wait."""
     best, last = 0, chain.size[WAITING] - 1
     for k in range(1, last + 1):
-        if ground.payoff[chain.waiting[k]] > ground.payoff[chain.waiting[best]]:
+        if data.payoff[chain.waiting[k]] > data.payoff[chain.waiting[best]]:
             best = k
     j = chain.waiting[best]
     chain.waiting[best] = chain.waiting[last]
@@ -243,25 +243,25 @@ def _next_waiting(ground, chain):
 
 
 @inner
-def _fill(ground, state, kept, chain, scratch):
+def _fill(data, state, kept, chain, scratch):
     """Try some refused jobs in what is left around the moved ones; return the value gained."""
-    random, jobs = scratch.random, ground.jobs
+    random, jobs = scratch.random, data.jobs
     low, high, gained = jobs.value.shape[1], 0, 0.0
     for k in range(chain.size[MOVED]):
         low, high = min(low, jobs.arrival[chain.moved[k]]), max(high, jobs.deadline[chain.moved[k]])
     for _ in range(FILLERS):
-        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+        j = data.candidates[int(uniform(random) * len(data.candidates))]
         if state.completion[j] >= 0 or jobs.arrival[j] > high or jobs.deadline[j] < low:
             continue
         if not holds(chain.moved, chain.size[MOVED], j):
-            copy_job(j, state, kept, ground)
+            copy_job(j, state, kept, data)
             _append(chain.moved, chain.size, MOVED, j)
-        gained += _insert(j, 1.2, ground, state, chain, scratch)
+        gained += _insert(j, 1.2, data, state, chain, scratch)
     return gained
 
 
 @inner
-def eject(j, least, ground, state, kept, chain, scratch):
+def eject(j, least, data, state, kept, chain, scratch):
     """Run a chain that begins with a refused job; return the change of the plan's value.
 
     It is given up where the change would be less than `least` even if all who wait came back for their best value.
@@ -269,15 +269,15 @@ def eject(j, least, ground, state, kept, chain, scratch):
     `chain.moved` then lists the jobs whose rows before the chain are in `kept`.
     """
     chain.size[:] = 0
-    copy_job(j, state, kept, ground)
+    copy_job(j, state, kept, data)
     _append(chain.moved, chain.size, MOVED, j)
-    change = _force(j, ground, state, kept, chain, scratch)
-    while chain.size[WAITING] > 0 and change + _optimistic_bound(ground, chain) >= least:
-        i = _next_waiting(ground, chain)
-        change += _insert(i, 1.2, ground, state, chain, scratch)
-        if state.completion[i] < 0 and chain.size[FORCED] < LONGEST and ground.payoff[i] > 0.0:
-            change += _force(i, ground, state, kept, chain, scratch)
-    return change if chain.size[WAITING] > 0 else change + _fill(ground, state, kept, chain, scratch)
+    change = _force(j, data, state, kept, chain, scratch)
+    while chain.size[WAITING] > 0 and change + _optimistic_bound(data, chain) >= least:
+        i = _next_waiting(data, chain)
+        change += _insert(i, 1.2, data, state, chain, scratch)
+        if state.completion[i] < 0 and chain.size[FORCED] < LONGEST and data.payoff[i] > 0.0:
+            change += _force(i, data, state, kept, chain, scratch)
+    return change if chain.size[WAITING] > 0 else change + _fill(data, state, kept, chain, scratch)
 
 
 FORCED_SHARE = 0.8
@@ -294,20 +294,20 @@ CHAIN_SHARE = 0.9
 
 
 @inner
-def _choose_forced(ground, state, random):
+def _choose_forced(data, state, random):
     """Choose a refused job that is to be inserted before all others, or -1 for none."""
     best = -1
-    if uniform(random) >= FORCED_SHARE or len(ground.candidates) == 0:
+    if uniform(random) >= FORCED_SHARE or len(data.candidates) == 0:
         return best
     for _ in range(1 + int(uniform(random) * MAX_DRAWS)):
-        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
-        if state.completion[j] < 0 and (best < 0 or ground.payoff[j] > ground.payoff[best]):
+        j = data.candidates[int(uniform(random) * len(data.candidates))]
+        if state.completion[j] < 0 and (best < 0 or data.payoff[j] > data.payoff[best]):
             best = j
     return best
 
 
 @inner
-def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
+def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
     """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
 
     Now and then any jobs.
@@ -316,18 +316,18 @@ def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
     if len(admitted) == 0:
         return 0
     # Small ruins are cheap and often good; the square favours them.
-    size = 1 + int(uniform(random) ** 2 * min(largest_ruin, len(admitted)))
+    size = 1 + int(uniform(random) ** 2 * min(max_destroyed, len(admitted)))
     if forced >= 0:
-        count, low, high = 0, ground.jobs.arrival[forced], ground.jobs.deadline[forced]
+        count, low, high = 0, data.jobs.arrival[forced], data.jobs.deadline[forced]
     else:
         ruined[0] = admitted[int(uniform(random) * len(admitted))]
-        count, low, high = 1, ground.jobs.arrival[ruined[0]], state.completion[ruined[0]]
+        count, low, high = 1, data.jobs.arrival[ruined[0]], state.completion[ruined[0]]
     anywhere = uniform(random) < 0.1
     for _ in range(8 * size):
         if count >= size:
             break
         j = admitted[int(uniform(random) * len(admitted))]
-        if not anywhere and (state.completion[j] < low or ground.jobs.arrival[j] > high):
+        if not anywhere and (state.completion[j] < low or data.jobs.arrival[j] > high):
             continue
         if not holds(ruined, count, j):
             ruined[count] = j
@@ -336,13 +336,13 @@ def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
 
 
 @inner
-def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, waiting):
+def _choose_waiting(data, state, ruined, num_ruined, most, forced, random, waiting):
     """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
-    low, high = ground.jobs.value.shape[1], 0
+    low, high = data.jobs.value.shape[1], 0
     for k in range(num_ruined):
         waiting[k] = ruined[k]
-        low = min(low, ground.jobs.arrival[ruined[k]])
+        low = min(low, data.jobs.arrival[ruined[k]])
         high = max(high, state.completion[ruined[k]])
     if forced >= 0:
         waiting[count] = forced
@@ -350,8 +350,8 @@ def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, wai
     for _ in range(6 * most):
         if count - num_ruined >= most:
             break
-        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
-        if state.completion[j] >= 0 or ground.jobs.arrival[j] > high or ground.jobs.deadline[j] < low:
+        j = data.candidates[int(uniform(random) * len(data.candidates))]
+        if state.completion[j] >= 0 or data.jobs.arrival[j] > high or data.jobs.deadline[j] < low:
             continue
         if not holds(waiting, count, j):
             waiting[count] = j
@@ -360,7 +360,7 @@ def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, wai
 
 
 @inner
-def _arrange(ground, waiting, forced, random):
+def _arrange(data, waiting, forced, random):
     """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
 
     A forced job comes first.
@@ -369,15 +369,15 @@ def _arrange(ground, waiting, forced, random):
     key = np.empty(len(waiting))
     for k in range(len(waiting)):
         i = waiting[k]
-        best = ground.jobs.value[i, ground.jobs.arrival[i]]
+        best = data.jobs.value[i, data.jobs.arrival[i]]
         if rule == 0:
             key[k] = uniform(random)
         elif rule == 1:
             key[k] = -best * (0.7 + 0.6 * uniform(random))
         elif rule == 2:
-            key[k] = -best / ground.jobs.target[i] * (0.7 + 0.6 * uniform(random))
+            key[k] = -best / data.jobs.target[i] * (0.7 + 0.6 * uniform(random))
         else:
-            key[k] = -(ground.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
+            key[k] = -(data.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
         if i == forced:
             key[k] = -INFINITE
     order = np.empty(len(waiting), dtype=np.int64)
@@ -386,63 +386,63 @@ def _arrange(ground, waiting, forced, random):
 
 
 @inner
-def _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting):
-    """Take some jobs out and insert them and others anew; return the change of the plan's value, and how many waited."""
+def _ruin_and_recreate(forced, data, state, kept, scratch, max_destroyed, ruined, waiting):
+    """Take some jobs out and insert them and others again; return the change of the plan's value, and how many waited."""
     random = scratch.random
-    num_ruined = _choose_ruined(ground, state, largest_ruin, forced, random, ruined)
+    num_ruined = _choose_ruined(data, state, max_destroyed, forced, random, ruined)
     if num_ruined == 0:
         return 0.0, 0
     extra = min(1 + int(uniform(random) * (num_ruined + 3)), len(waiting) - num_ruined - 1)
-    count = _choose_waiting(ground, state, ruined, num_ruined, extra, forced, random, waiting)
+    count = _choose_waiting(data, state, ruined, num_ruined, extra, forced, random, waiting)
     lost = 0.0
     for i in waiting[:count]:
-        copy_job(i, state, kept, ground)
+        copy_job(i, state, kept, data)
         if state.completion[i] >= 0:
-            lost += ground.jobs.value[i, state.completion[i]]
-            take_out(i, ground, state)
-    _arrange(ground, waiting[:count], forced, random)
+            lost += data.jobs.value[i, state.completion[i]]
+            take_out(i, data, state)
+    _arrange(data, waiting[:count], forced, random)
     scale = 1.2 * uniform(random)
     draw_noise(scratch.workers.noise, scratch.ps.noise, random)
-    return insert_all(ground, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
+    return insert_all(data, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
 
 
 @inner
-def _undo(moved, ground, state, kept):
+def _undo(moved, data, state, kept):
     """Make a plan again what it was before a move."""
     for i in moved:
         if state.completion[i] >= 0:
-            take_out(i, ground, state)
+            take_out(i, data, state)
     for i in moved:
-        copy_job(i, kept, state, ground)
+        copy_job(i, kept, state, data)
         if state.completion[i] >= 0:
-            shift(i, -1.0, ground, state)
+            shift(i, -1.0, data, state)
 
 
 @compiled
-def search_moves(ground, state, best, kept, scratch, num_moves, heat, present, record, largest_ruin):
+def search_moves(data, state, best, kept, scratch, num_moves, temperature, present, incumbent_value, max_destroyed):
     """Run moves at an acceptance temperature; return (present value, best value).
 
     `best` receives the best plan's rows; `kept` is work space.
     """
-    num_jobs = len(ground.payoff)
+    num_jobs = len(data.payoff)
     ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
     chain = make_chain(num_jobs)
     random = scratch.random
     for _ in range(num_moves):
         # How much a move may lose: drawn first, so that chains can be given up.
-        least = heat * np.log(1.0 - uniform(random))
-        forced = _choose_forced(ground, state, random)
+        least = temperature * np.log(1.0 - uniform(random))
+        forced = _choose_forced(data, state, random)
         if forced >= 0 and uniform(random) < CHAIN_SHARE:
-            change = eject(forced, least, ground, state, kept, chain, scratch)
+            change = eject(forced, least, data, state, kept, chain, scratch)
             moved = chain.moved[: chain.size[MOVED]]
         else:
-            change, count = _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting)
+            change, count = _ruin_and_recreate(forced, data, state, kept, scratch, max_destroyed, ruined, waiting)
             moved = waiting[:count]
         if change >= least:
             present += change
-            if present > record + 1e-9:
-                record = present
-                copy_plan(state, best, ground)
+            if present > incumbent_value + 1e-9:
+                incumbent_value = present
+                copy_plan(state, best, data)
         else:
-            _undo(moved, ground, state, kept)
-    return present, record
+            _undo(moved, data, state, kept)
+    return present, incumbent_value

@@ -20,8 +20,8 @@ from optim.solvers.admission.local_search.insertion import (
     empty_state,
     fill_shared,
     insert_all,
-    make_ground,
     make_scratch,
+    make_search_data,
     place,
     shift,
     take_out,
@@ -74,20 +74,20 @@ class Neighbourhood:
         weight: FloatArray | None = None,
     ) -> None:
         self._tables, self.instance = tables, tables.instance
-        self.ground = make_ground(tables, rows, point)
+        self.data = make_search_data(tables, rows, point)
         if weight is not None:
-            all_jobs = self.ground.candidates
+            all_jobs = self.data.candidates
             likely = all_jobs[weight[all_jobs] > LIKELY_WEIGHT]
-            self.ground = self.ground._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
-        self.state, self.best, self._kept = (empty_state(self.instance, self.ground) for _ in range(3))
-        self.scratch = make_scratch(self.instance, self.ground, seed)
+            self.data = self.data._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
+        self.state, self.best, self._kept = (empty_state(self.instance, self.data) for _ in range(3))
+        self.scratch = make_scratch(self.instance, self.data, seed)
         self.value = 0.0
-        self.record = 0.0
+        self.incumbent_value = 0.0
 
     def construct(self, order: IntArray, scale: float) -> None:
         """Insert jobs in order on what is left, each where its payoff at scaled prices is positive."""
         waiting = np.array([i for i in order.tolist() if self.state.completion[i] < 0], dtype=np.int64)
-        self.value += insert_all(self.ground, self.state, waiting, scale, True, self.scratch)
+        self.value += insert_all(self.data, self.state, waiting, scale, True, self.scratch)
         self._remember()
 
     def fill_up(self, payoff: FloatArray, scales: Sequence[float]) -> None:
@@ -96,36 +96,36 @@ class Neighbourhood:
         for scale in scales:
             self.construct(order, scale)
 
-    def price_anew(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
+    def reprice(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
         """Guide insertions by other prices from now on."""
         worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
-        ground = self.ground
-        workers, ps = ground.workers._replace(cost=worker_cost), ground.ps._replace(cost=ps_cost)
-        self.ground = ground._replace(workers=workers, ps=ps)
+        data = self.data
+        workers, ps = data.workers._replace(cost=worker_cost), data.ps._replace(cost=ps_cost)
+        self.data = data._replace(workers=workers, ps=ps)
 
     def try_schedule(self, schedule: Schedule) -> bool:
         """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
-        i, ground, state = schedule.job, self.ground, self.state
-        if ground.is_shared:
+        i, data, state = schedule.job, self.data, self.state
+        if data.is_shared:
             return self._try_shared(schedule)
         total = np.zeros(self.instance.horizon, dtype=np.int64)
         np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
         segments = segments_by_slot(self.instance, i, total)
-        sides = ((schedule.workers, ground.workers, state.workers), (schedule.ps, ground.ps, state.ps))
+        sides = ((schedule.workers, data.workers, state.workers), (schedule.ps, data.ps, state.ps))
         for entries, side, held in sides:
             limit = np.zeros(len(side.first) - 1, dtype=np.int64)
             for c, t, count in entries.tolist():
                 s = segments[t]
-                class_limits(held.left[t], side.demand[s], side.room, s, t, side.first, limit)
+                class_limits(held.residual[t], side.demand[s], side.room, s, t, side.first, limit)
                 if limit[c] < count:
                     return False
-        own = slice(ground.row_offset[i], ground.row_offset[i + 1])
+        own = slice(data.row_offset[i], data.row_offset[i + 1])
         for entries, side, held in sides:
             used = 0
             for c, t, count in entries.tolist():
                 s = segments[t]
                 used = place(
-                    count, c, t, s, held.left[t], side.demand[s], side.room, side.first, held.rows[own], used, True,
+                    count, c, t, s, held.residual[t], side.demand[s], side.room, side.first, held.rows[own], used, True,
                     self.scratch.room, self.scratch.server_order,
                 )  # fmt: skip
             held.used[i] = used
@@ -134,7 +134,7 @@ class Neighbourhood:
 
     def _try_shared(self, schedule: Schedule) -> bool:
         """As `try_schedule`, where workers and PSs share servers; a way to put them there may be missed."""
-        i, ground, state, shared = schedule.job, self.ground, self.state, self.scratch.shared
+        i, data, state, shared = schedule.job, self.data, self.state, self.scratch.shared
         counts: dict[tuple[int, int], list[int]] = {}
         for side, entries in enumerate((schedule.workers, schedule.ps)):
             for c, t, units in entries.tolist():
@@ -142,61 +142,63 @@ class Neighbourhood:
         total = np.zeros(self.instance.horizon, dtype=np.int64)
         np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
         segments = segments_by_slot(self.instance, i, total)
-        free = np.zeros(len(ground.workers.first) - 1)
+        free = np.zeros(len(data.workers.first) - 1)
         state.workers.used[i] = state.ps.used[i] = 0
         for (t, c), (workers, ps) in sorted(counts.items()):
             needed = np.zeros(workers + 1, dtype=np.int64)
             needed[-1] = ps
             only, s = np.array([c]), int(segments[t])
             held = fill_shared(
-                s, t, workers, needed, 1.0, state.workers.left[t], ground.workers, ground.ps, shared, only, only, True,
+                s, t, workers, needed, 1.0, state.workers.residual[t], data.workers, data.ps, shared, only, only, True,
                 free, free, np.empty(workers + 1),
             )  # fmt: skip
             if held < workers:
-                shift(i, 1.0, ground, state)
+                shift(i, 1.0, data, state)
                 return False
-            own = slice(int(ground.workers.first[c]), int(ground.workers.first[c + 1]))
+            own = slice(int(data.workers.first[c]), int(data.workers.first[c + 1]))
             for units in (shared.workers, shared.ps):
                 units[: own.start] = units[own.stop :] = 0
-            write_shared(i, s, t, shared.workers, ground.row_offset, ground.workers, state.workers)
-            write_shared(i, s, t, shared.ps, ground.row_offset, ground.ps, state.ps)
+            write_shared(i, s, t, shared.workers, data.row_offset, data.workers, state.workers)
+            write_shared(i, s, t, shared.ps, data.row_offset, data.ps, state.ps)
         self._admit(i, schedule.completion)
         return True
 
     def _admit(self, i: int, completion: int) -> None:
         self.state.completion[i] = completion
-        self.value += float(self.ground.jobs.value[i, completion])
+        self.value += float(self.data.jobs.value[i, completion])
         self._remember()
 
-    def run(self, num_moves: int, heat: float, largest_ruin: int, is_over: Callable[[], bool] | None = None) -> None:
-        """Run moves at an acceptance temperature, in utils; `is_over` is asked every `MOVES_A_CHECK` of them."""
+    def run(
+        self, num_moves: int, temperature: float, max_destroyed: int, is_over: Callable[[], bool] | None = None
+    ) -> None:
+        """Run moves at an acceptance temperature, in utility units; `is_over` is asked every `MOVES_A_CHECK` of them."""
         for done in range(0, num_moves, MOVES_A_CHECK):
             if is_over is not None and is_over():
                 return
             num_now = min(MOVES_A_CHECK, num_moves - done)
-            self.value, self.record = search_moves(
-                self.ground, self.state, self.best, self._kept, self.scratch, num_now, heat, self.value, self.record,
-                largest_ruin,
+            self.value, self.incumbent_value = search_moves(
+                self.data, self.state, self.best, self._kept, self.scratch, num_now, temperature, self.value, self.incumbent_value,
+                max_destroyed,
             )  # fmt: skip
 
-    def run_at(self, heat: float, num_moves: int, largest_ruin: int) -> None:
+    def run_at(self, temperature: float, num_moves: int, max_destroyed: int) -> None:
         """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
-        unit = self.record / max(1, int((self.best.completion >= 0).sum()))
-        self.run(num_moves, max(heat * unit, 1e-12), largest_ruin)
+        unit = self.incumbent_value / max(1, int((self.best.completion >= 0).sum()))
+        self.run(num_moves, max(temperature * unit, 1e-12), max_destroyed)
 
     def clear(self) -> None:
         """Empty the present plan; the best one stays."""
         for i in np.flatnonzero(self.state.completion >= 0):
-            take_out(i, self.ground, self.state)
+            take_out(i, self.data, self.state)
         self.value = 0.0
 
     def return_to_best(self) -> None:
         """Make the best plan the present one."""
         self.clear()
-        copy_plan(self.best, self.state, self.ground)
+        copy_plan(self.best, self.state, self.data)
         for i in np.flatnonzero(self.state.completion >= 0):
-            shift(i, -1.0, self.ground, self.state)
-        self.value = self.record
+            shift(i, -1.0, self.data, self.state)
+        self.value = self.incumbent_value
 
     def adopt(self, plan: AdmissionPlan) -> None:
         """Make a feasible plan the present one (it must fit the residual arithmetic: counts on single servers)."""
@@ -206,11 +208,11 @@ class Neighbourhood:
         for side, table in ((self.state.workers, plan.workers), (self.state.ps, plan.ps)):
             side.used[:] = 0
             for i, t, server, count in table[:, [JOB, SLOT, SERVER, COUNT]].tolist():
-                side.rows[self.ground.row_offset[i] + side.used[i]] = (t, server, count, segments[i][t])
+                side.rows[self.data.row_offset[i] + side.used[i]] = (t, server, count, segments[i][t])
                 side.used[i] += 1
         self.state.completion[plan.admitted] = plan.completion
         for i in plan.admitted:
-            shift(i, -1.0, self.ground, self.state)
+            shift(i, -1.0, self.data, self.state)
         self.value = plan.objective(self.instance)
         self._remember()
 
@@ -220,15 +222,15 @@ class Neighbourhood:
         for side in (self.best.workers, self.best.ps):
             rows: list[tuple[int, ...]] = []
             for i in np.flatnonzero(self.best.completion >= 0).tolist():
-                first = self.ground.row_offset[i]
+                first = self.data.row_offset[i]
                 rows += [(i, t, h, n) for t, h, n, _ in side.rows[first : first + side.used[i]].tolist()]
             parts.append(rows)
         return AdmissionPlan.from_rows(parts[0], parts[1])
 
     def _remember(self) -> None:
-        if self.value > self.record:
-            self.record = self.value
-            copy_plan(self.state, self.best, self.ground)
+        if self.value > self.incumbent_value:
+            self.incumbent_value = self.value
+            copy_plan(self.state, self.best, self.data)
 
 
 STAGE_SHARE = 0.1
@@ -272,7 +274,7 @@ def dive(
         # The surest first: those that the LP admits in full, among them the most profitable.
         chosen = waiting[np.lexsort((-payoff[waiting], weight[waiting] < 0.5))][:size]
         before = plan.value
-        plan.price_anew(tables, rows, prices)
+        plan.reprice(tables, rows, prices)
         plan.construct(chosen, 1.0)
         if len(chosen) == 0:
             break
@@ -292,9 +294,9 @@ def _price_the_rest(
     """Return prices of what is left, and the payoffs of the jobs that wait (0 for others)."""
     is_waiting = plan.state.completion < 0
     rest = replace(tables, value=np.where(is_waiting[:, None], tables.value, 0.0))
-    left = np.maximum(rows.capacity - plan_usage(tables, rows, plan.best_plan()), 0.0)
-    remaining = replace(rows, capacity=left)
+    residual = np.maximum(rows.capacity - plan_usage(tables, rows, plan.best_plan()), 0.0)
+    remaining = replace(rows, capacity=residual)
     search = PriceSearch(rest, remaining, ColumnPool(rest, remaining), CutTable(tables.instance), monitor)
     # Rows without anything left keep their price: the walk moves only prices of rows with capacity.
-    search.walk(prices, SubgradientOptions(num_steps=STEPS, add_every=STEPS), None)
+    search.subgradient_steps(prices, SubgradientOptions(num_steps=STEPS, add_every=STEPS), None)
     return search.best.prices, np.where(is_waiting, search.proven.payoff, 0.0)

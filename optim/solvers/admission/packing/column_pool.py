@@ -147,7 +147,7 @@ class ColumnPool:
         self._weight = weight
 
     def count_idle(self, is_idle: NDArray[np.bool_]) -> None:
-        """Count one more round for columns that are idle, shape (columns,), and begin anew for the others."""
+        """Count one more round for columns that are idle, shape (columns,), and begin again for the others."""
         self._idle = np.where(is_idle, self._idle + 1, 0)
 
     def schedule(self, column: int) -> Schedule:
@@ -218,7 +218,7 @@ class ColumnPool:
     def loads(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return how many workers and PSs of each job a fractional point puts in each class and slot.
 
-        Shapes (jobs, classes, slots) each; `x` has one entry a column.
+        Shapes (jobs, classes, slots) each; `x` has one entry per column.
         """
         return class_loads(self.tables.instance, *self._entries(x))
 

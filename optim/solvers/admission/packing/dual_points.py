@@ -236,7 +236,7 @@ class DualPoint:
     Parameters
     ----------
     row_prices
-        Shape (rows,): utils a whole unit, >= 0.
+        Shape (rows,): utility units per whole unit, >= 0.
     payoff
         Shape (jobs,): the most that a schedule which is allowed is worth less its cost.
     bound

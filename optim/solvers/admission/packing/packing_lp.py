@@ -34,7 +34,7 @@ from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, DualPoin
 from optim.solvers.admission.packing.subgradient import PriceSearch, SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 from optim.solvers.lp.interior_point import MAX_DENSE, WarmStart, solve_packing
-from optim.solvers.lp.pdhg import solve_saddle
+from optim.solvers.lp.pdhg import solve_pdhg
 
 ROW_TOL = 1e-9
 
@@ -51,7 +51,7 @@ MAX_STEPS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Master:
-    """A solved master: its value in all rows, prices of whole units, what it took, and whether solving anew changes nothing."""
+    """A solved master: its value in all rows, prices of whole units, what it took, and whether solving again changes nothing."""
 
     value: float
     prices: FloatArray
@@ -78,15 +78,15 @@ class RestrictedMaster:
         self._is_active = np.zeros(len(search.limit), dtype=np.bool_)
         self._row_price = np.zeros(len(search.limit))
         self._job_price: FloatArray | None = None
-        self._is_hasty = most_steps is not None
+        self._prefers_first_order = most_steps is not None
         self._max_steps, self._overflows = most_steps or MAX_STEPS, False
         self.loss: FloatArray = np.zeros(0)
         """What each column lost at the last solve's prices, shape (columns,)."""
 
     @property
-    def takes_steps(self) -> bool:
+    def uses_first_order(self) -> bool:
         """Whether loose masters take first-order steps."""
-        return self._is_hasty or is_large(self._search.limit)
+        return self._prefers_first_order or is_large(self._search.limit)
 
     def add_rows(self, count: int) -> None:
         """Append rows, of cuts, which are active."""
@@ -104,7 +104,7 @@ class RestrictedMaster:
 
     def solve(self, tol: float) -> Master:
         """Solve the master to a relative tolerance."""
-        if self.takes_steps and tol >= LOOSE_TOL:
+        if self.uses_first_order and tol >= LOOSE_TOL:
             return self._step(tol)
         return self._solve_exactly(tol)
 
@@ -112,7 +112,7 @@ class RestrictedMaster:
         """Take first-order steps over all rows, on from where the last ones ended."""
         pool, search = self._pool, self._search
         price = self._row_price if self._row_price.any() else search.best.prices * search.limit
-        solved = solve_saddle(
+        solved = solve_pdhg(
             pool.share, pool.job, pool.value, pool.tables.num_jobs, tol=tol, most_steps=self._max_steps,
             x=pool.weight, row_price=price,
         )  # fmt: skip
@@ -120,7 +120,7 @@ class RestrictedMaster:
             self._max_steps *= 2
         self.activate(solved.row_price > 0)
         self._row_price, self._job_price = solved.last_price, solved.job_price
-        self.loss = solved.reduced_loss
+        self.loss = solved.dual_slack
         self._overflows = True
         pool.set_weight(solved.last_x)
         return Master(value=solved.value, prices=solved.row_price * search.scale, saddle_steps=solved.steps)
@@ -148,7 +148,7 @@ class RestrictedMaster:
         self._is_active[violated] = True
         self._row_price[:] = 0.0
         self._row_price[active] = solved.row_price
-        self._job_price, self.loss = solved.job_price, solved.reduced_loss
+        self._job_price, self.loss = solved.job_price, solved.dual_slack
         self._overflows = False
         pool.set_weight(x)
         return Master(
@@ -198,7 +198,7 @@ TOL_SHARE, LARGE_TOL_SHARE = 0.3, 0.15
 
 """The master is solved to this share of the present gap, never looser than the first; the latter where first-order steps solve it."""
 
-CROWDED = 0.97
+CONGESTED = 0.97
 
 """Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
 
@@ -239,7 +239,7 @@ class PackingResult:
     master
         Value of the restricted master's best primal point: a fractional value that is attained.
     x
-        The master's last primal point, one entry a column of the pool; it satisfies all rows.
+        The master's last primal point, one entry per column of the pool; it satisfies all rows.
     pool
         The columns.
     termination
@@ -411,8 +411,8 @@ class PackingLP:
         """Walk from prices, or from none unless there is a best point; choose the rows of the first master."""
         search = self.search
         if prices is not None or not search.is_started:
-            search.walk(np.zeros(len(search.limit)) if prices is None else prices, walk, None)
-        self.master.activate((search.best.prices > 0) | (search.average_use > CROWDED * search.limit))
+            search.subgradient_steps(np.zeros(len(search.limit)) if prices is None else prices, walk, None)
+        self.master.activate((search.best.prices > 0) | (search.average_use > CONGESTED * search.limit))
 
     def drop_idle(self, gap: float, least: float) -> None:
         """Drop columns that have been of no use for a while."""
@@ -438,7 +438,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         self._search.monitor = monitor.part()
         self._tol, self._first, self._between, self._start = tol, first, between, start
         self._value, self._rounds, self._newton_steps, self._saddle_steps = 0.0, 0, 0, 0
-        usual = FEW_LINE_POINTS if programme.master.takes_steps else LINE_POINTS
+        usual = FEW_LINE_POINTS if programme.master.uses_first_order else LINE_POINTS
         self._line_points = usual if line_points is None else line_points
         self._history: list[tuple[float, float, float]] = []
         self._end: Termination | None = None
@@ -464,7 +464,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         """Solve the master, and price between its point and the best one."""
         programme, search, tol = self._programme, self._search, self._tol
         with self._clock.phase("master"):
-            share = LARGE_TOL_SHARE if programme.master.takes_steps else TOL_SHARE
+            share = LARGE_TOL_SHARE if programme.master.uses_first_order else TOL_SHARE
             master = programme.master.solve(max(share * tol, min(LOOSEST_TOL, share * self._gap)))
         self._value = max(self._value, master.value)
         self._newton_steps, self._saddle_steps = (
@@ -473,9 +473,11 @@ class _Rounds(AbstractIteration[PackingResult]):
         )
         with self._clock.phase("pricing"):
             programme.drop_idle(search.best.bound - self._value, tol * abs(self._value))
-            num_new = search.between(master.prices, self._line_points)
+            num_new = search.in_out_line_search(master.prices, self._line_points)
             if self._is_open:
-                num_new += search.walk(search.best.prices, self._between, 0.5 * (self._value + search.best.bound))
+                num_new += search.subgradient_steps(
+                    search.best.prices, self._between, 0.5 * (self._value + search.best.bound)
+                )
         self._rounds += 1
         self._history.append((self._clock.elapsed_s, self._value, search.best.bound))
         if self._gap <= tol:

@@ -92,7 +92,7 @@ class _PlainRounds(AbstractIteration[PackingResult]):
 
 
 class _SimplexMaster:
-    """The restricted master in HiGHS: a row a job, then the rows with capacity."""
+    """The restricted master in HiGHS: one row per job, then the rows with capacity."""
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
         self._rows = np.flatnonzero(rows.capacity > 0)

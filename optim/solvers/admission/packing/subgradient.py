@@ -108,13 +108,13 @@ class PriceSearch:
             self._best = replace(self._best, cuts=self._cuts.cuts, multiplier=multiplier)
 
     def keep_rows(self, kept: IntArray) -> None:
-        """Forget all rows but the given ones; the best point is priced anew without them."""
+        """Forget all rows but the given ones; the best point is priced again without them."""
         prices = self.best.prices[kept]
         self.limit, self.scale, self.average_use = self.limit[kept], self.scale[kept], self.average_use[kept]
         self._best = None
-        self.walk(prices, SubgradientOptions(num_steps=1), None)
+        self.subgradient_steps(prices, SubgradientOptions(num_steps=1), None)
 
-    def between(self, end: FloatArray, num_points: int) -> int:
+    def in_out_line_search(self, end: FloatArray, num_points: int) -> int:
         """Look for the least bound between the best point and another one by bisection of its slope.
 
         The end is evaluated first; returns how many columns were new.
@@ -136,7 +136,7 @@ class PriceSearch:
                 break
         return num_new
 
-    def walk(self, start: FloatArray, walk: SubgradientOptions, target: float | None) -> int:
+    def subgradient_steps(self, start: FloatArray, walk: SubgradientOptions, target: float | None) -> int:
         """Take Polyak's steps towards a target bound; return how many columns were new."""
         point, num_new = start, 0
         steps = PolyakSteps(self.limit, STALL_LIMIT)

@@ -61,9 +61,10 @@ from optim.solvers.admission.posted_prices.price_functions import (
     JobValueStats,
     PriceFloorRule,
     PriceRanges,
+    SeenRanges,
     SideRanges,
     ZeroStartPrice,
-    job_worth,
+    job_value_stats,
     price_ranges,
 )
 from optim.solvers.admission.posted_prices.reservations import (
@@ -75,11 +76,11 @@ from optim.solvers.admission.posted_prices.reservations import (
 )
 from optim.solvers.admission.posted_prices.theorems import RatioClaim, ratio_claim
 from optim.solvers.admission.pricing.classes import JobTables, Prices, price
-from optim.solvers.admission.pricing.servers import SERVER, ClusterState, FoundSchedule, ServerSide, Use, uses
+from optim.solvers.admission.pricing.servers import SERVER, ClusterState, FoundSchedule, Use, uses
 
 FREE = 1e-12
 
-"""Price of a unit of room that nobody else can want, in utils: little beside anything, and of two ways the smaller one."""
+"""Price of a unit of room that nobody else can want, in utility units: little beside anything, and of two ways the smaller one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +180,18 @@ class Guard:
         Cluster and jobs.
     share
         a, in (0, 1].
-    worth
+    stats
         The jobs that U and the lower scale come from: the history's.
     function
         Its price function.
     """
 
     def __init__(
-        self, instance: AdmissionInstance, share: float, worth: JobValueStats, function: ZeroStartPrice
+        self, instance: AdmissionInstance, share: float, stats: JobValueStats, function: ZeroStartPrice
     ) -> None:
         self._instance, self._function = instance, function
         self.alone = on_share(instance, share)
-        self._bounds: PriceRanges = price_ranges(self.alone, PriceFloorRule.UNIT_FREE_LAMBDA, worth=worth)
+        self._bounds: PriceRanges = price_ranges(self.alone, PriceFloorRule.UNIT_FREE_LAMBDA, stats=stats)
         self._rule = OnlineAlgorithm(self.alone, bounds=self._bounds, function=function)
         self._servers = tuple(
             _first_of_classes(whole, part)
@@ -220,10 +221,10 @@ class Guard:
             rows.append(moved)
         return replace(decision.schedule, workers=rows[0], ps=rows[1])
 
-    def claim(self, worth: JobValueStats) -> GuardClaim:
-        """Return what the theorem says of this instance; `worth` is its own jobs'."""
+    def claim(self, stats: JobValueStats) -> GuardClaim:
+        """Return what the theorem says of this instance; `stats` is its own jobs'."""
         # The conditions are about jobs and single servers' rows, which are the same in the whole cluster.
-        rule = ratio_claim(self._instance, self._bounds, self._function, worth=worth)
+        rule = ratio_claim(self._instance, self._bounds, self._function, stats=stats)
         rho, wide = least_share(self._instance, self.alone), wide_value(self._instance, self.alone)
         return GuardClaim(rule=rule, rho=rho, wide=wide)
 
@@ -294,7 +295,7 @@ MASTER_STEPS = 80
 
 MIN_LEFT = 1e-2
 
-"""Share of its capacity that a row counts on at least: what has no capacity has no price, and a slot that is full is dear."""
+"""Share of its capacity that a row counts on at least: what has no capacity has no price, and a full slot is expensive."""
 
 
 class LpReoptimizer:
@@ -403,40 +404,19 @@ class RisingPrices:
     """Zero-start prices whose constants come from the jobs seen so far, on a cluster that others change."""
 
     def __init__(self, instance: AdmissionInstance, state: ClusterState) -> None:
-        self._instance, self._state = instance, state
-        self._worth, self._function = job_worth(instance), ZeroStartPrice()
-        self._seen: list[int] = []
-        self._ranges: PriceRanges | None = None
+        self._state = state
+        self._seen = SeenRanges(instance, PriceFloorRule.UNIT_FREE_LAMBDA, job_value_stats(instance))
+        state.reprice(self._seen.ranges, ZeroStartPrice())
 
     def meet(self, job: int) -> None:
-        """Take a job's worth into account; if it changes the constants, all prices follow."""
-        self._seen.append(job)
-        known = self._worth.of(np.array(self._seen, dtype=np.int64))
-        ranges = price_ranges(self._instance, PriceFloorRule.UNIT_FREE_LAMBDA, worth=known)
-        if self._ranges is None or any(
-            not np.array_equal(getattr(a, name), getattr(b, name))
-            for a, b in ((ranges.worker, self._ranges.worker), (ranges.ps, self._ranges.ps))
-            for name in ("log_lower", "log_upper")
-        ):
-            self._ranges = ranges
-            for side in self._state.sides:
-                slots, _, servers = side.price.shape
-                slot, server = (index.ravel() for index in np.indices((slots, servers)))
-                self._reprice(side, slot, server)
+        """Take a job's value into account; if it changes the constants, all prices follow."""
+        if self._seen.see(job):
+            self._state.reprice(self._seen.ranges)
 
     def taken(self, uses: tuple[Use, ...]) -> None:
-        """Price the cells anew that a schedule has taken from."""
+        """Price the cells again that a schedule has taken from."""
         for side, use in zip(self._state.sides, uses, strict=True):
-            self._reprice(side, use.slot, use.server)
-
-    def _reprice(self, side: ServerSide, slot: np.ndarray, server: np.ndarray) -> None:
-        assert self._ranges is not None, "prices exist once a job was met"
-        ranges = self._ranges.worker if side is self._state.worker else self._ranges.ps
-        capacity = side.capacity[slot, :, server]
-        taken = capacity - side.residual[slot, :, server]
-        share = np.divide(taken, capacity, out=np.zeros_like(capacity), where=capacity > 0)
-        row = side.servers.class_of_server[server], slot
-        side.price[slot, :, server] = self._function.price(share, ranges.log_lower[row], ranges.log_upper[row])
+            side.reprice_cells(use)
 
 
 def repeated(instance: AdmissionInstance, slot: int) -> Jobs:
@@ -516,14 +496,14 @@ class LearnedDay(AbstractIteration[DayResult]):
     ----------
     instance, tables
         The cluster and the day's jobs, of which each is looked at from its arrival on.
-    conduct
+    run_config
         How the day is run.
     prices
         The forecast's prices; None without a history.
-    resolver
-        Who solves anew for the jobs that the forecast expects; None where prices stay.
+    reoptimizer
+        Who solves again for the jobs that the forecast expects; None where prices stay.
     fill
-        Share of the capacities that prices found anew count on.
+        Share of the capacities that prices found again count on.
     warm_up
         Without a history: share of the slots after which prices are learned.
     guard
@@ -538,27 +518,27 @@ class LearnedDay(AbstractIteration[DayResult]):
         self,
         instance: AdmissionInstance,
         tables: JobTables,
-        conduct: RunConfig,
+        run_config: RunConfig,
         *,
         prices: Prices | None,
-        resolver: LpReoptimizer | None = None,
+        reoptimizer: LpReoptimizer | None = None,
         fill: float = FILL,
         warm_up: float = 0.1,
         guard: Guard | None = None,
         seed: int = 0,
         is_over: Callable[[], bool] | None = None,
     ) -> None:
-        self._instance, self._tables, self._conduct, self._seed = instance, tables, conduct, seed
+        self._instance, self._tables, self._run_config, self._seed = instance, tables, run_config, seed
         self._guard, self._fill, self._is_over = guard, fill, is_over
         self._prices = _no_prices(instance) if prices is None else prices
         state = posted_state(instance, self._prices)
         self._reservations = Reservations(instance, state, tables)
-        self._standby = BestEffortQueue(self._reservations, conduct.standby)
+        self._standby = BestEffortQueue(self._reservations, run_config.standby)
         if guard is not None:
             guard.reserve(state)
         self._rising = RisingPrices(instance, state) if prices is None else None
         self._learn_at = max(1, int(np.ceil(warm_up * instance.horizon))) if prices is None else instance.horizon
-        self._resolver = resolver
+        self._reoptimizer = reoptimizer
         self._by_slot: list[list[int]] = [[] for _ in range(instance.horizon)]
         for job in np.argsort(instance.jobs.arrival, kind="stable").tolist():
             self._by_slot[instance.jobs.arrival[job]].append(job)
@@ -582,14 +562,14 @@ class LearnedDay(AbstractIteration[DayResult]):
             begun = time.perf_counter()
             self.decided[job] = self._decide(job)
             self._decision_s.append(time.perf_counter() - begun)
-            if self._conduct.standby and not self.decided[job]:
+            if self._run_config.standby and not self.decided[job]:
                 self._standby.add(job)
         # All who arrive in this slot are decided on: its room is for those who are here.
         state = self._reservations.state
-        if self._conduct.replan and self._rising is None:
+        if self._run_config.replan and self._rising is None:
             with discounted(state, slot, ahead=0.0):
                 rng = np.random.default_rng((self._seed, slot))
-                improve(self._reservations, self._conduct.replan, rng, self._is_over)
+                improve(self._reservations, self._run_config.replan, rng, self._is_over)
         with discounted(state, slot, ahead=PATIENCE * self._instance.horizon) as posted:
             self._earned += self._standby.run_slot(slot, posted)
         self._reservations.run_slot(slot)
@@ -616,32 +596,32 @@ class LearnedDay(AbstractIteration[DayResult]):
         )
 
     def _prepare(self, slot: int) -> None:
-        """Find prices anew, where it is time to."""
+        """Find prices again, where it is time to."""
         if slot == self._learn_at:
             self._learn_at *= 2
-            self._resolver = LpReoptimizer(
-                self._instance, [repeated(self._instance, slot)], self._conduct.resolve_rounds, self._fill
+            self._reoptimizer = LpReoptimizer(
+                self._instance, [repeated(self._instance, slot)], self._run_config.resolve_rounds, self._fill
             )
             self._rising = None
             self._resolve(slot)
-        elif self._resolver is not None and self._is_due(slot, self._resolver):
+        elif self._reoptimizer is not None and self._is_due(slot, self._reoptimizer):
             self._resolve(slot)
 
-    def _is_due(self, slot: int, resolver: LpReoptimizer) -> bool:
-        every, drift = self._conduct.resolve_every, self._conduct.resolve_drift
+    def _is_due(self, slot: int, reoptimizer: LpReoptimizer) -> bool:
+        every, drift = self._run_config.resolve_every, self._run_config.resolve_drift
         if every and slot % every == 0:
             return True
-        return drift > 0 and resolver.drift(self._reservations.state, slot, self._prices) > drift
+        return drift > 0 and reoptimizer.drift(self._reservations.state, slot, self._prices) > drift
 
     def _resolve(self, slot: int) -> None:
-        assert self._resolver is not None, "only called with something expected"
+        assert self._reoptimizer is not None, "only called with something expected"
         begun = time.perf_counter()
-        self._prices = self._resolver.solve(self._reservations.state, slot, self._prices)
+        self._prices = self._reoptimizer.solve(self._reservations.state, slot, self._prices)
         self._post()
         self._resolve_s.append(time.perf_counter() - begun)
 
     def _post(self) -> None:
-        even, scale = smoothed(self._prices, self._conduct.smoothing), self._conduct.price_scale
+        even, scale = smoothed(self._prices, self._run_config.smoothing), self._run_config.price_scale
         post(self._reservations.state, Prices(worker=scale * even.worker, ps=scale * even.ps))
 
     def _decide(self, job: int) -> bool:
@@ -664,7 +644,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         return True
 
     def _admit(self, schedule: FoundSchedule, least: float) -> None:
-        share = self._conduct.promised_share if self._conduct.replan else 1.0
+        share = self._run_config.promised_share if self._run_config.replan else 1.0
         self._reservations.promise(schedule, max(least, share * schedule.value))
         self._earned += schedule.value
         if self._rising is not None:

@@ -6,7 +6,7 @@ random amount that is far too small to make any other schedule the best one.
 
 Jobs are decided one by one in order of arrival (those of one slot in the order of the list): find the
 job's best schedule at the present prices, admit it if the schedule's payoff is positive, take what it
-uses and price the touched rows anew. A decision is never revised.
+uses and price the touched rows again. A decision is never revised.
 
 Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.
 """
@@ -48,13 +48,13 @@ class TieOrder:
     ----------
     jobs
         All jobs, by arrival; those of a slot in this order.
-    worker_rise, ps_rise
-        Shape (slots, resources, servers), in [0, 1): how much dearer each row counts, in parts of what a job allows.
+    worker_perturbation, ps_perturbation
+        Shape (slots, resources, servers), in [0, 1): by how much the price of each row rises, in parts of what a job allows.
     """
 
     jobs: tuple[int, ...]
-    worker_rise: FloatArray
-    ps_rise: FloatArray
+    worker_perturbation: FloatArray
+    ps_perturbation: FloatArray
 
 
 def draw_tie_order(instance: AdmissionInstance, rng: np.random.Generator) -> TieOrder:
@@ -64,8 +64,8 @@ def draw_tie_order(instance: AdmissionInstance, rng: np.random.Generator) -> Tie
     is_shared = instance.has_shared_servers
     return TieOrder(
         jobs=tuple(np.lexsort((rng.random(instance.num_jobs), instance.jobs.arrival)).tolist()),
-        worker_rise=worker,
-        ps_rise=worker if is_shared else rng.random((*shape, instance.ps_servers.num_servers)),
+        worker_perturbation=worker,
+        ps_perturbation=worker if is_shared else rng.random((*shape, instance.ps_servers.num_servers)),
     )
 
 
@@ -80,7 +80,7 @@ class TiedSearch:
         Finds best schedules at given prices.
     order
         Of equal schedules.
-    worth
+    stats
         Values and sizes of the jobs that can complete alone.
 
     Notes
@@ -90,18 +90,18 @@ class TiedSearch:
     """
 
     def __init__(
-        self, instance: AdmissionInstance, search: ResidualSearch, order: TieOrder, worth: JobValueStats
+        self, instance: AdmissionInstance, search: ResidualSearch, order: TieOrder, stats: JobValueStats
     ) -> None:
         self._instance, self._search, self._order = instance, search, order
-        units = worth.worker_slots * (worth.max_worker.sum(axis=1) + worth.max_ps.sum(axis=1))
+        units = stats.worker_slots * (stats.max_worker.sum(axis=1) + stats.max_ps.sum(axis=1))
         self._rise = np.zeros(instance.num_jobs)
-        self._rise[worth.jobs] = TIE_SHARE * worth.most / np.where(units > 0, units, 1.0)
+        self._rise[stats.jobs] = TIE_SHARE * stats.most / np.where(units > 0, units, 1.0)
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
         """Return a schedule of the largest payoff above `floor`, None if there is none."""
         rise, order = self._rise[job], self._order
-        worker = state.worker.price + rise * order.worker_rise
-        ps = worker if state.is_shared else state.ps.price + rise * order.ps_rise
+        worker = state.worker.price + rise * order.worker_perturbation
+        ps = worker if state.is_shared else state.ps.price + rise * order.ps_perturbation
         found = self._search.find_at(job, state, floor, worker, ps)
         return None if found is None else replace(found, payoff=found.value - self._cost(found, state))
 
@@ -206,7 +206,7 @@ class OnlineRun:
     @property
     def final_dual(self) -> float:
         """Payoffs at arrival plus the capacity at the final prices: a bound only where the theorems hold."""
-        return sum(decision.payoff for decision in self.decisions) + self.state.worth()
+        return sum(decision.payoff for decision in self.decisions) + self.state.capacity_value()
 
     @property
     def largest_step_ratio(self) -> float:
@@ -259,7 +259,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         by_arrival = np.argsort(instance.jobs.arrival, kind="stable") if order is None else order
         self.order: list[int] = [int(job) for job in by_arrival]
         self.decisions: list[JobDecision] = []
-        self._initial_dual = self.state.worth()
+        self._initial_dual = self.state.capacity_value()
         self._earned = 0.0
 
     def is_done(self) -> bool:
@@ -339,10 +339,10 @@ def run_online(
     Examples
     --------
     >>> from optim.models.admission.instance import AdmissionInstance
-    >>> from optim.solvers.admission.posted_prices.price_functions import LowerScale, price_ranges
+    >>> from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, price_ranges
     >>> from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
     >>> def admit(instance: AdmissionInstance) -> OnlineRun:
-    ...     bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    ...     bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     ...     return run_online(instance, bounds=bounds, function=ZeroStartPrice())
     """
     return run_iteration(

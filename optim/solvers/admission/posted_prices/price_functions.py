@@ -105,7 +105,7 @@ class JobValueStats:
         return JobValueStats(**{name: getattr(self, name)[places] for name in self.__slots__})
 
 
-def job_worth(instance: AdmissionInstance) -> JobValueStats:
+def job_value_stats(instance: AdmissionInstance) -> JobValueStats:
     """Collect values and demands of the jobs that can complete alone."""
     earliest = instance.earliest_completion
     jobs = np.flatnonzero(earliest >= 0)
@@ -174,7 +174,7 @@ def price_ranges(
     instance: AdmissionInstance,
     lower: PriceFloorRule,
     *,
-    worth: JobValueStats | None = None,
+    stats: JobValueStats | None = None,
     has_paper_values: bool = False,
 ) -> PriceRanges:
     """Derive U and the lower scale of every row from an instance's jobs.
@@ -182,48 +182,48 @@ def price_ranges(
     Parameters
     ----------
     instance
-        Its cluster is known in advance; its jobs are, unless `worth` says otherwise.
+        Its cluster is known in advance; its jobs are, unless `stats` says otherwise.
     lower
         Which lower scale.
-    worth
+    stats
         The jobs to derive from: all schedulable ones by default, which is clairvoyant; jobs of the past
         for an estimate.
     has_paper_values
         U from f at the fastest completion with N workers in every slot, and L from f(T - a), as the paper has them,
-        whatever the cluster holds and whichever values are too small to count; see `paper_worth`.
+        whatever the cluster holds and whichever values are too small to count; see `paper_value_stats`.
     """
-    worth = job_worth(instance) if worth is None else worth
+    stats = job_value_stats(instance) if stats is None else stats
     if has_paper_values:
-        worth = paper_worth(instance, worth)
-    value = worth.most
+        stats = paper_value_stats(instance, stats)
+    value = stats.most
     if instance.has_shared_servers:
-        smallest = np.minimum(worth.smallest_worker, worth.smallest_ps)
-        both = worth.max_worker + worth.max_ps
-        side = _side(instance, instance.worker_servers, lower, worth, value, smallest, both)
+        smallest = np.minimum(stats.smallest_worker, stats.smallest_ps)
+        both = stats.max_worker + stats.max_ps
+        side = _side(instance, instance.worker_servers, lower, stats, value, smallest, both)
         return PriceRanges(worker=side, ps=side)
     return PriceRanges(
         worker=_side(
             instance,
             instance.worker_servers,
             lower,
-            worth,
+            stats,
             value,
-            worth.smallest_worker,
-            worth.max_worker,
+            stats.smallest_worker,
+            stats.max_worker,
         ),
-        ps=_side(instance, instance.ps_servers, lower, worth, value, worth.smallest_ps, worth.max_ps),
+        ps=_side(instance, instance.ps_servers, lower, stats, value, stats.smallest_ps, stats.max_ps),
     )
 
 
-def paper_worth(instance: AdmissionInstance, worth: JobValueStats) -> JobValueStats:
+def paper_value_stats(instance: AdmissionInstance, stats: JobValueStats) -> JobValueStats:
     """Return the schedulable jobs with the values of the paper's U and L.
 
     The most is f(D - 1) for D = ceil(W / N) slots: a job that starts in its arrival slot is done after D - 1 more. The
     least is f(T - a), completion in the last slot; where that is 0, which the paper's sigmoids never are but for
     underflow, the value in the last slot that earns, since L = 0 leaves no price.
     """
-    most, least = worth.most.copy(), worth.least.copy()
-    for k, i in enumerate(worth.jobs.tolist()):
+    most, least = stats.most.copy(), stats.least.copy()
+    for k, i in enumerate(stats.jobs.tolist()):
         fastest = int(-(-instance.work[i] // instance.jobs.chunks[i]))
         if curve_of(instance.jobs, i) and not instance.chunk_integral:
             fastest = int(-(-instance.target[i] // instance.progress[i][-1]))
@@ -231,7 +231,7 @@ def paper_worth(instance: AdmissionInstance, worth: JobValueStats) -> JobValueSt
         most[k] = values[fastest - 1]
         last = values[instance.horizon - int(instance.jobs.arrival[i]) - 1]
         least[k] = last if last > 0 else least[k]
-    return replace(worth, most=most, least=least)
+    return replace(stats, most=most, least=least)
 
 
 def sample_jobs(instance: AdmissionInstance, share: float, rng: np.random.Generator) -> IntArray:
@@ -255,7 +255,7 @@ class SeenRanges:
         Cluster and jobs; of the jobs only those named to `see` count.
     lower
         Which lower scale; not the paper's, whose terms come from different jobs.
-    worth
+    stats
         What the bounds need of each job.
     factors
         By which U and the lower scale are wrong, as in `PriceRanges.scaled`.
@@ -265,18 +265,18 @@ class SeenRanges:
         self,
         instance: AdmissionInstance,
         lower: PriceFloorRule,
-        worth: JobValueStats,
+        stats: JobValueStats,
         factors: tuple[float, float] = (1.0, 1.0),
     ) -> None:
-        self._instance, self._lower, self._worth, self._factors = instance, lower, worth, factors
-        self._place = {job: k for k, job in enumerate(worth.jobs.tolist())}
-        self.ranges = price_ranges(instance, lower, worth=worth.take(np.zeros(0, dtype=np.int64)))
+        self._instance, self._lower, self._stats, self._factors = instance, lower, stats, factors
+        self._place = {job: k for k, job in enumerate(stats.jobs.tolist())}
+        self.ranges = price_ranges(instance, lower, stats=stats.take(np.zeros(0, dtype=np.int64)))
 
     def see(self, job: int) -> bool:
         """Let a job in that has just arrived; tell whether the bounds have changed."""
         if job not in self._place:
             return False
-        own = price_ranges(self._instance, self._lower, worth=self._worth.take(np.array([self._place[job]])))
+        own = price_ranges(self._instance, self._lower, stats=self._stats.take(np.array([self._place[job]])))
         before, self.ranges = (
             self.ranges,
             _joined(self.ranges, own.scaled(upper=self._factors[0], lower=self._factors[1])),
@@ -312,19 +312,19 @@ def _side(
     instance: AdmissionInstance,
     servers: ServerClasses,
     lower: PriceFloorRule,
-    worth: JobValueStats,
+    stats: JobValueStats,
     value: FloatArray,
     smallest: FloatArray,
     largest: FloatArray,
 ) -> SideRanges:
     """Return the bounds of one side's rows."""
     shape = servers.capacity.shape
-    if not len(worth.jobs):
+    if not len(stats.jobs):
         nothing = np.full(shape, -np.inf)
         return SideRanges(log_lower=nothing, log_upper=nothing)
     with np.errstate(divide="ignore"):
         log_upper = np.log((value[:, None] / smallest).max(axis=0))
-        log_lower = _log_lower(instance, servers, lower, worth, largest)
+        log_lower = _log_lower(instance, servers, lower, stats, largest)
     is_used = (largest > 0).any(axis=0) & (servers.capacity > 0)
     log_lower = np.where(is_used, log_lower, -np.inf)
     log_upper = np.where(is_used, np.maximum(log_upper, np.where(is_used, log_lower, 0.0) + MIN_RATIO), -np.inf)
@@ -335,7 +335,7 @@ def _log_lower(
     instance: AdmissionInstance,
     servers: ServerClasses,
     lower: PriceFloorRule,
-    worth: JobValueStats,
+    stats: JobValueStats,
     largest: FloatArray,
 ) -> FloatArray:
     """Return the lower scale's logarithm, broadcastable to (classes, slots, resources)."""
@@ -347,23 +347,23 @@ def _log_lower(
     with np.errstate(divide="ignore"):
         match lower:
             case PriceFloorRule.PAPER_L:
-                need = worth.worker_slots * largest.sum(axis=1)
+                need = stats.worker_slots * largest.sum(axis=1)
                 if not need.any():
                     return np.array(-np.inf)
                 # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say. Logarithms first: f(T - a)
                 # may be next to nothing.
                 return np.asarray(
-                    (np.log(worth.least) - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total))
+                    (np.log(stats.least) - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total))
                 )
             case PriceFloorRule.SIMPLE_L:
-                return np.asarray(np.log(worth.least.min() / (4.0 * total)))
+                return np.asarray(np.log(stats.least.min() / (4.0 * total)))
             case PriceFloorRule.UNIT_FREE_L:
-                return np.asarray(np.log(worth.least.min() / (2.0 * num_rows(instance) * capacity)))
+                return np.asarray(np.log(stats.least.min() / (2.0 * num_rows(instance) * capacity)))
             case PriceFloorRule.SUMMED_LAMBDA:
-                each = worth.least / (halves * worth.worker_slots * largest.sum(axis=1))
+                each = stats.least / (halves * stats.worker_slots * largest.sum(axis=1))
                 return np.asarray(np.log(each.min()))
             case PriceFloorRule.UNIT_FREE_LAMBDA:
-                each = worth.least[:, None] / (halves * num_resources * worth.worker_slots[:, None] * largest)
+                each = stats.least[:, None] / (halves * num_resources * stats.worker_slots[:, None] * largest)
                 return np.asarray(np.log(each.min(axis=0)))
 
 
@@ -388,7 +388,7 @@ class PriceFunction(Protocol):
     """
 
     def price(self, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
-        """Return prices in utils a unit.
+        """Return prices in utility units per unit.
 
         Parameters
         ----------

@@ -126,7 +126,7 @@ class Reservations:
         self.promised[schedule.job] = schedule.completion
         self.record(schedule.job, (schedule.workers, schedule.ps))
 
-    def worth(self, reservation: Reservation) -> float:
+    def value_at_prices(self, reservation: Reservation) -> float:
         """Return a schedule's value less what its room costs at the posted prices."""
         return reservation.schedule.value - priced(reservation.uses, [side.price for side in self.state.sides])
 
@@ -230,14 +230,14 @@ def improve(
 def _move(reservations: Reservations, chosen: list[int], noise: list[FloatArray] | None) -> float:
     """Take jobs out and insert them again in the order given; return the gain, 0 if all stays as it was."""
     before = [reservations.release(job) for job in chosen]
-    old = sum(reservations.worth(one) for one in before)
+    old = sum(reservations.value_at_prices(one) for one in before)
     posted = [side.price for side in reservations.state.sides]
     if noise is not None:
         _post(reservations, [price * factor for price, factor in zip(posted, noise, strict=True)])
     inserted = all(_insert(reservations, job) for job in chosen)
     _post(reservations, posted)
     after = [reservations.held[job] for job in chosen if job in reservations.held]
-    new = sum(reservations.worth(one) for one in after)
+    new = sum(reservations.value_at_prices(one) for one in after)
     if inserted and new >= old - KEPT_TOL * abs(old):
         return new - old
     _undo(reservations, before)

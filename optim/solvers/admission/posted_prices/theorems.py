@@ -46,7 +46,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     RatioTheorem,
     SideRanges,
     ZeroStartPrice,
-    job_worth,
+    job_value_stats,
     price_ranges,
     theorem_of,
 )
@@ -113,7 +113,7 @@ def ratio_claim(
     bounds: PriceRanges,
     function: PriceFunction,
     *,
-    worth: JobValueStats | None = None,
+    stats: JobValueStats | None = None,
 ) -> RatioClaim:
     """Work out the competitive ratio of a run with these prices and whether its conditions hold.
 
@@ -129,9 +129,9 @@ def ratio_claim(
         raise InvalidOptionError(
             f"no theorem gives a competitive ratio for {type(function).__name__}; claim none, or use a price that states one"
         )
-    worth = job_worth(instance) if worth is None else worth
+    stats = job_value_stats(instance) if stats is None else stats
     is_zero_start = theorem is RatioTheorem.ZERO_START
-    eps = max_share(instance, worth)
+    eps = max_share(instance, stats)
     sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
     factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
     initial = 0.0 if is_zero_start else _initial_dual(instance, bounds)
@@ -140,14 +140,14 @@ def ratio_claim(
     full = _rounded_down(function.full_at)
     conditions = (
         Condition(name="C1", holds=eps < 1, figures=f"eps = {eps}"),
-        _upper_condition(instance, bounds, worth),
+        _upper_condition(instance, bounds, stats),
         Condition(
             name="C3",
             holds=full <= 1 - eps,
             figures=f"U is reached at {function.full_at:.12g} of the capacity",
         ),
         Condition(name="C4", holds=True, figures="best schedules are exact, positive payoffs are admitted"),
-        _scale_condition(instance, bounds, worth) if is_zero_start else _start_condition(initial, worth),
+        _scale_condition(instance, bounds, stats) if is_zero_start else _start_condition(initial, stats),
         Condition(name="C6", holds=True, figures="caps and deadlines belong to the instance"),
     )
     return RatioClaim(
@@ -178,13 +178,13 @@ def amplification(side: SideRanges, eps: float, function: ExponentialPrice | Zer
         return float(np.expm1(eps * widest) / eps)
 
 
-def max_share(instance: AdmissionInstance, worth: JobValueStats | None = None) -> Fraction:
+def max_share(instance: AdmissionInstance, stats: JobValueStats | None = None) -> Fraction:
     """Return eps: the largest share of a row that one job can take in one slot, exactly.
 
     Only jobs that can complete alone count, and the slots from their arrival to their deadline.
     """
     jobs, job = instance.jobs, instance.segment_job
-    is_live = np.isin(job, (job_worth(instance) if worth is None else worth).jobs)
+    is_live = np.isin(job, (job_value_stats(instance) if stats is None else stats).jobs)
     slots = np.arange(instance.horizon)
     in_window = is_live[:, None] & (slots >= jobs.arrival[job][:, None]) & (slots <= instance.deadline[job][:, None])
     if instance.has_shared_servers:
@@ -202,7 +202,7 @@ def max_share(instance: AdmissionInstance, worth: JobValueStats | None = None) -
     return best
 
 
-def full_share(instance: AdmissionInstance, eps: float | None = None, worth: JobValueStats | None = None) -> float:
+def full_share(instance: AdmissionInstance, eps: float | None = None, stats: JobValueStats | None = None) -> float:
     """Return 1 - eps, the share of the capacity at which strict prices reach U.
 
     Raises
@@ -210,7 +210,7 @@ def full_share(instance: AdmissionInstance, eps: float | None = None, worth: Job
     InvalidOptionError
         If a job can take a whole server.
     """
-    share = float(max_share(instance, worth)) if eps is None else eps
+    share = float(max_share(instance, stats)) if eps is None else eps
     if share >= 1:
         raise InvalidOptionError(
             f"strict prices need eps < 1, but in instance {instance.name!r} one job can take a whole server; "
@@ -261,9 +261,9 @@ def _rounded_down(share: float) -> Fraction:
     return Fraction(share) * (1 - Fraction(ROUNDING))
 
 
-def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobValueStats) -> Condition:
+def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: JobValueStats) -> Condition:
     """C2: compare U with the largest value for the smallest use."""
-    needed = price_ranges(instance, PriceFloorRule.SIMPLE_L, worth=worth)
+    needed = price_ranges(instance, PriceFloorRule.SIMPLE_L, stats=stats)
     gaps = [
         given.log_upper[is_used] - least.log_upper[is_used]
         for given, least in ((bounds.worker, needed.worker), (bounds.ps, needed.ps))
@@ -277,9 +277,9 @@ def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: Jo
     )
 
 
-def _start_condition(initial: float, worth: JobValueStats) -> Condition:
+def _start_condition(initial: float, stats: JobValueStats) -> Condition:
     """C5 of the exponential price: any schedulable job alone is a plan."""
-    most = float(worth.most.max(initial=0.0))
+    most = float(stats.most.max(initial=0.0))
     return Condition(
         name="C5",
         holds=2 * initial <= most * (1 + ROUNDING),
@@ -287,11 +287,11 @@ def _start_condition(initial: float, worth: JobValueStats) -> Condition:
     )
 
 
-def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobValueStats) -> Condition:
+def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: JobValueStats) -> Condition:
     """C5 of the zero-start price: ``sum_j lambda_j a_j <= v``, for W_i workers and as many PSs at most."""
-    worker = worth.max_worker @ _max_scale(bounds.worker)
-    ps = worth.max_ps @ _max_scale(bounds.ps)
-    share = float((worth.worker_slots * (worker + ps) / worth.least).max(initial=0.0))
+    worker = stats.max_worker @ _max_scale(bounds.worker)
+    ps = stats.max_ps @ _max_scale(bounds.ps)
+    share = float((stats.worker_slots * (worker + ps) / stats.least).max(initial=0.0))
     return Condition(
         name="C5",
         holds=share <= 1 + 1e3 * ROUNDING,

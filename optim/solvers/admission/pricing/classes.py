@@ -23,10 +23,10 @@ from optim.models.admission.data import MICRO
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.best_schedule import JobArrays, best_by, make_space, sort_by_key, trace_by
 from optim.solvers.admission.pricing.shared import (
-    ClassRoom,
+    ClassFrontiers,
     SharedClasses,
+    class_frontiers,
     class_pair_table,
-    class_room,
     shared_classes,
     split_class_pair,
 )
@@ -106,9 +106,9 @@ class JobTables:
         return JobArrays(**{name: getattr(self, name) for name in JobArrays._fields})
 
     @cached_property
-    def class_room(self) -> ClassRoom:
+    def class_frontiers(self) -> ClassFrontiers:
         """What empty classes of shared servers hold of each job."""
-        return class_room(self.instance)
+        return class_frontiers(self.instance)
 
     @cached_property
     def max_at_once(self) -> tuple[int, int]:
@@ -250,7 +250,7 @@ def take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, layers, ou
 
 @by_reference
 class ClassSource(NamedTuple):
-    """Cost of a unit and most units by segment, class and slot; and work space, one entry a class."""
+    """Cost of a unit and most units by segment, class and slot; and work space, one entry per class."""
 
     worker_cost: FloatArray
     worker_limit: IntArray
@@ -329,7 +329,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     most
         Most workers at once.
     order, ps_order
-        Work space, one entry a class.
+        Work space, one entry per class.
     table
         At least ``most + 1`` entries.
     """
@@ -576,7 +576,7 @@ class Prices:
     Parameters
     ----------
     worker, ps
-        Shape (classes, slots, resources), utils a unit of resource, >= 0. On shared servers all prices
+        Shape (classes, slots, resources), utility units per unit of resource, >= 0. On shared servers all prices
         are worker prices and `ps` has no classes.
     worker_extra, ps_extra
         Shape (segments, classes, slots): what cuts add to the cost of one worker (PS) of a job, or None.
@@ -747,7 +747,7 @@ def payoffs_along(tables: JobTables, prices: Prices) -> Callable[[float], FloatA
 def class_source(tables: JobTables, worker_cost: FloatArray, ps_cost: FloatArray) -> ClassSource | SharedClassSource:
     """Return what compiled loops read of the classes, at costs that no cut bends."""
     if tables.instance.has_shared_servers:
-        return SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_room, *tables.max_at_once))
+        return SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_frontiers, *tables.max_at_once))
     orders = np.zeros(worker_cost.shape[1], dtype=np.int64), np.zeros(ps_cost.shape[1], dtype=np.int64)
     return ClassSource(worker_cost, tables.worker_limit, ps_cost, tables.ps_limit, *orders)
 

@@ -174,7 +174,7 @@ class SideArrays(NamedTuple):
     residual
         Shape (slots, resources, servers), 1e-6 units.
     price
-        Shape (slots, resources, servers), utils a whole unit.
+        Shape (slots, resources, servers), utility units per whole unit.
     """
 
     demand: FloatArray
@@ -187,7 +187,7 @@ class SideArrays(NamedTuple):
 
 @by_reference
 class ServerScratch(NamedTuple):
-    """Work space, one entry a server: what a unit costs, how many units it holds, a heap of servers."""
+    """Work space, one entry per server: what a unit costs, how many units it holds, a heap of servers."""
 
     unit: FloatArray
     room: FloatArray
@@ -203,9 +203,9 @@ class SharedArrays(NamedTuple):
     share_limit
         Shape (slots, resources, classes): what one job may use of a server, 1e-6 units.
     blocking, mark, server, out_workers, out_ps
-        One entry a server.
+        One entry per server.
     left, room
-        One entry a resource.
+        One entry per resource.
     one, power, work
         Frontiers: one entry for 0, 1, ... workers.
     places, pairs
@@ -589,30 +589,31 @@ class ServerSide:
         """Likewise: what is left."""
         empty = function.price(np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
         self.price: FloatArray = np.ascontiguousarray(empty.transpose(1, 2, 0)[:, :, self._class])
-        """Shape (slots, resources, servers), utils a whole unit."""
+        """Shape (slots, resources, servers), utility units per whole unit."""
 
     def take(self, use: Use) -> tuple[FloatArray, FloatArray]:
-        """Take from the servers and price the touched rows anew; return their prices before and after."""
+        """Take from the servers and price the touched rows again; return their prices before and after."""
         cell = (use.slot, slice(None), use.server)
         before = self.price[cell]
-        capacity = self.capacity[cell]
-        residual = self.residual[cell] - use.amount
-        self.residual[cell] = residual
-        share = np.divide(capacity - residual, capacity, out=np.zeros_like(capacity), where=capacity > 0)
-        row = (self._class[use.server], use.slot)
-        after = self._function.price(share, self._bounds.log_lower[row], self._bounds.log_upper[row])
-        self.price[cell] = after
-        return before, after
+        self.residual[cell] = self.residual[cell] - use.amount
+        self.reprice_cells(use)
+        return before, self.price[cell]
 
-    def reprice(self, bounds: SideRanges) -> None:
-        """Price every row anew, between other bounds."""
+    def reprice_cells(self, use: Use) -> None:
+        """Price the rows again of which something was taken."""
+        cell, row = (use.slot, slice(None), use.server), (self._class[use.server], use.slot)
+        share = _taken_share(self.capacity[cell], self.residual[cell])
+        self.price[cell] = self._function.price(share, self._bounds.log_lower[row], self._bounds.log_upper[row])
+
+    def reprice(self, bounds: SideRanges, function: PriceFunction | None = None) -> None:
+        """Price every row again, between other bounds, and by another function if one is given."""
         self._bounds = bounds
-        used = self.capacity - self.residual
-        share = np.divide(used, self.capacity, out=np.zeros_like(used), where=self.capacity > 0).transpose(2, 0, 1)
+        self._function = self._function if function is None else function
+        share = _taken_share(self.capacity, self.residual).transpose(2, 0, 1)
         lower, upper = bounds.log_lower[self._class], bounds.log_upper[self._class]
         self.price[...] = self._function.price(share, lower, upper).transpose(1, 2, 0)
 
-    def worth(self) -> float:
+    def capacity_value(self) -> float:
         """Return the summed price of the whole capacity, the rows' part of the dual."""
         return float(np.vdot(self.price, self.capacity)) / MICRO
 
@@ -625,6 +626,12 @@ class ServerSide:
         total = np.zeros((self.servers.num_classes, *self.price.shape[:2]))
         np.add.at(total, self._class, self.price.transpose(2, 0, 1))
         return total / np.maximum(self.servers.count, 1)[:, None, None]
+
+
+def _taken_share(capacity: FloatArray, residual: FloatArray) -> FloatArray:
+    """Return which share of each capacity is taken, 0 where there is none."""
+    share: FloatArray = np.divide(capacity - residual, capacity, out=np.zeros_like(capacity), where=capacity > 0)
+    return share
 
 
 class ClusterState:
@@ -640,14 +647,14 @@ class ClusterState:
         """The distinct sides."""
         return (self.worker,) if self.is_shared else (self.worker, self.ps)
 
-    def reprice(self, bounds: PriceRanges) -> None:
-        """Price everything anew, between other bounds."""
-        for side, own in zip(self.sides, (bounds.worker, bounds.ps), strict=False):
-            side.reprice(own)
+    def reprice(self, bounds: PriceRanges, function: PriceFunction | None = None) -> None:
+        """Price everything again, between other bounds, and by another function if one is given."""
+        for side, ranges in zip(self.sides, (bounds.worker, bounds.ps), strict=False):
+            side.reprice(ranges, function)
 
-    def worth(self) -> float:
+    def capacity_value(self) -> float:
         """Return the summed price of all capacity."""
-        return sum(side.worth() for side in self.sides)
+        return sum(side.capacity_value() for side in self.sides)
 
     def mean_prices(self) -> Prices:
         """Return mean prices by server class, as the class-level bounds take them."""

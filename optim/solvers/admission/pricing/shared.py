@@ -1,7 +1,7 @@
 """Servers that workers and parameter servers share: one slot solved exactly, compiled.
 
 What a server holds is then a set Q of pairs (workers, PSs) and no longer a number of each: filling the
-cheapest servers with workers first may leave no room for the PSs, or dear room only. So
+cheapest servers with workers first may leave no room for the PSs, or only on expensive servers. So
 
     F_s(Y, Z) = min over (y, z) in Q_s of F_{s-1}(Y - y, Z - z) + worker cost_s y + PS cost_s z
 
@@ -25,7 +25,7 @@ from optim.solvers.admission.pricing.best_schedule import sort_by_key
 
 
 @by_reference
-class ClassRoom(NamedTuple):
+class ClassFrontiers(NamedTuple):
     """Frontiers by job segment and capacity pattern, over whole classes.
 
     Parameters
@@ -75,7 +75,7 @@ class PairScratch(NamedTuple):
 
 @by_reference
 class GreedyScratch(NamedTuple):
-    """Work space, one entry a place: orders by cost of a worker and of a PS, most workers alone, units put so far."""
+    """Work space, one entry per place: orders by cost of a worker and of a PS, most workers alone, units put so far."""
 
     order: IntArray
     ps_order: IntArray
@@ -86,15 +86,15 @@ class GreedyScratch(NamedTuple):
 
 @by_reference
 class SharedClasses(NamedTuple):
-    """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
+    """Classes of shared servers while they are empty, as `ClassFrontiers` holds them, and work space."""
 
-    room: ClassRoom
+    room: ClassFrontiers
     places: Places
     scratch: PairScratch
     greedy: GreedyScratch
 
 
-def shared_classes(room: ClassRoom, most_workers: int, most_ps: int) -> SharedClasses:
+def shared_classes(room: ClassFrontiers, most_workers: int, most_ps: int) -> SharedClasses:
     """Return the classes with work space for so many workers and PSs."""
     num = len(room.pattern)
     places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
@@ -108,7 +108,7 @@ def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:
     return PairScratch(np.empty((2, most_ps + 1, most_workers + 1)), np.empty((levels, most_workers + 1)))
 
 
-def class_room(instance: AdmissionInstance) -> ClassRoom:
+def class_frontiers(instance: AdmissionInstance) -> ClassFrontiers:
     """Work out the frontiers of all classes in all slots between each job's arrival and deadline.
 
     Notes
@@ -125,7 +125,7 @@ def class_room(instance: AdmissionInstance) -> ClassRoom:
         start[s, p] = offset
     front = np.full(int(offsets[-1]), -1, dtype=np.int64)
     _fill(instance, start, capacity, count, front)
-    return ClassRoom(pattern=pattern, start=start, front=front)
+    return ClassFrontiers(pattern=pattern, start=start, front=front)
 
 
 def _patterns(instance: AdmissionInstance) -> tuple[IntArray, IntArray, IntArray]:

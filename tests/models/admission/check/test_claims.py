@@ -11,7 +11,7 @@ import pytest
 import optim
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.admission.check import check
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.decision import AdmissionPlan, PriceProof
 from optim.models.admission.instance import AdmissionInstance
@@ -403,7 +403,7 @@ def test_conditions_without_a_ratio_are_refused() -> None:
 @pytest.mark.parametrize("trait", BY_HAND)
 def test_the_largest_share_is_what_one_job_alone_takes_of_a_server(trait: str) -> None:
     """As the figures of an instance have it, by arrays instead of server by server."""
-    assert float(max_share(read_facts(BY_HAND[trait]))) == pytest.approx(
+    assert float(max_share(read_exact_instance(BY_HAND[trait]))) == pytest.approx(
         describe(BY_HAND[trait])["max_share_of_server"]
     )
 

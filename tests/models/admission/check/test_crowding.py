@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.admission.check import tree
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.schedules import FREE, Restriction
 from optim.models.admission.check.tree import is_crowded
 from optim.models.admission.decision import Branch, BranchKind
@@ -43,8 +43,8 @@ def ways(units: int, number: int) -> list[tuple[int, ...]]:
 
 @given(SIZES, st.integers(1, 3))
 def test_counts_are_crowded_where_no_way_to_pack_them_exists(jobs: list[tuple[int, int]], number: int) -> None:
-    facts = read_facts(cluster([size for size, _ in jobs], number))
-    found = is_crowded(facts, {k: at_least(units) for k, (_, units) in enumerate(jobs)})
+    exact = read_exact_instance(cluster([size for size, _ in jobs], number))
+    found = is_crowded(exact, {k: at_least(units) for k, (_, units) in enumerate(jobs)})
     every = product(*(ways(units, number) for _, units in jobs))
     fits = any(
         all(sum(way[h] * size for way, (size, _) in zip(placed, jobs, strict=True)) <= 10 for h in range(number))
@@ -57,9 +57,9 @@ def test_counts_are_crowded_where_no_way_to_pack_them_exists(jobs: list[tuple[in
 def test_workers_and_pss_crowd_shared_servers_together(workers: int, ps: int, is_full: bool) -> None:
     # Two boxes of five hold two workers of two and one PS of one each; three workers leave one unit on one of them.
     job = job_document("a", epochs=1, chunks=3, worker=[2, 0], ps=[2, 0], ps_mbps=1)
-    facts = read_facts(tiny_instance(job, shared_servers=[{"type": "box", "capacity": [3, 0], "count": 3}]))
+    exact = read_exact_instance(tiny_instance(job, shared_servers=[{"type": "box", "capacity": [3, 0], "count": 3}]))
     left = at_least(ps, kind=BranchKind.PS, after=at_least(workers))
-    assert is_crowded(facts, {0: left}) == is_full
+    assert is_crowded(exact, {0: left}) == is_full
 
 
 def test_a_server_takes_no_more_pss_of_a_job_than_its_share() -> None:
@@ -67,9 +67,9 @@ def test_a_server_takes_no_more_pss_of_a_job_than_its_share() -> None:
     job = job_document("a", epochs=1, chunks=8, worker=[1, 0], ps=[0, 1], ps_mbps=1)
     servers = {"worker_servers": [{"type": "w", "capacity": [8, 0], "count": 2}],
                "ps_servers": [{"type": "p", "capacity": [0, 4], "count": 2}]}  # fmt: skip
-    facts = read_facts(tiny_instance(job, **servers, max_share_per_server=0.5))
+    exact = read_exact_instance(tiny_instance(job, **servers, max_share_per_server=0.5))
     for fewest, crowds in ((4, False), (5, True)):
-        assert is_crowded(facts, {0: at_least(fewest, kind=BranchKind.PS)}) is crowds
+        assert is_crowded(exact, {0: at_least(fewest, kind=BranchKind.PS)}) is crowds
 
 
 @pytest.mark.parametrize("is_fixed", [False, True])
@@ -78,35 +78,35 @@ def test_a_job_counts_in_the_segment_in_which_it_certainly_is(is_fixed: bool) ->
     segments = [{"start": 0, "worker": [4, 0], "ps": [0, 1]}, {"start": 1, "worker": [6, 0], "ps": [0, 1]}]
     jobs = [job_document(f"j{k}", epochs=2, chunks=2, segments=segments) for k in range(3)]
     servers = [{"type": "w", "capacity": [10, 0], "count": 2}]
-    facts = read_facts(
+    exact = read_exact_instance(
         tiny_instance(*jobs, worker_servers=servers, ps_servers=[{"type": "p", "capacity": [0, 9], "count": 1}])
     )
     left = at_least(1, slot=1, after=at_least(1) if is_fixed else FREE)
-    assert is_crowded(facts, dict.fromkeys(range(3), left)) == is_fixed
+    assert is_crowded(exact, dict.fromkeys(range(3), left)) == is_fixed
 
 
 def test_more_servers_than_calls_may_be_nested_are_filled_one_after_the_other() -> None:
     """Workers that take two of three units: one a server, so that 1,200 servers hold 1,200 of them."""
     job = job_document("a", epochs=1, chunks=2000, worker=[2, 0])
     instance = tiny_instance(job, worker_servers=[{"type": "w", "capacity": [3, 0], "count": 1200}], horizon=2)
-    facts = read_facts(instance)
+    exact = read_exact_instance(instance)
     for fewest, crowds in ((1201, True), (1200, False)):
-        assert is_crowded(facts, {0: at_least(fewest)}) is crowds
+        assert is_crowded(exact, {0: at_least(fewest)}) is crowds
 
 
 def test_rests_that_were_tried_are_not_tried_again() -> None:
     """Of sizes four and five a server of ten holds two units, and 60 servers one less than 121, however they are filled."""
     jobs = [job_document(name, epochs=1, chunks=70, worker=[size, 0]) for name, size in (("a", 4), ("b", 5))]
     instance = tiny_instance(*jobs, worker_servers=[{"type": "w", "capacity": [10, 0], "count": 60}], horizon=2)
-    assert is_crowded(read_facts(instance), {0: at_least(61), 1: at_least(60)})
-    assert not is_crowded(read_facts(instance), {0: at_least(60), 1: at_least(60)})
+    assert is_crowded(read_exact_instance(instance), {0: at_least(61), 1: at_least(60)})
+    assert not is_crowded(read_exact_instance(instance), {0: at_least(60), 1: at_least(60)})
 
 
 def test_a_search_that_is_given_up_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [job_document(name, epochs=1, chunks=9, worker=[2, 0]) for name in "ab"]
     instance = tiny_instance(*jobs, worker_servers=[{"type": "w", "capacity": [3, 0], "count": 6}], horizon=2)
     restrictions = {job: at_least(4) for job in (0, 1)}
-    assert is_crowded(read_facts(instance), restrictions)
+    assert is_crowded(read_exact_instance(instance), restrictions)
     for limit in range(4):
         monkeypatch.setattr(tree, "STEP_LIMIT", limit)
-        assert not is_crowded(read_facts(instance), restrictions)
+        assert not is_crowded(read_exact_instance(instance), restrictions)

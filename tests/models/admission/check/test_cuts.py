@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from optim.models.admission.check import check
 from optim.models.admission.check.cuts import CutCheck
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.decision import ServerCut, Side
 from optim.models.admission.instance import AdmissionInstance
 from tests.support.admission.enumeration import Enumerator, best_gain, random_market
@@ -38,7 +38,7 @@ def make_cut(**fields: Any) -> ServerCut:
 
 def causes(instance: AdmissionInstance, cut: Any) -> list[str]:
     """Return why the checker refuses a cut."""
-    return [violation.message for violation in CutCheck(read_facts(instance)).violations(cut, 0, "")]
+    return [violation.message for violation in CutCheck(read_exact_instance(instance)).violations(cut, 0, "")]
 
 
 def two_large_jobs(**second: Any) -> AdmissionInstance:

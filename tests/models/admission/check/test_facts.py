@@ -11,7 +11,7 @@ from optim.models.admission.check.exact_instance import (
     ExactInstance,
     max_in_class,
     max_ps_beside,
-    read_facts,
+    read_exact_instance,
     worth_by_delay,
 )
 from optim.models.admission.data import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
@@ -30,9 +30,9 @@ REFERENCES = [
 
 def assert_same_tables(instance: AdmissionInstance) -> None:
     """Compare every derived table."""
-    facts = read_facts(instance)
-    assert facts.is_shared == instance.has_shared_servers
-    for i, job in enumerate(facts.jobs):
+    exact = read_exact_instance(instance)
+    assert exact.is_shared == instance.has_shared_servers
+    for i, job in enumerate(exact.jobs):
         assert job.target == instance.target[i]
         assert job.most_workers == instance.max_workers[i]
         assert job.deadline == instance.deadline[i]
@@ -41,12 +41,12 @@ def assert_same_tables(instance: AdmissionInstance) -> None:
         progress = np.array([min(job.progress(y), job.target) for y in workers])
         np.testing.assert_array_equal(progress, np.minimum(instance.progress[i], job.target))
         np.testing.assert_array_equal([job.ps_needed(y) for y in workers], instance.ps_needed[i])
-        assert_same_room(facts, instance, i)
+        assert_same_room(exact, instance, i)
 
 
-def assert_same_room(facts: ExactInstance, instance: AdmissionInstance, i: int) -> None:
+def assert_same_room(exact: ExactInstance, instance: AdmissionInstance, i: int) -> None:
     """Compare what a class of servers holds of one job in every segment and slot."""
-    job = facts.jobs[i]
+    job = exact.jobs[i]
     slots = range(instance.horizon)
     for number, demand in enumerate(job.demands):
         segment = int(instance.jobs.segment_offset[i]) + number
@@ -55,7 +55,7 @@ def assert_same_room(facts: ExactInstance, instance: AdmissionInstance, i: int) 
             (Side.PS, instance.ps_per_server, instance.ps_servers, job.ps_needed(job.most_workers)),
         ):
             expected = np.minimum(one[segment] * servers.count[:, None], most)
-            np.testing.assert_array_equal(max_in_class(facts, job, demand, side, slots), expected)
+            np.testing.assert_array_equal(max_in_class(exact, job, demand, side, slots), expected)
 
 
 @pytest.mark.parametrize("name", REFERENCES)
@@ -76,13 +76,13 @@ def test_agrees_with_the_tables_of_any_instance(instance: AdmissionInstance) -> 
 @given(tiny_instances(max_jobs=1, horizon=2))
 def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: AdmissionInstance) -> None:
     servers = instance.worker_servers
-    facts, enumerator = read_facts(instance), Enumerator(instance)
+    exact, enumerator = read_exact_instance(instance), Enumerator(instance)
     most = int(instance.jobs.chunks[0])
-    for number, demand in enumerate(facts.jobs[0].demands):
+    for number, demand in enumerate(exact.jobs[0].demands):
         for c in range(servers.num_classes):
             pairs = enumerator.pairs(number, enumerator.places[0][c], 0, most, "both")
-            room = facts.worker_servers.room(c, 0)
-            beside = max_ps_beside(demand, room, facts.share, int(servers.count[c]), (most, most))
+            room = exact.worker_servers.room(c, 0)
+            beside = max_ps_beside(demand, room, exact.share, int(servers.count[c]), (most, most))
             expected = [max((z for y, z in pairs if y == workers), default=IMPOSSIBLE) for workers in range(most + 1)]
             assert beside.tolist() == expected
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import optim
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Termination
 from optim.models.admission.check import check
-from optim.models.admission.check.exact_instance import ExactSum, read_facts, round_up
+from optim.models.admission.check.exact_instance import ExactSum, read_exact_instance, round_up
 from optim.models.admission.check.prices import CutChecks, check_prices
 from optim.models.admission.check.schedules import FREE, Prices, min_payoff
 from optim.models.admission.decision import Branch, BranchKind, PriceProof
@@ -37,10 +37,10 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def needed(market: Market, job: int, restriction: Any = FREE, **kwargs: Any) -> float:
     """Return the payoff that the checker asks for."""
-    facts = read_facts(market.instance)
-    ps = market.worker_price if facts.is_shared else market.ps_price
+    exact = read_exact_instance(market.instance)
+    ps = market.worker_price if exact.is_shared else market.ps_price
     prices = Prices(worker=market.worker_price, ps=ps, charges={})
-    return min_payoff(facts, facts.jobs[job], prices, restriction, **kwargs)
+    return min_payoff(exact, exact.jobs[job], prices, restriction, **kwargs)
 
 
 def proof_and_bound(market: Market) -> tuple[PriceProof, float]:
@@ -157,10 +157,10 @@ def test_lets_a_payoff_be_higher_than_it_needs_to_be() -> None:
 
 
 def test_a_bound_is_all_that_is_added() -> None:
-    facts = read_facts(BY_HAND["plain"])
+    exact = read_exact_instance(BY_HAND["plain"])
     market = random_market(BY_HAND["plain"], np.random.default_rng(0))
     proof, bound = proof_and_bound(market)
-    findings = check_prices(facts, replace(proof, payoff=proof.payoff + 5.0), CutChecks.of(facts))
+    findings = check_prices(exact, replace(proof, payoff=proof.payoff + 5.0), CutChecks.of(exact))
     assert float(findings.bound) == pytest.approx(bound + 5.0 * len(proof.payoff), rel=CLOSE)
 
 

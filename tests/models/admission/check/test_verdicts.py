@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim.models.admission.check import check
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from tests.support.admission.plans import greedy_plan, proven_by, raw_plan, solution_of, tampered_rows
 from tests.support.admission.seeded import loose_prices, loose_tree, seeded_instance
 from tests.support.kept import assert_kept, by_name, verdict
@@ -22,9 +22,9 @@ def instances():
 
 
 def test_facts_of_every_trait(instances):
-    facts = [read_facts(one) for one in instances.values()]
-    errors = [[1e15 * job.worth_error for job in one.jobs] for one in facts]
-    assert_kept(KEPT / "facts.json", {**by_name(facts), "errors of worth": errors})
+    exact = [read_exact_instance(one) for one in instances.values()]
+    errors = [[1e15 * job.worth_error for job in one.jobs] for one in exact]
+    assert_kept(KEPT / "facts.json", {**by_name(exact), "errors of worth": errors})
 
 
 def test_verdicts_on_plans_with_one_row_changed(instances):

@@ -40,7 +40,7 @@ def test_its_prices_pay_for_its_value(name: str) -> None:
     """Strong duality: what rows, cuts and jobs are paid is the value, with cuts and without."""
     tables, rows, bounder = bounded_root(name)
     plain = NodeMaster(tables, rows, penalty=1000.0)
-    plain.enter(BranchRestrictions.free(tables))
+    plain.load_node(BranchRestrictions.free(tables))
     plain.add_schedules(bounder.master.schedules)
     for master in (bounder.master, plain):
         point = master.solve()
@@ -72,10 +72,10 @@ def test_an_admitted_job_without_schedules_costs_its_penalty_which_rises_a_hundr
     master = NodeMaster(tables, CapacityRows.of(tables), penalty=7.0)
     limits = BranchRestrictions.free(tables)
     limits.is_admitted[[0, 2]] = 1
-    master.enter(limits)
+    master.load_node(limits)
     for factor in (1.0, 1e2, 1e4, 1e6):
         point = master.solve()
-        assert (point.missing, point.value) == pytest.approx((2.0, -2 * 7.0 * factor))
+        assert (point.infeasibility, point.value) == pytest.approx((2.0, -2 * 7.0 * factor))
         assert master.raise_penalty() == (factor < 1e6)
-    master.enter(limits)
+    master.load_node(limits)
     assert master.solve().value == pytest.approx(-14.0)

@@ -135,7 +135,7 @@ def test_names_the_place_that_is_crowded() -> None:
     found = split(tables, schedules)
     assert isinstance(found, UnpackableSet)
     assert (found.hosts, found.server_class, found.slot, found.is_proven) == (Side.WORKER, 0, 1, True)
-    assert {kind.owner for kind in found.kinds} == {0, 1, 2}
+    assert {item.owner for item in found.items} == {0, 1, 2}
     assert isinstance(split(tables, schedules.select(np.arange(2))), AdmissionPlan)
 
 
@@ -151,7 +151,7 @@ def test_leaves_out_of_what_crowds_servers_all_that_does_not_matter() -> None:
     schedules.workers[:, 0, 1] = schedules.ps[:, 0, 1] = 1
     found = split(tables, schedules)
     assert isinstance(found, UnpackableSet)
-    assert {kind.owner for kind in found.kinds} == {1, 2, 3}
+    assert {item.owner for item in found.items} == {1, 2, 3}
 
 
 @pytest.mark.parametrize(("share", "is_held"), [(None, True), ("0.5", False)])

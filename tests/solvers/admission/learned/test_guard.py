@@ -18,7 +18,7 @@ from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import (
     PriceFloorRule,
     ZeroStartPrice,
-    job_worth,
+    job_value_stats,
     price_ranges,
 )
 from optim.solvers.solve import solve, solver_named
@@ -37,8 +37,8 @@ def alone(cluster: int, share: float):
         return replace(servers, count=as_int_array([-(-int(n * share * 1000) // 1000) for n in servers.count.tolist()]))
 
     small = replace(today, worker_servers=part(today.worker_servers), ps_servers=part(today.ps_servers))
-    worth = job_worth(merge_days([day.jobs for day in past], today))
-    bounds = price_ranges(small, PriceFloorRule.UNIT_FREE_LAMBDA, worth=worth)
+    worth = job_value_stats(merge_days([day.jobs for day in past], today))
+    bounds = price_ranges(small, PriceFloorRule.UNIT_FREE_LAMBDA, stats=worth)
     return run_online(small, bounds=bounds, function=ZeroStartPrice())
 
 
@@ -111,8 +111,8 @@ def test_the_least_share_is_the_smallest_class_s_and_the_claim_takes_it_from_the
     small = on_share(today, 0.5)
     assert small.worker_servers.count.tolist() == [2, 2]
     assert least_share(today, small) == 0.5
-    guard = Guard(today, 0.5, job_worth(today), ZeroStartPrice())
-    claim = guard.claim(job_worth(today))
+    guard = Guard(today, 0.5, job_value_stats(today), ZeroStartPrice())
+    claim = guard.claim(job_value_stats(today))
     assert claim.rho == 0.5
     assert claim.ratio == pytest.approx(2 * claim.rule.ratio)
 

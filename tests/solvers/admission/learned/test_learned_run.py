@@ -15,7 +15,7 @@ from optim.models.admission.problem import PROBLEM
 from optim.models.files import verify
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
 from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, LpReoptimizer
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_worth
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_value_stats
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.solve import solver_named
 from tests.support.admission.days import CLUSTERS, days, forecast, wrong
@@ -39,16 +39,16 @@ def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[L
     chosen = {"smoothing": 1, **WAYS[way], **further}
     options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
     past = merge_days([day.jobs for day in known.days], today)
-    guard = Guard(today, 0.5, job_worth(past), ZeroStartPrice()) if way == "guarded" else None
-    resolver = None
+    guard = Guard(today, 0.5, job_value_stats(past), ZeroStartPrice()) if way == "guarded" else None
+    reoptimizer = None
     if way in ("resolving", "drift"):
-        resolver = LpReoptimizer(today, [day.jobs for day in known.days], options.resolve_rounds, known.fill)
+        reoptimizer = LpReoptimizer(today, [day.jobs for day in known.days], options.resolve_rounds, known.fill)
     day = LearnedDay(
         today,
         JobTables.build(today),
-        options.conduct,
+        options.run_config,
         prices=None if way == "no history" else known.prices,
-        resolver=resolver,
+        reoptimizer=reoptimizer,
         fill=known.fill,
         warm_up=options.warm_up,
         guard=guard,
@@ -181,5 +181,5 @@ def test_without_a_history_prices_are_found_after_the_first_share_and_again_afte
     # Of nine slots: at 1, 2, 4 and 8; at 3 and 6; at 5; never.
     today = days(0)[-1]
     options = OnlineLearnedOptions(warm_up=warm_up, replan=0, resolve_rounds=1)
-    day = LearnedDay(today, JobTables.build(today), options.conduct, prices=None, warm_up=warm_up)
+    day = LearnedDay(today, JobTables.build(today), options.run_config, prices=None, warm_up=warm_up)
     assert len(run_iteration(day, Monitor()).resolve_s) == solves

@@ -22,7 +22,7 @@ def filled(today, prices, share=0.5) -> Reservations:
 
 
 def total(reservations: Reservations) -> float:
-    return sum(map(reservations.worth, reservations.held.values()))
+    return sum(map(reservations.value_at_prices, reservations.held.values()))
 
 
 @given(cluster=st.integers(0, CLUSTERS - 1), seed=st.integers(0, 10**6))

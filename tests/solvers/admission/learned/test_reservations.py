@@ -53,8 +53,8 @@ def test_demands_follow_the_work_done_after_a_slot_has_run() -> None:
 def test_worth_is_value_less_the_room_at_posted_prices() -> None:
     reservations = reserved()
     held = reservations.held[0]
-    assert reservations.worth(held) == held.schedule.value == 8.0
+    assert reservations.value_at_prices(held) == held.schedule.value == 8.0
     for side in reservations.state.sides:
         side.price[:] = 0.5
     units = held.schedule.workers[:, 2].sum() + held.schedule.ps[:, 2].sum()
-    assert reservations.worth(held) == 8.0 - 0.5 * units
+    assert reservations.value_at_prices(held) == 8.0 - 0.5 * units

@@ -19,32 +19,32 @@ RUSH = tiny_instance(*(job_document(f"j{k}", arrival=2, epochs=1, utility=STEP) 
 
 def test_only_what_is_left_counts() -> None:
     today, known = days(0)[-1], forecast(0)
-    resolver = LpReoptimizer(today, [day.jobs for day in known.days], 3, known.fill)
+    reoptimizer = LpReoptimizer(today, [day.jobs for day in known.days], 3, known.fill)
     full, half = posted_state(today, known.prices), posted_state(today, known.prices)
     for side in half.sides:
         side.residual *= 0.5
-    whole, scarce = (resolver.solve(state, 3, known.prices) for state in (full, half))
+    whole, scarce = (reoptimizer.solve(state, 3, known.prices) for state in (full, half))
     assert scarce.worker[:, 3:].sum() > whole.worker[:, 3:].sum()
     np.testing.assert_array_equal(whole.worker[:, :3], known.worker_price[:, :3])
 
 
 def test_past_jobs_are_no_longer_expected() -> None:
     none = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
-    resolver = LpReoptimizer(RUSH, [RUSH.jobs], 5, 0.5)
+    reoptimizer = LpReoptimizer(RUSH, [RUSH.jobs], 5, 0.5)
     state = posted_state(RUSH, none)
-    before = resolver.solve(state, 1, none)
+    before = reoptimizer.solve(state, 1, none)
     assert before.worker[0, 2].sum() + before.ps[0, 2].sum() > 0
-    assert resolver.solve(state, 3, none) is none
+    assert reoptimizer.solve(state, 3, none) is none
 
 
 def test_drift_is_the_worth_of_what_nobody_expected_to_be_taken() -> None:
     prices = Prices(worker=np.ones((1, 4, 2)), ps=np.zeros((1, 4, 2)))
-    resolver = LpReoptimizer(RUSH, [RUSH.jobs], 1, 1.0)
+    reoptimizer = LpReoptimizer(RUSH, [RUSH.jobs], 1, 1.0)
     state = posted_state(RUSH, prices)
-    assert resolver.drift(state, 1, prices) == 0
+    assert reoptimizer.drift(state, 1, prices) == 0
     state.worker.residual[2, 0, :] = 0
     # Four of the GPUs of slots 1 to 3, of which there are twelve.
-    assert resolver.drift(state, 1, prices) == pytest.approx(4 / 12)
+    assert reoptimizer.drift(state, 1, prices) == pytest.approx(4 / 12)
 
 
 PATIENT = tiny_instance(
@@ -56,14 +56,14 @@ PATIENT = tiny_instance(
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_a_full_slot_is_no_room_and_is_dear(is_prepared) -> None:
     none = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
-    resolver = LpReoptimizer(PATIENT, [PATIENT.jobs], 5, 1.0)
+    reoptimizer = LpReoptimizer(PATIENT, [PATIENT.jobs], 5, 1.0)
     if is_prepared:
-        resolver.prepare(none)
+        reoptimizer.prepare(none)
     state = posted_state(PATIENT, none)
-    free = resolver.solve(state, 1, none)
+    free = reoptimizer.solve(state, 1, none)
     for side in state.sides:
         side.residual[2] = 0
-    full = resolver.solve(state, 1, none)
+    full = reoptimizer.solve(state, 1, none)
     assert free.worker.sum() + free.ps.sum() == pytest.approx(0, abs=1e-6)
     # Slot 3 holds two of three jobs; what a job needs of either slot costs all that it is worth.
     worth = 2 * full.worker[0, :, 0] + full.ps[0, :, 1]

@@ -6,7 +6,7 @@ from optim.solvers.admission.posted_prices.learned_run import RisingPrices, post
 from optim.solvers.admission.posted_prices.price_functions import (
     PriceFloorRule,
     ZeroStartPrice,
-    job_worth,
+    job_value_stats,
     price_ranges,
 )
 from optim.solvers.admission.pricing.classes import Prices
@@ -27,7 +27,7 @@ def test_prices_are_the_paper_s_once_every_job_has_been_met() -> None:
     free = Prices(worker=np.zeros(today.worker_servers.capacity.shape), ps=np.zeros(today.ps_servers.capacity.shape))
     state = posted_state(today, free)
     rising = RisingPrices(today, state)
-    bounds = price_ranges(today, PriceFloorRule.UNIT_FREE_LAMBDA, worth=job_worth(today))
+    bounds = price_ranges(today, PriceFloorRule.UNIT_FREE_LAMBDA, stats=job_value_stats(today))
     paper = ClusterState(today, bounds, ZeroStartPrice())
     for job in range(today.num_jobs):
         rising.meet(job)

@@ -33,9 +33,9 @@ def taken(search):
         (search.state.workers, search.instance.jobs.worker_demand),
         (search.state.ps, search.instance.jobs.ps_demand),
     ):
-        use = np.zeros_like(side.left)
+        use = np.zeros_like(side.residual)
         for i in np.flatnonzero(search.state.completion >= 0):
-            first = search.ground.row_offset[i]
+            first = search.data.row_offset[i]
             for slot, server, count, segment in side.rows[first : first + side.used[i]]:
                 use[slot, server] += count * demand[segment]
         uses.append(use)
@@ -69,7 +69,7 @@ def test_a_queue_moves_on_by_a_slot_where_no_move_of_single_jobs_pays():
     search.construct(np.arange(4), 1.0)
     assert search.value == 20.0
     search.run(400, COLD, 1)
-    assert search.record == pytest.approx(4 * 4.9 + 3)
+    assert search.incumbent_value == pytest.approx(4 * 4.9 + 3)
 
 
 def test_who_was_forced_in_is_not_driven_out_by_the_next_link():
@@ -79,7 +79,7 @@ def test_who_was_forced_in_is_not_driven_out_by_the_next_link():
         search = priced(queue(5), 0.1, seed)
         search.construct(np.arange(5), 1.0)
         search.run(FEW, COLD, 1)
-        moved += search.record > 25.0
+        moved += search.incumbent_value > 25.0
     assert moved >= 16
 
 
@@ -96,7 +96,7 @@ def test_refused_jobs_fill_what_a_chain_leaves():
     search.construct(np.arange(5), 1.0)
     assert search.value == 10.0
     search.run(400, COLD, 1)
-    assert search.record == pytest.approx(10.5)
+    assert search.incumbent_value == pytest.approx(10.5)
 
 
 def test_a_link_takes_from_its_least_share_to_all_of_the_jobs_away():
@@ -112,11 +112,11 @@ def test_a_link_takes_from_its_least_share_to_all_of_the_jobs_away():
     random = np.array([7], dtype=np.uint64)
     counts = []
     for _ in range(200):
-        count = _clear(30, search.ground, search.state, chain, random)
+        count = _clear(30, search.data, search.state, chain, random)
         assert (search.state.completion < 0).sum() == count + 1
         counts.append(count)
         for i in chain.cleared[:count]:
-            assert put_back(i, 0, search.ground, search.state)
+            assert put_back(i, 0, search.data, search.state)
     assert np.mean(counts) / 30 == pytest.approx((MIN_SHARE + 1) / 2, abs=0.05)
 
 
@@ -124,13 +124,13 @@ def test_a_link_takes_from_its_least_share_to_all_of_the_jobs_away():
 def test_what_is_left_is_what_the_plan_leaves_after_any_chains(heat):
     instance = planted(3, horizon=10, servers=2, gpus=8, decoys=12).instance
     search = priced(instance, 1.0)
-    full = [side.left.copy() for side in (search.state.workers, search.state.ps)]
+    full = [side.residual.copy() for side in (search.state.workers, search.state.ps)]
     search.construct(np.arange(instance.num_jobs), 0.1)
     for _ in range(30):
         search.run_at(heat, 10, 4)
         for side, whole, use in zip((search.state.workers, search.state.ps), full, taken(search), strict=True):
-            np.testing.assert_array_equal(side.left, whole - use)
-            assert (side.left >= 0).all()
+            np.testing.assert_array_equal(side.residual, whole - use)
+            assert (side.residual >= 0).all()
         admitted = np.flatnonzero(search.state.completion >= 0)
         assert search.value == pytest.approx(instance.value[admitted, search.state.completion[admitted]].sum())
 
@@ -147,7 +147,7 @@ def test_who_earns_least_over_its_cost_gives_way():
     for seed in range(20):
         search = priced(tiny_instance(*jobs, horizon=1, **servers), 0.5, seed)
         # Who is driven out drives nobody out in turn.
-        search.ground.payoff[:] = 0.0
+        search.data.payoff[:] = 0.0
         search.construct(np.arange(10), 0.1)
         while search.state.completion[10] < 0:
             search.run(1, COLD, 1)

@@ -30,8 +30,13 @@ def moved(instance, seed=0, heats=(0.2, 0.02), moves=15):
     for heat in heats:
         for _ in range(6):
             search.run_at(heat, moves, 4)
-            found += [search.value, search.record, search.state.completion.copy(), search.state.workers.left.copy()]
-            found += [search.state.ps.left.copy(), search.state.workers.used.copy(), search.state.ps.used.copy()]
+            found += [
+                search.value,
+                search.incumbent_value,
+                search.state.completion.copy(),
+                search.state.workers.residual.copy(),
+            ]
+            found += [search.state.ps.residual.copy(), search.state.workers.used.copy(), search.state.ps.used.copy()]
     found.append(search.best_plan())
     search.return_to_best()
     search.run(5, 1.0, 3)

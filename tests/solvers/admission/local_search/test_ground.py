@@ -3,7 +3,7 @@
 import numpy as np
 
 from optim.models.admission.decision import ServerCut, Side
-from optim.solvers.admission.local_search.insertion import make_ground
+from optim.solvers.admission.local_search.insertion import make_search_data
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables
@@ -28,6 +28,6 @@ def test_a_unit_costs_its_rows_prices_and_what_cuts_charge() -> None:
         multiplier=0.0,
     )
     point = DualPoint(row_prices=prices, payoff=np.zeros(3), bound=1.0, cuts=(cut,), multiplier=np.array([0.25]))
-    cost = make_ground(tables, rows, point).workers.cost
+    cost = make_search_data(tables, rows, point).workers.cost
     assert cost[:, 0, 1].tolist() == [1.25, 1.0, 1.75]
     assert not cost[:, 0, [0, 2, 3]].any()

@@ -37,7 +37,7 @@ def test_a_cold_move_never_lowers_the_present_plan(search):
         before = search.value
         search.run(5, 1e-12, 5)
         assert search.value >= before - 1e-9
-        assert search.record == pytest.approx(search.value)
+        assert search.incumbent_value == pytest.approx(search.value)
 
 
 def test_a_hot_move_may_lower_the_present_plan_and_never_the_best(search):
@@ -46,7 +46,7 @@ def test_a_hot_move_may_lower_the_present_plan_and_never_the_best(search):
         search.run(5, 1e9, 5)
         values.append(search.value)
     assert any(later < earlier for earlier, later in pairwise(values))
-    assert max(values) <= search.record + 1e-9
+    assert max(values) <= search.incumbent_value + 1e-9
 
 
 def test_a_refused_job_that_is_worth_more_takes_a_poor_ones_place():
@@ -58,7 +58,7 @@ def test_a_refused_job_that_is_worth_more_takes_a_poor_ones_place():
     search.construct(np.array([0]), 1.0)
     assert search.value == 1.0
     search.run(60, 1e-9, 3)
-    assert search.record == 9.0
+    assert search.incumbent_value == 9.0
     assert search.best_plan().admitted.tolist() == [1]
 
 
@@ -80,7 +80,7 @@ def test_the_value_that_is_kept_is_that_of_the_plan(search):
         admitted = np.flatnonzero(search.state.completion >= 0)
         worth = search.instance.value[admitted, search.state.completion[admitted]].sum()
         assert search.value == pytest.approx(worth)
-        assert search.record == pytest.approx(search.best_plan().objective(search.instance))
+        assert search.incumbent_value == pytest.approx(search.best_plan().objective(search.instance))
 
 
 def test_moves_find_a_planted_tiling():
@@ -96,7 +96,7 @@ def test_moves_find_a_planted_tiling():
     servers = [{"type": "w", "capacity": [2, 0], "count": 2}]
     search = free_search(tiny_instance(*decoys, *jobs, worker_servers=servers))
     search.construct(np.arange(12), 0.0)
-    first = search.record
+    first = search.incumbent_value
     search.run(2_000, 0.5, 4)
     assert first < 48.0
-    assert search.record == 48.0
+    assert search.incumbent_value == 48.0

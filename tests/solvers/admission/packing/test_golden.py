@@ -18,7 +18,7 @@ from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
-from optim.solvers.lp.pdhg import solve_saddle
+from optim.solvers.lp.pdhg import solve_pdhg
 from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
@@ -106,8 +106,8 @@ def first_order():
         between=SubgradientOptions(num_steps=3),
     ).pool
     master = (pool.share, pool.job, pool.value, tables.num_jobs)
-    cold = solve_saddle(*master, tol=1e-3, most_steps=150)
-    return cold, solve_saddle(*master, tol=1e-4, most_steps=90, x=cold.last_x, row_price=cold.last_price)
+    cold = solve_pdhg(*master, tol=1e-3, most_steps=150)
+    return cold, solve_pdhg(*master, tol=1e-4, most_steps=90, x=cold.last_x, row_price=cold.last_price)
 
 
 def stopped():

@@ -31,9 +31,9 @@ def price_search(tables, rows):
 def test_a_walk_comes_close_to_the_lp_optimum_and_never_below(name):
     tables, rows = laid_out(name)
     search = price_search(tables, rows)
-    search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=1), None)
+    search.subgradient_steps(np.zeros(rows.num_rows), SubgradientOptions(num_steps=1), None)
     free = search.best.bound
-    search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=150), LP_OPTIMUM[name])
+    search.subgradient_steps(np.zeros(rows.num_rows), SubgradientOptions(num_steps=150), LP_OPTIMUM[name])
     assert LP_OPTIMUM[name] * (1 - 1e-6) <= search.best.bound <= 1.03 * LP_OPTIMUM[name]
     assert search.best.bound < 0.95 * free
 
@@ -42,12 +42,12 @@ def test_a_walk_comes_close_to_the_lp_optimum_and_never_below(name):
 def test_between_two_points_there_is_a_better_one(name):
     tables, rows = laid_out(name)
     good = price_search(tables, rows)
-    good.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=60), LP_OPTIMUM[name])
+    good.subgradient_steps(np.zeros(rows.num_rows), SubgradientOptions(num_steps=60), LP_OPTIMUM[name])
     far = 4.0 * good.best.prices
     search = price_search(tables, rows)
-    search.walk(np.zeros(rows.num_rows), SubgradientOptions(num_steps=1), None)
+    search.subgradient_steps(np.zeros(rows.num_rows), SubgradientOptions(num_steps=1), None)
     ends = search.best.bound, evaluate(tables, rows, far).bound
-    search.between(far, 6)
+    search.in_out_line_search(far, 6)
     assert search.best.bound < min(ends) * (1 - 1e-3)
     assert 0 < search.best.prices.max() < far.max()
 

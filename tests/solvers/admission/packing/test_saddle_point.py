@@ -8,7 +8,7 @@ from scipy.sparse import csc_array
 
 import optim
 from optim.core.stopping import IterationLimit
-from optim.solvers.lp.pdhg import _within_share, solve_saddle
+from optim.solvers.lp.pdhg import _within_share, solve_pdhg
 from tests.solvers.admission.packing.test_interior_point import optimum, random_programme
 
 
@@ -16,7 +16,7 @@ from tests.solvers.admission.packing.test_interior_point import optimum, random_
 def test_both_values_enclose_the_optimum_and_meet(seed):
     matrix, job, value, num_jobs = random_programme(seed)
     expected = optimum(matrix, job, value, num_jobs)
-    solved = solve_saddle(matrix, job, value, num_jobs, tol=1e-4, most_steps=20_000)
+    solved = solve_pdhg(matrix, job, value, num_jobs, tol=1e-4, most_steps=20_000)
     assert solved.is_converged
     assert expected * (1 - 1e-4) <= solved.value <= expected * (1 + 1e-9)
     assert expected * (1 - 1e-9) <= solved.bound <= expected * (1 + 1.1e-4)
@@ -25,7 +25,7 @@ def test_both_values_enclose_the_optimum_and_meet(seed):
 @pytest.mark.parametrize("most_steps", [1, 40, 400])
 def test_what_any_number_of_steps_gives_is_attained_and_proven(most_steps):
     matrix, job, value, num_jobs = random_programme(4)
-    solved = solve_saddle(matrix, job, value, num_jobs, tol=1e-12, most_steps=most_steps)
+    solved = solve_pdhg(matrix, job, value, num_jobs, tol=1e-12, most_steps=most_steps)
     assert solved.steps == most_steps
     assert not solved.is_converged
     assert (matrix @ solved.x <= 1 + 1e-12).all()
@@ -33,16 +33,16 @@ def test_what_any_number_of_steps_gives_is_attained_and_proven(most_steps):
     assert solved.value == pytest.approx(value @ solved.x)
     assert (solved.row_price >= 0).all()
     loss = matrix.T @ solved.row_price + solved.job_price[job] - value
-    np.testing.assert_allclose(solved.reduced_loss, loss, atol=1e-12)
+    np.testing.assert_allclose(solved.dual_slack, loss, atol=1e-12)
     assert (loss >= -1e-12).all()
     assert solved.bound == pytest.approx(solved.row_price.sum() + solved.job_price.sum())
 
 
 def test_steps_go_on_from_where_others_ended():
     matrix, job, value, num_jobs = random_programme(4)
-    before = solve_saddle(matrix, job, value, num_jobs, tol=1e-4, most_steps=20_000)
+    before = solve_pdhg(matrix, job, value, num_jobs, tol=1e-4, most_steps=20_000)
     x, more = np.append(before.last_x, np.nan), np.append(matrix.toarray(), np.full((12, 1), 0.9), axis=1)
-    found = solve_saddle(
+    found = solve_pdhg(
         csc_array(more), np.append(job, num_jobs - 1), np.append(value, 0.01), num_jobs,
         tol=1e-4, most_steps=20_000, x=x, row_price=before.last_price,
     )  # fmt: skip
@@ -68,9 +68,9 @@ def test_shares_are_moved_to_the_nearest_point_that_sums_to_one_at_most(x, scale
 
 def test_rows_and_columns_without_entries_do_no_harm():
     matrix = csc_array(np.array([[0.5, 0.0, 0.0], [0.0, 0.0, 0.0]]))
-    solved = solve_saddle(matrix, np.array([0, 0, 2]), np.array([2.0, 1.0, 3.0]), 3, tol=1e-6, most_steps=4000)
+    solved = solve_pdhg(matrix, np.array([0, 0, 2]), np.array([2.0, 1.0, 3.0]), 3, tol=1e-6, most_steps=4000)
     assert solved.value == pytest.approx(5.0)
-    none = solve_saddle(csc_array((2, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 1, tol=1e-6, most_steps=40)
+    none = solve_pdhg(csc_array((2, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 1, tol=1e-6, most_steps=40)
     assert (none.value, none.bound) == (0.0, 0.0)
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.check.cuts import CutCheck
-from optim.models.admission.check.exact_instance import read_facts
+from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.decision import ServerCut, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.cut_table import CutTable
@@ -94,7 +94,7 @@ def left_hand_side(instance: AdmissionInstance, cut: ServerCut, loads: tuple[Flo
 @given(INSTANCES, SEEDS)
 def test_holds_for_every_packing_of_one_server_and_not_for_the_load(instance: AdmissionInstance, seed: int) -> None:
     loads = random_loads(instance, seed)
-    check = CutCheck(read_facts(instance))
+    check = CutCheck(read_exact_instance(instance))
     for number, cut in enumerate(CutSeparator(instance).separate(*loads)):
         assert most_left_hand_side(instance, cut) <= cut.right_hand_side
         assert left_hand_side(instance, cut, loads) > cut.right_hand_side

@@ -10,8 +10,8 @@ from optim.solvers.admission.posted_prices.online_run import TiedSearch, draw_ti
 from optim.solvers.admission.posted_prices.price_functions import (
     PriceFloorRule,
     first_jobs,
-    job_worth,
-    paper_worth,
+    job_value_stats,
+    paper_value_stats,
     price_ranges,
     sample_jobs,
 )
@@ -51,12 +51,12 @@ def decided(instance, **fields):
 
 def ranges(instance):
     """Return all ranges of an instance, of some of its jobs, too, and what the theorems say of them."""
-    worth, rng = job_worth(instance), np.random.default_rng(0)
-    found = [worth, paper_worth(instance, worth), max_share(instance)]
+    worth, rng = job_value_stats(instance), np.random.default_rng(0)
+    found = [worth, paper_value_stats(instance, worth), max_share(instance)]
     found += [sample_jobs(instance, 0.5, rng), first_jobs(instance, 0.5)]
     for scale in PriceFloorRule:
         found.append(price_ranges(instance, scale))
-        found.append(price_ranges(instance, scale, worth=worth.of(first_jobs(instance, 0.6)), has_paper_values=True))
+        found.append(price_ranges(instance, scale, stats=worth.of(first_jobs(instance, 0.6)), has_paper_values=True))
     return found
 
 
@@ -77,7 +77,7 @@ def tied(instance):
     found = []
     for seed in range(4):
         order = draw_tie_order(instance, np.random.default_rng(seed))
-        finder = TiedSearch(instance, ResidualSearch(instance), order, job_worth(instance))
+        finder = TiedSearch(instance, ResidualSearch(instance), order, job_value_stats(instance))
         found += [order, run_online(instance, bounds=bounds, function=function, finder=finder, order=order.jobs).plan]
     return found
 

@@ -16,7 +16,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     PriceFloorRule,
     PriceRanges,
     first_jobs,
-    job_worth,
+    job_value_stats,
     max_worker_slots,
     num_rows,
     price_ranges,
@@ -70,7 +70,7 @@ def test_no_schedule_costs_more_than_its_value_at_lambda(instance: AdmissionInst
 @given(tiny_instances())
 def test_the_empty_clusters_worth_is_at_most_half_of_what_some_job_earns_alone(instance: AdmissionInstance) -> None:
     """So it is at most half of the optimum. Jobs that use nothing of a side have no say in its rows."""
-    worth = job_worth(instance)
+    worth = job_value_stats(instance)
     largest = [worth.max_worker, worth.max_ps]
     if instance.has_shared_servers:
         largest = [sum(largest)]
@@ -102,7 +102,7 @@ def by_hand(**fields: Any) -> AdmissionInstance:
 
 def test_bounds_of_one_job_are_those_computed_by_hand() -> None:
     instance = by_hand(worker_servers=[{"type": "w", "capacity": [4, 2], "count": 2}])
-    worth = job_worth(instance)
+    worth = job_value_stats(instance)
     assert (worth.most.tolist(), worth.least.tolist(), worth.worker_slots.tolist()) == ([8.0], [2.0], [4.0])
     bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
     assert np.exp(bounds.worker.log_upper[0, 0]).tolist() == pytest.approx([8 / 2, 8 / 1])
@@ -151,7 +151,7 @@ def test_the_papers_l_is_from_the_last_slot_that_earns_where_the_very_last_earns
 def test_segments_give_u_their_smallest_and_lambda_their_largest_demand() -> None:
     instance = tiny_instance(job_document("a", segments=SEGMENTS))
     bounds = price_ranges(instance, PriceFloorRule.UNIT_FREE_LAMBDA)
-    worth = job_worth(instance)
+    worth = job_value_stats(instance)
     assert math.exp(bounds.worker.log_upper[0, 0, 0]) == pytest.approx(worth.most[0] / 1)
     assert math.exp(bounds.worker.log_lower[0, 0, 0]) == pytest.approx(worth.least[0] / (2 * 2 * 4 * 2))
 
@@ -221,8 +221,8 @@ def test_samples_are_seeded_and_never_empty() -> None:
 def test_an_estimate_knows_the_sampled_jobs_only() -> None:
     rich = job_document("rich", utility={"kind": "constant", "value": 1000})
     instance = tiny_instance(job_document("a"), rich)
-    worth = job_worth(instance)
-    known = price_ranges(instance, PriceFloorRule.UNIT_FREE_L, worth=worth.of(np.array([0])))
+    worth = job_value_stats(instance)
+    known = price_ranges(instance, PriceFloorRule.UNIT_FREE_L, stats=worth.of(np.array([0])))
     alone = price_ranges(tiny_instance(job_document("a")), PriceFloorRule.UNIT_FREE_L)
     assert (known.worker.log_upper == alone.worker.log_upper).all()
     assert price_ranges(instance, PriceFloorRule.UNIT_FREE_L).worker.log_upper.max() > known.worker.log_upper.max()

@@ -8,7 +8,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.reference import reference_instance
 from optim.solvers.admission.online import OnlineOptions, make_bounds, tied_runs
 from optim.solvers.admission.posted_prices.online_run import TIE_SHARE, TiedSearch, draw_tie_order, run_online
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_worth
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_value_stats
 from optim.solvers.admission.pricing.servers import ResidualSearch
 from tests.support.admission.tie_enumeration import all_totals
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
@@ -112,7 +112,7 @@ def test_same_seed_same_totals_and_each_plan_is_verified():
 
 def test_payoffs_are_at_true_prices():
     instance = reference_instance("tiny-2")
-    worth, order = job_worth(instance), draw_tie_order(instance, np.random.default_rng(0))
+    worth, order = job_value_stats(instance), draw_tie_order(instance, np.random.default_rng(0))
     bounds = make_bounds(instance, OnlineOptions(), np.random.default_rng(0))
     finder = TiedSearch(instance, ResidualSearch(instance), order, worth)
     run = run_online(

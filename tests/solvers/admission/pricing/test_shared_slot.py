@@ -16,7 +16,7 @@ from optim.solvers.admission.pricing.servers import ResidualSearch
 from optim.solvers.admission.pricing.shared import (
     GreedyScratch,
     Places,
-    class_room,
+    class_frontiers,
     fill_frontier,
     fold_frontier,
     pair_scratch,
@@ -216,7 +216,7 @@ def test_equal_servers_together_hold_the_sums_of_their_pairs(seed: int, count: i
 @pytest.mark.parametrize("name", ["shared", "shared-capped"])
 def test_class_frontiers_are_those_of_the_listed_pairs(name: str) -> None:
     instance: AdmissionInstance = BY_HAND[name]
-    room = class_room(instance)
+    room = class_frontiers(instance)
     for s, i in enumerate(instance.segment_job.tolist()):
         most = (int(instance.max_workers[i]), int(instance.ps_needed[i][-1]))
         for c, count in enumerate(instance.worker_servers.count.tolist()):

@@ -34,7 +34,7 @@ def fixture_hard() -> DivisionProblem:
         most=np.full(jobs, 9),
         fair=rng.integers(1, 5, jobs),
         is_running=np.zeros(jobs, dtype=np.int64),
-        held=Division(workers=none, ps=none),
+        current=Division(workers=none, ps=none),
         fairness_limit=2.0,
         change_limit=3,
     )
