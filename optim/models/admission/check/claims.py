@@ -18,9 +18,10 @@ from optim.core.solution import (
     violation,
 )
 from optim.models.admission.check import placement
+from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, read_exact_instance, round_up
 from optim.models.admission.check.placement import check_plan
-from optim.models.admission.check.prices import CutChecks, check_prices
+from optim.models.admission.check.prices import check_prices
 from optim.models.admission.check.schedules import max_share
 from optim.models.admission.check.tree import check_tree
 from optim.models.admission.decision import AdmissionPlan, PriceProof, TreeProof
@@ -186,9 +187,7 @@ class AdmissionClaims(AbstractClaims):
         """Check prices, or a tree of them."""
         exact = self.exact
         findings = (
-            check_prices(exact, proof, CutChecks.of(exact))
-            if isinstance(proof, PriceProof)
-            else check_tree(exact, proof)
+            check_prices(exact, proof, CutCheck(exact)) if isinstance(proof, PriceProof) else check_tree(exact, proof)
         )
         found = list(findings.violations)
         if findings.bound is None:

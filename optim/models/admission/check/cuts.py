@@ -56,52 +56,92 @@ class Item:
         return self.demand.worker, self.demand.ps
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Workers or PSs of one job in a cut: what 0, 1, ... gain, as many as the class holds, and what one uses."""
+
+    gains: tuple[int, ...]
+    unit: tuple[int, ...]
+
+
 class CutCheck:
-    """Check cuts, each distinct one once: trees repeat the same cuts at many leaves."""
+    """Check cuts of both forms, each distinct one once: trees repeat the same cuts at many leaves."""
 
     def __init__(self, exact: ExactInstance) -> None:
         self._exact = exact
         self._known: dict[Any, str | None] = {}
 
-    def violations(self, cut: Any, number: int, leaf: str) -> list[Violation]:
-        """Return what is wrong with a cut, nothing if it is valid."""
-        cause = self._malformed(cut)
-        where = f"{number}{leaf}"
+    def violations(
+        self, cut: Any, number: int, leaf: str, form: type[ServerCut] | type[CountCut] = ServerCut
+    ) -> list[Violation]:
+        """Return what is wrong with a cut that should have a form, nothing if it is valid."""
+        prefix = "count " if form is CountCut else ""
+        cause = self._malformed(cut, form, f"a {prefix}cut")
+        where = f"{prefix}{number}{leaf}"
         if cause is None:
-            where = f"{number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
-            items = self._items(cut)
-            room = self._exact.servers(cut.side).room(cut.server_class, cut.slot)
-            right_hand_side = int(cut.right_hand_side)
-            key = (items, room, right_hand_side)
+            where = f"{prefix}{number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
+            servers = self._exact.servers(cut.side)
+            room = servers.room(cut.server_class, cut.slot)
+            if form is CountCut:
+                count = servers.count[cut.server_class]
+                room = tuple(count * amount for amount in room)
+            jobs = self._choices(cut) if form is CountCut else self._items(cut)
+            key = (jobs, room, int(cut.right_hand_side))
             if key not in self._known:
-                self._known[key] = why_invalid(items, room, right_hand_side)
+                self._known[key] = find_violation(*key) if form is CountCut else why_invalid(*key)  # type: ignore[arg-type]
             cause = self._known[key]
         return [] if cause is None else [violation(placement.CUT, cause, where=where)]
 
-    def _malformed(self, cut: Any) -> str | None:
-        if not isinstance(cut, ServerCut):
-            return f"a cut must be a ServerCut, got {type(cut).__name__}"
+    def _malformed(self, cut: Any, form: type[Any], what: str) -> str | None:
+        if not isinstance(cut, form):
+            return f"{what} must be a {form.__name__}, got {type(cut).__name__}"
         exact = self._exact
         if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
             return f"side {cut.side!r} isn't one of the instance's"
-        num_classes = len(exact.servers(cut.side).count)
-        if not (_is_index(cut.server_class, num_classes) and _is_index(cut.slot, exact.horizon)):
+        places = ((cut.server_class, len(exact.servers(cut.side).count)), (cut.slot, exact.horizon))
+        if not all(isinstance(at, int | np.integer) and 0 <= at < size for at, size in places):
             return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
-        arrays = [np.asarray(a) for a in (cut.jobs, cut.worker_coefficient, cut.ps_coefficient)]
-        if any(a.ndim != 1 or len(a) != len(arrays[0]) or (a.size and a.dtype.kind not in "iu") for a in arrays):
-            return "jobs and coefficients must be whole numbers, one each an item"
-        jobs = arrays[0].tolist()
-        if jobs != sorted(set(jobs)) or any(not 0 <= job < len(exact.jobs) for job in jobs):
-            return "jobs must be different, ascending jobs of the instance"
-        if any(bool((a < 0).any()) for a in arrays[1:]):
-            return "coefficients must not be negative"
-        other = arrays[2] if cut.side is Side.WORKER else arrays[1]
-        if not exact.is_shared and other.any():
-            return "coefficients of the other side's units must be 0 on separate servers"
+        cause = self._malformed_gains(cut) if form is CountCut else self._malformed_coefficients(cut)
+        if cause is not None:
+            return cause
         if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
             return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
         if not (isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0):
             return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
+        return None
+
+    def _are_jobs(self, jobs: IntArray) -> bool:
+        """Tell whether numbers are different, ascending jobs of the instance."""
+        numbers = jobs.tolist()
+        return numbers == sorted(set(numbers)) and all(0 <= job < len(self._exact.jobs) for job in numbers)
+
+    def _malformed_coefficients(self, cut: ServerCut) -> str | None:
+        arrays = [np.asarray(a) for a in (cut.jobs, cut.worker_coefficient, cut.ps_coefficient)]
+        if any(a.ndim != 1 or len(a) != len(arrays[0]) or (a.size and a.dtype.kind not in "iu") for a in arrays):
+            return "jobs and coefficients must be whole numbers, one each an item"
+        if not self._are_jobs(arrays[0]):
+            return "jobs must be different, ascending jobs of the instance"
+        if any(bool((a < 0).any()) for a in arrays[1:]):
+            return "coefficients must not be negative"
+        other = arrays[2] if cut.side is Side.WORKER else arrays[1]
+        if not self._exact.is_shared and other.any():
+            return "coefficients of the other side's units must be 0 on separate servers"
+        return None
+
+    def _malformed_gains(self, cut: CountCut) -> str | None:
+        if (cut.ps_gain is not None) != self._exact.is_shared:
+            return "PSs have gains beside the workers' where both share servers, and nowhere else"
+        jobs, gains = np.asarray(cut.jobs), [np.asarray(gain) for _, gain in self._sides(cut)]
+        if (
+            jobs.ndim != 1
+            or any(gain.ndim != 2 or len(gain) != len(jobs) for gain in gains)
+            or any(a.size and a.dtype.kind != "i" for a in (jobs, *gains))
+        ):
+            return "jobs and gains must be whole numbers, one row of gains a job"
+        if not self._are_jobs(jobs):
+            return "jobs must be different, ascending jobs of the instance"
+        if any(bool((gain < 0).any()) or bool((np.diff(gain, axis=1) < 0).any()) for gain in gains):
+            return "gains must not be negative, and must not fall with the number of units"
         return None
 
     def _items(self, cut: ServerCut) -> tuple[Item, ...]:
@@ -123,6 +163,27 @@ class CutCheck:
                 most_ps = (units_on_server(demand.ps, room, self._exact.share, most[1]),)
             items.append(Item(gains=(worker_gain, ps_gain), demand=demand, most_ps=most_ps))
         return tuple(items)
+
+    def _sides(self, cut: CountCut) -> list[tuple[Side, IntArray]]:
+        """Return whose units gain what."""
+        own = [(cut.side, cut.gain)]
+        return own if cut.ps_gain is None else [*own, (Side.PS, cut.ps_gain)]
+
+    def _choices(self, cut: CountCut) -> tuple[Choice, ...]:
+        """Return the jobs that can be there in the slot at all, each with as many units as the class holds of it."""
+        exact, servers = self._exact, self._exact.servers(cut.side)
+        room, count = servers.room(cut.server_class, cut.slot), servers.count[cut.server_class]
+        found = []
+        for side, gains in self._sides(cut):
+            for index, gain in zip(np.asarray(cut.jobs).tolist(), np.asarray(gains).tolist(), strict=True):
+                job = exact.jobs[index]
+                if not job.arrival <= cut.slot <= job.deadline or not any(gain):
+                    continue
+                unit = smallest_demand(job.demands).of(side)
+                most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
+                units = min(most, count * units_on_server(unit, room, exact.share, most))
+                found.append(Choice(gains=(0, *(gain[min(n, len(gain)) - 1] for n in range(1, units + 1))), unit=unit))
+        return tuple(found)
 
 
 def why_invalid(items: Sequence[Item], room: tuple[int, ...], right_hand_side: int) -> str | None:
@@ -280,90 +341,6 @@ def _max_gain(item: Item) -> int:
 
 def _max_use(item: Item, r: int) -> int:
     return item.demand.worker[r] * (len(item.most_ps) - 1) + item.demand.ps[r] * max(item.most_ps)
-
-
-def _is_index(value: Any, size: int) -> bool:
-    return isinstance(value, int | np.integer) and 0 <= int(value) < size
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Workers or PSs of one job in a cut: what 0, 1, ... gain, as many as the class holds, and what one uses."""
-
-    gains: tuple[int, ...]
-    unit: tuple[int, ...]
-
-
-class CountCheck:
-    """Check count cuts, each distinct one once."""
-
-    def __init__(self, exact: ExactInstance) -> None:
-        self._exact = exact
-        self._known: dict[Any, str | None] = {}
-
-    def violations(self, cut: Any, number: int, leaf: str) -> list[Violation]:
-        """Return what is wrong with a cut, nothing if it is valid."""
-        cause = self._malformed(cut)
-        where = f"count {number}{leaf}"
-        if cause is None:
-            where = f"count {number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
-            servers = self._exact.servers(cut.side)
-            count = servers.count[cut.server_class]
-            room = tuple(count * amount for amount in servers.room(cut.server_class, cut.slot))
-            key = (self._choices(cut), room, int(cut.right_hand_side))
-            if key not in self._known:
-                self._known[key] = find_violation(*key)
-            cause = self._known[key]
-        return [] if cause is None else [violation(placement.CUT, cause, where=where)]
-
-    def _malformed(self, cut: Any) -> str | None:
-        if not isinstance(cut, CountCut):
-            return f"a count cut must be a CountCut, got {type(cut).__name__}"
-        exact = self._exact
-        if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
-            return f"side {cut.side!r} isn't one of the instance's"
-        if (cut.ps_gain is not None) != exact.is_shared:
-            return "PSs have gains beside the workers' where both share servers, and nowhere else"
-        places = ((cut.server_class, len(exact.servers(cut.side).count)), (cut.slot, exact.horizon))
-        if not all(isinstance(at, int | np.integer) and 0 <= at < size for at, size in places):
-            return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
-        jobs, gains = np.asarray(cut.jobs), [np.asarray(gain) for _, gain in self._sides(cut)]
-        if (
-            jobs.ndim != 1
-            or any(gain.ndim != 2 or len(gain) != len(jobs) for gain in gains)
-            or any(a.size and a.dtype.kind != "i" for a in (jobs, *gains))
-        ):
-            return "jobs and gains must be whole numbers, one row of gains a job"
-        if jobs.tolist() != sorted(set(jobs.tolist())) or any(not 0 <= j < len(exact.jobs) for j in jobs.tolist()):
-            return "jobs must be different, ascending jobs of the instance"
-        if any(bool((gain < 0).any()) or bool((np.diff(gain, axis=1) < 0).any()) for gain in gains):
-            return "gains must not be negative, and must not fall with the number of units"
-        if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
-            return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
-        if not (isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0):
-            return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
-        return None
-
-    def _sides(self, cut: CountCut) -> list[tuple[Side, IntArray]]:
-        """Return whose units gain what."""
-        own = [(cut.side, cut.gain)]
-        return own if cut.ps_gain is None else [*own, (Side.PS, cut.ps_gain)]
-
-    def _choices(self, cut: CountCut) -> tuple[Choice, ...]:
-        """Return the jobs that can be there in the slot at all, each with as many units as the class holds of it."""
-        exact, servers = self._exact, self._exact.servers(cut.side)
-        room, count = servers.room(cut.server_class, cut.slot), servers.count[cut.server_class]
-        found = []
-        for side, gains in self._sides(cut):
-            for index, gain in zip(np.asarray(cut.jobs).tolist(), np.asarray(gains).tolist(), strict=True):
-                job = exact.jobs[index]
-                if not job.arrival <= cut.slot <= job.deadline or not any(gain):
-                    continue
-                unit = smallest_demand(job.demands).of(side)
-                most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
-                units = min(most, count * units_on_server(unit, room, exact.share, most))
-                found.append(Choice(gains=(0, *(gain[min(n, len(gain)) - 1] for n in range(1, units + 1))), unit=unit))
-        return tuple(found)
 
 
 def find_violation(choices: Sequence[Choice], room: tuple[int, ...], right_hand_side: int) -> str | None:

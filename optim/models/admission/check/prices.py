@@ -4,19 +4,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 
 from optim.core.arrays import FloatArray
 from optim.core.solution import Violation, violation
 from optim.models.admission.check import placement
-from optim.models.admission.check.cuts import CountCheck, CutCheck
+from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, ExactSum, ServerFacts
 from optim.models.admission.check.placement import in_class, in_job
 from optim.models.admission.check.schedules import FREE, CountCharge, CutCharge, Prices, Restriction, min_payoff
 from optim.models.admission.data import MICRO
-from optim.models.admission.decision import PriceProof, ServerCut, Side
+from optim.models.admission.decision import CountCut, PriceProof, ServerCut, Side
 
 PAYOFF_TOL = 1e-9
 """A payoff may lack this share of the job's value (at least of 1) or of its own size by rounding; then it is raised."""
@@ -30,22 +29,10 @@ class BoundFindings:
     bound: Fraction | None = None
 
 
-class CutChecks(NamedTuple):
-    """Checks of both kinds of cuts, each distinct one once: trees repeat the same cuts at many leaves."""
-
-    servers: CutCheck
-    counts: CountCheck
-
-    @classmethod
-    def of(cls, exact: ExactInstance) -> "CutChecks":
-        """Return checks that have seen no cut yet."""
-        return cls(CutCheck(exact), CountCheck(exact))
-
-
 def check_prices(
     exact: ExactInstance,
     proof: PriceProof,
-    cuts: CutChecks,
+    cuts: CutCheck,
     restrictions: Mapping[int, Restriction] | None = None,
     leaf: str = "",
 ) -> BoundFindings:
@@ -72,9 +59,9 @@ def check_prices(
     """
     found = _malformed(exact, proof, leaf)
     for number, cut in enumerate(() if found else proof.cuts):
-        found += cuts.servers.violations(cut, number, leaf)
+        found += cuts.violations(cut, number, leaf)
     for number, count_cut in enumerate(() if found else proof.count_cuts):
-        found += cuts.counts.violations(count_cut, number, leaf)
+        found += cuts.violations(count_cut, number, leaf, CountCut)
     if found:
         return BoundFindings(violations=tuple(found))
     prices = _prices(exact, proof)

@@ -15,6 +15,7 @@ from optim.core.claims import Descent
 from optim.core.limits import Effort
 from optim.core.solution import Violation, violation
 from optim.models.admission.check import placement
+from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import (
     Demand,
     ExactInstance,
@@ -23,7 +24,7 @@ from optim.models.admission.check.exact_instance import (
     smallest_demand,
     units_on_server,
 )
-from optim.models.admission.check.prices import BoundFindings, CutChecks, check_prices
+from optim.models.admission.check.prices import BoundFindings, check_prices
 from optim.models.admission.check.schedules import FREE, Place, Pricing, Restriction, has_schedule, no_prices
 from optim.models.admission.decision import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
@@ -217,7 +218,7 @@ def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
     found: list[Violation] = []
     leaves: list[BoundFindings] = []
     is_complete = True
-    cuts = CutChecks.of(exact)
+    cuts = CutCheck(exact)
     seen: set[int] = set()
     walk = Descent[int, Restriction](Effort("the tree"))
     known = _Known(exact, walk.effort)
@@ -292,7 +293,7 @@ def _narrowed(effort: Effort, branch: Branch, before: Restriction | None, *, is_
 
 
 def _check_leaf(
-    exact: ExactInstance, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutChecks, known: "_Known"
+    exact: ExactInstance, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutCheck, known: "_Known"
 ) -> BoundFindings:
     if node.proof is not None:
         return check_prices(exact, node.proof, cuts, restrictions, leaf=f", leaf {number}")

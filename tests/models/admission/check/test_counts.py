@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.check import check
-from optim.models.admission.check.cuts import CountCheck
+from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.decision import CountCut, Side
 from optim.models.admission.instance import AdmissionInstance
@@ -26,7 +26,8 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 def causes(instance: AdmissionInstance, cut: Any) -> list[str]:
     """Return why the checker refuses a cut."""
-    return [violation.message for violation in CountCheck(read_exact_instance(instance)).violations(cut, 0, "")]
+    check = CutCheck(read_exact_instance(instance))
+    return [violation.message for violation in check.violations(cut, 0, "", CountCut)]
 
 
 def two_jobs(**second: Any) -> AdmissionInstance:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import optim
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Termination
 from optim.models.admission.check import check
+from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactSum, read_exact_instance, round_up
-from optim.models.admission.check.prices import CutChecks, check_prices
+from optim.models.admission.check.prices import check_prices
 from optim.models.admission.check.schedules import FREE, Prices, min_payoff
 from optim.models.admission.decision import Branch, BranchKind, PriceProof
 from optim.models.admission.instance import AdmissionInstance
@@ -160,7 +161,7 @@ def test_a_bound_is_all_that_is_added() -> None:
     exact = read_exact_instance(BY_HAND["plain"])
     market = random_market(BY_HAND["plain"], np.random.default_rng(0))
     proof, bound = proof_and_bound(market)
-    findings = check_prices(exact, replace(proof, payoff=proof.payoff + 5.0), CutChecks.of(exact))
+    findings = check_prices(exact, replace(proof, payoff=proof.payoff + 5.0), CutCheck(exact))
     assert float(findings.bound) == pytest.approx(bound + 5.0 * len(proof.payoff), rel=CLOSE)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import optim
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Monitor
-from optim.models.admission.check.cuts import CountCheck
+from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import read_exact_instance
-from optim.models.admission.decision import Cut, Side
+from optim.models.admission.decision import CountCut, Cut, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.count_cuts import CountSeparator
 from optim.solvers.admission.cuts.cut_table import CutTable
@@ -52,10 +52,10 @@ def random_mixture(instance: AdmissionInstance, rng: np.random.Generator) -> tup
 def test_holds_for_all_counts_and_not_for_the_mixture(instance: AdmissionInstance, seed: int) -> None:
     rows, weight = random_mixture(instance, np.random.default_rng(seed))
     cuts = CountSeparator(instance).separate(rows, weight)
-    check = CountCheck(read_exact_instance(instance))
+    check = CutCheck(read_exact_instance(instance))
     for number, cut in enumerate(cuts):
         assert most_left_side(instance, cut) <= cut.right_hand_side
-        assert check.violations(cut, number, "") == []
+        assert check.violations(cut, number, "", CountCut) == []
         total = 0.0
         for (is_ps, c, t, job, count), share in zip(rows.tolist(), weight.tolist(), strict=True):
             for side, gain in gains_of(cut):
