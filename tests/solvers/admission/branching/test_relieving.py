@@ -20,7 +20,7 @@ def test_a_count_in_the_crowded_place_comes_first_and_then_earlier_ones_until_th
     schedules = PricedSchedules.blank(tables, np.arange(1))
     schedules.workers[0, 0, :3] = 1
     kind = Item(owner=0, side=Side.WORKER, units=1, demand=(2, 0), most=1)
-    crowded = UnpackableSet(hosts=Side.WORKER, server_class=0, slot=2, kinds=(kind,), is_proven=True)
+    crowded = UnpackableSet(hosts=Side.WORKER, server_class=0, slot=2, items=(kind,), is_proven=True)
     limits = BranchRestrictions.free(tables)
     for branch, is_high in (
         (workers(0, 2), True),
