@@ -15,7 +15,7 @@ from optim.models.admission.decision import Branch, BranchKind
 from optim.models.admission.decision import TreeNode as AdmissionNode
 from optim.models.admission.decision import TreeProof as AdmissionTree
 from optim.models.auction.check.bounds import PriceBound, evaluate_tree
-from optim.models.auction.check.exact_instance import read_exact_instance as read_auction
+from optim.models.auction.check.exact_instance import read_facts as read_auction
 from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
 from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.check.tree import proven_bound

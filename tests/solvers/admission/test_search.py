@@ -87,8 +87,8 @@ def test_moves_on_shared_servers_keep_plans_feasible_and_residuals_exact(search)
     search.clear()
     servers = search.instance.worker_servers
     full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
-    np.testing.assert_array_equal(search.state.workers.left, full)
-    assert search.state.ps.left is search.state.workers.left
+    np.testing.assert_array_equal(search.state.workers.residual, full)
+    assert search.state.ps.residual is search.state.workers.residual
 
 
 @pytest.mark.parametrize("solver", ["search", pytest.param("price-and-branch", marks=pytest.mark.prove)])
@@ -103,13 +103,13 @@ def test_same_seed_gives_the_same_plan(solver):
 
 
 def test_residuals_equal_capacity_less_the_plan_after_any_moves(search):
-    full = search.state.workers.left.copy(), search.state.ps.left.copy()
+    full = search.state.workers.residual.copy(), search.state.ps.residual.copy()
     search.run(500, 0.1, 5)
     search.clear()
     instance = search.instance
     for left, servers in (
-        (search.state.workers.left, instance.worker_servers),
-        (search.state.ps.left, instance.ps_servers),
+        (search.state.workers.residual, instance.worker_servers),
+        (search.state.ps.residual, instance.ps_servers),
     ):
         expected = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
         np.testing.assert_array_equal(left, expected)
