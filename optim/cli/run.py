@@ -370,7 +370,7 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
         }
         if leases.rounds > 1:
             return tell_rounds(instance, solution.decision, options, leases, asked, output)
-        asked["on_held"] = lambda seconds: info(f"the clock stood still for {seconds:.1f} s, while processes started")
+        asked["on_paused"] = lambda seconds: info(f"the clock stood still for {seconds:.1f} s, while processes started")
         rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:
         for row in rows:

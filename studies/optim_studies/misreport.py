@@ -28,7 +28,7 @@ from optim.core.stopping import StoppingCriterion
 from optim.models.auction.data import EmptyValue
 from optim.models.auction.decision import PaymentRule
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.payment import gpus_kept
+from optim.models.auction.payment import grant_size
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 
@@ -196,13 +196,13 @@ def study(
 def _true_worth(truth: FloatArray, bundle: IntArray, share: FloatArray, rule: PaymentRule) -> FloatArray:
     if rule is PaymentRule.LOTTERY:
         return np.asarray(share * truth[bundle])
-    kept = [gpus_kept(rule, float(c), int(b)) for c, b in zip(share, bundle, strict=True)]
+    kept = [grant_size(rule, float(c), int(b)) for c, b in zip(share, bundle, strict=True)]
     return np.asarray(truth[np.array(kept, dtype=np.int64)])
 
 
 def _kept(rule: PaymentRule, share: float, bundle: int) -> float:
     """Return the GPUs kept, expected under the lottery."""
-    return share * bundle if rule is PaymentRule.LOTTERY else float(gpus_kept(rule, share, bundle))
+    return share * bundle if rule is PaymentRule.LOTTERY else float(grant_size(rule, share, bundle))
 
 
 COMPARED = 5

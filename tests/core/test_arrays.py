@@ -135,7 +135,12 @@ def examples_of_decisions_and_proofs() -> list[Any]:
     shares = {"share_low": prices(2), "share_high": prices(2), "rule": PaymentRule.FLOOR}
     award = {"row": whole(0, -1), "placement": [[0, 1, 2]], "grants": [[0, 1, 1]], **shares}
     numbers = bidding.Multipliers(
-        point=prices(1), eviction=prices(1), blame_cell=whole(0), blame_bid=whole(0), blame=prices(1), cap=prices(0)
+        point=prices(1),
+        eviction=prices(1),
+        attribution_cell=whole(0),
+        attribution_bid=whole(0),
+        attribution=prices(1),
+        cap=prices(0),
     )
     cover = bidding.Cover(weight=whole(1, 2), short_of=2)
     return [

@@ -12,7 +12,7 @@ from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.models.auction.decision import PaymentRule
-from optim.models.auction.payment import gpus_kept
+from optim.models.auction.payment import grant_size
 from tests.support.auction.builders import auction
 
 OPTIONS = MisreportOptions(instances=6, misreports=40)
@@ -57,7 +57,7 @@ def test_what_is_left_over_is_what_the_truth_leaves_whatever_lies_are_told():
     instances, left = [content, *(draw(OPTIONS, seed) for seed in range(6))], []
     for instance in instances:
         found = divide(value_tables(instance, OPTIONS.gpus)[None], is_zero=False)
-        kept = [gpus_kept(PaymentRule.FLOOR, c, b) for c, b in zip(found.share[0], found.bundle[0], strict=True)]
+        kept = [grant_size(PaymentRule.FLOOR, c, b) for c, b in zip(found.share[0], found.bundle[0], strict=True)]
         left.append(1 - sum(kept) / found.bundle[0].sum())
     for seed in range(3):
         assert study(instances, PaymentRule.FLOOR, OPTIONS, np.random.default_rng(seed)).leftover == pytest.approx(

@@ -97,7 +97,7 @@ def _smallest(slots: Collection[int], machines: Collection[int], racks: Collecti
     return Locality.CLUSTER
 
 
-def with_held(profile: AppProfile, cluster: Cluster, places: Iterable[tuple[int, int]]) -> AppProfile:
+def with_allocation(profile: AppProfile, cluster: Cluster, places: Iterable[tuple[int, int]]) -> AppProfile:
     """Return the profile of an app that holds (slot, GPUs) entries of a cluster."""
     held = tuple(sorted(places))
     level = int(smallest_subtree(cluster, (slot for slot, _ in held)))
@@ -144,7 +144,7 @@ def bid_table(
         return shared_minutes(profile, gpus, locality, **facts) / ideal  # type: ignore[arg-type]
 
     limits = max_gpus_by_locality(cluster)
-    most = min(cluster.num_free, profile.demand - profile.held_gpus - profile.beside_gpus)
+    most = min(cluster.num_free, profile.demand - profile.held_gpus - profile.other_type_gpus)
     bundles = possible_sizes(profile.gangs, most) if profile.gangs else range(profile.gang, most + 1, profile.gang)
     numbers = np.array([k for k in bundles if sizes is None or k in sizes], dtype=np.int64)
     levels = np.array([level for level in limits if level <= widest], dtype=np.int64)
@@ -154,15 +154,13 @@ def bid_table(
     union = np.full_like(level, max(limits)) if profile.held_gpus else level
     found = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
     value = np.where(is_offered, found, np.inf)
-    if profile.held_gpus or profile.beside_gpus or horizon is Horizon.LEASE:
+    if profile.held_gpus or profile.other_type_gpus or horizon is Horizon.LEASE:
         empty = rho(0, profile.held_locality)
     else:
         empty = lease_min / ideal + float(value[is_offered].max() if is_offered.any() else 1.0)
     kept = is_undominated(value, empty)
     rows = tuple(zip(gpus[kept].tolist(), level[kept].tolist(), value[kept].tolist(), strict=True))
-    beside = (
-        HeldElsewhere(cluster, lease_min=lease_min, horizon=horizon, widest=widest) if profile.held_places else None
-    )
+    beside = NamedBids(cluster, lease_min=lease_min, horizon=horizon, widest=widest) if profile.held_places else None
     return BidTable(
         empty_rho=empty,
         ideal_min=ideal,
@@ -173,7 +171,7 @@ def bid_table(
     )
 
 
-class HeldElsewhere:
+class NamedBids:
     """Bundles of an offer beside GPUs that apps hold.
 
     Parameters
@@ -377,7 +375,7 @@ class NeedsTable(ComparesByValue):
         first = np.searchsorted(app, np.arange(len(who) + 1)).tolist()
         size, level, rho = gpus[app, row], levels[column], value[app, row, column]
         named: dict[int, tuple[NamedRow, ...]] = {}
-        beside = HeldElsewhere(cluster, lease_min=lease_min, horizon=Horizon.HOLD)
+        beside = NamedBids(cluster, lease_min=lease_min, horizon=Horizon.HOLD)
         for i in np.flatnonzero((held > 0) & (near < farthest)).tolist():
             part = slice(first[i], first[i + 1])
             classes = tuple(zip(size[part].tolist(), level[part].tolist(), rho[part].tolist(), strict=True))

@@ -13,7 +13,7 @@ from optim.core.documents import Count, Name, PositiveInt, convert
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import is_frame, rows_of
 from optim.core.limits import check_limit
-from optim.models.auction.bids import BidTable, bid_table, with_held
+from optim.models.auction.bids import BidTable, bid_table, with_allocation
 from optim.models.auction.data import (
     PRESETS,
     Apps,
@@ -328,7 +328,7 @@ def _holding(profile: AppProfile, held: HeldDocument, cluster: Cluster) -> AppPr
         raise InvalidProblemError("held.places names a slot twice; add its GPUs up")
     if stated is not None and stated != sum(count for _, count in held.places):
         raise InvalidProblemError(f"held.gpus is {stated}, but the places hold others; leave one of them out")
-    return with_held(profile, cluster, held.places)
+    return with_allocation(profile, cluster, held.places)
 
 
 def _profile_document(profile: AppProfile) -> ProfileDocument:

@@ -119,7 +119,7 @@ class AppProfile:
     held_places
         (slot, GPUs) of those held; empty where unknown. A bundle works with them as one: its slowdown is that of
         the smallest subtree that holds both (`bid_table`).
-    beside_gpus, beside_speed
+    other_type_gpus, other_type_speed
         GPUs held of other types than the one that bids are for, and how many GPUs of this type do as much as they. Only by the
         aggregate estimate of `needs`.
     """
@@ -137,8 +137,8 @@ class AppProfile:
     held_gpus: int = 0
     held_locality: int = 0
     held_places: tuple[tuple[int, int], ...] = ()
-    beside_gpus: int = 0
-    beside_speed: float = 0.0
+    other_type_gpus: int = 0
+    other_type_speed: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.elapsed_min < math.inf:
@@ -159,7 +159,11 @@ class AppProfile:
             raise InvalidProblemError("trials: at least one must have work left; leave finished apps out")
         if self.held_gpus < 0 or self.held_locality not in range(4):
             raise InvalidProblemError(f"held GPUs must be at least 0, in a locality, got {self.held_gpus}")
-        if not 0 <= self.beside_speed < math.inf or self.beside_gpus < 0 or (self.needs is None and self.beside_gpus):
+        if (
+            not 0 <= self.other_type_speed < math.inf
+            or self.other_type_gpus < 0
+            or (self.needs is None and self.other_type_gpus)
+        ):
             raise InvalidProblemError("GPUs of other types: speed and number must be at least 0, and needs be given")
         if self.held_places and sum(count for _, count in self.held_places) != self.held_gpus:
             raise InvalidProblemError(f"held: the places must add up to the {self.held_gpus} GPUs held")
@@ -204,8 +208,8 @@ def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
 
 def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> float:
     """Return the minutes that the work left takes on so many GPUs beside those of other types, infinity on none."""
-    if profile.needs is not None and profile.beside_gpus:
-        speed = max(0.0, min(gpus, profile.demand - profile.beside_gpus)) / slowdown + profile.beside_speed
+    if profile.needs is not None and profile.other_type_gpus:
+        speed = max(0.0, min(gpus, profile.demand - profile.other_type_gpus)) / slowdown + profile.other_type_speed
         return max(profile.work_min / speed, profile.needs.longest_min)
     if gpus <= 0:
         return math.inf
@@ -226,8 +230,8 @@ def remaining_minutes_each(profile: AppProfile, gpus: FloatArray, slowdown: Floa
         pairs = zip(gpus.ravel().tolist(), slowdown.ravel().tolist(), strict=True)
         return np.array([remaining_minutes(profile, *pair) for pair in pairs]).reshape(gpus.shape)
     needs = profile.needs
-    if needs is not None and profile.beside_gpus:
-        speed = np.minimum(gpus, profile.demand - profile.beside_gpus) / slowdown + profile.beside_speed
+    if needs is not None and profile.other_type_gpus:
+        speed = np.minimum(gpus, profile.demand - profile.other_type_gpus) / slowdown + profile.other_type_speed
         return np.asarray(np.maximum(profile.work_min / speed, needs.longest_min))
     longest = max(t.work_min / t.max_gpus for t in profile.live) if needs is None else needs.longest_min
     return np.asarray(np.maximum(profile.work_min * slowdown / np.minimum(gpus, profile.demand), longest))

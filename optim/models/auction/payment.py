@@ -23,7 +23,7 @@ WHOLE_TOL = 1e-9
 """A number of gangs counts as the number, whole or a half, that it misses by this part of itself, or of one."""
 
 
-def gpus_kept(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticket: float = 1.0) -> int:
+def grant_size(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticket: float = 1.0) -> int:
     """Return how many of a bundle's GPUs an app keeps: whole gangs, never more than the bundle.
 
     Parameters
@@ -39,7 +39,7 @@ def gpus_kept(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticke
 
     Examples
     --------
-    >>> [gpus_kept(rule, 4 / 9, 4) for rule in (PaymentRule.FLOOR, PaymentRule.NEAREST, PaymentRule.CEIL)]
+    >>> [grant_size(rule, 4 / 9, 4) for rule in (PaymentRule.FLOOR, PaymentRule.NEAREST, PaymentRule.CEIL)]
     [1, 2, 2]
     """
     if rule is PaymentRule.NONE:
@@ -124,7 +124,7 @@ def settle(
     granted: list[tuple[int, int, int]] = []
     rows = placement.tolist()
     for i in np.flatnonzero(bundle).tolist():
-        kept = gpus_kept(rule, float(share[i]), int(bundle[i]), int(instance.apps.gang[i]), float(tickets[i]))
+        kept = grant_size(rule, float(share[i]), int(bundle[i]), int(instance.apps.gang[i]), float(tickets[i]))
         mine = [(slot, count) for _, slot, count in rows[first[i] : first[i + 1]]]
         if kept == bundle[i]:
             granted += [(i, slot, count) for slot, count in mine]

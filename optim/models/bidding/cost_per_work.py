@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.bidding.data import HOUR_S, EvictionTerm, HourOutlook, ScenarioOutlook, kept_probability
+from optim.models.bidding.data import HOUR_S, EvictionTerm, HourOutlook, ScenarioOutlook, survival_probability
 from optim.models.bidding.decision import FootprintPlan
 from optim.models.bidding.instance import BiddingInstance
 
@@ -94,7 +94,7 @@ def _scenario_work(
     slot_h = outlook.slot_s / HOUR_S
     rate = instance.fixed_rate + (counts * instance.bids.rate) @ outlook.alive.reshape(size, -1)
     useful = instance.scalability.value(rate).reshape(-1, *cells)
-    hit = ((counts > 0).astype(np.float64) @ outlook.marks.reshape(size, -1) > 0).reshape(-1, *cells)
+    hit = ((counts > 0).astype(np.float64) @ outlook.eviction_mask.reshape(size, -1) > 0).reshape(-1, *cells)
     hours = slot_h - instance.eviction_loss_h * hit
     hours[:, :, 0] -= change[:, None]
     return np.asarray(np.einsum("fst,fst,s->f", useful, hours, outlook.weight))
@@ -148,5 +148,5 @@ def footprint_load(instance: BiddingInstance, plan: FootprintPlan) -> Mapping[st
         "cost_usd": value.cost,
         "work": value.work,
         "cap_used": max(share, default=0.0),
-        **({} if instance.lasting is None else {"kept_probability": kept_probability(instance, counts)}),
+        **({} if instance.lasting is None else {"kept_probability": survival_probability(instance, counts)}),
     }

@@ -203,7 +203,7 @@ class ScenarioOutlook(ComparesByValue):
         return np.asarray(np.clip(work, 0, self.slot_s) / self.slot_s)
 
     @derived
-    def marks(self) -> BoolArray:
+    def eviction_mask(self) -> BoolArray:
         """Whether a bid is outbid in a slot, shape (bids, scenarios, slots)."""
         slot = np.where(self.evicted_s < 0, -1, self.evicted_s // self.slot_s)
         return np.asarray(slot[:, :, None] == np.arange(self.num_slots))
@@ -319,7 +319,7 @@ class LastingCapacity(ComparesByValue):
         return np.bincount(market, self.capacity * counts, len(self.shocks.zone)).astype(np.float64)
 
 
-def kept_probability(instance: BiddingData, counts: IntArray) -> float:
+def survival_probability(instance: BiddingData, counts: IntArray) -> float:
     """Return the exact probability that a footprint keeps what the instance asks for; 1 where it asks for nothing."""
     lasting = instance.lasting
     if lasting is None:

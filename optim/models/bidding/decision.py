@@ -92,7 +92,7 @@ class Multipliers(ComparesByValue):
         Shape (cells,): rate at which the scalability curve is replaced by its tangent.
     eviction
         Shape (cells,): share, 0 to 1, to which the loss by evictions counts in cells where the box leaves it open.
-    blame_cell, blame_bid, blame
+    attribution_cell, attribution_bid, attribution
         Shape (entries,): by which share a bid's eviction stands for all evictions of a cell. The shares of a cell add
         up to at most 1.
     cap
@@ -111,9 +111,9 @@ class Multipliers(ComparesByValue):
 
     point: FloatArray
     eviction: FloatArray
-    blame_cell: IntArray
-    blame_bid: IntArray
-    blame: FloatArray
+    attribution_cell: IntArray
+    attribution_bid: IntArray
+    attribution: FloatArray
     cap: FloatArray
     work: float = 0.0
     cover: FloatArray = field(default_factory=lambda: np.zeros(0))

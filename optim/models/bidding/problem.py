@@ -39,7 +39,7 @@ SCALARS = ("work", "lost_by_rate", "lost_by_theta", "theta", "rate")
 
 
 class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Multipliers; `blame` has rows [cell, bid, share], eviction rows [cell, share], cover rows [cover, price]."""
+    """Multipliers; `blame` (of an eviction, by bid) has rows [cell, bid, share], eviction rows [cell, share], cover rows [cover, price]."""
 
     point: list[float]
     cap: list[float]
@@ -128,7 +128,11 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
                     cap=x.cap.tolist(),
                     eviction=list(zip(open_cells.tolist(), x.eviction[open_cells].tolist(), strict=True)),
                     cover=[(int(i), float(x.cover[i])) for i in np.flatnonzero(x.cover)],
-                    blame=list(zip(x.blame_cell.tolist(), x.blame_bid.tolist(), x.blame.tolist(), strict=True)),
+                    blame=list(
+                        zip(
+                            x.attribution_cell.tolist(), x.attribution_bid.tolist(), x.attribution.tolist(), strict=True
+                        )
+                    ),
                     **{name: getattr(x, name) for name in SCALARS},
                 )
             )
@@ -190,9 +194,9 @@ def _multipliers(document: MultipliersDocument, num_covers: int) -> Multipliers:
     return Multipliers(
         point=np.array(document.point, dtype=np.float64),
         eviction=eviction,
-        blame_cell=np.array([row[0] for row in document.blame], dtype=np.int64),
-        blame_bid=np.array([row[1] for row in document.blame], dtype=np.int64),
-        blame=np.array([row[2] for row in document.blame], dtype=np.float64),
+        attribution_cell=np.array([row[0] for row in document.blame], dtype=np.int64),
+        attribution_bid=np.array([row[1] for row in document.blame], dtype=np.int64),
+        attribution=np.array([row[2] for row in document.blame], dtype=np.float64),
         cap=np.array(document.cap, dtype=np.float64),
         cover=cover,
         **{name: getattr(document, name) for name in SCALARS},

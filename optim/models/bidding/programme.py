@@ -28,7 +28,7 @@ class _Data:
     weight: FloatArray
     hours: float
     rate: FloatArray
-    marks: BoolArray
+    eviction_mask: BoolArray
     is_first: BoolArray
     pieces: tuple[tuple[float, float], ...]
     most: float
@@ -142,7 +142,7 @@ def _data(instance: BiddingInstance, pieces: int) -> _Data:
             "weight": np.ones(1),
             "hours": 1.0,
             "rate": rate,
-            "marks": np.zeros((size, 1), dtype=bool),
+            "eviction_mask": np.zeros((size, 1), dtype=bool),
             "is_first": np.zeros(1, dtype=bool),
             "loss_h": 0.0,
         }
@@ -152,7 +152,7 @@ def _data(instance: BiddingInstance, pieces: int) -> _Data:
             "weight": np.repeat(outlook.weight, outlook.num_slots),
             "hours": outlook.slot_s / HOUR_S,
             "rate": rate,
-            "marks": outlook.marks.reshape(size, -1),
+            "eviction_mask": outlook.eviction_mask.reshape(size, -1),
             "is_first": np.tile(np.arange(outlook.num_slots) == 0, outlook.num_scenarios),
             "loss_h": instance.eviction_loss_h,
         }
@@ -166,7 +166,7 @@ def _add_variables(model: Model, instance: BiddingInstance, data: _Data, *, is_i
     bids = range(instance.num_bids)
     cells = range(len(data.weight))
     whole, binary = (pyo.NonNegativeIntegers, pyo.Binary) if is_integer else (pyo.NonNegativeReals,) * 2
-    open_cells = [c for c in cells if data.loss_h > 0 and data.marks[:, c].any()]
+    open_cells = [c for c in cells if data.loss_h > 0 and data.eviction_mask[:, c].any()]
     first = [c for c in cells if data.is_first[c] and instance.change_loss_h > 0]
     model.BIDS, model.CELLS = pyo.Set(initialize=bids), pyo.Set(initialize=cells)
     model.OPEN, model.FIRST = pyo.Set(initialize=open_cells), pyo.Set(initialize=first)
@@ -224,7 +224,7 @@ def _add_rows(model: Model, instance: BiddingInstance, data: _Data) -> None:
         doc="hypograph of the scalability curve",
     )
     model.hit = pyo.Constraint(
-        [(j, c) for c in model.OPEN for j in np.flatnonzero(data.marks[:, c]).tolist()],
+        [(j, c) for c in model.OPEN for j in np.flatnonzero(data.eviction_mask[:, c]).tolist()],
         rule=lambda m, j, c: m.evicted[c] >= m.taken[j],
         doc="somebody chosen is evicted",
     )

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.auction.bids import with_held
+from optim.models.auction.bids import with_allocation
 from optim.models.auction.decision import APP, COUNT, SLOT, AuctionPlan
 from optim.models.auction.fairness import AppProfile, remaining_minutes, whole_minutes
 from optim.models.auction.instance import AuctionInstance
 from optim.simulation.emulation.job_run import (
     MIN_S,
     PARTITIONS_PER_WORKER,
+    EmulatedJob,
     JobPlan,
     JobRow,
-    OwnJob,
     PlanOptions,
-    SharedSpeed,
+    SharedSlowdown,
     make_job,
 )
 from optim.simulation.emulation.plan_run import play_jobs
@@ -160,7 +160,7 @@ def lease_of(instance: AuctionInstance, app: int, profile: AppProfile, entries: 
     counts = dict(profile.held_places)
     for slot, count in entries:
         counts[slot] = counts.get(slot, 0) + count
-    held = with_held(profile, instance.cluster, counts.items())
+    held = with_allocation(profile, instance.cluster, counts.items())
     left = remaining_minutes(held, held.held_gpus, held.slowdown.at(held.held_locality))
     return AppLease(app=app, name=instance.apps.ids[app], profile=held, left_min=left)
 
@@ -172,7 +172,7 @@ def run_leases(
     *,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
-    on_held: Callable[[float], None] = lambda seconds: None,
+    on_paused: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[LeaseRow, ...]:
     """Train all apps that were granted GPUs, and return a row for each.
 
@@ -182,7 +182,7 @@ def run_leases(
         The auction and its decision.
     options
         How it is played; a slot is the lease.
-    is_stopped, on_slot, on_held
+    is_stopped, on_slot, on_paused
         As in `run_plan`.
 
     Raises
@@ -193,7 +193,7 @@ def run_leases(
     leases = read_leases(instance, plan)
     scale = options.slot_s / (60.0 * instance.lease_min)
     jobs = [lease.job_plan(instance.lease_min) for lease in leases]
-    runs = play_jobs(jobs, options, scale=scale, is_stopped=is_stopped, on_slot=on_slot, on_held=on_held)
+    runs = play_jobs(jobs, options, scale=scale, is_stopped=is_stopped, on_slot=on_slot, on_paused=on_paused)
     rows = []
     for lease, run in zip(leases, runs, strict=True):
         value = partial(_value, instance, lease, run.plan.planned_slots)
@@ -251,7 +251,7 @@ class LeasedApp:
         How leases are played; a slot is a lease.
     lease_min
         Minutes of a lease.
-    most_gpus
+    max_gpus
         Of the cluster.
     folder
         Where its checkpoints go.
@@ -270,19 +270,19 @@ class LeasedApp:
     profile: AppProfile
     options: PlanOptions
     lease_min: float
-    most_gpus: int
+    max_gpus: int
     folder: Path
     done: int = 0
     record: TrainingRecord | None = None
     clocks: int = field(init=False)
     gradient_s: float = field(init=False)
-    job: OwnJob = field(init=False)
+    job: EmulatedJob = field(init=False)
     optimiser: "AbstractOptimiser" = field(init=False)
 
     def __post_init__(self) -> None:
-        partitions = num_partitions(self.profile, self.most_gpus)
+        partitions = num_partitions(self.profile, self.max_gpus)
         application, self.optimiser = make_job(self.app, partitions, self.options.seed)
-        self.job = OwnJob(application=application)
+        self.job = EmulatedJob(application=application)
         whole_s = self.profile.work_min / self.lease_min * self.options.slot_s
         self.clocks = max(1, round(whole_s / partitions / max(self.options.gradient_s, MIN_S)))
         self.gradient_s = whole_s / partitions / self.clocks
@@ -298,16 +298,16 @@ class LeasedApp:
         return self.record is None or self.record.equals(alone)
 
 
-def num_partitions(profile: AppProfile, most_gpus: int) -> int:
+def num_partitions(profile: AppProfile, max_gpus: int) -> int:
     """Return into how many partitions an app's data is cut: all its workers then have as many, whatever it leases."""
-    most = max(1, min(profile.demand, most_gpus))
+    most = max(1, min(profile.demand, max_gpus))
     gang = min(profile.gang, most)
     common = math.lcm(*range(gang, most + 1, gang))
     return common if common <= MAX_COMMON else PARTITIONS_PER_WORKER * most
 
 
 @dataclass
-class LeaseTurn:
+class LeaseRun:
     """One lease of an app, in a thread of its own.
 
     Parameters
@@ -339,27 +339,27 @@ class LeaseTurn:
 
     def play(self, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
         """Train until the lease is over, or the work is."""
-        pace = SharedSpeed()
+        slowdown = SharedSlowdown()
         try:
-            self._play(pace, start, is_stopped)
+            self._play(slowdown, start, is_stopped)
         except threading.BrokenBarrierError:
             return  # another app's lease has failed
         except Exception as error:  # handed to the main thread, which raises it
             self.error = error
             start.abort()
         finally:
-            pace.close()
+            slowdown.close()
 
-    def _play(self, pace: SharedSpeed, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
+    def _play(self, slowdown: SharedSlowdown, start: threading.Barrier, is_stopped: Callable[[], bool]) -> None:
         job, plan, gpus = self.job, self.lease.job_plan(self.job.lease_min), self.lease.gpus
         # A gradient takes as long as makes all workers together as fast as the app says; part of that is waiting.
-        pace.write(gpus / plan.speed(gpus))
+        slowdown.write(gpus / plan.speed(gpus))
         played = replace(
             job.job,
             compute_s=job.gradient_s * (1 - plan.link_share),
             link_s=job.gradient_s * plan.link_share,
             share=self.share,
-            pace=pace,
+            slowdown=slowdown,
         )
         # One shard that moves only at the ends of leases: nothing but their checkpoints reaches the storage.
         cluster = ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=Fixed(fixed=Stage.SEPARATE))
@@ -407,7 +407,7 @@ def _is_up(trainer: Trainer, workers: tuple[str, ...]) -> bool:
     )
 
 
-def play_turns(turns: list[LeaseTurn], is_stopped: Callable[[], bool]) -> None:
+def run_together(turns: list[LeaseRun], is_stopped: Callable[[], bool]) -> None:
     """Play the leases of a round at once; they begin together.
 
     Raises

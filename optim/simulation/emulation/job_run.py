@@ -82,7 +82,7 @@ class Shared:
         return self._map
 
 
-class SharedSpeed(Shared):
+class SharedSlowdown(Shared):
     """How many times as long a gradient takes as a lone worker's; the runner writes it, all workers read it."""
 
     def __init__(self) -> None:
@@ -104,13 +104,13 @@ class SharedClock(Shared):
 
     Attributes
     ----------
-    held_s
+    paused_s
         Seconds for which it was held so far, as its owner knows.
     """
 
     def __init__(self) -> None:
         super().__init__(0.0, 0.0)
-        self.held_s = 0.0
+        self.paused_s = 0.0
         self._since = time.monotonic()
 
     def monotonic(self) -> float:
@@ -124,15 +124,15 @@ class SharedClock(Shared):
         while (left := end - self.monotonic()) > 0:
             time.sleep(left if self._get(1) == RUNNING else LOOK_S)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Let it stand still."""
         self._set(1, self.monotonic())
         self._since = time.monotonic()
 
-    def go(self) -> None:
+    def resume(self) -> None:
         """Let it go on from where it stands."""
         now = time.monotonic()
-        self.held_s += now - self._since
+        self.paused_s += now - self._since
         # First what it counts from: whoever sees it go sees that, too.
         self._set(0, now - self._get(1))
         self._set(1, RUNNING)
@@ -160,7 +160,7 @@ class Timer(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnJob:
+class EmulatedJob:
     """An application whose gradients take a job's time and have its size.
 
     Parameters
@@ -173,7 +173,7 @@ class OwnJob:
         Of a core, that a worker holds itself to.
     num_floats
         Length of the vectors that are carried; what the application needs at least, the rest is zeros.
-    pace
+    slowdown
         How many times as long a gradient takes; always 1 if not given.
     clock
         The run's, by which all these seconds are; the world's if not given.
@@ -188,7 +188,7 @@ class OwnJob:
     link_s: float = field(default=0.0, repr=False)
     share: float = field(default=1.0, repr=False)
     num_floats: int = 0
-    pace: SharedSpeed | None = field(default=None, compare=False, repr=False)
+    slowdown: SharedSlowdown | None = field(default=None, compare=False, repr=False)
     clock: SharedClock | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -213,7 +213,7 @@ class OwnJob:
         """Return the application's, and zeros, when the job's time is over."""
         timer: Timer = time if self.clock is None else self.clock
         begun, spent = timer.monotonic(), time.thread_time()
-        factor = 1.0 if self.pace is None else self.pace.read()
+        factor = 1.0 if self.slowdown is None else self.slowdown.read()
         gradient, loss = self.application.gradient(parameters[: self.application.num_parameters], partition, clock)
         hold_share(self.compute_s * self.share * factor, self.share, begun=begun, spent=spent, timer=timer)
         if self.link_s:
@@ -477,8 +477,8 @@ class JobRun:
     settled_slot: float = -1
     _count: int = 0
     _num_failed: int = 0
-    application: OwnJob = field(init=False)
-    _played: OwnJob = field(init=False)
+    application: EmulatedJob = field(init=False)
+    _played: EmulatedJob = field(init=False)
     optimiser: "AbstractOptimiser" = field(init=False)
     clocks: int = field(init=False)
 
@@ -489,7 +489,7 @@ class JobRun:
         whole_s, partitions = plan.work * options.slot_s, application.num_partitions
         self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, MIN_S), 1, MAX_CLOCKS))
         gradient_s = whole_s / partitions / self.clocks
-        self.application = OwnJob(
+        self.application = EmulatedJob(
             application=application,
             num_floats=min(round(plan.gradient_floats * self.scale), options.most_floats),
         )
@@ -498,7 +498,7 @@ class JobRun:
             compute_s=gradient_s * (1 - plan.link_share),
             link_s=gradient_s * plan.link_share,
             share=self.share,
-            pace=SharedSpeed(),
+            slowdown=SharedSlowdown(),
             clock=self.clock,
         )
 
@@ -520,8 +520,8 @@ class JobRun:
             self.error = error
         finally:
             self.settled_slot = math.inf
-            if self._played.pace is not None:
-                self._played.pace.close()
+            if self._played.slowdown is not None:
+                self._played.slowdown.close()
 
     def _play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
         _, most_servers = self.plan.most
@@ -578,8 +578,8 @@ class JobRun:
         """Add and evict until the job has, or will have, what the plan gives it in a slot."""
         wanted = self._wanted(slot)
         workers = max(1, len(trainer.controller.roles.workers))
-        assert self._played.pace is not None, "made with one"
-        self._played.pace.write(workers / self.plan.speed(workers))
+        assert self._played.slowdown is not None, "made with one"
+        self._played.slowdown.write(workers / self.plan.speed(workers))
         controller = trainer.controller
         if not controller.machines.staying:
             controller.resume(trainer.clock)  # it begins when all are up, not with the first who is
@@ -656,9 +656,9 @@ def make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, Ab
     """Return one of three small applications in turn, and a rule that suits it."""
     from optim.kernels.parameter_server import Adagrad, Sgd
 
-    kind, own_seed = job % 3, 1000 * seed + job
+    kind, job_seed = job % 3, 1000 * seed + job
     if kind == 0:
-        return MatrixFactorisation(num_partitions=num_partitions, seed=own_seed), Adagrad(learning_rate=0.1)
+        return MatrixFactorisation(num_partitions=num_partitions, seed=job_seed), Adagrad(learning_rate=0.1)
     if kind == 1:
-        return LogisticRegression(num_partitions=num_partitions, seed=own_seed), Adagrad(learning_rate=0.1)
-    return TopicModel(num_partitions=num_partitions, seed=own_seed), Sgd(learning_rate=0.5)
+        return LogisticRegression(num_partitions=num_partitions, seed=job_seed), Adagrad(learning_rate=0.1)
+    return TopicModel(num_partitions=num_partitions, seed=job_seed), Sgd(learning_rate=0.5)

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError, check_in
-from optim.models.auction.bids import with_held
+from optim.models.auction.bids import with_allocation
 from optim.models.auction.data import Cluster
 from optim.models.auction.decision import AuctionPlan
 from optim.models.auction.fairness import AppProfile, ideal_minutes
 from optim.models.auction.instance import AuctionInstance
-from optim.simulation.emulation.auction_run import AppLease, LeasedApp, LeaseTurn, lease_of, play_turns, read_leases
+from optim.simulation.emulation.auction_run import AppLease, LeasedApp, LeaseRun, lease_of, read_leases, run_together
 from optim.simulation.emulation.job_run import PlanOptions
 from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, ProfileAgent
 
@@ -75,7 +75,7 @@ class RoundRow:
     planned_min, realised_min, error
         Those that the lease does by the app's own speed, those done here, and the latter over the former, less 1.
     clocks, start_s
-        As in `Turnout`.
+        As in `LeaseOutcome`.
     """
 
     round: int
@@ -167,7 +167,7 @@ class AppState:
         elapsed = own.elapsed_min + self.minutes
         active = (own.active_apps * own.elapsed_min + self.apps_minutes) / elapsed if elapsed else own.active_apps
         trials = tuple(replace(trial, work_min=trial.work_min * self.left) for trial in own.trials)
-        free = with_held(own, cluster, ())
+        free = with_allocation(own, cluster, ())
         return replace(free, elapsed_min=elapsed, active_apps=max(1.0, active), trials=trials)
 
     def rho(self, cluster: Cluster) -> float | None:
@@ -231,14 +231,14 @@ def run_rounds(
         if not live:
             break
         leases = _first(instance, plan) if number == 0 else _awarded(instance, states, live, options, seed, number)
-        for lease, turnout in zip(leases, play(number, leases), strict=True):
+        for lease, outcome in zip(leases, play(number, leases), strict=True):
             state = states[lease.app]
             left_min = state.left * state.work_min
-            rows.append(_row(number, lease, turnout, left_min, lease_min))
+            rows.append(_row(number, lease, outcome, left_min, lease_min))
             state.leases += 1
-            state.left = max(0.0, left_min - turnout.done_min) / state.work_min
-            if turnout.finished_min is not None or state.left <= MIN_LEFT:
-                spent = lease_min if turnout.finished_min is None else min(lease_min, turnout.finished_min)
+            state.left = max(0.0, left_min - outcome.done_min) / state.work_min
+            if outcome.finished_min is not None or state.left <= MIN_LEFT:
+                spent = lease_min if outcome.finished_min is None else min(lease_min, outcome.finished_min)
                 state.finish_min = state.minutes + spent
         for app in live:
             state = states[app]
@@ -299,7 +299,7 @@ def freed(instance: AuctionInstance) -> Cluster:
     return replace(instance.cluster, slot_free=np.minimum(free, instance.cluster.slot_gpus))
 
 
-def _row(number: int, lease: AppLease, turnout: LeaseOutcome, left_min: float, lease_min: float) -> RoundRow:
+def _row(number: int, lease: AppLease, outcome: LeaseOutcome, left_min: float, lease_min: float) -> RoundRow:
     planned = lease.work_min(lease_min)
     return RoundRow(
         round=number,
@@ -308,10 +308,10 @@ def _row(number: int, lease: AppLease, turnout: LeaseOutcome, left_min: float, l
         placement=lease.placement,
         left_min=left_min,
         planned_min=planned,
-        realised_min=turnout.done_min,
-        error=turnout.done_min / planned - 1.0,
-        clocks=turnout.clocks,
-        start_s=turnout.start_s,
+        realised_min=outcome.done_min,
+        error=outcome.done_min / planned - 1.0,
+        clocks=outcome.clocks,
+        start_s=outcome.start_s,
     )
 
 
@@ -355,17 +355,17 @@ def play_rounds(
     rows, states = run_rounds(instance, plan, rounds, play, seed=options.seed)
     found = []
     for app, state in states.items():
-        foresight = expected[app]
+        planned = expected[app]
         found.append(
             AppRow(
                 app=instance.apps.ids[app],
-                planned_leases=foresight.leases,
+                planned_leases=planned.leases,
                 realised_leases=state.leases,
-                planned_min=(1.0 - foresight.left) * foresight.work_min,
+                planned_min=(1.0 - planned.left) * planned.work_min,
                 realised_min=(1.0 - state.left) * state.work_min,
-                planned_finish_min=foresight.finish_min,
+                planned_finish_min=planned.finish_min,
                 realised_finish_min=state.finish_min,
-                planned_rho=foresight.rho(instance.cluster),
+                planned_rho=planned.rho(instance.cluster),
                 realised_rho=state.rho(instance.cluster),
                 is_exact=apps[app].is_exact() if app in apps and not is_stopped() else None,
             )
@@ -397,17 +397,17 @@ def _played(
                 profile=own,
                 options=options,
                 lease_min=instance.lease_min,
-                most_gpus=instance.cluster.num_gpus,
+                max_gpus=instance.cluster.num_gpus,
                 folder=folder / f"app-{lease.app}",
             )
-        turns.append(LeaseTurn(apps[lease.app], lease, min(1.0, options.cores / max(1, workers))))
+        turns.append(LeaseRun(apps[lease.app], lease, min(1.0, options.cores / max(1, workers))))
     if turns:
-        play_turns(turns, is_stopped)
-    turnouts = []
+        run_together(turns, is_stopped)
+    outcomes = []
     for turn in turns:
         is_done = turn.job.done == turn.job.clocks
         minutes = turn.spent_s / options.slot_s * instance.lease_min
-        turnouts.append(
+        outcomes.append(
             LeaseOutcome(
                 done_min=turn.clocks / turn.job.clocks * turn.job.profile.work_min,
                 finished_min=minutes if is_done else None,
@@ -415,4 +415,4 @@ def _played(
                 start_s=turn.start_s,
             )
         )
-    return turnouts
+    return outcomes

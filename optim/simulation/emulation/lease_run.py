@@ -257,7 +257,7 @@ class Replay:
     connect: "Callable[[Application, ClusterOptions], AbstractContextManager[Transport]] | None" = None
     _names: dict[int, tuple[str, ...]] = field(default_factory=dict)
     _working: set[int] = field(default_factory=set)
-    _doomed: list[str] = field(default_factory=list)
+    _pending_kills: list[str] = field(default_factory=list)
     _clock: int = 0
     _started: int = 0
     _lost: int = 0
@@ -301,7 +301,7 @@ class Replay:
             gradients=record.num_computed if record is not None else 0,
             processes_started=self._started,
             last_loss=losses[-1] if losses else None,
-            is_exact=record.equals(undisturbed(self.options, len(losses))) if record and self._is_whole else None,
+            is_exact=record.equals(reference_run(self.options, len(losses))) if record and self._is_whole else None,
             seconds=self._seconds,
         )
 
@@ -328,7 +328,7 @@ class Replay:
         """Have a step's changes happen, then train until the next."""
         self._wait_until(step.time_s)
         for change, number in step.changes:
-            undone = self._happen(change, number, step)
+            undone = self._apply(change, number, step)
             self._lost += undone
             yield self._row(step, change.value, step.time_s, undone)
         for clock, time_s in self.timeline.clock_times(self.options.clocks, index):
@@ -336,7 +336,7 @@ class Replay:
             self._wait_until(time_s)
             yield self._row(step, CLOCK, time_s)
 
-    def _happen(self, change: Change, number: int | None, step: Step) -> int:
+    def _apply(self, change: Change, number: int | None, step: Step) -> int:
         """Do to processes what happens to machines; return how many clocks that undoes."""
         is_elastic = self.timeline.recovery is Recovery.ELASTIC
         match change:
@@ -344,20 +344,20 @@ class Replay:
                 self._start(number)
             case Change.WORKING if number is not None:
                 self._working.add(number)
-                self._come_to_rest(self._names[number])
+                self._settle(self._names[number])
             case Change.WARNED if number is not None and is_elastic:
-                return self._let_go(number) if self.options.is_warned else self._kill(number)
+                return self._evict(number) if self.options.is_warned else self._kill(number)
             case Change.LOST if number in self._working and not is_elastic:
-                self._doomed += self._names.pop(number, ())
+                self._pending_kills += self._names.pop(number, ())
             case Change.LOST | Change.RETURNED if number is not None:
-                return self._let_go(number)
+                return self._evict(number)
             case Change.SAVED:
                 self._save()
             case Change.RESTARTED:
                 return self._restart(step)
             case Change.DONE | Change.GIVEN_UP:
                 for held in list(self._names):
-                    self._let_go(held)
+                    self._evict(held)
         return 0
 
     def _start(self, number: int) -> None:
@@ -371,22 +371,22 @@ class Replay:
         self._started += count
         self._names[number] = names
 
-    def _let_go(self, number: int) -> int:
+    def _evict(self, number: int) -> int:
         """Evict a lease's processes with a warning: nothing is undone."""
         names = self._names.pop(number, ())
         if names:
             self._trainer.apply(Event(clock=0, action=Action.EVICT, machines=names))
-            self._come_to_rest()
+            self._settle()
         return 0
 
     def _kill(self, number: int) -> int:
         """Kill a lease's processes while they work; the others do again at once what is lost with them."""
         controller, names = self._trainer.controller, self._names.pop(number, ())
         seen = len(controller.rollbacks)
-        self._put_to_work()
+        self._begin_clock()
         self._trainer.apply(Event(clock=0, action=Action.KILL, machines=names))
-        self._hear_of_deaths(names)
-        self._come_to_rest()
+        self._await_losses(names)
+        self._settle()
         return sum(max(0, self._clock - rollback.to_clock) for rollback in controller.rollbacks[seen:])
 
     def _restart(self, step: Step) -> int:
@@ -398,25 +398,25 @@ class Replay:
         ended = [
             number for number in self._names if number in self._working or not self.timeline.leases[number].is_spot
         ]
-        names = [*self._doomed, *(name for number in ended for name in self._names.pop(number))]
-        self._doomed.clear()
-        self._put_to_work()
+        names = [*self._pending_kills, *(name for number in ended for name in self._names.pop(number))]
+        self._pending_kills.clear()
+        self._begin_clock()
         self._trainer.apply(Event(clock=0, action=Action.KILL, machines=tuple(names)))
         controller.resume(controller.saved_clock)  # before the deaths are heard of: whoever is left must not go on
-        self._hear_of_deaths(names)
+        self._await_losses(names)
         for number in ended:
             self._start(number)
-        self._come_to_rest([name for number in ended for name in self._names[number]])
+        self._settle([name for number in ended for name in self._names[number]])
         self._clock = self._trainer.clock
         return before - self._clock
 
-    def _put_to_work(self) -> None:
+    def _begin_clock(self) -> None:
         """Have the next clock begun, so that death comes in the midst of it."""
         controller, clock = self._trainer.controller, self._trainer.clock
         if controller.phase is Phase.RUNNING and controller.stop_at == clock < self.options.clocks:
             controller.resume(clock + 1)
 
-    def _hear_of_deaths(self, names: Sequence[str]) -> None:
+    def _await_losses(self, names: Sequence[str]) -> None:
         controller = self._trainer.controller
         while {*controller.machines.staying, *controller.machines.leaving, *controller.machines.joining} & set(names):
             self._step()
@@ -433,12 +433,12 @@ class Replay:
         """Train up to a clock, unless it is done already."""
         if clock > self._trainer.controller.stop_at:
             self._trainer.controller.resume(clock)
-        self._come_to_rest()
+        self._settle()
         self._clock = clock
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def _come_to_rest(self, joining: Sequence[str] = ()) -> None:
+    def _settle(self, joining: Sequence[str] = ()) -> None:
         """Take messages until those who leave have left, some have joined, and the clock to stop at is complete."""
         while not self._is_at_rest(joining):
             self._step()
@@ -503,6 +503,6 @@ def make_job(options: ReplayOptions) -> "tuple[LogisticRegression, AbstractOptim
     return application, Adagrad(learning_rate=0.05)
 
 
-def undisturbed(options: ReplayOptions, clocks: int) -> TrainingRecord:
+def reference_run(options: ReplayOptions, clocks: int) -> TrainingRecord:
     """Return the run of the same job on one machine that nobody disturbs."""
     return run_alone(*make_job(options), clocks)

@@ -29,7 +29,7 @@ def run_plan(
     *,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
-    on_held: Callable[[float], None] = lambda seconds: None,
+    on_paused: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[JobRow, ...]:
     """Train all admitted jobs at once, and return a row for each.
 
@@ -43,7 +43,7 @@ def run_plan(
         Asked again and again; once true, all jobs end where they are.
     on_slot
         Told each slot that begins.
-    on_held
+    on_paused
         Told at the end for how many seconds the clock stood still while processes started.
 
     Raises
@@ -57,7 +57,7 @@ def run_plan(
         scale=options.slot_s / (instance.slot_micro_s / MICRO),
         is_stopped=is_stopped,
         on_slot=on_slot,
-        on_held=on_held,
+        on_paused=on_paused,
     )
     return tuple(
         run.row(float(instance.value[run.plan.job, run.plan.last_slot]), partial(_earned, instance, run.plan.job))
@@ -76,7 +76,7 @@ def play_jobs(
     scale: float = 1.0,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
-    on_held: Callable[[float], None] = lambda seconds: None,
+    on_paused: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[JobRun, ...]:
     """Train jobs at once, each with the machines that its plan gives it slot by slot.
 
@@ -86,7 +86,7 @@ def play_jobs(
         What they are given, and how that is played.
     scale
         Seconds here for one of the jobs' own: what their gradients are shortened by.
-    is_stopped, on_slot, on_held
+    is_stopped, on_slot, on_paused
         As in `run_plan`.
 
     Raises
@@ -101,7 +101,7 @@ def play_jobs(
     with closing(SharedClock()) as clock:
         runs = [JobRun(job, options, share=share, scale=scale, clock=clock) for job in jobs]
         _Slots(runs, clock, options).play(last + options.overrun, is_stopped, on_slot)
-        on_held(clock.held_s)
+        on_paused(clock.paused_s)
     for run in runs:
         if run.error is not None:
             raise run.error
@@ -132,11 +132,11 @@ class _Slots:
             on_slot(self._slot)
             while any(run.settled_slot < self._slot for run in self._runs):
                 time.sleep(IDLE_S)
-            self._clock.go()
+            self._clock.resume()
             end = (self._slot + 1) * self._slot_s
             while self._clock.monotonic() < end and any(thread.is_alive() for thread in threads):
                 time.sleep(min(IDLE_S, self._slot_s / 4))
-            self._clock.hold()
+            self._clock.pause()
             self._slot += 1
 
 

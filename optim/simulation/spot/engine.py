@@ -182,7 +182,7 @@ class SpotRun:
         while True:
             leases = self._leases()
             event, rooms = min(self._next_event(), last), self._rooms(leases)
-            interested = self._policy.is_interested(leases, rooms[0])
+            interested = self._policy.wants_more(leases, rooms[0])
             if interested:
                 tick = self._start + options.tick_s * ((self._now - self._start) // options.tick_s + 1)
                 if self._watcher is noop:
@@ -197,7 +197,7 @@ class SpotRun:
 
     def _skip_ticks(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
         """Work through the ticks before the next event at which the policy asks for nothing; return the tick after them."""
-        skipped = self._policy.first_asking(leases, rooms, ticks) if ticks else 0
+        skipped = self._policy.next_decision_tick(leases, rooms, ticks) if ticks else 0
         for tick in ticks[:skipped]:
             # Work is added up tick by tick: a sum in one piece may differ in the last bit, and end a second apart.
             if self._advance(tick):
@@ -389,7 +389,9 @@ class SpotRun:
         """Ask whether to keep a lease for another hour."""
         hour_end = held.lease.hour_end_s(self._now)
         # Who keeps everything is shown nothing: views are the larger part of what such a run takes.
-        if getattr(type(self._policy), "keeps", None) is Policy.keeps or self._policy.keeps(self._view(), held.lease):
+        if getattr(type(self._policy), "should_renew", None) is Policy.should_renew or self._policy.should_renew(
+            self._view(), held.lease
+        ):
             held.renewal_s = hour_end + RENEWAL_S
             price = self._world.history.paths[held.lease.market].price_at(self._now)
             held.lease = replace(held.lease, price_micro=price or 0) if held.is_spot else held.lease

@@ -20,8 +20,8 @@ MICRO = 1e6
 MARGIN = 1e-9
 """Relative; rounding decides nothing."""
 
-GOOD, COUNT, BID, PRICE, LEFT_S, WAIT_S = range(6)
-"""Columns of a table of leases: good, machines, bid and price of the present hour in micro-dollars, what is left of it,
+OFFER, COUNT, BID, PRICE, LEFT_S, WAIT_S = range(6)
+"""Columns of a table of leases: offer, machines, bid and price of the present hour in micro-dollars, what is left of it,
 and how long they don't work yet."""
 
 
@@ -32,13 +32,13 @@ class Offers(NamedTuple):
     Parameters
     ----------
     rate
-        Shape (goods,): work of a machine in an hour.
+        Shape (offers,): work of a machine in an hour.
     highest
-        Shape (goods,): price on demand in micro-dollars; no bid is above it.
+        Shape (offers,): price on demand in micro-dollars; no bid is above it.
     survival, usable
-        Shape (goods, deltas + 1, 61): by bid and minute, and its integral. The last bid is `highest` itself.
+        Shape (offers, deltas + 1, 61): by bid and minute, and its integral. The last bid is `highest` itself.
     new_risk, new_hours
-        Shape (goods, deltas + 1): of a new lease in its first hour, an eviction, and usable time.
+        Shape (offers, deltas + 1): of a new lease in its first hour, an eviction, and usable time.
     deltas
         Shape (deltas,): the grid of bids above the price.
     """
@@ -63,7 +63,7 @@ class Overheads(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Dollars of the coming hour; each lease's work rate and usable hours; each good's risk of an eviction."""
+    """Dollars of the coming hour; each lease's work rate and usable hours; each offer's risk of an eviction."""
 
     cost: float
     work: FloatArray
@@ -73,7 +73,7 @@ class Held(NamedTuple):
 
 @by_reference
 class Candidates(NamedTuple):
-    """Machines of a candidate, shape (counts,), and how many of each good may be taken, shape (goods,)."""
+    """Machines of a candidate, shape (counts,), and how many of each offer may be taken, shape (offers,)."""
 
     counts: IntArray
     most: IntArray
@@ -89,16 +89,16 @@ class Changes(NamedTuple):
 
 
 @compiled
-def value_leases(leases: IntArray, prices: FloatArray, goods: Offers, fixed_usd: float) -> Held:
+def value_leases(leases: IntArray, prices: FloatArray, offers: Offers, fixed_usd: float) -> Held:
     """Return what leases cost and do.
 
     Parameters
     ----------
     leases
-        Shape (leases, 6): see `GOOD` to `WAIT_S`.
+        Shape (leases, 6): see `OFFER` to `WAIT_S`.
     prices
-        Shape (goods,): present micro-dollars an hour, NaN where there are none yet.
-    goods
+        Shape (offers,): present micro-dollars an hour, NaN where there are none yet.
+    offers
         What can be leased.
     fixed_usd
         Added to the cost.
@@ -106,15 +106,15 @@ def value_leases(leases: IntArray, prices: FloatArray, goods: Offers, fixed_usd:
     size = len(leases)
     cost, work, hours, risk = fixed_usd, np.zeros(size), np.zeros(size), np.zeros(len(prices))
     for i in range(size):
-        good, count, left = leases[i, GOOD], leases[i, COUNT], leases[i, LEFT_S]
-        price = 0.0 if np.isnan(prices[good]) else prices[good]
+        offer, count, left = leases[i, OFFER], leases[i, COUNT], leases[i, LEFT_S]
+        price = 0.0 if np.isnan(prices[offer]) else prices[offer]
         row = 0
-        while row + 1 < len(goods.deltas) and goods.deltas[row + 1] <= leases[i, BID] - price:
+        while row + 1 < len(offers.deltas) and offers.deltas[row + 1] <= leases[i, BID] - price:
             row += 1
-        stays, usable = goods.survival[good, row], goods.usable[good, row]
-        risk[good] = max(risk[good], 1.0 - stays[LAST])
+        stays, usable = offers.survival[offer, row], offers.usable[offer, row]
+        risk[offer] = max(risk[offer], 1.0 - stays[LAST])
         hours[i] = max(0.0, usable[LAST] - at_second(usable, leases[i, WAIT_S]))
-        work[i] = count * goods.rate[good]
+        work[i] = count * offers.rate[offer]
         rest = at_second(stays, left) * leases[i, PRICE] * left
         following = stays[LAST] * price * (HOUR_S - left)
         cost += (rest + following) / MICRO * count / HOUR_S
@@ -123,15 +123,15 @@ def value_leases(leases: IntArray, prices: FloatArray, goods: Offers, fixed_usd:
 
 @compiled
 def value_each(
-    added: Candidates, held: Held, prices: FloatArray, goods: Offers, overheads: Overheads, beat: float
+    added: Candidates, held: Held, prices: FloatArray, offers: Offers, overheads: Overheads, beat: float
 ) -> FloatArray:
-    """Return the cost per work with each candidate added, shape (goods, deltas + 1, counts).
+    """Return the cost per work with each candidate added, shape (offers, deltas + 1, counts).
 
     It is infinite without work, for bids above the price on demand, for more machines than may be taken, and for some
     candidates that aren't below `beat`, the cost per work without any: machines of which one adds too little work,
     for all the more add less each.
     """
-    size, bids = goods.new_risk.shape
+    size, bids = offers.new_risk.shape
     before, after = np.ones(size + 1), np.ones(size + 1)
     for g in range(size):
         before[g + 1] = before[g] * (1.0 - held.risk[g])
@@ -139,16 +139,16 @@ def value_each(
     ratio = np.full((size, bids, len(added.counts)), np.inf)
     for g in range(size):
         for d in range(bids):
-            bid = prices[g] + goods.deltas[d] if d < bids - 1 else max(prices[g], float(goods.highest[g]))
-            if not bid <= goods.highest[g]:
+            bid = prices[g] + offers.deltas[d] if d < bids - 1 else max(prices[g], float(offers.highest[g]))
+            if not bid <= offers.highest[g]:
                 continue
-            stays = before[g] * after[g + 1] * (1.0 - max(goods.new_risk[g, d], held.risk[g]))
+            stays = before[g] * after[g + 1] * (1.0 - max(offers.new_risk[g, d], held.risk[g]))
             lost = overheads.lost_h * (1.0 - stays) + overheads.change_h
             kept = 0.0
             for i in range(len(held.work)):
                 kept += held.work[i] * max(0.0, held.hours[i] - lost)
-            own = max(0.0, goods.new_hours[g, d] - lost) * goods.rate[g]
-            unit = (1.0 - goods.new_risk[g, d]) * prices[g] / MICRO
+            own = max(0.0, offers.new_hours[g, d] - lost) * offers.rate[g]
+            unit = (1.0 - offers.new_risk[g, d]) * prices[g] / MICRO
             slope = (1.0 - overheads.serial) / (1.0 - overheads.serial + overheads.serial * kept) ** 2
             if unit > beat * own * slope * (1.0 + MARGIN):
                 continue
@@ -181,7 +181,7 @@ def first_improvement(
     leases: IntArray,
     changes: Changes,
     added: Candidates,
-    goods: Offers,
+    offers: Offers,
     overheads: Overheads,
 ) -> int:
     """Return the position of the first tick at which a candidate lowers the cost per work, their number for none.
@@ -193,10 +193,10 @@ def first_improvement(
     leases
         As they are at the first tick.
     changes
-        Prices of the first goods; the others' are theirs on demand. None later than a tick is looked at for it.
+        Prices of the first offers; the others' are theirs on demand. None later than a tick is looked at for it.
     """
     markets = len(changes.begins) - 1
-    prices, now = goods.highest.astype(np.float64), leases.copy()
+    prices, now = offers.highest.astype(np.float64), leases.copy()
     step = np.empty(markets, dtype=np.int64)
     for m in range(markets):
         first, last = changes.begins[m], changes.begins[m + 1]
@@ -209,9 +209,9 @@ def first_improvement(
         for i in range(len(leases)):
             now[i, LEFT_S] = (leases[i, LEFT_S] - k * step_s - 1) % HOUR_S + 1
             now[i, WAIT_S] = max(0, leases[i, WAIT_S] - k * step_s)
-        held = value_leases(now, prices, goods, overheads.fixed_usd)
+        held = value_leases(now, prices, offers, overheads.fixed_usd)
         beat = value_held(held, overheads, 0.0)
-        if value_each(added, held, prices, goods, overheads, beat).min() < beat:
+        if value_each(added, held, prices, offers, overheads, beat).min() < beat:
             return k
     return number
 

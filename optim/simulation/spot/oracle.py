@@ -39,7 +39,7 @@ NARROW = 1e-12
 """Relative width at which a bracket of the price is as good as closed: the dual is flat at its best."""
 
 
-def best_price_of_work(
+def best_shadow_price(
     unit: FloatArray, free_rate: FloatArray, *, most: float | FloatArray, serial: float, slot_h: float, work: float
 ) -> tuple[float, float]:
     """Return the largest ``q work - sum_t max_V (q G(V) - unit_t max(0, V - free_t))`` that was found, and its q.
@@ -158,7 +158,7 @@ class OracleResult:
         A plan's cost, infinity where no plan was found.
     hours
         How long the plan takes.
-    price_of_work
+    shadow_price
         The multiplier that proves the bound, dollars a unit.
     plan
         What costs `cost_usd`; empty where no plan was found.
@@ -169,7 +169,7 @@ class OracleResult:
     bound_usd: float
     cost_usd: float
     hours: float
-    price_of_work: float
+    shadow_price: float
     plan: tuple[PlanPiece, ...]
 
 
@@ -268,7 +268,7 @@ class Oracle:
         if is_free:
             is_free_now = self._free[:, first:last].any(axis=0)
             free_rate = np.where(is_free_now, self._world.spot_capacity, 0.0) + beside
-        bound, price = best_price_of_work(
+        bound, price = best_shadow_price(
             cheapest,
             free_rate,
             most=self._world.spot_capacity + self._world.options.baseline * float(self._rates.max()) + beside,
@@ -278,7 +278,7 @@ class Oracle:
         )
         cost, hours, plan = self._plan(start_s, end, first, price, is_free=is_free)
         return OracleResult(
-            name=name, start_s=start_s, bound_usd=bound, cost_usd=cost, hours=hours, price_of_work=price, plan=plan
+            name=name, start_s=start_s, bound_usd=bound, cost_usd=cost, hours=hours, shadow_price=price, plan=plan
         )
 
     def _plan(self, start_s: int, end_s: int, first: int, price: float, *, is_free: bool) -> _Plan:
@@ -308,7 +308,7 @@ class Oracle:
             if best > 0
         )
 
-    def _paid_plan(self, hours: IntArray, prices: FloatArray, start_s: int, price_of_work: float) -> _Plan:
+    def _paid_plan(self, hours: IntArray, prices: FloatArray, start_s: int, shadow_price: float) -> _Plan:
         """Return whole machine-hours that begin at some times, the cheapest market in each, bought by falling return."""
         if not len(hours):
             return float("inf"), 0.0, ()
@@ -321,7 +321,7 @@ class Oracle:
         gain = np.diff(useful, axis=1)
         cost = np.broadcast_to(price[:, None], gain.shape)
         unit = np.divide(cost, gain, out=np.full(gain.shape, np.inf), where=gain > 0)
-        order = _cheapest_first(unit.ravel(), gain.ravel(), self._world.job_work, price_of_work)
+        order = _cheapest_first(unit.ravel(), gain.ravel(), self._world.job_work, shadow_price)
         done = np.cumsum(gain.ravel()[order])
         needed = int(np.searchsorted(done, self._world.job_work - 1e-9)) + 1
         if needed > len(order):

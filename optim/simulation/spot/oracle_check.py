@@ -45,7 +45,7 @@ class _Steps:
         """Return the highest price within a time, 0 where there is none."""
         return max((price for _, _, price in self.within(begin_s, end_s)), default=0)
 
-    def highest_told(self, begin_s: int, end_s: int) -> int:
+    def highest_change(self, begin_s: int, end_s: int) -> int:
         """Return the highest price among the changes within a time, -1 where there is none."""
         return max(self.prices[bisect_left(self.times, begin_s) : bisect_left(self.times, end_s)], default=-1)
 
@@ -64,7 +64,7 @@ class _Steps:
         if any(True for _ in self.rises(begin_s - WARNING_S + 1, end_s)):
             return True
         return any(
-            self.highest_told(end, end + HOUR_S - 1) > price - self.equal
+            self.highest_change(end, end + HOUR_S - 1) > price - self.equal
             for _, end, price in self.within(begin_s, end_s)
         )
 
@@ -82,7 +82,7 @@ class _Steps:
 
     def _bid(self, granted_s: int, end_s: int) -> int:
         """Return the lowest bid that is granted at a time and holds until before another."""
-        return max(self.highest(granted_s, granted_s + 1), self.highest_told(granted_s + 1, end_s) + self.equal)
+        return max(self.highest(granted_s, granted_s + 1), self.highest_change(granted_s + 1, end_s) + self.equal)
 
 
 def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class ReferenceChecker:
 
     def _proven_bound(self, result: OracleResult) -> float:
         """Return ``q work - sum over slots of max over V of (q G(V) - cost(V))``, at least 0."""
-        history, options, q = self._world.history, self._world.options, result.price_of_work
+        history, options, q = self._world.history, self._world.options, result.shadow_price
         gaps = [begin for begin in history.gaps[:, 0].tolist() if begin >= result.start_s]
         end = min([result.start_s + options.horizon_s, history.end_s, *gaps])
         gains: dict[tuple[float, float, float], float] = {}

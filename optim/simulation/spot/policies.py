@@ -44,7 +44,7 @@ class OnDemandPolicy(Policy):
         self._world = world
         self._has_asked = False
 
-    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
+    def wants_more(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Ask once."""
         del leases, room
         return not self._has_asked
@@ -88,7 +88,7 @@ class StandardPolicy(Policy):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
+    def wants_more(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Ask when nothing is held."""
         del room
         return not leases
@@ -198,14 +198,14 @@ class BidBrainPolicy(Policy):
         self._world = world
         # Goods are the markets, and behind them every type on demand, which nobody takes away.
         types = {market.instance_type: m for m, market in reversed(list(enumerate(markets)))}
-        self._on_demand_good = {kind: len(markets) + k for k, kind in enumerate(types)}
+        self._on_demand_offer = {kind: len(markets) + k for k, kind in enumerate(types)}
         self._seller = np.concatenate([np.arange(len(markets)), list(types.values())])
         self._is_spot = np.arange(len(self._seller)) < len(markets)
         known = world.table.survival[np.array(world.table_row)[self._seller]]
         survival = np.where(self._is_spot[:, None, None], known, 1.0)
         usable = usable_hours(survival)
         startup = minutes(options.startup_min) // 60
-        self.goods = Offers(
+        self.offers = Offers(
             rate=np.array([markets[m].rate for m in self._seller]),
             highest=np.array([markets[m].on_demand_micro for m in self._seller]),
             survival=survival,
@@ -214,7 +214,7 @@ class BidBrainPolicy(Policy):
             new_hours=np.maximum(0.0, usable[:, :, -1] - usable[:, :, startup]),
             deltas=world.table.deltas_micro,
         )
-        self._list_prices = self.goods.highest[~self._is_spot].astype(np.float64).tolist()
+        self._list_prices = self.offers.highest[~self._is_spot].astype(np.float64).tolist()
         lost_h = minutes(options.eviction_min) / HOUR_S
         if self.recovery is Recovery.CHECKPOINT:
             usual_s = float(np.nanmedian(world.table.mean_h[:, -1])) * HOUR_S
@@ -240,15 +240,15 @@ class BidBrainPolicy(Policy):
         place = int(ratio.argmin())
         if not ratio.flat[place] < present:
             return None
-        good, d, n = np.unravel_index(place, ratio.shape)
-        count, seller = int(added.counts[n]), int(self._seller[good])
-        if not self._is_spot[good]:
+        offer, d, n = np.unravel_index(place, ratio.shape)
+        count, seller = int(added.counts[n]), int(self._seller[offer])
+        if not self._is_spot[offer]:
             return Request(market=seller, count=count, bid_micro=None)
-        is_list_price = d == len(self.goods.deltas)
-        bid = self.goods.highest[good] if is_list_price else held.prices[good] + self.goods.deltas[d]
+        is_list_price = d == len(self.offers.deltas)
+        bid = self.offers.highest[offer] if is_list_price else held.prices[offer] + self.offers.deltas[d]
         return Request(market=seller, count=count, bid_micro=int(bid))
 
-    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
+    def next_decision_tick(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
         """Return the position of the first tick at which a request would lower the expected cost per work."""
         if type(self).decide is not BidBrainPolicy.decide:
             return 0  # a policy derived from this one has its own reasons to ask
@@ -263,23 +263,23 @@ class BidBrainPolicy(Policy):
             self.table_of(leases, ticks.start),
             self._world.changes,
             added,
-            self.goods,
+            self.offers,
             self.overheads,
         )
         return first
 
     def _additions(self, room: float, on_demand_room: int) -> Candidates:
-        """Return how many machines are tried, powers of two and as many as may be taken, and how many of each good may be."""
+        """Return how many machines are tried, powers of two and as many as may be taken, and how many of each offer may be."""
         spot = np.floor(max(0.0, room) / self._size + ROUNDING).astype(np.int64)
         most = spot[self._is_spot]
         counts = np.unique(np.concatenate([np.minimum(self._powers, most.max(initial=0)), most]))
         return Candidates(counts[counts > 0], np.where(self._is_spot, spot, on_demand_room))
 
     def table_of(self, leases: Sequence[LiveLease], now_s: int, renewed: LiveLease | None = None) -> IntArray:
-        """Return leases as a table for compiled loops, shape (leases, 6): see `GOOD` to `WAIT_S`."""
+        """Return leases as a table for compiled loops, shape (leases, 6): see `OFFER` to `WAIT_S`."""
         rows = [
             (
-                self.good(lease),
+                self.offer(lease),
                 lease.count,
                 lease.price_micro if lease.bid_micro is None else lease.bid_micro,
                 lease.price_micro,
@@ -290,7 +290,7 @@ class BidBrainPolicy(Policy):
         ]
         return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
-    def keeps(self, view: View, lease: LiveLease) -> bool:
+    def should_renew(self, view: View, lease: LiveLease) -> bool:
         """Compare the footprint with the lease renewed at the present price with the footprint without it."""
         keep = _Footprint(self, view, renewed=lease).ratio(0.0)
         drop = _Footprint(self, view, without=lease).ratio(self.overheads.change_h)
@@ -301,24 +301,24 @@ class BidBrainPolicy(Policy):
         hourly = 0.0
         for lease in leases:
             row = self._row((lease.bid_micro or lease.price_micro) - lease.price_micro)
-            hourly += -math.log(max(1e-9, float(self.goods.survival[self.good(lease), row, -1])))
+            hourly += -math.log(max(1e-9, float(self.offers.survival[self.offer(lease), row, -1])))
         mean_s = HOUR_S / hourly if hourly > 0 else math.inf
         options = self._world.options
         return checkpoint_interval(mean_s, write_cost_s(options, leases), is_daly=options.daly)
 
-    def good(self, lease: LiveLease) -> int:
-        """Return which good a lease is of: its market, or its type on demand."""
+    def offer(self, lease: LiveLease) -> int:
+        """Return which offer a lease is of: its market, or its type on demand."""
         if lease.bid_micro is not None:
             return lease.market
-        return self._on_demand_good[self._world.history.markets[lease.market].instance_type]
+        return self._on_demand_offer[self._world.history.markets[lease.market].instance_type]
 
     def prices(self, view: View) -> FloatArray:
-        """Return the present price of every good, NaN where there is none yet."""
+        """Return the present price of every offer, NaN where there is none yet."""
         spot = [math.nan if price is None else float(price) for price in view.price_micro]
         return np.array(spot + self._list_prices)
 
     def _row(self, delta: int) -> int:
-        return max(0, int(np.searchsorted(self.goods.deltas, delta, side="right")) - 1)
+        return max(0, int(np.searchsorted(self.offers.deltas, delta, side="right")) - 1)
 
 
 class _Footprint:
@@ -336,7 +336,7 @@ class _Footprint:
         self.prices = brain.prices(view)
         leases = [lease for lease in view.leases if lease is not without]
         self.held = value_leases(
-            brain.table_of(leases, view.now_s, renewed), self.prices, brain.goods, brain.overheads.fixed_usd
+            brain.table_of(leases, view.now_s, renewed), self.prices, brain.offers, brain.overheads.fixed_usd
         )
 
     def ratio(self, change_h: float) -> float:
@@ -345,14 +345,14 @@ class _Footprint:
         return result
 
     def with_each(self, added: Candidates, beat: float = math.inf) -> FloatArray:
-        """Return the ratio with each candidate added, shape (goods, deltas + 1, counts); infinity where there is none.
+        """Return the ratio with each candidate added, shape (offers, deltas + 1, counts); infinity where there is none.
 
         Of those that aren't below `beat`, which must be the footprint's own ratio if any, some may be infinite, too.
 
         No bid is above the price on demand, nor does one last longer than a price that is at most that: not an hour is
         bought for more.
         """
-        result: FloatArray = value_each(added, self.held, self.prices, self.brain.goods, self.brain.overheads, beat)
+        result: FloatArray = value_each(added, self.held, self.prices, self.brain.offers, self.brain.overheads, beat)
         return result
 
 

@@ -351,6 +351,11 @@ class View:
     work_left: float
 
 
+RENAMED_METHODS = {"first_asking": "next_decision_tick", "is_interested": "wants_more", "keeps": "should_renew"}
+
+"""Former names of a policy's methods, with those that the engine calls; the table goes with the release after 0.2."""
+
+
 class Policy(ABC):
     """Decide what to ask for, and what to keep; whoever derives from it inherits the answers of a policy that holds on.
 
@@ -373,11 +378,20 @@ class Policy(ABC):
     recovery: Recovery = Recovery.ELASTIC
     has_reliable: bool = False
 
+    def __init_subclass__(cls) -> None:
+        """Reject a policy that still defines a method by its former name: the engine would never call it."""
+        super().__init_subclass__()
+        for old, new in RENAMED_METHODS.items():
+            if old in vars(cls):
+                raise InvalidOptionError(
+                    f"policy {cls.__name__} defines {old}(), which is now called {new}(); rename it"
+                )
+
     def __init__(self, world: "World") -> None:
         self.world = world
         self.name = self.name or type(self).__name__
 
-    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
+    def wants_more(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Tell whether it could ask for anything now; without interest the engine skips the clock's ticks."""
         del leases
         return room > 0
@@ -386,7 +400,7 @@ class Policy(ABC):
     def decide(self, view: View) -> Request | None:
         """Return what to ask for, None for nothing; asked on every tick and after evictions."""
 
-    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
+    def next_decision_tick(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
         """Return the position of the first of some ticks that it wants to be asked at, their number for none.
 
         Until then nothing changes but prices; whoever can tell at once which ticks change nothing spares the engine a
@@ -404,7 +418,7 @@ class Policy(ABC):
         del leases, rooms, ticks
         return 0
 
-    def keeps(self, view: View, lease: LiveLease) -> bool:
+    def should_renew(self, view: View, lease: LiveLease) -> bool:
         """Tell at minute 58 of a lease's hour whether to keep it for another hour: until evicted, unless it knows better."""
         del view, lease
         return True

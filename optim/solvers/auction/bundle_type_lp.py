@@ -193,7 +193,7 @@ def _dense(counts: Counts, length: int) -> Pattern:
     return tuple(numbers)
 
 
-def kind_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
+def bundle_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
     """Return the sizes of a locality's kinds up to a limit, ascending."""
     mine = tables.kinds[tables.kinds[:, 0] == level, 1]
     return tuple(int(size) for size in mine if size <= most)
@@ -350,8 +350,8 @@ class BundleTypeLP:
         self._rooms.append(room)
         inside: dict[int, tuple[int, int]] = {}  # kind -> column of bundles supplied, row that patterns cover
         for machine in rack_class.machines:
-            slot_sizes = kind_sizes(tables, Locality.SLOT, max(machine.slots))
-            machine_sizes = kind_sizes(tables, Locality.MACHINE, sum(machine.slots))
+            slot_sizes = bundle_sizes(tables, Locality.SLOT, max(machine.slots))
+            machine_sizes = bundle_sizes(tables, Locality.MACHINE, sum(machine.slots))
             kinds = [where[Locality.SLOT, s] for s in slot_sizes] + [where[Locality.MACHINE, s] for s in machine_sizes]
             sizes = (*slot_sizes, *machine_sizes)
             unit: tuple[int, ...] = ()
@@ -381,7 +381,7 @@ class BundleTypeLP:
             for p, position, count in zip(*(part.tolist() for part in find(table)), strict=True):
                 cover = inside[kinds[position]][1] if position < len(kinds) else named_cover
                 builder.add(cover, columns[p], -float(count))
-        for size in kind_sizes(tables, Locality.RACK, rack_class.free):
+        for size in bundle_sizes(tables, Locality.RACK, rack_class.free):
             column = builder.column(upper=float(rack_class.count * (rack_class.free // size)))
             builder.add(room, column, float(size))
             builder.add(self._covers[where[Locality.RACK, size]], column, -1.0)
@@ -390,7 +390,7 @@ class BundleTypeLP:
             builder.add(room, column, 1.0)
             builder.add(self._loose, column, -1.0)
 
-    def supply_worth(self, price: FloatArray, named_price: Mapping[int, float]) -> float:
+    def supply_value(self, price: FloatArray, named_price: Mapping[int, float]) -> float:
         """Return at least the most that the cluster supplies at prices of kinds and of named machines' GPUs."""
         total = 0.0
         for pattern_kinds, machine, count, table in self._patterns:
@@ -570,7 +570,7 @@ def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: 
         if k >= 0 and row_price[k] != supply[k] and (high < MOST or row_price[k] < supply[k])
     )
     machines = point.proof.kinds[count:, 2].tolist()
-    worth = lp.supply_worth(supply, dict(zip(machines, named_price.tolist(), strict=True)))
+    worth = lp.supply_value(supply, dict(zip(machines, named_price.tolist(), strict=True)))
     offset = np.searchsorted(tables.app[kept], np.arange(tables.num_apps + 1)).astype(np.int64)
     return PricedCounts(
         proof=proof,

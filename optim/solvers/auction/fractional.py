@@ -149,7 +149,7 @@ def _nobody(market: FractionalMarket) -> FractionalPayments:
     )
 
 
-def whole_shares(market: FractionalMarket, share: FloatArray) -> IntArray:
+def integral_shares(market: FractionalMarket, share: FloatArray) -> IntArray:
     """Return whole GPUs by app and good: the floors, then one more to the largest remainders of each good."""
     floor = np.floor(share + 1e-9)
     for m in range(len(market.supply)):
@@ -167,7 +167,7 @@ def rounded(tables: Tables, allocator: Allocator, market: FractionalMarket, shar
     Each app wants its best bid of no more GPUs than its whole share (of no more of each named machine's good).
     What can't be placed is replaced, and GPUs that stay free are given out by the largest gain a GPU.
     """
-    whole = whole_shares(market, share)
+    whole = integral_shares(market, share)
     wanted = np.full(tables.num_apps, -1, dtype=np.int64)
     instance = tables.instance
     for position, i in enumerate(market.app.tolist()):

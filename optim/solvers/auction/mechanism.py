@@ -18,7 +18,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.core.solution import Solution
 from optim.core.stopping import StoppingCriterion
-from optim.models.auction.bids import BidTable, bid_table, possible_sizes, with_held
+from optim.models.auction.bids import BidTable, bid_table, possible_sizes, with_allocation
 from optim.models.auction.data import Apps, Bids, Cluster, EmptyValue, Horizon, Locality, as_floats, as_ints
 from optim.models.auction.decision import AuctionPlan
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, remaining_minutes, shared_minutes
@@ -173,7 +173,7 @@ class ProfileAgent:
 
     def hold(self, cluster: Cluster, places: Iterable[tuple[int, int]]) -> None:
         """Take note of the GPUs that it holds from now on: grants that began, less leases that ended."""
-        self._profile = with_held(self._profile, cluster, places)
+        self._profile = with_allocation(self._profile, cluster, places)
 
     def advance(self, minutes: float, active_apps: float) -> None:
         """Let time pass: the app grows older, its average number of rivals follows, and what it holds does work.
@@ -283,7 +283,7 @@ class Ledger:
 AgentT = TypeVar("AgentT", bound=Agent)
 
 
-class Crowd(Sequence[AgentT], Generic[AgentT]):
+class AgentGroup(Sequence[AgentT], Generic[AgentT]):
     """Agents, in their order; this one asks each of them.
 
     Parameters
@@ -452,13 +452,13 @@ class Arbiter:
         a gang at a time, beside GPUs they hold where possible.
         """
         options = self.options
-        crowd: Crowd[Agent] = agents if isinstance(agents, Crowd) else Crowd(agents)
-        names, wanted = list(crowd.names), crowd.wanted()
+        batch: AgentGroup[Agent] = agents if isinstance(agents, AgentGroup) else AgentGroup(agents)
+        names, wanted = list(batch.names), batch.wanted()
         number_of = {app: i for i, app in enumerate(names)}
-        rho = dict(zip(names, crowd.rho(cluster).tolist(), strict=True))
+        rho = dict(zip(names, batch.rho(cluster).tolist(), strict=True))
         bidders = bidders_of({names[i]: rho[names[i]] for i in np.flatnonzero(wanted > 0).tolist()}, options.fairness)
         offer = Offer(cluster=cluster, lease_min=options.lease_min, horizon=options.horizon, kind=kind)
-        bids = dict(zip(bidders, crowd.bids([number_of[app] for app in bidders], offer), strict=True))
+        bids = dict(zip(bidders, batch.bids([number_of[app] for app in bidders], offer), strict=True))
         instance = _auction(name, offer, bids, options.empty_value)
         begun = time.perf_counter()
         solution = solve(
@@ -475,9 +475,9 @@ class Arbiter:
         outside = [i for i, app in enumerate(names) if app not in bids]
         for number, group in enumerate((outside, [number_of[app] for app in bidders])):
             rng = np.random.default_rng([seed, round_number, number])
-            grants += self._give_away(cluster, ledger, (crowd, group), wanted, grants, rng)
+            grants += self._give_away(cluster, ledger, (batch, group), wanted, grants, rng)
         for grant in grants:
-            crowd[number_of[grant.app]].win(grant)
+            batch[number_of[grant.app]].win(grant)
         return Round(
             rho=rho,
             bidders=bidders,
@@ -494,23 +494,23 @@ class Arbiter:
         self,
         cluster: Cluster,
         ledger: Ledger,
-        among: tuple[Crowd[Agent], Sequence[int]],
+        among: tuple[AgentGroup[Agent], Sequence[int]],
         wanted: IntArray,
         grants: Sequence[Grant],
         rng: np.random.Generator,
     ) -> list[Grant]:
         """Give what is left to a group of apps, by their numbers, at random."""
-        crowd, group = among
+        batch, group = among
         if not group or not any(ledger.left):
             return []
-        won, names = {grant.app: grant for grant in grants}, crowd.names
+        won, names = {grant.app: grant for grant in grants}, batch.names
         wins = [won[names[i]].num_gpus if names[i] in won else 0 for i in group]
         given = share_leftover(
             cluster,
             np.array(ledger.left, dtype=np.int64),
             wanted[group] - wins,
-            crowd.gangs[group],
-            _Homes(cluster, crowd, group, won),
+            batch.gangs[group],
+            _Homes(cluster, batch, group, won),
             rng,
         )
         return [
@@ -522,8 +522,10 @@ class Arbiter:
 class _Homes(Sequence[Sequence[int]]):
     """Machines where each of a group of apps holds GPUs or won some, found out when asked for."""
 
-    def __init__(self, cluster: Cluster, crowd: Crowd[Agent], group: Sequence[int], won: Mapping[str, Grant]) -> None:
-        self._cluster, self._crowd, self._group, self._won = cluster, crowd, group, won
+    def __init__(
+        self, cluster: Cluster, batch: AgentGroup[Agent], group: Sequence[int], won: Mapping[str, Grant]
+    ) -> None:
+        self._cluster, self._batch, self._group, self._won = cluster, batch, group, won
 
     def __len__(self) -> int:
         return len(self._group)
@@ -537,7 +539,7 @@ class _Homes(Sequence[Sequence[int]]):
     def __getitem__(self, k: int | slice) -> Sequence[int] | Sequence[Sequence[int]]:
         if isinstance(k, slice):
             return [self[position] for position in range(*k.indices(len(self)))]
-        agent = self._crowd[self._group[k]]
+        agent = self._batch[self._group[k]]
         places = (*agent.places, *(self._won[agent.name].entries if agent.name in self._won else ()))
         return sorted({int(self._cluster.slot_machine[slot]) for slot, _ in places})
 

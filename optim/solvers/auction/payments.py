@@ -12,7 +12,7 @@ from optim.core.arrays import IntArray
 from optim.core.driver import Monitor, SolverState, run_iteration
 from optim.models.auction.data import Locality
 from optim.models.auction.decision import BoundProof, CountProof, PaymentRule, PriceProof, Witness, sorted_entries
-from optim.models.auction.payment import gpus_kept
+from optim.models.auction.payment import grant_size
 from optim.solvers.auction.allocation import NOBODY, Allocation, Allocator
 from optim.solvers.auction.bundle_type_lp import BundleTypeLP, count_with_prices
 from optim.solvers.auction.bundle_type_tree import Tree
@@ -161,7 +161,7 @@ class PaymentState:
         if reach is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share itself
             return False
         ends = (math.exp(min(0.0, self.others - end)) for end in (bound, reached))
-        low, high = (gpus_kept(rule, share, self.bundle, self.gang) for share in ends)
+        low, high = (grant_size(rule, share, self.bundle, self.gang) for share in ends)
         return low == high
 
     @property

@@ -31,7 +31,7 @@ from optim.models.auction.decision import (
     Witness,
 )
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.payment import gpus_kept, settle
+from optim.models.auction.payment import grant_size, settle
 from optim.solvers.auction.allocation import Allocator
 from optim.solvers.auction.counting import CountRelaxation
 from optim.solvers.auction.packing import Packer
@@ -193,7 +193,7 @@ def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
     if plan.rule is PaymentRule.LOTTERY:
         return high - low <= CLOSED_TOL * high
     bundle, gang = int(instance.bids.gpus[plan.row[app]]), int(instance.apps.gang[app])
-    return gpus_kept(plan.rule, low, bundle, gang) == gpus_kept(plan.rule, high, bundle, gang)
+    return grant_size(plan.rule, low, bundle, gang) == grant_size(plan.rule, high, bundle, gang)
 
 
 def _proof(award: Award) -> AuctionProof:

@@ -14,7 +14,7 @@ from optim.core.arrays import BoolArray, FloatArray, IntArray, power_of_two_scal
 from optim.core.driver import AbstractSolver, Monitor, OptionsT, Outcome
 from optim.core.solution import Sense, Termination
 from optim.models.bidding.cost_per_work import CostWork, evaluate
-from optim.models.bidding.data import CurveKind, HourOutlook, Scalability, kept_probability
+from optim.models.bidding.data import CurveKind, HourOutlook, Scalability, survival_probability
 from optim.models.bidding.decision import FootprintPlan, RatioProof
 from optim.models.bidding.instance import LARGEST, BiddingInstance
 from optim.solvers.bidding.survival import shortfall
@@ -135,7 +135,7 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
     return best
 
 
-def held_instance(instance: BiddingInstance) -> BiddingInstance:
+def relaxed_instance(instance: BiddingInstance) -> BiddingInstance:
     """Return an instance with the limits and the least work that footprints are held to: `HELD_TOL` beyond its own."""
     caps = instance.caps
     if not len(caps.limit) and instance.min_work == 0:
@@ -172,7 +172,7 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
 
     def _run(self, instance: BiddingInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Run with the caps and the least work that footprints are held to, small caps in units of their own."""
-        held, units = held_instance(instance), cap_units(instance)
+        held, units = relaxed_instance(instance), cap_units(instance)
         if (units == 1.0).all():
             return self.run(held, options, monitor, seed)
         return unscale(self.run(in_units(held, units), options, monitor, seed), units)
@@ -189,7 +189,7 @@ def outcome_of(
 ) -> Outcome:
     """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
-    kept = {} if instance.lasting is None else {"kept": kept_probability(instance, counts)}
+    kept = {} if instance.lasting is None else {"kept": survival_probability(instance, counts)}
     figures = {
         "work": value.work,
         **kept,

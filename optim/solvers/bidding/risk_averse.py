@@ -57,7 +57,7 @@ def scenario_values(
     size, cells = instance.num_bids, (outlook.num_scenarios, outlook.num_slots)
     cost = instance.fixed_usd + table @ outlook.charge_micro / MICRO
     rate = instance.fixed_rate + (table * instance.bids.rate) @ outlook.alive.reshape(size, -1)
-    hit = np.minimum((table > 0).astype(np.float64) @ outlook.marks.reshape(size, -1), 1.0)
+    hit = np.minimum((table > 0).astype(np.float64) @ outlook.eviction_mask.reshape(size, -1), 1.0)
     hours = (outlook.slot_s / HOUR_S - instance.eviction_loss_h * hit).reshape(-1, *cells)
     has_new = np.asarray((table[:, instance.bids.is_new] > 0).any(axis=1))
     hours[:, :, 0] -= instance.change_loss_h * has_new[:, None]

@@ -43,7 +43,7 @@ def _stays(lasting: LastingCapacity) -> Stays:
 
 
 @inner
-def what_lasts(size: IntArray, stays: Stays, most: int) -> FloatArray:
+def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
     """Return the probability of each amount that lasts of a holding by market; more than `most` counts as that."""
     total, inside = np.zeros(most + 1), np.zeros(most + 1)
     here, spare = np.zeros(most + 1), np.zeros(most + 1)
@@ -97,7 +97,7 @@ def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
     """Return, for each holding, the probability that `most` lasts and the expected share of it, shape (holdings, 2)."""
     found = np.empty((len(sizes), 2))
     for row in range(len(sizes)):
-        lasts = what_lasts(sizes[row], stays, most)
+        lasts = surviving_capacity(sizes[row], stays, most)
         expected = 0.0
         for amount in range(1, most + 1):
             expected += amount * lasts[amount]
@@ -167,7 +167,7 @@ def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
                 continue
             if weight[market] > 0 or idle < 0:
                 own[market] = 1.0
-                hard = 1.0 - what_lasts(weight, sure, short_of)[short_of]
+                hard = 1.0 - surviving_capacity(weight, sure, short_of)[short_of]
                 own[market] = stays.own[market]
                 if weight[market] == 0:
                     idle = hard
@@ -175,7 +175,7 @@ def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
                 hard = idle
             found[market] = hard * stays.own[market] * stays.by_zone[zone] * stays.by_region[region]
         by_zone[zone], by_region[region] = stays.by_zone[zone], stays.by_region[region]
-    found[-1] = 1.0 - what_lasts(weight, stays, short_of)[short_of]
+    found[-1] = 1.0 - surviving_capacity(weight, stays, short_of)[short_of]
     return found
 
 

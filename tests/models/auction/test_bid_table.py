@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from optim.models.auction.bids import bid_table, max_gpus_by_locality, possible_sizes, smallest_subtree, with_held
+from optim.models.auction.bids import bid_table, max_gpus_by_locality, possible_sizes, smallest_subtree, with_allocation
 from optim.models.auction.data import Horizon, Locality, Slowdown
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, shared_minutes
 from tests.support.auction.builders import auction
@@ -103,7 +103,7 @@ def test_a_bundle_counts_on_the_union_with_what_is_held_wherever_it_may_lie():
     """Two GPUs of a machine are held; two more on another one make an app of one rack, or of two."""
     known = {"active_apps": 1.0, "slowdown": Slowdown(slot=1.0, machine=1.0, rack=1.3, cluster=1.3)}
     trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=4)
-    own = with_held(profile(trials=(trial,), **known), auction([2, 2, 2]).cluster, [(0, 2)])
+    own = with_allocation(profile(trials=(trial,), **known), auction([2, 2, 2]).cluster, [(0, 2)])
     table = bid_table(own, auction([0, 2, 2]).cluster, lease_min=20.0)
     minutes = {k: rho * table.ideal_min for k, _, rho in table.rows}
     assert minutes == {1: pytest.approx(100 * 1.3 / 3), 2: pytest.approx(100 * 1.3 / 4)}
@@ -113,7 +113,7 @@ def test_a_bundle_counts_on_the_union_with_what_is_held_wherever_it_may_lie():
 def test_rows_that_name_machines_stay_beside_the_gpus_held():
     """Of machine 0 the first slot's GPUs are held, machine 1 is its neighbour, machine 2 lies in another rack."""
     where = auction([(0, [2, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
-    own = with_held(profile(elapsed_min=5.0), where, [(0, 2)])
+    own = with_allocation(profile(elapsed_min=5.0), where, [(0, 2)])
     offer = auction([(0, [0, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
     table = bid_table(own, offer, lease_min=20.0)
     expected = {((0, 1),): 1.1, ((0, 2),): 1.1, ((0, 2), (1, 1)): 1.5, ((0, 2), (1, 2)): 1.5}
@@ -134,7 +134,7 @@ def test_rows_beside_the_gpus_held_are_as_good_as_any_placement_there():
     where = auction([(0, [2, 2]), (0, [4]), (1, [4])]).cluster
     for slot, place in ((0, [(0, 1)]), (2, [(2, 3)]), (3, [(1, 1), (3, 2)])):
         del slot
-        own = with_held(profile(), where, place)
+        own = with_allocation(profile(), where, place)
         free = where.slot_gpus.copy()
         for s, k in place:
             free[s] -= k

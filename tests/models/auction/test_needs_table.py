@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.bids import NeedsTable, bid_table, smallest_subtree, with_held
+from optim.models.auction.bids import NeedsTable, bid_table, smallest_subtree, with_allocation
 from optim.models.auction.data import COMPUTE_BOUND, NETWORK_BOUND, Horizon, Slowdown
 from optim.models.auction.fairness import AppProfile, IdealTime, Needs, ideal_minutes, shared_minutes
 from tests.support.auction.builders import auction
@@ -71,7 +71,9 @@ def test_tables_are_those_of_each_app_to_the_bit(machines, ideal, seed):
     shape = np.split(free, np.searchsorted(whole.slot_machine, np.arange(1, whole.num_machines)))
     offer = auction([(rack, part.tolist()) for (rack, _), part in zip(machines, shape, strict=True)]).cluster
     profiles = [_profile(rng, ideal) for _ in held]
-    holders = [with_held(each, whole, places) if places else each for each, places in zip(profiles, held, strict=True)]
+    holders = [
+        with_allocation(each, whole, places) if places else each for each, places in zip(profiles, held, strict=True)
+    ]
     table = _table(profiles)
     count = np.array([each.held_gpus for each in holders])
     level = np.array([int(smallest_subtree(whole, [s for s, _ in places])) for places in held])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.models.auction.codec import MachineDocument, cluster_from_documents
 from optim.models.auction.decision import PaymentRule
-from optim.models.auction.payment import gpus_kept, keep_best, leftover, share_leftover
+from optim.models.auction.payment import grant_size, keep_best, leftover, share_leftover
 from optim.solvers.solve import solve
 from tests.support.auction.strategies import auctions
 
@@ -37,26 +37,26 @@ CLUSTER = cluster_from_documents(
     ],
 )
 def test_rules_by_hand(rule, share, bundle, gang, kept):
-    assert gpus_kept(rule, share, bundle, gang) == kept
+    assert grant_size(rule, share, bundle, gang) == kept
 
 
 def test_a_lottery_gives_all_or_nothing():
-    assert gpus_kept(LOTTERY, 0.4, 5, ticket=0.39) == 5
-    assert gpus_kept(LOTTERY, 0.4, 5, ticket=0.41) == 0
-    assert gpus_kept(LOTTERY, 1.0, 5, ticket=0.999999) == 5
-    assert gpus_kept(LOTTERY, 0.0, 5, ticket=0.0) == 0
+    assert grant_size(LOTTERY, 0.4, 5, ticket=0.39) == 5
+    assert grant_size(LOTTERY, 0.4, 5, ticket=0.41) == 0
+    assert grant_size(LOTTERY, 1.0, 5, ticket=0.999999) == 5
+    assert grant_size(LOTTERY, 0.0, 5, ticket=0.0) == 0
 
 
 @given(st.sampled_from(list(PaymentRule)), st.floats(0, 1), st.integers(1, 40), st.integers(1, 8))
 def test_never_more_than_the_bundle_and_always_whole_gangs(rule, share, gangs, gang):
-    kept = gpus_kept(rule, share, gangs * gang, gang, ticket=0.5)
+    kept = grant_size(rule, share, gangs * gang, gang, ticket=0.5)
     assert 0 <= kept <= gangs * gang
     assert kept % gang == 0
 
 
 @given(st.floats(0, 1), st.integers(1, 40))
 def test_floor_nearest_and_ceil_are_in_order(share, bundle):
-    floor, nearest, ceil = (gpus_kept(rule, share, bundle) for rule in (FLOOR, NEAREST, CEIL))
+    floor, nearest, ceil = (grant_size(rule, share, bundle) for rule in (FLOOR, NEAREST, CEIL))
     assert floor <= nearest + 1  # half a GPU is kept as one by floor, and rounds up to one
     assert nearest <= ceil
 

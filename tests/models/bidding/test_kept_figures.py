@@ -10,7 +10,7 @@ import pytest
 from optim.models.bidding.check.exact_instance import VerifierContext
 from optim.models.bidding.codec import bid_columns
 from optim.models.bidding.cost_per_work import describe, evaluate, evaluate_many, footprint_load
-from optim.models.bidding.data import EvictionTerm, HourOutlook, LastingCapacity, kept_probability
+from optim.models.bidding.data import EvictionTerm, HourOutlook, LastingCapacity, survival_probability
 from optim.models.bidding.decision import FootprintPlan
 from optim.models.bidding.market.billing import (  # fmt: skip
     End,
@@ -61,7 +61,7 @@ def test_what_instances_and_footprints_tell(instances):
         told = {
             "documents": documents, "columns": [bid_columns(one), plan.columns(one)], "picture": plan.picture(),
             "value": evaluate(one, counts), "values": evaluate_many(one, all_footprints(one)[:20]),
-            "kept": kept_probability(one, counts), "form": supports_programme(one),
+            "kept": survival_probability(one, counts), "form": supports_programme(one),
             "instance": PROBLEM.document_from_instance(one),
             "again": [PROBLEM.decision_from_json(one, plain[0]), PROBLEM.proof_from_json(one, plain[1])],
         }  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.data import LastingCapacity, kept_probability
+from optim.models.bidding.data import LastingCapacity, survival_probability
 from optim.models.bidding.decision import FootprintPlan
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
@@ -29,18 +29,18 @@ def two_markets(**fields):
 def test_the_probability_is_that_of_hand_figures():
     instance = two_markets()
     for counts, expected in (([2, 0], 0.5), ([2, 2], 0.75), ([1, 1], 0.25), ([1, 3], 0.5), ([1, 0], 0.0)):
-        assert kept_probability(instance, np.array(counts)) == pytest.approx(expected)
+        assert survival_probability(instance, np.array(counts)) == pytest.approx(expected)
     both = two_markets(zone=[0, 0], by_zone=[float(np.log(4))])
-    assert kept_probability(both, np.array([2, 2])) == pytest.approx(0.75 / 4)
-    assert kept_probability(two_markets(capacity=[1, 2]), np.array([0, 1])) == pytest.approx(0.5)
-    assert kept_probability(replace(instance, lasting=None), np.zeros(2, dtype=np.int64)) == 1.0
+    assert survival_probability(both, np.array([2, 2])) == pytest.approx(0.75 / 4)
+    assert survival_probability(two_markets(capacity=[1, 2]), np.array([0, 1])) == pytest.approx(0.5)
+    assert survival_probability(replace(instance, lasting=None), np.zeros(2, dtype=np.int64)) == 1.0
 
 
 def test_the_probability_is_that_of_all_outcomes():
     for seed in range(12):
         instance = lasting(seed)
         counts = all_footprints(instance)[-1]
-        assert kept_probability(instance, counts) == pytest.approx(
+        assert survival_probability(instance, counts) == pytest.approx(
             kept_by_outcomes(instance, counts[None])[0], abs=1e-12
         )
 

@@ -31,8 +31,8 @@ def test_accepts_windows_that_agree():
     assert given.unit_cost.tolist() == pytest.approx([2.5e-6, 17.5e-6])
     assert given.outlook.alive[0, 1].tolist() == pytest.approx([(600 - 60) / 1800, 0.0])
     assert given.outlook.alive[1, 1].tolist() == pytest.approx([(1800 - 60) / 1800, 1200 / 1800])
-    assert given.outlook.marks[:, 1].tolist() == [[True, False], [False, True]]
-    assert not given.outlook.marks[:, 0].any()
+    assert given.outlook.eviction_mask[:, 1].tolist() == [[True, False], [False, True]]
+    assert not given.outlook.eviction_mask[:, 0].any()
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ class Ended:
 def test_each_app_has_a_row_with_what_its_lateness_costs(monkeypatch):
     asked = {}
 
-    def play(jobs, options, *, scale, is_stopped, on_slot, on_held):
+    def play(jobs, options, *, scale, is_stopped, on_slot, on_paused):
         asked.update(scale=scale, options=options)
         return tuple(Ended(job, 1.5) for job in jobs)
 

@@ -88,7 +88,7 @@ def test_a_job_has_in_each_slot_the_machines_that_its_plan_gives_it():
         "who asks for nobody has the run brought to a boundary for nothing"
     )
     assert {event.clock for event in job.events} == {0}, "all happens now"
-    run._played.pace.close()
+    run._played.slowdown.close()
 
 
 def test_machines_that_are_one_too_many_leave_and_are_those_that_came_last():
@@ -100,7 +100,7 @@ def test_machines_that_are_one_too_many_leave_and_are_those_that_came_last():
     job.come()
     assert job.machines.staying == ("server-3", "worker-0", "worker-1")
     assert run.changes == 4
-    run._played.pace.close()
+    run._played.slowdown.close()
 
 
 def test_a_gradient_takes_as_much_longer_as_its_workers_are_slower_than_linear():
@@ -108,10 +108,10 @@ def test_a_gradient_takes_as_much_longer_as_its_workers_are_slower_than_linear()
     job, paces = Fitted(run), []
     for slot in (0, 1, 1):
         job.fit(slot)
-        paces.append(run._played.pace.read())
+        paces.append(run._played.slowdown.read())
         job.come()
     assert paces == [1.0, 1.0, 2.0], "four workers have the speed of two, once they are there"
-    run._played.pace.close()
+    run._played.slowdown.close()
 
 
 def played(monkeypatch, run, last_slot=3000, is_stopped=lambda: False):
@@ -213,7 +213,7 @@ def test_a_job_begins_when_all_its_machines_are_up_and_not_with_the_first():
         job.come()
         assert (job.trainer.clock, job.trainer.controller.stop_at) == (0, 0)
         assert job_run._is_up(job.trainer)
-    run._played.pace.close()
+    run._played.slowdown.close()
 
 
 def test_a_slot_waits_for_those_who_join_and_for_what_they_start_from():
@@ -227,7 +227,7 @@ def test_a_slot_waits_for_those_who_join_and_for_what_they_start_from():
         phases.append((job.trainer.controller.phase, bool(job.machines.joining), job_run._is_up(job.trainer)))
     assert (Phase.REBUILDING, False, False) in phases, "here, but without its parameters"
     assert phases[-1] == (Phase.RUNNING, False, True)
-    run._played.pace.close()
+    run._played.slowdown.close()
 
 
 def test_what_a_job_fails_with_is_kept_and_nobody_waits_for_it(monkeypatch):
@@ -244,7 +244,7 @@ def test_what_a_job_fails_with_is_kept_and_nobody_waits_for_it(monkeypatch):
 
 def test_the_error_is_of_the_time_since_the_first_slot():
     run = run_of({1: (1, 1), 2: (1, 1)}, 1.5, slot_s=4.0)
-    run._played.pace.close()
+    run._played.slowdown.close()
     run.finished_s = 4.0 * 2.8
     row = run.row(7.0, lambda slots: slots)
     assert (row.planned_slots, row.realised_slots) == (2.5, 2.8)

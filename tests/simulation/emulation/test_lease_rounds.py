@@ -140,12 +140,12 @@ def test_with_fairness_those_who_are_worst_off_bid_and_the_others_take_what_is_l
 
 def test_the_present_of_an_app_is_that_of_its_agent_after_as_much_time():
     """`ProfileAgent.advance` is the second account: it ages an app that does as its profile says."""
-    from optim.models.auction.bids import with_held
+    from optim.models.auction.bids import with_allocation
     from optim.solvers.auction.mechanism import ProfileAgent
 
     instance = optim.reference_instance("auction-tiny-0")
     for app_number, profile in enumerate(instance.profiles):
-        agent = ProfileAgent("a", with_held(profile, instance.cluster, [(0, 2)]))
+        agent = ProfileAgent("a", with_allocation(profile, instance.cluster, [(0, 2)]))
         left = profile.work_min
         agent.advance(LEASE_MIN, 5.0)
         state = AppState(

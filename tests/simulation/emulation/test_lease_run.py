@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.simulation.emulation.lease_run import CLOCK, Replay, ReplayOptions, fit_scale, undisturbed
+from optim.simulation.emulation.lease_run import CLOCK, Replay, ReplayOptions, fit_scale, reference_run
 from optim.simulation.emulation.timeline import Change, record_timeline
 from optim.training.machine import InProcess
 from tests.support.spot.worlds import DAY_S, drawn_world, world
@@ -62,7 +62,7 @@ def assert_billed(timeline, rows, summary):
 
 def assert_losses(rows, options=OPTIONS):
     """Each row has the loss that an undisturbed run has at its clock, bit for bit, however often it was done."""
-    expected = undisturbed(options, options.clocks).losses
+    expected = reference_run(options, options.clocks).losses
     assert [row.loss for row in rows] == [expected[row.clock - 1] if row.clock else None for row in rows]
     assert rows[-1].clock == options.clocks
 
@@ -183,7 +183,7 @@ def test_seconds_are_those_since_the_rows_began():
 
 
 def test_the_seed_draws_the_data():
-    one, other = (undisturbed(ReplayOptions(clocks=2, seed=seed), 2).parameters for seed in (0, 1))
+    one, other = (reference_run(ReplayOptions(clocks=2, seed=seed), 2).parameters for seed in (0, 1))
     assert not np.array_equal(one, other)
 
 

@@ -9,7 +9,7 @@ import pytest
 from optim.core.errors import UnsupportedProblemError
 from optim.models.auction.fairness import AppProfile, Trial
 from optim.simulation.emulation import auction_run, lease_rounds
-from optim.simulation.emulation.auction_run import LeasedApp, LeaseTurn, num_partitions, play_turns, read_leases
+from optim.simulation.emulation.auction_run import LeasedApp, LeaseRun, num_partitions, read_leases, run_together
 from optim.simulation.emulation.job_run import PlanOptions
 from optim.simulation.emulation.lease_rounds import RoundOptions, play_rounds
 from optim.training.machine import InProcess
@@ -69,7 +69,7 @@ class Clockwork:
 )
 def test_no_clock_is_begun_that_would_end_after_its_lease(seconds, clocks, spent, tmp_path, monkeypatch):
     job = LeasedApp(0, profile(3), OPTIONS, LEASE_MIN, 8, tmp_path)
-    turn, trainer = LeaseTurn(job, None, 1.0), Clockwork(seconds, monkeypatch)
+    turn, trainer = LeaseRun(job, None, 1.0), Clockwork(seconds, monkeypatch)
     turn._train(trainer, lambda: False)
     assert (turn.clocks, trainer.clock) == (clocks, clocks)
     assert turn.spent_s == pytest.approx(spent)
@@ -78,24 +78,24 @@ def test_no_clock_is_begun_that_would_end_after_its_lease(seconds, clocks, spent
 def test_work_that_is_done_ends_a_lease_and_so_does_who_asks(tmp_path, monkeypatch):
     job = LeasedApp(0, profile(3, work_min=4.0), OPTIONS, LEASE_MIN, 8, tmp_path)
     assert job.clocks == 1
-    turn = LeaseTurn(job, None, 1.0)
+    turn = LeaseRun(job, None, 1.0)
     turn._train(Clockwork([0.1, 0.1], monkeypatch), lambda: False)
     assert turn.clocks == 1
-    stopped = LeaseTurn(LeasedApp(0, profile(3), OPTIONS, LEASE_MIN, 8, tmp_path), None, 1.0)
+    stopped = LeaseRun(LeasedApp(0, profile(3), OPTIONS, LEASE_MIN, 8, tmp_path), None, 1.0)
     stopped._train(Clockwork([0.1] * 9, monkeypatch), lambda: True)
     assert stopped.clocks == 0
 
 
 def test_what_one_lease_fails_with_is_raised_and_holds_up_no_other(monkeypatch, tmp_path):
-    def play(self, pace, start, is_stopped):
+    def play(self, slowdown, start, is_stopped):
         if self.share == 1.0:
             raise ArithmeticError("the data say so")
         start.wait()
 
-    monkeypatch.setattr(LeaseTurn, "_play", play)
+    monkeypatch.setattr(LeaseRun, "_play", play)
     job = LeasedApp(0, profile(3), OPTIONS, LEASE_MIN, 8, tmp_path)
     with pytest.raises(ArithmeticError, match="the data say so"):
-        play_turns([LeaseTurn(job, None, share) for share in (0.5, 1.0, 0.5)], lambda: False)
+        run_together([LeaseRun(job, None, share) for share in (0.5, 1.0, 0.5)], lambda: False)
 
 
 class Scripted:
@@ -103,7 +103,7 @@ class Scripted:
 
     def __init__(self, clocks, monkeypatch):
         self.clocks, self.shares = iter(clocks), []
-        monkeypatch.setattr(lease_rounds, "play_turns", self.play)
+        monkeypatch.setattr(lease_rounds, "run_together", self.play)
         monkeypatch.setattr(LeasedApp, "is_exact", lambda self: True)
 
     def play(self, turns, is_stopped):
@@ -164,7 +164,7 @@ class Local(InProcess):
     def __init__(self, application, options, *, max_machines):
         super().__init__(application)
         self.most = max_machines
-        Local.played.append((application, application.pace.read(), self))
+        Local.played.append((application, application.slowdown.read(), self))
 
     def __enter__(self):
         return self
@@ -188,14 +188,14 @@ def test_no_lease_begins_before_the_processes_of_all_are_up(tmp_path, monkeypatc
         has_begun.set()
 
     monkeypatch.setattr(auction_run, "Processes", Late)
-    monkeypatch.setattr(LeaseTurn, "_train", train)
+    monkeypatch.setattr(LeaseRun, "_train", train)
     Local.played.clear()
     instance = two_racks()
     (lease,) = read_leases(instance, Plan((0, 0, 1)))
     options = PlanOptions(slot_s=0.12, gradient_s=0.01)
     jobs = [LeasedApp(0, instance.profiles[0], options, LEASE_MIN, 8, tmp_path / name) for name in "ab"]
-    turns = [LeaseTurn(job, lease, 0.5) for job in jobs]
-    play_turns(turns, lambda: False)
+    turns = [LeaseRun(job, lease, 0.5) for job in jobs]
+    run_together(turns, lambda: False)
     assert begun == [[True, True]] * 2
 
 
@@ -210,8 +210,8 @@ def test_a_lease_takes_its_placements_time_and_goes_on_from_the_last_ones_checkp
     assert job.clocks > 2
     done, files = [], []
     for _ in range(2):
-        turn = LeaseTurn(job, lease, 0.5)
-        play_turns([turn], lambda: False)
+        turn = LeaseRun(job, lease, 0.5)
+        run_together([turn], lambda: False)
         done.append((job.done, turn.clocks))
         files.append(sorted(tmp_path.glob("checkpoint-*.npz"))[-1].name)
     (first, clocks), (second, more) = done
@@ -219,9 +219,9 @@ def test_a_lease_takes_its_placements_time_and_goes_on_from_the_last_ones_checkp
     assert min(clocks, more) > 0
     assert files == [f"checkpoint-{at:010d}.npz" for at in (first, second)]
     assert job.is_exact()
-    for application, pace, transport in Local.played:
+    for application, slowdown, transport in Local.played:
         assert application.compute_s == pytest.approx(job.gradient_s * 2 / 3)
         assert application.link_s == pytest.approx(job.gradient_s / 3)
-        assert (application.share, pace, transport.most) == (0.5, pytest.approx(1.5), 5)
+        assert (application.share, slowdown, transport.most) == (0.5, pytest.approx(1.5), 5)
     job.record = replace(job.record, losses=job.record.losses[:-1])
     assert not job.is_exact()

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from optim.simulation.emulation import job_run
-from optim.simulation.emulation.job_run import OwnJob, SharedSpeed, hold_share
+from optim.simulation.emulation.job_run import EmulatedJob, SharedSlowdown, hold_share
 from tests.support.training.oracle import CountingApplication
 
 
 def test_it_computes_what_the_application_does_and_pads_it_to_the_jobs_size():
     plain = CountingApplication(2, 5)
-    own = OwnJob(application=plain, num_floats=9)
+    own = EmulatedJob(application=plain, num_floats=9)
     assert (own.num_partitions, own.num_parameters, own.weight(0)) == (2, 9, 1.0)
     view = own.initial_parameters()
     gradient, loss = own.gradient(view, 1, 0)
@@ -20,7 +20,7 @@ def test_it_computes_what_the_application_does_and_pads_it_to_the_jobs_size():
     assert np.array_equal(gradient, [*expected, 0, 0, 0, 0])
     assert gradient.dtype == np.float32
     assert loss == expected_loss
-    assert OwnJob(application=plain, num_floats=2).num_parameters == 5
+    assert EmulatedJob(application=plain, num_floats=2).num_parameters == 5
 
 
 def test_work_takes_its_processor_seconds_and_no_more_than_its_share():
@@ -31,15 +31,17 @@ def test_work_takes_its_processor_seconds_and_no_more_than_its_share():
 
 
 def test_a_gradient_takes_the_jobs_seconds_times_its_pace():
-    pace = SharedSpeed()
+    slowdown = SharedSlowdown()
     try:
-        pace.write(2.0)
-        own = OwnJob(application=CountingApplication(2, 5), compute_s=0.02, link_s=0.01, share=0.5, pace=pace)
+        slowdown.write(2.0)
+        own = EmulatedJob(
+            application=CountingApplication(2, 5), compute_s=0.02, link_s=0.01, share=0.5, slowdown=slowdown
+        )
         begun = time.monotonic()
         own.gradient(own.initial_parameters(), 0, 0)
         assert time.monotonic() - begun >= 0.06
     finally:
-        pace.close()
+        slowdown.close()
 
 
 class Watched:
@@ -70,6 +72,6 @@ def test_shares_are_of_the_timers_seconds(monkeypatch):
 
 def test_a_gradient_takes_the_jobs_seconds_of_the_runs_clock():
     clock = Watched()
-    own = OwnJob(application=CountingApplication(2, 5), compute_s=0.02, link_s=0.03, share=0.5, clock=clock)
+    own = EmulatedJob(application=CountingApplication(2, 5), compute_s=0.02, link_s=0.03, share=0.5, clock=clock)
     own.gradient(own.initial_parameters(), 0, 0)
     assert clock.now - 5.0 == pytest.approx(0.05)

@@ -116,7 +116,7 @@ def test_the_clock_stands_still_until_the_machines_of_a_slot_are_up_those_of_all
     monkeypatch.setattr(plan_run, "JobRun", Late)
     options, told, held = PlanOptions(slot_s=0.05, gradient_s=0.0), [], []
     jobs = [plan_of({0: (1, 1)}, work) for work in (1.0, 3.0)]
-    runs = play_jobs(jobs, options, on_slot=told.append, on_held=held.append)
+    runs = play_jobs(jobs, options, on_slot=told.append, on_paused=held.append)
     for run in runs:
         assert [slot for slot, _ in run.seen] == [0, 1, 2]
         assert [time for _, time in run.seen] == run.before, "nothing of what they waited for has passed"
@@ -172,13 +172,13 @@ def test_a_jobs_gradients_add_up_to_its_own_work_at_the_scale_of_time(work):
     assert played.link_s == pytest.approx((played.compute_s + played.link_s) / 4)
     assert played.share == 0.4
     assert played.compute_s + played.link_s >= 0.05
-    played.pace.close()
+    played.slowdown.close()
 
 
 def test_vectors_have_the_jobs_size_at_the_scale_of_time_and_an_end():
     def floats(number, scale):
         run = JobRun(plan_of({0: (1, 1)}, 1.0, gradient_floats=number), PlanOptions(most_floats=20_000), scale=scale)
-        run._played.pace.close()
+        run._played.slowdown.close()
         return run.application.num_parameters
 
     assert floats(10**6, 0.01) == 10_000
@@ -188,7 +188,7 @@ def test_vectors_have_the_jobs_size_at_the_scale_of_time_and_an_end():
 
 def test_many_numbers_of_workers_share_a_multiple_of_the_most():
     run = JobRun(plan_of({k: (k, 1) for k in (3, 5, 7)}, 9.0, speeds=tuple(map(float, range(1, 8)))), PlanOptions())
-    run._played.pace.close()
+    run._played.slowdown.close()
     assert run.application.num_partitions == 28
 
 

@@ -1,4 +1,4 @@
-"""A run's clock and its pace: the same in all processes, and held while processes start."""
+"""A run's clock and its slowdown: the same in all processes, and held while processes start."""
 
 import math
 import pickle
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from optim.simulation.emulation import job_run
-from optim.simulation.emulation.job_run import SharedClock, SharedSpeed
+from optim.simulation.emulation.job_run import SharedClock, SharedSlowdown
 
 
 class World:
@@ -46,53 +46,53 @@ def clock(world):
 
 def test_a_clock_is_held_at_zero_until_it_is_let_go(world, clock):
     world.now += 7.0
-    assert (clock.monotonic(), clock.held_s) == (0.0, 0.0)
-    clock.go()
-    assert (clock.monotonic(), clock.held_s) == (0.0, 7.0)
+    assert (clock.monotonic(), clock.paused_s) == (0.0, 0.0)
+    clock.resume()
+    assert (clock.monotonic(), clock.paused_s) == (0.0, 7.0)
     world.now += 2.5
     assert clock.monotonic() == 2.5
 
 
 def test_what_it_is_held_for_is_none_of_its_seconds(world, clock):
-    clock.go()
+    clock.resume()
     for _ in range(2):
         world.now += 4.0
-        clock.hold()
+        clock.pause()
         held_at = clock.monotonic()
         world.now += 3.0
         assert clock.monotonic() == held_at
-        clock.go()
+        clock.resume()
     world.now += 1.0
-    assert (clock.monotonic(), clock.held_s) == (9.0, 6.0)
+    assert (clock.monotonic(), clock.paused_s) == (9.0, 6.0)
 
 
 def test_all_who_have_it_see_the_same_time(world, clock):
     there = pickle.loads(pickle.dumps(clock))
-    clock.go()
+    clock.resume()
     world.now += 5.0
     assert there.monotonic() == 5.0
-    clock.hold()
+    clock.pause()
     world.now += 5.0
     assert there.monotonic() == 5.0
 
 
 def test_who_sleeps_while_it_is_held_sleeps_on_until_its_seconds_are_over(world, clock):
-    clock.go()
+    clock.resume()
 
     def on_nap():
         if len(world.naps) == 1:  # after half of it, it is held; the nap that was begun goes on
             world.now -= 5.0
-            clock.hold()
+            clock.pause()
             world.now += 5.0
         elif len(world.naps) == 4:
-            clock.go()
+            clock.resume()
 
     world.on_nap = on_nap
     clock.sleep(10.0)
     look = job_run.LOOK_S
     assert world.naps == [10.0, look, look, look, pytest.approx(5.0)]
     assert clock.monotonic() == pytest.approx(10.0)
-    assert clock.held_s == pytest.approx(5.0 + 3 * look)
+    assert clock.paused_s == pytest.approx(5.0 + 3 * look)
 
 
 def test_no_seconds_are_slept_at_once_even_while_it_is_held(world, clock):
@@ -106,11 +106,11 @@ def test_a_sleeper_in_another_thread_waits_for_the_clock():
         sleeper = threading.Thread(target=lambda: (clock.sleep(0.01), ended.set()), daemon=True)
         sleeper.start()
         assert not ended.wait(0.1)
-        clock.go()
+        clock.resume()
         assert ended.wait(30.0)
         sleeper.join()
         assert clock.monotonic() >= 0.01
-        assert clock.held_s >= 0.1
+        assert clock.paused_s >= 0.1
     finally:
         clock.close()
 
@@ -118,7 +118,7 @@ def test_a_sleeper_in_another_thread_waits_for_the_clock():
 def test_a_clock_tells_the_worlds_seconds_where_nobody_replaced_them():
     clock = SharedClock()
     try:
-        clock.go()
+        clock.resume()
         before = time.monotonic() - clock.monotonic()
         time.sleep(0.01)
         assert math.isclose(time.monotonic() - clock.monotonic(), before, abs_tol=1e-3)
@@ -129,29 +129,29 @@ def test_a_clock_tells_the_worlds_seconds_where_nobody_replaced_them():
 def test_a_clock_needs_no_folder_that_can_be_written_to_and_leaves_nothing_there(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     clock = SharedClock()
-    clock.go()
+    clock.resume()
     assert list(tmp_path.iterdir()) == []
     clock.close()
 
 
 def test_a_pace_that_nobody_has_leaves_no_file_and_one_that_was_handed_over_leaves_it_to_its_owner():
-    pace = SharedSpeed()
-    path, there = Path(pace.path), pickle.loads(pickle.dumps(pace))
+    slowdown = SharedSlowdown()
+    path, there = Path(slowdown.path), pickle.loads(pickle.dumps(slowdown))
     there.read()
     del there
     assert path.exists()
-    del pace
+    del slowdown
     assert not path.exists()
 
 
 def test_a_pace_that_is_written_is_read_in_other_processes():
-    pace = SharedSpeed()
+    slowdown = SharedSlowdown()
     try:
-        there = pickle.loads(pickle.dumps(pace))
+        there = pickle.loads(pickle.dumps(slowdown))
         assert there.read() == 1.0
-        pace.write(1.25)
+        slowdown.write(1.25)
         assert there.read() == 1.25
     finally:
-        pace.close()
+        slowdown.close()
     with pytest.raises(FileNotFoundError):
-        pickle.loads(pickle.dumps(pace)).read()
+        pickle.loads(pickle.dumps(slowdown)).read()

@@ -63,7 +63,7 @@ def test_renews_what_is_cheap_and_lets_go_what_has_become_dear():
             for m in (0, 1)
         ]
         brain = Proteus(job)
-        assert brain.keeps(view(job, 58 * 60, leases), leases[1]) == is_kept
+        assert brain.should_renew(view(job, 58 * 60, leases), leases[1]) == is_kept
 
 
 def test_asks_for_nothing_without_room():
@@ -146,7 +146,7 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
     keep = expected_ratio(job, brain, now, leases, renewed=first)
     # To give machines back is a change of the footprint, and costs what one costs.
     drop = expected_ratio(job, brain, now, others, change_h=7 / 60)
-    assert brain.keeps(seen, first) == (keep <= drop)
+    assert brain.should_renew(seen, first) == (keep <= drop)
 
 
 def test_checkpoints_come_at_the_interval_of_all_that_is_held():
@@ -185,12 +185,12 @@ def test_takes_machines_on_demand_where_no_spot_price_is_below_and_gives_them_ba
     request = brain.decide(view(job, 3600, room=8, on_demand_room=8))
     assert (request.market, request.count, request.bid_micro) == (0, 8, None)
     held = LiveLease(number=0, market=0, count=8, bid_micro=None, granted_s=0, ready_s=180, price_micro=210_000)
-    assert brain.keeps(view(job, 58 * 60, [held], room=8, on_demand_room=0), held)
+    assert brain.should_renew(view(job, 58 * 60, [held], room=8, on_demand_room=0), held)
     # Eight more machines for a fifth of the price are there by then.
     spot = LiveLease(
         number=1, market=0, count=8, bid_micro=50_000, granted_s=36_000, ready_s=36_180, price_micro=40_000
     )
-    assert not brain.keeps(view(job, 36_000 + 58 * 60, [held, spot], room=0, on_demand_room=0), held)
+    assert not brain.should_renew(view(job, 36_000 + 58 * 60, [held, spot], room=0, on_demand_room=0), held)
 
 
 def test_asks_for_no_more_on_demand_than_may_be_taken():
@@ -231,7 +231,7 @@ def test_no_bid_is_above_the_price_on_demand_whatever_prices_do(seed, name):
 
 
 class _AskedAlways(BidBrainPolicy):
-    def first_asking(self, leases, rooms, ticks):
+    def next_decision_tick(self, leases, rooms, ticks):
         return 0
 
 
@@ -273,7 +273,7 @@ def test_the_first_tick_that_is_not_skipped_is_the_first_at_which_anything_is_as
     for begin in (now, now + 1, now + 1200):
         ticks = range(begin, begin + 6 * 600, 600)
         asked = [k for k, tick in enumerate(ticks) if brain.decide(view(job, tick, [lease], 100, 0)) is not None]
-        assert brain.first_asking([lease], (100, 0), ticks) == (asked[0] if asked else len(ticks))
+        assert brain.next_decision_tick([lease], (100, 0), ticks) == (asked[0] if asked else len(ticks))
 
 
 def test_a_policy_that_decides_for_itself_is_asked_at_every_tick():

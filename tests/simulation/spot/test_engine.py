@@ -30,13 +30,13 @@ class Scripted(Policy):
     def __init__(self, script, recovery=Recovery.ELASTIC, keep=True, every_s=float("inf")):
         self._script, self.recovery, self._keep, self._every = dict(script), recovery, keep, every_s
 
-    def is_interested(self, leases, room):
+    def wants_more(self, leases, room):
         return True
 
     def decide(self, view):
         return self._script.get(view.now_s)
 
-    def keeps(self, view, lease):
+    def should_renew(self, view, lease):
         return self._keep
 
     def checkpoint_every_s(self, leases):
@@ -197,11 +197,11 @@ class Meddling(Scripted):
             except AttributeError:
                 self.refused += 1
 
-    def is_interested(self, leases, room):
+    def wants_more(self, leases, room):
         self._meddle(leases)
         return True
 
-    def keeps(self, view, lease):
+    def should_renew(self, view, lease):
         self._meddle([lease, *view.leases])
         return True
 
@@ -229,9 +229,9 @@ class Noting(Scripted):
         self.views.append(view)
         return super().decide(view)
 
-    def keeps(self, view, lease):
+    def should_renew(self, view, lease):
         self.asked.append((view.now_s, lease))
-        return super().keeps(view, lease)
+        return super().should_renew(view, lease)
 
 
 def seconds(job, policy):

@@ -15,4 +15,4 @@ def test_a_market_keeps_its_last_price_whatever_the_next_ones_first_was():
         number=0, market=1, count=60, bid_micro=210_000, granted_s=HOUR_S, ready_s=HOUR_S, price_micro=100_000
     )
     ticks = range(2 * HOUR_S, 2 * HOUR_S + 600, 120)
-    assert brain.first_asking([held], (100, 0), ticks) == 0
+    assert brain.next_decision_tick([held], (100, 0), ticks) == 0

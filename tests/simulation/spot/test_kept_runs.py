@@ -14,7 +14,7 @@ from optim.simulation.spot.backtest import make_world, run_backtest, summarise_a
 from optim.simulation.spot.bill import CheckpointCost, compare_intervals, schedule
 from optim.simulation.spot.capacity import simulate_capacity
 from optim.simulation.spot.engine import SpotRun, run_policy
-from optim.simulation.spot.oracle import Oracle, best_price_of_work
+from optim.simulation.spot.oracle import Oracle, best_shadow_price
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import SpotOptions
@@ -109,13 +109,13 @@ def test_references_and_what_their_checker_says_come_out_as_before():
         for name, hours in product(clairvoyant_names("spot"), (2, 50)):
             result = oracle.solve(name, drawn.history.begin_s + hours * HOUR)
             plan = [(each.market, each.count, each.begin_s, each.end_s, each.is_free) for each in result.plan]
-            told = {field: getattr(result, field) for field in ("cost_usd", "bound_usd", "hours", "price_of_work")}
+            told = {field: getattr(result, field) for field in ("cost_usd", "bound_usd", "hours", "shadow_price")}
             found[f"{name} {label} {seed} {hours}"] = {**told, "plan": [len(plan), digest(plan)]}
             assert check_reference(drawn, result) == ()
     unit, free = np.array([3.0, 1.0, 1.0, 2.0, 9.0]), np.array([0.0, 0.0, 0.0, 4.0, 1.0])
     for most, serial, work in product((2.0, 30.0), (0.0, 0.2), (1.0, 7.0)):
         options = {"most": most, "serial": serial, "work": work}
-        found[f"price {options}"] = best_price_of_work(unit, free, slot_h=0.5, **options)
+        found[f"price {options}"] = best_shadow_price(unit, free, slot_h=0.5, **options)
     assert_kept(KEPT / "references.json", found)
 
 

@@ -47,10 +47,10 @@ class Gambler(Policy):
     def __init__(self, job, seed, limit, looks_ahead):
         self._job, self._random, self._limit, self._looks_ahead = job, random.Random(seed), limit, looks_ahead
 
-    def is_interested(self, leases, room):
+    def wants_more(self, leases, room):
         return True
 
-    def keeps(self, view, lease):
+    def should_renew(self, view, lease):
         return self._random.random() < 0.5
 
     def decide(self, view):
@@ -168,7 +168,7 @@ def test_the_check_refuses_what_the_prices_do_not_bear_out():
     first, *others = result.plan
     wrong = {
         "is above": {"bound_usd": 1.001 * result.bound_usd},
-        "multiplier": {"price_of_work": 3 * result.price_of_work},
+        "multiplier": {"shadow_price": 3 * result.shadow_price},
         "plan costs": {"cost_usd": 1.01 * result.cost_usd},
         "the plan does": {"plan": tuple(others)},
         "may be taken": {"plan": (replace(first, count=49), *others)},

@@ -46,7 +46,7 @@ def test_a_reference_does_the_jobs_work_or_none():
         PlanPiece(market=0, count=3, begin_s=0, end_s=3600, is_free=False),
         PlanPiece(market=0, count=2, begin_s=3600, end_s=5400, is_free=True),
     )
-    found = {"name": "oracle", "start_s": 0, "bound_usd": 1.0, "price_of_work": 0.1}
+    found = {"name": "oracle", "start_s": 0, "bound_usd": 1.0, "shadow_price": 0.1}
     row = row_of_oracle(OracleResult(**found, cost_usd=2.0, hours=1.5, plan=pieces), 4.0, 1)
     assert (row.cost_usd, row.bound_usd, row.hours, row.cost_per_work) == (2.0, 1.0, 1.5, 0.5)
     assert (row.work_done, row.is_done, row.paid_hours, row.free_hours, row.redrawn) == (4.0, True, 3.0, 1.0, 1)

@@ -67,10 +67,10 @@ def test_a_market_without_a_price_yet_is_left_out_and_of_equals_the_first_is_tak
 
 def test_nothing_is_asked_for_while_anything_is_held():
     policy = make_policy("standard", world_of([1.0], [50_000]))
-    assert policy.is_interested((), 192)
-    assert not policy.is_interested((lease(0),), 192)
+    assert policy.wants_more((), 192)
+    assert not policy.wants_more((lease(0),), 192)
     assert policy.decide(view([50_000], [lease(0)])) is None
-    assert policy.keeps(view([50_000], [lease(0)]), lease(0))
+    assert policy.should_renew(view([50_000], [lease(0)]), lease(0))
 
 
 def test_checkpoints_come_at_youngs_interval_for_the_market_that_is_lost_soonest():
@@ -88,9 +88,9 @@ def test_checkpoints_come_at_youngs_interval_for_the_market_that_is_lost_soonest
 
 def test_on_demand_asks_once_for_the_whole_baseline_and_never_writes_checkpoints():
     policy = make_policy("on-demand", world_of([2.0, 1.0], [50_000] * 2, baseline=7))
-    assert policy.is_interested((), 0)
+    assert policy.wants_more((), 0)
     assert policy.decide(view([50_000] * 2)) == Request(market=0, count=7, bid_micro=None)
-    assert not policy.is_interested((), 192)
+    assert not policy.wants_more((), 192)
     assert policy.decide(view([50_000] * 2)) is None
     assert policy.checkpoint_every_s([lease(0)]) == math.inf
 

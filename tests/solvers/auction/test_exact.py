@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optim.core.stopping import GapLimit, IterationLimit
 from optim.models.auction.data import EmptyValue
 from optim.models.auction.decision import CountProof, PaymentRule
-from optim.models.auction.payment import gpus_kept
+from optim.models.auction.payment import grant_size
 from optim.models.files import verify
 from optim.solvers.auction import bundle_type_lp, packing
 from optim.solvers.solve import solve
@@ -101,7 +101,7 @@ def test_grants_that_are_decided_are_those_of_exact_payments(instance, rule):
         if rule is PaymentRule.LOTTERY:
             assert plan.share_low[i] - TOL <= share <= plan.share_high[i] + TOL
         elif abs(share * plan.awarded_gpus(instance.num_apps)[i] * 2 % 1) > 1e-6:  # off the steps of every rule
-            assert granted[i] == gpus_kept(rule, share, int(instance.bids.gpus[plan.row[i]]))
+            assert granted[i] == grant_size(rule, share, int(instance.bids.gpus[plan.row[i]]))
 
 
 @given(named_auctions())

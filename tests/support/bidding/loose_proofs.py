@@ -14,8 +14,8 @@ def loose_multipliers(facts, rng, num_covers=0):
     return Multipliers(
         point=rng.integers(0, 24, cells + is_wrong * int(rng.integers(2))) / 2,
         eviction=rng.integers(0, 5, cells) / 4,
-        blame_cell=rng.integers(0, cells, entries), blame_bid=rng.integers(0, size + is_wrong, entries),
-        blame=rng.integers(0, 5, entries) / 4, cap=rng.integers(-int(is_wrong), 4, len(instance.caps.limit)) / 16,
+        attribution_cell=rng.integers(0, cells, entries), attribution_bid=rng.integers(0, size + is_wrong, entries),
+        attribution=rng.integers(0, 5, entries) / 4, cap=rng.integers(-int(is_wrong), 4, len(instance.caps.limit)) / 16,
         work=float(rng.integers(0, 3)) / 8, cover=rng.integers(0, 4, int(rng.integers(num_covers + 1))) / 32,
         lost_by_rate=is_common * float(rng.integers(0, 4)) / 16, lost_by_theta=is_common * float(rng.integers(0, 4)) / 8,
         theta=is_common * float(rng.integers(-2, 3)) / 16, rate=is_common * float(rng.integers(-2, 3)) / 32,

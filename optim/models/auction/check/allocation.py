@@ -87,7 +87,7 @@ Rack = tuple[int, tuple[Machine, ...]]
 State = tuple[Rack, ...]
 
 
-def has_no_room(facts: ExactInstance, items: Sequence[tuple[int, int, int]]) -> bool:
+def is_unpackable(facts: ExactInstance, items: Sequence[tuple[int, int, int]]) -> bool:
     """Tell whether it is certain that items (locality, size, machine or -1) don't fit together.
 
     Items are placed one after the other, the largest first, in all ways that differ; equal places, and states

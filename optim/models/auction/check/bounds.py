@@ -17,7 +17,7 @@ from optim.core.arrays import FloatArray
 from optim.core.claims import Descent
 from optim.core.limits import Effort
 from optim.core.solution import Violation, violation
-from optim.models.auction.check.allocation import has_no_room
+from optim.models.auction.check.allocation import is_unpackable
 from optim.models.auction.check.exact_instance import ExactInstance
 from optim.models.auction.data import Locality
 from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
@@ -329,7 +329,7 @@ def _malformed(facts: ExactInstance, number: int, node: TreeNode, bounds: Bounds
             return violation(TREE, f"node {number} splits by row {node.row}, which there isn't")
         return None
     if node.is_full:
-        if node.proof is None and has_no_room(facts, _awarded_at_least(facts, bounds)):
+        if node.proof is None and is_unpackable(facts, _awarded_at_least(facts, bounds)):
             return None
         return violation(TREE, f"leaf {number} claims that there is no room, which can't be shown")
     return violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)

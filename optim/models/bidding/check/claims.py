@@ -13,8 +13,8 @@ from optim.models.bidding.check.exact_instance import (
     VerifierContext,
     check_curve,
     footprint_value,
-    held_limits,
-    held_work,
+    relaxed_limits,
+    relaxed_min_work,
 )
 from optim.models.bidding.check.tree import keeps_enough, kept, proven_bound
 from optim.models.bidding.decision import FootprintPlan, RatioProof
@@ -66,7 +66,7 @@ class BiddingClaims(AbstractClaims):
         if len(decision.counts) != self.facts.instance.num_bids:
             return found, None
         cost, work = footprint_value(self.facts, decision.counts.tolist())
-        least = held_work(self.facts.instance)
+        least = relaxed_min_work(self.facts.instance)
         if work <= 0:
             return [*found, violation("work", "the footprint does no work, so that it has no cost per work")], None
         if work < least:
@@ -98,7 +98,7 @@ class BiddingClaims(AbstractClaims):
         return (
             not _check_rows(self.facts, FootprintPlan.of(counts))
             and work > 0
-            and work >= held_work(self.facts.instance)
+            and work >= relaxed_min_work(self.facts.instance)
         )
 
     def counts(self) -> Mapping[str, float]:
@@ -138,7 +138,7 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
             violation(f"bound [bid {j}]", text, amount=str(max(-counts[j], counts[j] - instance.bids.max_count[j])))
         )
     caps = instance.caps
-    held = held_limits(instance).tolist()
+    held = relaxed_limits(instance).tolist()
     for name, weight, limit, most in zip(caps.names, caps.weight, caps.limit.tolist(), held, strict=True):
         used = math.fsum((weight * counts).tolist())
         if used > most:
@@ -162,7 +162,7 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
 def _max_alone(instance: BiddingInstance) -> IntArray:
     """Return how many instances of each bid fit where no other is taken, shape (bids,)."""
     caps, most = instance.caps, instance.bids.max_count.astype(np.float64)
-    for weight, limit in zip(caps.weight, held_limits(instance).tolist(), strict=True):
+    for weight, limit in zip(caps.weight, relaxed_limits(instance).tolist(), strict=True):
         uses = weight > 0
         most[uses] = np.minimum(most[uses], limit / weight[uses])
     return np.floor(most).astype(np.int64)

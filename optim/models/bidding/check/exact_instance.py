@@ -127,16 +127,16 @@ class VerifierContext:
         return np.asarray(np.maximum(last - first, 0).reshape(self.instance.num_bids, -1) / outlook.slot_s)
 
     @cached_property
-    def marks(self) -> BoolArray:
+    def eviction_mask(self) -> BoolArray:
         """Whether a bid is outbid in a cell, shape (bids, cells)."""
         outlook = self.instance.outlook
         size = self.instance.num_bids
         if isinstance(outlook, HourOutlook):
             return np.zeros((size, 1), dtype=bool)
-        marks = np.zeros((size, outlook.num_scenarios, outlook.num_slots), dtype=bool)
+        eviction_mask = np.zeros((size, outlook.num_scenarios, outlook.num_slots), dtype=bool)
         bid, scenario = np.nonzero(outlook.evicted_s >= 0)
-        marks[bid, scenario, outlook.evicted_s[bid, scenario] // outlook.slot_s] = True
-        return marks.reshape(size, -1)
+        eviction_mask[bid, scenario, outlook.evicted_s[bid, scenario] // outlook.slot_s] = True
+        return eviction_mask.reshape(size, -1)
 
     @cached_property
     def cell_weight(self) -> FloatArray:
@@ -186,7 +186,7 @@ def footprint_value(facts: VerifierContext, counts: list[int]) -> tuple[float, f
             [instance.fixed_rate] + [counts[j] * float(instance.bids.rate[j]) * float(facts.alive[j, c]) for j in taken]
         )
         hours = facts.cell_hours - (change if facts.is_first[c] else 0.0)
-        if any(facts.marks[j, c] for j in taken):
+        if any(facts.eviction_mask[j, c] for j in taken):
             hours -= instance.eviction_loss_h
         work.append(weight * useful_rate(instance.scalability, rate) * hours)
     return cost, math.fsum(work)
@@ -215,12 +215,12 @@ def _hour_work(
     return useful_rate(instance.scalability, math.fsum(terms))
 
 
-def held_limits(instance: BiddingInstance) -> FloatArray:
+def relaxed_limits(instance: BiddingInstance) -> FloatArray:
     """Return the limits that footprints are held to, shape (caps,); what they may not exceed is what a proof may price."""
     return instance.caps.limit * (1.0 + CAP_TOL)
 
 
-def held_work(instance: BiddingInstance) -> float:
+def relaxed_min_work(instance: BiddingInstance) -> float:
     """Return the least work that footprints are held to."""
     return instance.min_work * (1.0 - CAP_TOL)
 

@@ -13,9 +13,9 @@ from optim.core.solution import Violation, violation
 from optim.models.bidding.check.exact_instance import (
     VerifierContext,
     footprint_value,
-    held_limits,
-    held_work,
     min_rate_for,
+    relaxed_limits,
+    relaxed_min_work,
     tangent_slope,
     useful_rate,
 )
@@ -165,7 +165,7 @@ class _Cells:
     base: FloatArray
     rate: FloatArray
     is_settled: BoolArray
-    marks: FloatArray
+    eviction_mask: FloatArray
     by_theta: float = 0.0
 
 
@@ -191,19 +191,19 @@ def check_form(facts: VerifierContext, x: Multipliers, num_covers: int = 0) -> V
         return violation("certificate", f"multipliers must be over {cells} cells and {caps} caps")
     if x.cover.ndim != 1 or len(x.cover) > num_covers:
         return violation("certificate", f"prices of covers must be at most {num_covers}")
-    sizes = {x.blame.shape, x.blame_cell.shape, x.blame_bid.shape}
-    if len(sizes) > 1 or x.blame.ndim != 1:
+    sizes = {x.attribution.shape, x.attribution_cell.shape, x.attribution_bid.shape}
+    if len(sizes) > 1 or x.attribution.ndim != 1:
         return violation("certificate", "the rows of blame must have a cell, a bid and a share each")
     planes = [x.lost_by_rate, x.lost_by_theta, abs(x.theta), abs(x.rate)]
-    numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame, x.cover, [x.work, *planes]])
+    numbers = np.concatenate([x.point, x.eviction, x.cap, x.attribution, x.cover, [x.work, *planes]])
     if not ((numbers >= 0) & (numbers <= LARGEST)).all() or (x.eviction > 1).any():
         return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
     if any(planes) and not facts.has_common_loss:
         return violation("certificate", "prices of theta and of rates are for evictions that are everybody's loss")
     bids = facts.instance.num_bids
-    if len(x.blame) and (
-        x.blame_cell.min() < 0 or x.blame_cell.max() >= cells or x.blame_bid.min() < 0
-        or x.blame_bid.max() >= bids
+    if len(x.attribution) and (
+        x.attribution_cell.min() < 0 or x.attribution_cell.max() >= cells or x.attribution_bid.min() < 0
+        or x.attribution_bid.max() >= bids
     ):  # fmt: skip
         return violation("certificate", "blame names a cell or a bid that isn't there")
     return None
@@ -246,8 +246,8 @@ def leaf_bound(
     reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (worth * slope)
     total = [
         instance.fixed_usd,
-        x.work * held_work(instance),
-        *(-x.cap * held_limits(instance)).tolist(),
+        x.work * relaxed_min_work(instance),
+        *(-x.cap * relaxed_limits(instance)).tolist(),
         *(-at_stake).tolist(),
     ]
     total += (-worth * (height + slope * (cells.base - x.point))).tolist()
@@ -255,7 +255,7 @@ def leaf_bound(
         used = len(x.cover)
         reduced = reduced - x.cover @ covers.gain[:used]
         total += (x.cover * covers.need[:used]).tolist()
-    charge = (cells.marks * _blame(facts, x).T) @ at_stake
+    charge = (cells.eviction_mask * _attribution(facts, x).T) @ at_stake
     if sums is not None:
         charge = charge + (float((worth * slope).sum()) * cells.by_theta + x.theta) * sums.step
         reduced = reduced + x.rate * instance.bids.rate
@@ -280,7 +280,7 @@ def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
     taken = counts > 0
     number = np.bincount(instance.bids.market[taken], minlength=1)
     cost, work = footprint_value(facts, counts.tolist())
-    is_short = work <= 0 or work < held_work(instance)
+    is_short = work <= 0 or work < relaxed_min_work(instance)
     is_elsewhere = box.has_change is True and not (taken & instance.bids.is_new).any()
     if is_short or is_elsewhere or (instance.one_bid_a_market and (number > 1).any()):
         return math.inf
@@ -292,7 +292,7 @@ def _exceeds_a_cap(facts: VerifierContext, box: CheckedBox) -> bool:
     caps = facts.instance.caps
     return any(
         math.fsum((weight * box.low).tolist()) > limit
-        for weight, limit in zip(caps.weight, held_limits(facts.instance).tolist(), strict=True)
+        for weight, limit in zip(caps.weight, relaxed_limits(facts.instance).tolist(), strict=True)
     )
 
 
@@ -301,10 +301,10 @@ def _rounding(terms: list[float], size: int) -> float:
     return (size + 100) * 2.0**-52 * math.fsum(map(abs, terms))
 
 
-def _blame(facts: VerifierContext, x: Multipliers) -> FloatArray:
+def _attribution(facts: VerifierContext, x: Multipliers) -> FloatArray:
     """Return the shares by cell and bid, made to add up to at most 1."""
     shares = np.zeros((len(facts.cell_weight), facts.instance.num_bids))
-    np.add.at(shares, (x.blame_cell, x.blame_bid), x.blame)
+    np.add.at(shares, (x.attribution_cell, x.attribution_bid), x.attribution)
     return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1.0))
 
 
@@ -355,14 +355,16 @@ def _cells(facts: VerifierContext, box: CheckedBox, sums: _Sums | None, x: Multi
     if isinstance(instance.outlook, HourOutlook):
         return _hour_cells(facts, instance.outlook, box, change, sums, x)
     hours = np.full(len(facts.cell_weight), facts.cell_hours) - change * facts.is_first
-    marks = facts.marks & (box.high > 0)[:, None]
-    is_sure: BoolArray = np.asarray((facts.marks & (box.low > 0)[:, None]).any(axis=0))
+    eviction_mask = facts.eviction_mask & (box.high > 0)[:, None]
+    is_sure: BoolArray = np.asarray((facts.eviction_mask & (box.low > 0)[:, None]).any(axis=0))
     return _Cells(
         hours=hours - instance.eviction_loss_h * is_sure,
         base=np.full(len(hours), instance.fixed_rate),
         rate=facts.alive * instance.bids.rate[:, None],
         is_settled=is_sure,
-        marks=(marks & ~is_sure).astype(np.float64) if instance.eviction_loss_h > 0 else np.zeros(marks.shape),
+        eviction_mask=(eviction_mask & ~is_sure).astype(np.float64)
+        if instance.eviction_loss_h > 0
+        else np.zeros(eviction_mask.shape),
     )
 
 
@@ -392,7 +394,7 @@ def _hour_cells(
         base=np.array([instance.fixed_rate * max(0.0, 1.0 - common - change) + offset]),
         rate=(instance.bids.rate * useful)[:, None],
         is_settled=np.ones(1, dtype=bool),
-        marks=np.zeros((instance.num_bids, 1)),
+        eviction_mask=np.zeros((instance.num_bids, 1)),
         by_theta=by_theta,
     )
 
@@ -450,7 +452,7 @@ def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: 
     low, spare = box.low[allowed].astype(np.float64), (box.high - box.low)[allowed].astype(np.float64)
     sure = base + low @ rate
     best = sure + spare @ rate
-    for weight, limit in zip(instance.caps.weight[:, allowed], held_limits(instance).tolist(), strict=True):
+    for weight, limit in zip(instance.caps.weight[:, allowed], relaxed_limits(instance).tolist(), strict=True):
         room = max(0.0, limit - float(weight @ low))
         filled = sure.copy()
         for c in range(len(filled)):
@@ -482,7 +484,7 @@ def proven_bound(facts: VerifierContext, proof: RatioProof) -> tuple[float | Non
         return None, [violation("certificate", text)]
     if proof.ratio == 0:
         return 0.0, []  # costs are never negative
-    least_work = max(held_work(instance), _min_cost(facts) / proof.ratio * (1.0 - 1e-12))
+    least_work = max(relaxed_min_work(instance), _min_cost(facts) / proof.ratio * (1.0 - 1e-12))
     least, wrong = _tree_bound(facts, proof, min_rate_for(instance.scalability, least_work))
     if wrong:
         return None, wrong

@@ -13,7 +13,7 @@ from optim.models.bidding.instance import BiddingInstance
 CAP_TOL = 1e-12
 
 """Caps may be exceeded by this, relative to their limit, and least work missed: sums are rounded. What a solver is given
-has the tolerance already that footprints are held to (`held_instance`)."""
+has the tolerance already that footprints are held to (`relaxed_instance`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -208,19 +208,19 @@ def _scenarios(instance: BiddingInstance, outlook: ScenarioOutlook, box: Box) ->
     size, loss = instance.num_bids, instance.eviction_loss_h
     active = np.flatnonzero(box.high > 0)
     alive = outlook.alive.reshape(size, -1)[active]
-    marks = outlook.marks.reshape(size, -1)[active] if loss > 0 else np.zeros(alive.shape, dtype=bool)
+    eviction_mask = outlook.eviction_mask.reshape(size, -1)[active] if loss > 0 else np.zeros(alive.shape, dtype=bool)
     slot = np.tile(np.arange(outlook.num_slots), outlook.num_scenarios)
     is_first: BoolArray = np.asarray((slot == 0) & (box.has_change is True))
-    forced: BoolArray = np.asarray(marks[box.low[active] > 0].any(axis=0))
-    marks = marks & ~forced
-    keys = np.concatenate([alive, marks, is_first[None], forced[None]]).T
+    forced: BoolArray = np.asarray(eviction_mask[box.low[active] > 0].any(axis=0))
+    eviction_mask = eviction_mask & ~forced
+    keys = np.concatenate([alive, eviction_mask, is_first[None], forced[None]]).T
     _, first, cell_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     cell_of = cell_of.ravel()
     weight = np.bincount(cell_of, np.repeat(outlook.weight, outlook.num_slots), len(first)).astype(np.float64)
     slot_h = outlook.slot_s / HOUR_S
     hours = slot_h - instance.change_loss_h * is_first[first] - loss * forced[first]
     rate = (alive[:, first] * instance.bids.rate[active, None]).T
-    marks = marks[:, first].T
+    eviction_mask = eviction_mask[:, first].T
     market = instance.bids.market[active]
     base = np.full(len(first), instance.fixed_rate)
     return Relaxation(
@@ -233,8 +233,8 @@ def _scenarios(instance: BiddingInstance, outlook: ScenarioOutlook, box: Box) ->
         hours=hours,
         base=base,
         rate=rate,
-        is_open=np.asarray(marks.any(axis=1)),
-        hit=marks,
+        is_open=np.asarray(eviction_mask.any(axis=1)),
+        hit=eviction_mask,
         most=instance.scalability.value(_max_rate(instance, box, active, base, rate)),
         envelope=None,
         is_nested=False,

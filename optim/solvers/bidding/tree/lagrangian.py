@@ -19,11 +19,11 @@ BISECTIONS = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellMultipliers:
-    """Multipliers over the cells of a relaxation; `blame` has shape (cells, active), the rest is as in a proof."""
+    """Multipliers over the cells of a relaxation; `attribution` has shape (cells, active), the rest is as in a proof."""
 
     point: FloatArray
     eviction: FloatArray
-    blame: FloatArray
+    attribution: FloatArray
     cap: FloatArray
     work: float = 0.0
     cover: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -36,7 +36,9 @@ class CellMultipliers:
     def none(cls, instance: BiddingInstance, relaxation: Relaxation) -> "CellMultipliers":
         """Return prices of nothing."""
         cells = np.zeros(len(relaxation.weight))
-        return cls(point=cells, eviction=cells, blame=np.zeros(relaxation.hit.shape), cap=0.0 * instance.caps.limit)
+        return cls(
+            point=cells, eviction=cells, attribution=np.zeros(relaxation.hit.shape), cap=0.0 * instance.caps.limit
+        )
 
 
 class LagrangianBound:
@@ -76,7 +78,7 @@ class LagrangianBound:
         self.relaxation = r
         self.is_single = instance.one_bid_a_market
         self.reduced = r.cost - (worth * slope) @ r.rate + x.cap @ caps.weight[:, r.active]
-        self.charge = loss @ np.where(r.hit, x.blame, 0.0)
+        self.charge = loss @ np.where(r.hit, x.attribution, 0.0)
         self.constant = (
             instance.fixed_usd
             + x.work * instance.min_work
@@ -173,14 +175,14 @@ def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatA
 
 def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
     """Return multipliers over the instance's own cells."""
-    blame = multipliers.blame[relaxation.cell_of]
-    cell, position = np.nonzero(blame)
+    attribution = multipliers.attribution[relaxation.cell_of]
+    cell, position = np.nonzero(attribution)
     return Multipliers(
         point=multipliers.point[relaxation.cell_of],
         eviction=np.where(relaxation.is_open, multipliers.eviction, 0.0)[relaxation.cell_of],
-        blame_cell=cell,
-        blame_bid=relaxation.active[position],
-        blame=blame[cell, position],
+        attribution_cell=cell,
+        attribution_bid=relaxation.active[position],
+        attribution=attribution[cell, position],
         cap=multipliers.cap,
         cover=multipliers.cover,
         work=multipliers.work,

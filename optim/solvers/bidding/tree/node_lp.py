@@ -285,13 +285,13 @@ class _NodeLp:
         point = point_of_slope(self.instance.scalability, slopes, min(self.instance.scalability.peak, MAX_RATE))
         work = 0.0 if self.work_row is None else float(duals[self.work_row])
         full = (self.ratio + work) * r.weight * r.loss_h
-        eviction, blame = np.zeros(cells), np.zeros(r.hit.shape)
+        eviction, attribution = np.zeros(cells), np.zeros(r.hit.shape)
         if len(self.open):
             eviction[self.open] = np.clip(duals[self.loss_rows] / np.maximum(full[self.open], 1e-300), 0.0, 1.0)
         scale = np.maximum(full * eviction * r.most, 1e-300)
         for number, c, j in self.blame_rows:
-            blame[c, j] = duals[number] / scale[c] if eviction[c] > 0 else 0.0
-        blame /= np.maximum(blame.sum(axis=1, keepdims=True), 1.0)
+            attribution[c, j] = duals[number] / scale[c] if eviction[c] > 0 else 0.0
+        attribution /= np.maximum(attribution.sum(axis=1, keepdims=True), 1.0)
         theta = total = 0.0
         plane = 0.0, 0.0
         if self.envelope is not None:
@@ -301,7 +301,7 @@ class _NodeLp:
         return CellMultipliers(
             point=point,
             eviction=eviction,
-            blame=blame,
+            attribution=attribution,
             cap=duals[self.cap_rows],
             cover=duals[self.cover_rows] if self.cover_rows else np.zeros(0),
             work=work,

@@ -444,7 +444,9 @@ class RatioTree(AbstractIteration[TreeResult]):
         """The number of multipliers that are all 0."""
         cells, none = np.zeros(self._num_cells), np.zeros(0, dtype=np.int64)
         cap = np.zeros(len(self.instance.caps.limit))
-        nothing = Multipliers(point=cells, eviction=cells, blame_cell=none, blame_bid=none, blame=np.zeros(0), cap=cap)
+        nothing = Multipliers(
+            point=cells, eviction=cells, attribution_cell=none, attribution_bid=none, attribution=np.zeros(0), cap=cap
+        )
         return self._store(nothing)
 
 

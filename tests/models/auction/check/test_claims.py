@@ -24,7 +24,7 @@ from optim.models.auction.decision import (
     sorted_entries,
 )
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.payment import gpus_kept
+from optim.models.auction.payment import grant_size
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction
 
@@ -229,7 +229,7 @@ def test_a_share_that_is_off_by_less_than_a_billionth_buys_no_gpu() -> None:
     share = float(honest.decision.share_high[0])
     assert check(instance, honest).is_ok
     assert honest.decision.granted_gpus(2).tolist() == [29_999, 0]
-    assert gpus_kept(PaymentRule.FLOOR, share * (1 + 9e-10), 90_000) == 30_000
+    assert grant_size(PaymentRule.FLOOR, share * (1 + 9e-10), 90_000) == 30_000
     assert "share" in names(check(instance, forged(honest, share * (1 + 2e-9), 30_000)))
     assert "grant" in names(check(instance, forged(honest, share * (1 + 9e-10), 30_000)))
     assert check(instance, forged(honest, share * (1 + 9e-10), 29_999)).is_ok
@@ -239,8 +239,8 @@ def test_a_half_is_one_however_it_was_rounded() -> None:
     """Logarithms of shares are added in one order by a solver, and in another by the checker."""
     below = math.nextafter(0.5, 0.0)
     for rule in (PaymentRule.FLOOR, PaymentRule.NEAREST):
-        assert gpus_kept(rule, below, 1) == gpus_kept(rule, 0.5, 1) == 1
-        assert gpus_kept(rule, 0.4999, 1) == 0
+        assert grant_size(rule, below, 1) == grant_size(rule, 0.5, 1) == 1
+        assert grant_size(rule, 0.4999, 1) == 0
     servers = [(0, [3, 1]), (0, [3, 1]), (1, [3, 1])]
     small, large, near = (1, "slot", 3.0), (2, "slot", 3.0), (2, "rack", 3.0)
     instance = auction(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from optim.models.auction.check.payments import _sizes
 from optim.models.auction.decision import PaymentRule
-from optim.models.auction.payment import gpus_kept
+from optim.models.auction.payment import grant_size
 
 
 @given(
@@ -16,7 +16,7 @@ from optim.models.auction.payment import gpus_kept
     st.integers(1, 4),
 )
 def test_the_checkers_sizes_are_the_rules(rule, share, gangs, gang):
-    assert _sizes(rule, share, gangs * gang, gang) == {gpus_kept(rule, share, gangs * gang, gang)}
+    assert _sizes(rule, share, gangs * gang, gang) == {grant_size(rule, share, gangs * gang, gang)}
 
 
 @pytest.mark.parametrize(("share", "sizes"), [(0.0, {0}), (0.5, {0, 4}), (1.0, {4})])

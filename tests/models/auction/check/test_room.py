@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.check.allocation import fits, has_no_room
+from optim.models.auction.check.allocation import fits, is_unpackable
 from optim.models.auction.check.exact_instance import read_facts
 from optim.models.auction.data import Locality, as_ints
 from tests.support.auction.builders import auction
@@ -30,7 +30,7 @@ def test_no_room_is_claimed_only_and_always_where_there_is_none(instance, data):
     rows = data.draw(st.lists(st.sampled_from(range(len(instance.bids))), unique=True)) if len(instance.bids) else []
     inner = [b for b in rows if instance.bids.locality[b] != Locality.CLUSTER]
     free = instance.cluster.slot_free.tolist()
-    assert has_no_room(read_facts(instance), items_of(instance, inner)) == (not can_place(instance, inner, free))
+    assert is_unpackable(read_facts(instance), items_of(instance, inner)) == (not can_place(instance, inner, free))
 
 
 @given(st.one_of(auctions(), named_auctions()), st.data())

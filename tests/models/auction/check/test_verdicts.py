@@ -7,7 +7,7 @@ import pytest
 
 from optim.core.solution import Certificate, CertificateKind, PointStatus, Sense, Solution, Termination
 from optim.models.auction.check import check
-from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows, fits, has_no_room
+from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows, fits, is_unpackable
 from optim.models.auction.check.bounds import CountBound, PriceBound, Supply, check_form, evaluate_tree
 from optim.models.auction.check.claims import AuctionClaims
 from optim.models.auction.check.exact_instance import read_facts
@@ -63,7 +63,7 @@ def test_every_part_of_the_checker_by_itself(auctions):
             "entries": check_entries(facts, plan.placement + rng.integers(2, size=plan.placement.shape), "placement"),
             "shares": wrong_shares, "grants": check_grants(facts, plan, shares),
             "decided": decided_grants(facts, plan, shares), "fits": fits(facts, plan.row), "form": check_form(facts, prices),
-            "room": [has_no_room(facts, [(a, b, c if a == 4 else -1) for a, b, c in items[:k]]) for k in range(5)],
+            "room": [is_unpackable(facts, [(a, b, c if a == 4 else -1) for a, b, c in items[:k]]) for k in range(5)],
             "counts": [[counts.welfare(app), app is not None and counts.without(app)] for app in whom],
             "prices": [outcome(bound.evaluate, prices, app, {}) for app in whom],
             "tree": [outcome(evaluate_tree, bound, facts, tree, app) for app in whom[:2]],

@@ -76,14 +76,18 @@ def test_a_proof_of_zero_needs_no_tree():
     assert verify(instance, weak).is_ok
 
 
-@pytest.mark.parametrize("field", ["point", "cap", "eviction", "blame"])
+@pytest.mark.parametrize("field", ["point", "cap", "eviction", "attribution"])
 @pytest.mark.parametrize("number", [1e308, np.inf, np.nan, -1.0])
 def test_numbers_of_a_proof_that_overflow_are_refused(field, number):
     instance, solution = solved()
     one = solution.certificate.proof.multipliers[0]
     changes = {field: np.full_like(getattr(one, field), number)}
-    if field == "blame":
-        changes = {"blame": np.array([number]), "blame_cell": np.array([0]), "blame_bid": np.array([0])}
+    if field == "attribution":
+        changes = {
+            "attribution": np.array([number]),
+            "attribution_cell": np.array([0]),
+            "attribution_bid": np.array([0]),
+        }
     assert not verify(instance, with_proof(solution, multipliers=(replace(one, **changes),) * 9)).is_ok
 
 
@@ -134,15 +138,15 @@ def test_least_work_is_asked_of_the_footprint():
         {"point": np.zeros(3)},
         {"eviction": np.zeros(2)},
         {"cap": np.zeros(0)},
-        {"blame": np.zeros(2)},
+        {"attribution": np.zeros(2)},
         {
-            "blame": np.zeros((1, 1)),
-            "blame_cell": np.zeros((1, 1), dtype=int),
-            "blame_bid": np.zeros((1, 1), dtype=int),
+            "attribution": np.zeros((1, 1)),
+            "attribution_cell": np.zeros((1, 1), dtype=int),
+            "attribution_bid": np.zeros((1, 1), dtype=int),
         },
-        {"blame": np.array([0.5]), "blame_cell": np.array([1]), "blame_bid": np.array([0])},
-        {"blame": np.array([0.5]), "blame_cell": np.array([0]), "blame_bid": np.array([4])},
-        {"blame": np.array([0.5]), "blame_cell": np.array([-1]), "blame_bid": np.array([0])},
+        {"attribution": np.array([0.5]), "attribution_cell": np.array([1]), "attribution_bid": np.array([0])},
+        {"attribution": np.array([0.5]), "attribution_cell": np.array([0]), "attribution_bid": np.array([4])},
+        {"attribution": np.array([0.5]), "attribution_cell": np.array([-1]), "attribution_bid": np.array([0])},
         {"eviction": np.array([1.5])},
     ],
 )

@@ -25,9 +25,9 @@ def multipliers_of(facts, rng):
     x = Multipliers(
         point=rng.uniform(0, 12, cells),
         eviction=rng.uniform(0, 1, cells) * rng.integers(0, 2),
-        blame_cell=rng.integers(0, cells, entries),
-        blame_bid=rng.integers(0, size, entries),
-        blame=rng.uniform(0, 1, entries),
+        attribution_cell=rng.integers(0, cells, entries),
+        attribution_bid=rng.integers(0, size, entries),
+        attribution=rng.uniform(0, 1, entries),
         cap=rng.uniform(0, 0.2, len(instance.caps.limit)),
         work=float(rng.uniform(0, 0.3) * rng.integers(0, 2)),
     )
@@ -88,7 +88,9 @@ def test_a_smaller_box_never_proves_less(instance, seed):
     """So a leaf may keep the multipliers of the box that it was cut from, also where cuts leave no footprint at all."""
     facts, rng = VerifierContext(instance=instance), np.random.default_rng(seed)
     x, outer, ratio = multipliers_of(facts, rng), box_of(facts, rng), float(rng.uniform(0, 0.5))
-    x = replace(x, blame=x.blame[:0], blame_cell=x.blame_cell[:0], blame_bid=x.blame_bid[:0])
+    x = replace(
+        x, attribution=x.attribution[:0], attribution_cell=x.attribution_cell[:0], attribution_bid=x.attribution_bid[:0]
+    )
     low = np.minimum(outer.low + rng.integers(0, 2, instance.num_bids), outer.high)
     inner = replace(outer, low=low, high=np.maximum(low, outer.high - rng.integers(0, 2, instance.num_bids)))
     assert leaf_bound(facts, inner, x, ratio, 0.0) >= leaf_bound(facts, outer, x, ratio, 0.0) - 1e-9
@@ -107,7 +109,12 @@ def two_bids(term=EvictionTerm.ANY, **fields):
 def nothing(facts, **fields):
     """Return multipliers of 0, but for some."""
     cells, none = np.zeros(len(facts.cell_weight)), np.zeros(0, dtype=np.int64)
-    zeros = {"blame_cell": none, "blame_bid": none, "blame": np.zeros(0), "cap": 0 * facts.instance.caps.limit}
+    zeros = {
+        "attribution_cell": none,
+        "attribution_bid": none,
+        "attribution": np.zeros(0),
+        "cap": 0 * facts.instance.caps.limit,
+    }
     return Multipliers(point=cells, eviction=cells, **zeros, **fields)
 
 

@@ -198,7 +198,7 @@ def test_a_gang_is_never_split_over_types():
 def test_gpus_of_another_type_count_by_what_they_do():
     """Work of 120 minutes on the type on offer: with 2 of it, and 2 others that do as much as one, it takes 40."""
     needs = Needs(work_min=120, longest_min=1, demand=8, total_work_min=120, total_longest_min=1, total_demand=8)
-    profile = AppProfile(elapsed_min=0, active_apps=1, needs=needs, beside_gpus=2, beside_speed=1.0)
+    profile = AppProfile(elapsed_min=0, active_apps=1, needs=needs, other_type_gpus=2, other_type_speed=1.0)
     assert remaining_minutes(profile, 2, 1.0) == pytest.approx(40)
     assert remaining_minutes(profile, 2, 2.0) == pytest.approx(60)
     assert remaining_minutes(profile, 0, 1.0) == pytest.approx(120)

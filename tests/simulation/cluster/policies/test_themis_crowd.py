@@ -14,7 +14,7 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.policies.themis import leases
 from optim.simulation.cluster.policies.themis.apps import AgentBatch
-from optim.solvers.auction.mechanism import Crowd, Offer
+from optim.solvers.auction.mechanism import AgentGroup, Offer
 
 CLUSTER = Cluster(gpus=np.array([4, 4, 2, 3]), rack=np.array([0, 0, 1, 1]))
 
@@ -67,7 +67,7 @@ def _played(jobs, options, crowd):
 
 
 def _one_by_one(live, census, now_us, ideal, slowness, held, expiring, agent_of):
-    return Crowd([agent_of(row) for row in range(len(live.apps))])
+    return AgentGroup([agent_of(row) for row in range(len(live.apps))])
 
 
 @pytest.mark.prove

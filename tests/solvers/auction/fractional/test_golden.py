@@ -6,7 +6,7 @@ import pytest
 import optim
 from optim.models.auction.market import FractionalMarket, market_of
 from optim.solvers.auction.allocation import Allocator
-from optim.solvers.auction.fractional import envy_ratio, rounded, solve_fractional, whole_shares
+from optim.solvers.auction.fractional import envy_ratio, integral_shares, rounded, solve_fractional
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.builders import auction, linear
 from tests.support.golden import check
@@ -38,7 +38,7 @@ def solved():
         drawn = market(seed)
         found += [solve_fractional(drawn, tol=tol) for tol in (1e-2, 1e-5)]
         share = np.random.default_rng(seed).dirichlet(np.ones(APPS), GOODS).T * drawn.supply
-        found += [whole_shares(drawn, share), envy_ratio(drawn, share)]
+        found += [integral_shares(drawn, share), envy_ratio(drawn, share)]
     return found
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.auction.market import FractionalMarket, eisenberg_gale, elapsed_programme, market_of, solve_cone
-from optim.solvers.auction.fractional import envy_ratio, solve_fractional, whole_shares
+from optim.solvers.auction.fractional import envy_ratio, integral_shares, solve_fractional
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction
@@ -137,7 +137,7 @@ def test_the_fractional_value_is_no_bound_where_empty_rows_are_worth_something()
 
 def test_shares_are_rounded_within_each_good():
     m = market([[1.0], [1.0], [1.0]], [5.0])
-    assert whole_shares(m, np.array([[1.6], [1.9], [1.5]]))[:, 0].tolist() == [2, 2, 1]
+    assert integral_shares(m, np.array([[1.6], [1.9], [1.5]]))[:, 0].tolist() == [2, 2, 1]
 
 
 @pytest.mark.parametrize("solver", ["convex", "batched"])

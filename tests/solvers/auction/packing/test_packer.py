@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.auction.check.allocation import check_bundles, check_entries, fits, has_no_room
+from optim.models.auction.check.allocation import check_bundles, check_entries, fits, is_unpackable
 from optim.models.auction.check.exact_instance import read_facts
 from optim.models.auction.data import Locality
 from optim.solvers.auction import packing
@@ -55,11 +55,11 @@ def test_what_is_placed_fits_and_what_can_be_placed_is_found(instance, numbers):
 def test_what_is_said_to_have_no_room_has_none(instance, numbers):
     row = some_choice(instance, numbers)
     items = items_of(instance, row)
-    if has_no_room(read_facts(instance), items):
+    if is_unpackable(read_facts(instance), items):
         assert not can_place(instance, row[row >= 0].tolist(), instance.cluster.slot_free.tolist())
     inner = [item for item in items if item[0] != Locality.CLUSTER]
     room = Packer(instance).room.fits(tuple(inner))
-    assert room is None or room != has_no_room(read_facts(instance), inner)
+    assert room is None or room != is_unpackable(read_facts(instance), inner)
 
 
 @given(auctions(most_apps=4), draws)

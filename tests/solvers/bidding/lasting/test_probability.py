@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.models.bidding.data import kept_probability
-from optim.solvers.bidding.survival import kept, shortfall, stays_of, what_lasts
+from optim.models.bidding.data import survival_probability
+from optim.solvers.bidding.survival import kept, shortfall, stays_of, surviving_capacity
 from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, lasting, varied
 
 
@@ -13,7 +13,7 @@ def test_is_that_of_all_outcomes_and_of_the_plain_sum():
         instance = lasting(seed)
         table = all_footprints(instance)[::5]
         found, share = kept(instance, instance.lasting, table)
-        assert found == pytest.approx([kept_probability(instance, row) for row in table], abs=1e-12)
+        assert found == pytest.approx([survival_probability(instance, row) for row in table], abs=1e-12)
         assert found == pytest.approx(kept_by_outcomes(instance, table), abs=1e-12)
         assert (share >= found - 1e-12).all()
 
@@ -23,7 +23,7 @@ def test_the_distribution_adds_up_to_one_whatever_is_held():
     stays = stays_of(instance.lasting.shocks)
     for most in (1, 4, 30):
         sizes = np.arange(len(instance.markets)) * 3
-        assert what_lasts(sizes, stays, most).sum() == pytest.approx(1.0)
+        assert surviving_capacity(sizes, stays, most).sum() == pytest.approx(1.0)
 
 
 def test_more_instances_lower_the_shortfall_and_enough_has_none():

@@ -26,11 +26,11 @@ def drawn_case(seed):
     box = Box(low=low, high=high, has_change=change)
     relaxation = relax(instance, box, 0.0)
     cells, envelope = len(relaxation.weight), relaxation.envelope
-    blame = rng.uniform(0, 1, relaxation.hit.shape) * relaxation.hit
+    attribution = rng.uniform(0, 1, relaxation.hit.shape) * relaxation.hit
     x = CellMultipliers(
         point=rng.uniform(0, 6, cells),
         eviction=rng.uniform(0, 1, cells) * relaxation.is_open,
-        blame=blame / np.maximum(blame.sum(axis=1, keepdims=True), 1.0),
+        attribution=attribution / np.maximum(attribution.sum(axis=1, keepdims=True), 1.0),
         cap=rng.uniform(0, 0.2, len(instance.caps.limit)),
         work=float(rng.uniform(0, 0.2)),
     )
@@ -38,7 +38,7 @@ def drawn_case(seed):
         by_rate, by_theta = envelope.plane(float(rng.random()))
         prices = rng.uniform(-0.1, 0.1, 2)
         x = CellMultipliers(
-            point=x.point, eviction=x.eviction, blame=x.blame, cap=x.cap, work=x.work,
+            point=x.point, eviction=x.eviction, attribution=x.attribution, cap=x.cap, work=x.work,
             lost_by_rate=by_rate, lost_by_theta=by_theta, theta=float(prices[0]), rate=float(prices[1]),
         )  # fmt: skip
     return instance, box, relaxation, x, float(rng.uniform(0.05, 0.4))

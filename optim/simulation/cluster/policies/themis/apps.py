@@ -8,13 +8,13 @@ from typing import overload
 import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
-from optim.models.auction.bids import NeedsTable, bid_table, possible_sizes, smallest_subtree, with_held
+from optim.models.auction.bids import NeedsTable, bid_table, possible_sizes, smallest_subtree, with_allocation
 from optim.models.auction.data import Cluster as Offered
 from optim.models.auction.data import Horizon, Slowdown
 from optim.models.auction.fairness import AppProfile, IdealTime, Needs, ideal_minutes, shared_minutes
 from optim.models.cluster.workload import PPM, US
 from optim.simulation.cluster.planning.policy import View
-from optim.solvers.auction.mechanism import Bid, Crowd, Grant, Offer
+from optim.solvers.auction.mechanism import AgentGroup, Bid, Grant, Offer
 
 MINUTE_US = 60 * US
 
@@ -200,14 +200,14 @@ class AppAgent:
 
     def profile_with_held(self, cluster: Offered) -> AppProfile:
         """Return what the app knows of itself, with the GPUs of the type on offer that it holds."""
-        return with_held(self.profile, cluster, self.places) if self.places else self.profile
+        return with_allocation(self.profile, cluster, self.places) if self.places else self.profile
 
     def bid(self, offer: Offer) -> Bid:
         """Value every number and locality on offer."""
         begun = time.perf_counter()
         profile = self.profile_with_held(offer.cluster)
         if self.beside.gpus:
-            profile = replace(profile, beside_gpus=self.beside.gpus, beside_speed=self.beside.speed)
+            profile = replace(profile, other_type_gpus=self.beside.gpus, other_type_speed=self.beside.speed)
         table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
         return Bid(
             table=table,
@@ -335,7 +335,7 @@ class GpuTypes:
         return tuple(entry for entry in places if self.of_machine[entry[0]] == kind)
 
 
-class AgentBatch(Crowd[AppAgent]):
+class AgentBatch(AgentGroup[AppAgent]):
     """The agents of apps that have one gang each, where there is one type of GPU; they say what `AppAgent` would.
 
     Parameters

@@ -51,7 +51,7 @@ from optim.simulation.cluster.policies.themis.placing import (
     minimise_migrations,
     split,
 )
-from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, Crowd, Round
+from optim.solvers.auction.mechanism import AgentGroup, Arbiter, ArbiterOptions, Round
 
 NO_TUNER = "none"
 
@@ -303,7 +303,7 @@ class LeasingPolicy(PlanningPolicy):
         work: IntArray,
         expiring: Mapping[int, list[int]],
         offered: tuple[GpuTypes, int],
-    ) -> Crowd[AppAgent]:
+    ) -> AgentGroup[AppAgent]:
         """Return the agents of the apps of some jobs in the auction of a type of GPU."""
         kinds, kind = offered
         paused = frozenset().union(*self._paused.values())
@@ -316,7 +316,7 @@ class LeasingPolicy(PlanningPolicy):
             return self._agent(int(live.apps[row]), known.of(row), expiring, offered)
 
         if not kinds.is_one or live.is_mixed.any():
-            return Crowd([agent_of(row) for row in range(len(live.apps))])
+            return AgentGroup([agent_of(row) for row in range(len(live.apps))])
         where = (self.machine_of, self.cluster.num_machines)
         held, gone = count_gpus(live.apps, self._leases, *where), count_gpus(live.apps, expiring, *where)
         return AgentBatch(live, self.census, view.now_us, ideal, slowness, held, gone, agent_of)
