@@ -20,7 +20,8 @@ from optim.models.auction import decision as auction_plan
 from optim.models.auction.decision import AuctionPlan, PaymentRule, Witness, sorted_entries
 from optim.models.bidding import decision as bidding
 from optim.models.bidding import decision as bidding_plan
-from optim.models.bidding.data import MICRO, Bids
+from optim.models.bidding.data import Bids
+from optim.models.bidding.market.prices import MICRO
 from optim.models.cluster import proof as cluster
 
 

@@ -8,7 +8,7 @@ Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, 
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -185,6 +185,23 @@ class AppProfile:
             return self.needs.work_min
         left = [trial.work_min for trial in self.live]
         return min(left) if self.combine is Combine.BEST else math.fsum(left)
+
+    def aged(self, minutes: float, app_minutes: float, work_share: float) -> "AppProfile":
+        """Return the profile some minutes later.
+
+        Parameters
+        ----------
+        minutes
+            How much later.
+        app_minutes
+            Integral of the number of active apps over them, this one included.
+        work_share
+            Share of each trial's work that is left.
+        """
+        elapsed = self.elapsed_min + minutes
+        active = (self.active_apps * self.elapsed_min + app_minutes) / elapsed if elapsed else self.active_apps
+        trials = tuple(replace(trial, work_min=trial.work_min * work_share) for trial in self.trials)
+        return replace(self, elapsed_min=elapsed, active_apps=max(1.0, active), trials=trials)
 
 
 def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:

@@ -14,7 +14,6 @@ from optim.core.documents import Count, Name, PositiveInt, Whole, convert
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import Rows, rows_of
 from optim.models.bidding.data import (
-    MICRO,
     BiddingData,
     Bids,
     Caps,
@@ -27,6 +26,7 @@ from optim.models.bidding.data import (
     ScenarioOutlook,
 )
 from optim.models.bidding.market.lifetimes import CommonShocks
+from optim.models.bidding.market.prices import MICRO
 
 SCHEMA = "optim/bidding/1"
 

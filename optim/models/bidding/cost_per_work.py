@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.bidding.data import HOUR_S, EvictionTerm, HourOutlook, ScenarioOutlook, survival_probability
+from optim.models.bidding.data import EvictionTerm, HourOutlook, ScenarioOutlook, survival_probability
 from optim.models.bidding.decision import FootprintPlan
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import numpy as np
 from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray, derived, freeze_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.market.lifetimes import CommonShocks
+from optim.models.bidding.market.prices import MICRO
 
 
 class CurveKind(StrEnum):
@@ -87,11 +88,6 @@ class Scalability:
             return np.asarray(self.base / (self.base + self.serial * v) ** 2)
         below = 1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)
         return np.where(v < self.peak, (1.0 - self.serial - self.crosstalk * v * v) / below**2, 0.0)
-
-
-HOUR_S = 3600
-
-MICRO = 1_000_000
 
 
 class EvictionTerm(StrEnum):

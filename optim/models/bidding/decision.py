@@ -11,8 +11,8 @@ import numpy as np
 
 from optim.core.arrays import ComparesByValue, FloatArray, IntArray, own_whole_rows, whole_numbers
 from optim.core.frames import Columns
-from optim.models.bidding.data import MICRO
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import MICRO
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

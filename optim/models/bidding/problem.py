@@ -14,9 +14,9 @@ from optim.core.solution import Sense, Solution, Verification
 from optim.models.bidding.check import check
 from optim.models.bidding.codec import SCHEMA, BiddingDocument, document_from_instance, instance_from_document
 from optim.models.bidding.cost_per_work import describe, footprint_load
-from optim.models.bidding.data import MICRO
 from optim.models.bidding.decision import Cover, FootprintPlan, Multipliers, RatioProof, TreeNode
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import MICRO
 
 
 class TakenDocument(msgspec.Struct, forbid_unknown_fields=True):

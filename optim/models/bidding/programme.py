@@ -13,8 +13,9 @@ import pyomo.environ as pyo
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
-from optim.models.bidding.data import HOUR_S, CurveKind, EvictionTerm, HourOutlook, Scalability
+from optim.models.bidding.data import CurveKind, EvictionTerm, HourOutlook, Scalability
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import HOUR_S
 from optim.models.programmes import Model
 
 PIECES = 48

@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -354,13 +354,7 @@ class LeaseRun:
         job, plan, gpus = self.job, self.lease.job_plan(self.job.lease_min), self.lease.gpus
         # A gradient takes as long as makes all workers together as fast as the app says; part of that is waiting.
         slowdown.write(gpus / plan.speed(gpus))
-        played = replace(
-            job.job,
-            compute_s=job.gradient_s * (1 - plan.link_share),
-            link_s=job.gradient_s * plan.link_share,
-            share=self.share,
-            slowdown=slowdown,
-        )
+        played = job.job.timed(job.gradient_s, plan.link_share, share=self.share, slowdown=slowdown)
         # One shard that moves only at the ends of leases: nothing but their checkpoints reaches the storage.
         cluster = ClusterOptions(num_shards=1, checkpoint_every=NEVER, policy=Fixed(fixed=Stage.SEPARATE))
         begun = time.perf_counter()

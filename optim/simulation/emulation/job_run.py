@@ -220,6 +220,25 @@ class EmulatedJob:
             timer.sleep(max(0.0, begun + (self.compute_s + self.link_s) * factor - timer.monotonic()))
         return self._padded(gradient), loss
 
+    def timed(
+        self,
+        gradient_s: float,
+        link_share: float,
+        *,
+        share: float,
+        slowdown: SharedSlowdown,
+        clock: SharedClock | None = None,
+    ) -> "EmulatedJob":
+        """Return the job whose gradients take a lone worker some seconds, a share of them waiting for its link."""
+        return replace(
+            self,
+            compute_s=gradient_s * (1 - link_share),
+            link_s=gradient_s * link_share,
+            share=share,
+            slowdown=slowdown,
+            clock=clock,
+        )
+
     def _padded(self, vector: Vector) -> Vector:
         padded = np.zeros(self.num_parameters, dtype=np.float32)
         padded[: len(vector)] = vector
@@ -493,13 +512,8 @@ class JobRun:
             application=application,
             num_floats=min(round(plan.gradient_floats * self.scale), options.most_floats),
         )
-        self._played = replace(
-            self.application,
-            compute_s=gradient_s * (1 - plan.link_share),
-            link_s=gradient_s * plan.link_share,
-            share=self.share,
-            slowdown=SharedSlowdown(),
-            clock=self.clock,
+        self._played = self.application.timed(
+            gradient_s, plan.link_share, share=self.share, slowdown=SharedSlowdown(), clock=self.clock
         )
 
     def play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:

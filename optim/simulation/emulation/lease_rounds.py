@@ -163,12 +163,7 @@ class AppState:
 
     def present(self, cluster: Cluster) -> AppProfile:
         """Return what it knows of itself now: older, with less to do, and without GPUs."""
-        own = self.profile
-        elapsed = own.elapsed_min + self.minutes
-        active = (own.active_apps * own.elapsed_min + self.apps_minutes) / elapsed if elapsed else own.active_apps
-        trials = tuple(replace(trial, work_min=trial.work_min * self.left) for trial in own.trials)
-        free = with_allocation(own, cluster, ())
-        return replace(free, elapsed_min=elapsed, active_apps=max(1.0, active), trials=trials)
+        return with_allocation(self.profile, cluster, ()).aged(self.minutes, self.apps_minutes, self.left)
 
     def rho(self, cluster: Cluster) -> float | None:
         """Return the finish-time fairness of an app that is done."""

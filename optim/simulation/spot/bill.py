@@ -14,7 +14,6 @@ from optim.core.errors import NotAllowedError
 from optim.models.bidding.market.billing import (
     EC2_2013,
     EC2_TODAY,
-    MINUTE_S,
     ON_DEMAND_2013,
     ON_DEMAND_TODAY,
     Billing,
@@ -25,7 +24,7 @@ from optim.models.bidding.market.billing import (
     Prices,
     Reason,
 )
-from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.prices import HOUR_S, MINUTE_S
 from optim.simulation.spot.policies import checkpoint_interval
 from optim.simulation.spot.policy import CheckpointCost
 

@@ -1,6 +1,6 @@
 """What a footprint costs and does in the coming hour, and with each candidate added: compiled, for it is asked every tick.
 
-Goods are what can be leased: each market, and each type on demand, which nobody takes away. A footprint's cost is the
+Offers are what can be leased: each market, and each type on demand, which nobody takes away. A footprint's cost is the
 sum over its leases; its work loses the overheads of a planned change and of evictions, which are nested within a market
 and independent across markets.
 """
@@ -11,9 +11,8 @@ import numpy as np
 
 from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
+from optim.models.bidding.market.prices import HOUR_S, MINUTE_S
 
-HOUR_S = 3600
-MINUTE_S = 60
 LAST = 60
 """Position of minute 60 in a table by minute."""
 MICRO = 1e6

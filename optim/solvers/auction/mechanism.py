@@ -190,17 +190,11 @@ class ProfileAgent:
         Trials go on in proportion to their work, so that all of them end when the app does (`remaining_minutes`); a
         scheduler's trials are its own matter. An app never ends here: at least a thousandth of a minute is left.
         """
-        profile = self._profile
-        elapsed = profile.elapsed_min + minutes
-        average = (
-            (profile.active_apps * profile.elapsed_min + active_apps * minutes) / elapsed if elapsed else active_apps
-        )
-        trials = profile.trials
+        profile, work_share = self._profile, 1.0
         if self._scheduler is None and profile.held_gpus:
             left = remaining_minutes(profile, profile.held_gpus, profile.slowdown.at(profile.held_locality))
-            keep = max(1.0 - minutes / left, MIN_LEFT_MIN / left)
-            trials = tuple(replace(trial, work_min=trial.work_min * min(1.0, keep)) for trial in trials)
-        self._profile = replace(profile, elapsed_min=elapsed, active_apps=max(1.0, average), trials=trials)
+            work_share = min(1.0, max(1.0 - minutes / left, MIN_LEFT_MIN / left))
+        self._profile = profile.aged(minutes, active_apps * minutes, work_share)
 
     def rho(self, cluster: Cluster) -> float:
         """Return rho with the GPUs held; without any, with one gang, so that apps without can be told apart."""

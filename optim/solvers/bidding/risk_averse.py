@@ -11,8 +11,9 @@ from optim.core.driver import Monitor, run_iteration
 from optim.core.errors import check_in
 from optim.core.registry import register
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.data import HOUR_S, MICRO, HourOutlook, ScenarioOutlook
+from optim.models.bidding.data import HourOutlook, ScenarioOutlook
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import HOUR_S, MICRO
 from optim.solvers.bidding.greedy import AbstractHeuristic, Found, HeuristicOptions, exchanged
 from optim.solvers.bidding.outcome import can_work
 from optim.solvers.bidding.steps import IMPROVEMENT, LocalSearch, lack_of

@@ -21,8 +21,8 @@ from optim.compiled import compiled
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError, check_choices
 from optim.models.bidding.market.billing import Billing, bill_stay, place_costs
+from optim.models.bidding.market.prices import HOUR_S
 from optim.models.bidding.market.zones import (
-    HOUR_S,
     KINDS,
     UNITS_USD,
     Allocation,

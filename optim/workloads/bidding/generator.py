@@ -12,8 +12,8 @@ from optim.core.limits import check_drawn
 from optim.models.bidding.data import MAX_CAPACITY, Bids, Caps, LastingCapacity, Scalability, ScenarioOutlook
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.evictions import EvictionTable, fit_evictions
-from optim.models.bidding.market.lifetimes import HOUR_S, CommonShocks, Hazards, fit_hazards
-from optim.models.bidding.market.prices import MICRO, PriceHistory
+from optim.models.bidding.market.lifetimes import CommonShocks, Hazards, fit_hazards
+from optim.models.bidding.market.prices import HOUR_S, MICRO, PriceHistory
 from optim.workloads.bidding.instances import BiddingOptions, draw_instance
 from optim.workloads.prices.availability_files import read_spells
 from optim.workloads.prices.price_files import read_on_demand, read_prices, read_rates

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.market.lifetimes import AGES_S, BLOCKS, HOUR_S, Hazards, Lifetimes, fit_hazards
+from optim.models.bidding.market.lifetimes import AGES_S, BLOCKS, Hazards, Lifetimes, fit_hazards
+from optim.models.bidding.market.prices import HOUR_S
 
 
 def spells(*rows, kinds=("a",)):

@@ -5,7 +5,8 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.bidding.market.billing import MICRO, Reason
+from optim.models.bidding.market.billing import Reason
+from optim.models.bidding.market.prices import MICRO
 from optim.simulation.emulation.lease_run import fit_scale, peak, processes_of
 from optim.simulation.emulation.timeline import Change, LeaseFacts, record_timeline
 from optim.simulation.spot.engine import run_policy

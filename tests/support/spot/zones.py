@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from optim.models.bidding.market.zones import HOUR_S, ZoneJob, ZoneMarket
+from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
 
 
 def zone_market(*zones, spot=None, on_demand=None, tick_s=3600, regions=None) -> ZoneMarket:

@@ -16,8 +16,9 @@ import numpy as np
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.claims import COUNTER_TOL, CountRange, check_ranges
 from optim.core.solution import Violation, violation
-from optim.models.bidding.data import HOUR_S, MICRO, CurveKind, EvictionTerm, HourOutlook, Scalability
+from optim.models.bidding.data import CurveKind, EvictionTerm, HourOutlook, Scalability
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import HOUR_S, MICRO
 
 HALVINGS = 200
 

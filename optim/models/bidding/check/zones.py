@@ -14,7 +14,8 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, IntArray
 from optim.models.bidding.market.billing import Billing, PlaceCosts, bill_stay, place_costs
-from optim.models.bidding.market.zones import HOUR_S, KINDS, Optimum, ZoneJob, ZoneMarket
+from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.zones import KINDS, Optimum, ZoneJob, ZoneMarket
 
 LARGEST = 2**60
 """Larger potentials could overflow where they are added."""

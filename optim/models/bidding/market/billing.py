@@ -14,10 +14,8 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.market.prices import HOUR_S, MICRO
+from optim.models.bidding.market.prices import HOUR_S, MICRO, MINUTE_S
 from optim.models.bidding.market.zones import KINDS, UNITS_USD, Allocation, ZoneJob, ZoneMarket
-
-MINUTE_S = 60
 
 BIDS_END_S = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp())
 

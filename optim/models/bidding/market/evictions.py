@@ -9,7 +9,7 @@ import numpy as np
 from optim.compiled import compiled
 from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.market.prices import HOUR_S, PriceHistory, PricePath
+from optim.models.bidding.market.prices import HOUR_S, MINUTE_S, PriceHistory, PricePath
 from optim.statistics import wilson
 
 NEVER = np.iinfo(np.int64).max // 4
@@ -79,8 +79,6 @@ def _next_higher(price: IntArray, at_equal: bool) -> IntArray:
         depth += 1
     return higher
 
-
-MINUTE_S = 60
 
 MINUTES = HOUR_S // MINUTE_S
 

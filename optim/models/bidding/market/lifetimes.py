@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray, freeze_arrays
 from optim.core.errors import InvalidProblemError
+from optim.models.bidding.market.prices import HOUR_S
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -56,8 +57,6 @@ class AvailabilityTrace(ComparesByValue):
         tick = int(np.searchsorted(self.time_s, time_s, side="right")) - 1
         return int(self.price_micro[tick]) if tick >= 0 else None
 
-
-HOUR_S = 3600
 
 DAY_S = 24 * HOUR_S
 

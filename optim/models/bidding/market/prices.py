@@ -14,7 +14,7 @@ MICRO = 1_000_000
 
 """Micro-dollars in a dollar: prices are whole numbers, for at `price == bid` rounding decides about evictions."""
 
-HOUR_S = 3600
+MINUTE_S, HOUR_S = 60, 3600
 
 GAP_S = 3 * HOUR_S
 

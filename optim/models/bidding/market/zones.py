@@ -11,6 +11,7 @@ import numpy as np
 
 from optim.core.arrays import BoolArray, IntArray, whole_numbers
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.models.bidding.market.prices import HOUR_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +63,6 @@ def fit_chain(is_available: BoolArray) -> AvailabilityChain:
         raise InvalidProblemError("the trace has no machines that come and go; give a longer one")
     return AvailabilityChain(stays=float(then[now].mean()), comes=float(then[~now].mean()))
 
-
-HOUR_S = 3600
 
 UNITS_USD = HOUR_S * 1_000_000
 

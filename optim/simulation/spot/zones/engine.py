@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from optim.core.errors import NotAllowedError
 from optim.core.user_code import who_answers
 from optim.models.bidding.market.billing import Billing, StayBill, bill_stay, invoice
-from optim.models.bidding.market.zones import HOUR_S, UNITS_USD, Allocation, ZoneJob, ZoneMarket
+from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.zones import UNITS_USD, Allocation, ZoneJob, ZoneMarket
 from optim.simulation.spot.zones.policy import Offer, ZoneFacts, ZonePolicy, ZoneView, checked_places
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from optim.core.policies import policy
-from optim.models.bidding.market.zones import HOUR_S
+from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.zones.policy import DeadlineGuard, Offer, ZoneFacts, ZoneView
 
 PRIOR_H = 6.0

@@ -9,7 +9,8 @@ from typing import ClassVar
 from optim.core.errors import NotAllowedError
 from optim.core.user_code import who_answers
 from optim.models.bidding.market.billing import Billing
-from optim.models.bidding.market.zones import HOUR_S, ZoneJob
+from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.zones import ZoneJob
 
 
 @dataclass(frozen=True, slots=True)

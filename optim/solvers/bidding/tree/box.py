@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
-from optim.models.bidding.data import HOUR_S, EvictionTerm, HourOutlook, ScenarioOutlook
+from optim.models.bidding.data import EvictionTerm, HourOutlook, ScenarioOutlook
 from optim.models.bidding.decision import CHANGE, THETA
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.market.prices import HOUR_S
 
 CAP_TOL = 1e-12
 
