@@ -123,14 +123,14 @@ def assert_stops_whole(code, stdout, stderr):
 
 LEARNING = """
 import time
-from optim.rightsizing import preparation
+from optim.rightsizing import world
 
 def learn(*given, **named):
     open("learning", "w").close()
     for _ in range(600):
         time.sleep(0.1)
 
-preparation.prepare_split = learn
+world.prepare_split = learn
 """
 """Phases that take a minute to learn."""
 
