@@ -1,6 +1,6 @@
 """The driver of solvers: seconds by phase, Ctrl-C, and the loop of iterative solvers.
 
-An iterative method has `init`, `step`, `is_done`, `standing` and `finish`; `drive` is its loop. A `Monitor` holds what
+An iterative method has `init`, `step`, `is_done`, `standing` and `finish`; `run_iteration` is its loop. A `Monitor` holds what
 the loop asks and tells: stopping rule, progress and clock. A solver gives an `Outcome`; `AbstractSolver` makes the
 `Solution` of it, with the statuses that follow.
 
@@ -241,7 +241,7 @@ class Monitor:
 
 
 class AbstractIteration(ABC, Generic[ResultT]):
-    """An iterative method, run by `drive`. Its attributes are its state, so that it can be resumed."""
+    """An iterative method, run by `run_iteration`. Its attributes are its state, so that it can be resumed."""
 
     has_begun = False
 
@@ -268,7 +268,7 @@ class AbstractIteration(ABC, Generic[ResultT]):
 def run_iteration(
     method: AbstractIteration[ResultT], monitor: Monitor, *, task: str | None = None, total: float | None = None
 ) -> ResultT:
-    """Run a method until it is done or its monitor says that it is over; drive it again to resume it.
+    """Run a method until it is done or its monitor says that it is over; call again to resume it.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Tasks and their pieces, what travels to a worker once, and the serial executor.
 
-Objects marked as `SentOnce` are left out of a piece's bytes; in their place stands the digest of their own, by which a worker
+Objects marked as `Broadcast` are left out of a piece's bytes; in their place stands the digest of their own, by which a worker
 finds them among what it was sent before.
 """
 
@@ -29,7 +29,7 @@ class AbstractTask(ABC, Generic[Piece, Result]):
     """What is done with each piece of work.
 
     A task is pickled once a worker, with whatever all pieces need (a table of prices); a piece is sent each time it is handed
-    out, but for what it holds of `SentOnce` (an instance that several pieces share). The same piece gives the same result
+    out, but for what it holds of `Broadcast` (an instance that several pieces share). The same piece gives the same result
     wherever it runs.
     """
 

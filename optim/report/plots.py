@@ -30,7 +30,7 @@ class Figure:
     title, caption
         What it shows, and how to read it.
     svg
-        The picture, as made by `optim.benchmarks.report.as_svg`.
+        The picture, as made by `as_svg`.
     """
 
     title: str

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from optim.cli import simulate_training
 from optim.cli.main import app
 from optim.cli.output import print_json
-from optim.simulation.emulation.lease_run import ReplayOptions, undisturbed
+from optim.simulation.emulation.lease_run import ReplayOptions, reference_run
 
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -56,7 +56,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
     summaries = {row["policy"]: row for row in lines(result) if row.get("summary")}
     wanted = {"policy", "hours", "machines", "clock", "loss", "bill_usd", "free_hours", "event"}
     assert all(wanted <= set(row) for row in rows)
-    losses = undisturbed(ReplayOptions(clocks=40, max_processes=3, seed=3), 40).losses
+    losses = reference_run(ReplayOptions(clocks=40, max_processes=3, seed=3), 40).losses
     assert [row["loss"] for row in rows] == [losses[row["clock"] - 1] if row["clock"] else None for row in rows]
     policies = ("--policy", "proteus", "--policy", "standard-checkpoint")
     spot = run("spot", *words, *JOB, *policies, "--starts", 1, "--processes", 1)

@@ -31,7 +31,7 @@ def test_options_reach_the_run(crowded):
     expected = optim.solve(crowded, "online", options=options)
     watched = watch(crowded, options)
     assert watched.run.plan.objective(crowded) == expected.objective
-    assert watched.run.state.worth() != watch(crowded).run.state.worth()
+    assert watched.run.state.capacity_value() != watch(crowded).run.state.capacity_value()
 
 
 def test_admitted_jobs_are_worth_more_than_they_cost_and_some_refused_ones_less(crowded):
@@ -43,7 +43,7 @@ def test_admitted_jobs_are_worth_more_than_they_cost_and_some_refused_ones_less(
 def test_the_prices_of_whole_servers_sum_to_the_capacitys_worth(crowded):
     state = watch(crowded).run.state
     total = sum(server_prices(side).sum() for side in state.sides)
-    assert total == pytest.approx(state.worth(), rel=1e-12)
+    assert total == pytest.approx(state.capacity_value(), rel=1e-12)
 
 
 @pytest.mark.parametrize(("is_shared", "panels"), [(False, 3), (True, 2)])

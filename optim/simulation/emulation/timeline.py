@@ -76,7 +76,7 @@ class Step:
     held
         Numbers of the leases held after it, evicted ones until they are gone.
     work_done, work_saved, rate, resumes_s
-        As in `Moment`.
+        As in `Snapshot`.
     """
 
     time_s: int

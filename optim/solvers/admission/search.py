@@ -3,7 +3,7 @@
 1. The packing LP is solved by column generation and tightened by cuts of single servers, whose prices guide
    every insertion, then by cuts of the counts that a class holds: its dual point is the bound's proof.
 2. Jobs are inserted by falling LP payoff at full, then at lower prices (posted prices with the residual
-   dynamic programme); and, for a second plan, in stages with re-pricing in between (`price_dive`).
+   dynamic programme); and, for a second plan, in stages with re-pricing in between (`local_search.plan_moves`).
 3. Ruin and re-create: a few jobs are taken out, they and some refused ones re-inserted at scaled and
    noised prices, accepted by annealing. Cycles of cooling, each twice as long as the one before up to a
    limit, restart from the best plan. Two chains run side by side, one a thread: the first restarts from

@@ -60,7 +60,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
        problem, so that those numbers are all that has to be branched on.
     3. At each node a dynamic programme counts GPUs at the programme's prices less those of GPUs: this closes what
        the programme leaves open by selling parts of bundles, and its solution is tried as an allocation.
-    4. Payments are worked out side by side (`Deciding`): one programme's prices bound the others without each
+    4. Payments are worked out side by side (`PaymentSolver`): one programme's prices bound the others without each
        winner, and only the few payments that are still undecided get a tree of their own, warm from the main one.
 
     HiGHS solves the linear programmes; its MILP solver is not used, for what it claims can't be checked.

@@ -13,7 +13,7 @@ on its word, and a wrong one is caught where it is used:
   bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
 - its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
 
-Pyomo's own interfaces return when HiGHS does, and not before; `highs_run` ends it soon, with the best solution that
+Pyomo's own interfaces return when HiGHS does, and not before; `run_highs` ends it soon, with the best solution that
 it has.
 """
 

@@ -1,7 +1,7 @@
 """The independent checker of admission solutions.
 
 It reads the raw integers of an instance and nothing that was derived from them elsewhere, and shares
-no code with any solver. `exact` holds what it derives itself; `placement` checks a plan row by row;
+no code with any solver. `exact_instance` holds what it derives itself; `placement` checks a plan row by row;
 `prices`, `cuts` and `tree` recompute what a bound's proof proves; `claims` compares all of it with
 what a solution says.
 """

@@ -36,7 +36,7 @@ def check(instance: AuctionInstance, solution: Solution) -> Verification:
 
     Notes
     -----
-    Allocations are checked in integers. Bounds come from the checker's own relaxations (`count_bound`) or from
+    Allocations are checked in integers. Bounds come from the checker's own relaxations (`bounds`) or from
     prices, which prove a bound whatever they are (`price_bound`).
     """
     return AuctionClaims(read_facts(instance), solution).check()

@@ -1,6 +1,6 @@
 """The compiled loop of index policies: queues, timed events, and the order of events at one instant.
 
-The rules are told at `optim.simulation.cluster.index_policy.IndexPolicy` and in docs/cluster.md.
+The rules are told at `optim.simulation.cluster.index.policy.IndexPolicy` and in docs/cluster.md.
 """
 
 from optim.compiled import compiled, inner

@@ -116,7 +116,7 @@ def checked_places(policy: ZonePolicy, answer: Sequence[Offer]) -> Sequence[Offe
     ):
         return answer
     who = who_answers(policy, "choose", "decide")
-    raise NotAllowedError(f"policy {who} must return a tuple of Place(zone, is_spot), () for none, got {answer!r}")
+    raise NotAllowedError(f"policy {who} must return a tuple of Offer(zone, is_spot), () for none, got {answer!r}")
 
 
 class DeadlineGuard(ZonePolicy):

@@ -186,7 +186,7 @@ def best_counts(gain, space, packing):
     Parameters
     ----------
     gain
-        Shape (kinds,), whole numbers >= 0 whose sum is at most `server_packings.MAX_GAIN`.
+        Shape (kinds,), whole numbers >= 0 whose sum is at most `server_cuts.MAX_GAIN`.
     space
         What fits.
     packing

@@ -3,7 +3,7 @@
 Source: Polyak, "Minimization of unsmooth functionals", 1969, DOI 10.1016/0041-5553(69)90061-5.
 
 A step prices every job and moves the prices of all rows. On small instances calling the loop that prices takes longer than
-pricing: 25 steps on six jobs of five slots take 0.2 ms here and 0.9 where each is called from Python (`polyak`).
+pricing: 25 steps on six jobs of five slots take 0.2 ms here and 0.9 where each is called from Python.
 
 For every p >= 0 the Lagrangian value
 

@@ -10,7 +10,7 @@ Polyak steps from there (`price_search`). Columns of every point on the way are 
 cheaper than the master, so it is done often. Every priced point gives a Lagrangian bound; the best one is
 kept, so any stop leaves a proof.
 
-What is reported is always attained (`restricted_master`). Where rows are many the master takes first-order
+What is reported is always attained. Where rows are many the master takes first-order
 steps, which cost less than pricing does: then fewer points are priced, and more masters solved.
 """
 

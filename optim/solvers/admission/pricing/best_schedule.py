@@ -8,10 +8,10 @@ recursion over the work done so far then serves every completion slot at once:
 
 The recursion and the way back through it are written once. What differs is where the units are: `best_by` and
 `trace_by` make both for a maker of tables and a writer of units. There are tables of classes of empty servers
-(`class_tables`) and of single servers with what is left of them (`server_tables`, `shared_servers`).
+(`classes`) and of single servers with what is left of them (`servers`).
 
-Two recursions stay apart. That of insertions (`neighbourhood.insertion`) shares the steps and the way back, and makes
-its tables in place, which saves a fifth of its time. Under a node's restrictions (`tree.node_pricing_loop`) a schedule
+Two recursions stay apart. That of insertions (`local_search.insertion`) shares the steps and the way back, and makes
+its tables in place, which saves a fifth of its time. Under a node's restrictions (`branching.node_pricing`) a schedule
 may not be enlarged: every state is asked whether fewer workers would do, which can't be vectorised and takes 3.3 times
 as long for jobs without restrictions (all jobs of medium-0: 8.7 ms against 2.6).
 

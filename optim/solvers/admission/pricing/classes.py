@@ -4,7 +4,7 @@ One class after the other: `layers[c]` holds the least costs on the first c clas
 its units plus a curve, whose entry n is what n units cost more; the last entry holds for more units, too.
 
 The cheapest way to run Y workers and their PSs is greedy over classes sorted by price: exact while workers and PSs
-live on different servers. Where they share servers `shared_slot` makes the table.
+live on different servers. Where they share servers `shared` makes the table.
 
 This is the pricing problem of column generation and the subroutine of every any-price bound.
 """

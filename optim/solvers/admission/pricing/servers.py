@@ -8,7 +8,7 @@ the next whole number k: it lies at least 1 / b below k, more than half the dist
 Ties are broken by (price, capacity of the server, residual of the server, number of the server), the two
 vectors in lexicographic order, so that renaming servers changes no decision.
 
-The slot's problem is that of `shared_slot`, with one place a server. Servers that no optimum needs are left
+The slot's problem is that of `shared`, with one place a server. Servers that no optimum needs are left
 out first: a worker moves to any cheaper server that still takes one, and likewise a PS. A server on which b
 units of either kind, whatever they are, leave room for one more is blocked by no fewer; so with N workers
 and Z PSs in all, servers behind cheaper ones whose b add up to N + Z are never needed.
