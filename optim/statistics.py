@@ -13,11 +13,9 @@ from numpy.typing import ArrayLike
 from optim.core.arrays import FloatArray
 
 NORMAL_975 = 1.959963984540054
-
 """The standard normal distribution's quantile of 97.5 %."""
 
 ENDS = (0.025, 0.975)
-
 """Probabilities below the two ends."""
 
 

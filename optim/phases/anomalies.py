@@ -14,7 +14,6 @@ from optim.phases.encoders.hmm import HmmEncoder
 from optim.phases.preprocessing import ScaledSeries, Scaling
 
 DOUBT_ERRORS = 2.0
-
 """Standard errors of the calibration's mean that an excess must go beyond."""
 
 
@@ -143,7 +142,6 @@ class DriftTrigger:
 DELAYS = 3
 
 MIN_ERROR = 1e-3
-
 """Deviation of a scaled error below which errors are rounding and sensor noise."""
 
 

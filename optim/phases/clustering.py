@@ -134,17 +134,14 @@ def _pairs(counts: FloatArray) -> FloatArray:
 MIN_CLUSTERS, MAX_CLUSTERS = 2, 12
 
 MIN_GAIN = 0.02
-
 """Fall of the held-out sum of squares from k - 1 to k clusters, as a share of that of one cluster."""
 
 MIN_STABILITY = 0.8
-
 """Mean agreement of partitions that were fitted on different halves of the containers."""
 
 NUM_HALVES = 10
 
 SAMPLE = 10_000
-
 """Windows that the rule looks at: beyond that it costs time and changes nothing."""
 
 RESTARTS, RULE_RESTARTS = 10, 3

@@ -13,7 +13,6 @@ from optim.phases.clustering import group_moments, group_sums
 from optim.phases.sequences import run_numbers
 
 NUM_LEVELS = 201
-
 """Quantiles kept: every half per cent, so that the median, quartiles, 95 and 99 % are among them."""
 
 LEVELS = np.linspace(0.0, 1.0, NUM_LEVELS)
@@ -226,19 +225,15 @@ def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray,
 
 
 RISING_SHARE = 0.6
-
 """Share of windows in which a level rises (or, for a release, falls) above which the phase is named after it."""
 
 MIN_CHANGE = 0.01
-
 """Mean change of a level in a minute, as a share of its mean, below which it counts as constant."""
 
 BURST_VARIATION = 0.4
-
 """Deviation within runs over the mean above which a rate comes in bursts."""
 
 IDLE_SHARE = 0.5
-
 """Below this share of the mean over all phases, a phase's use of every resource is small."""
 
 

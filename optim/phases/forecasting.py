@@ -13,11 +13,9 @@ from optim.core.errors import InvalidOptionError
 from optim.phases.sequences import PhaseRuns, change_transitions, sample_transitions
 
 MAX_DWELL = 512
-
 """Samples after which a hazard no longer changes."""
 
 SHRINKAGE = 5.0
-
 """Samples at risk below which a hazard is drawn to the phase's mean hazard."""
 
 
@@ -72,7 +70,6 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
 
 
 CONTINUATION = 4
-
 """Further phases of a path that count for a forecast."""
 
 

@@ -463,7 +463,6 @@ def find_clusters(
 
 
 USUAL_PHASES = 5
-
 """Hint for encoders that need a number of phases before it is known; the paper's."""
 
 STATISTICS_DELAYS = 3
@@ -619,13 +618,11 @@ SCHEMA = "optim/phase-model/1"
 REMEDY = "write one with 'optim phases fit --out FILE'"
 
 TINY = 1e-300
-
 """Least deviation: what is divided by isn't zero."""
 
 ROUNDED = 1e-6
 
 DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, OptimError, RecursionError, TypeError, ValueError)
-
 """What arrays of other forms make the parts of a model raise."""
 
 PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
@@ -636,7 +633,6 @@ PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
         "statistics": ("statistics_", PhaseStatistics),
     }
 )
-
 """Attributes that are dataclasses of arrays, by what their arrays' names begin with."""
 
 

@@ -11,7 +11,6 @@ from optim.core.limits import current_limits
 from optim.models.containers.series import ContainerSeries, Segmented
 
 CLOCK_TOL = 1e-9
-
 """Relative error of time stamps that are multiples of the interval."""
 
 
@@ -187,11 +186,9 @@ def split_containers(
 
 
 MIN_SHARE = 0.01
-
 """Added before the logarithm, as a share of a resource's mean: below it, differences don't count."""
 
 MAX_SCORE = 10.0
-
 """Values further from the mean, in deviations, are cut there."""
 
 

@@ -94,7 +94,6 @@ def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | 
 
 
 HORIZONS = (1, 4, 20, 40)
-
 """Samples ahead that forecasts are shown and scored at."""
 
 Rows = list[dict[str, Any]]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
 PERIODS = (1, 2, 3)
-
 """Lengths of blocks, in the order in which they are looked for; 1 only joins equal neighbours."""
 
 
@@ -170,17 +169,14 @@ def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
 
 
 SMOOTHING = 0.5
-
 """Added to each count of a transition."""
 
 MIN_SEEN = 5
-
 """Times that a context must have been seen to count."""
 
 MAX_ORDER = 4
 
 START, END = -2, -3
-
 """Stand for the beginning and the end of a container."""
 
 Context = tuple[int, ...]
@@ -332,7 +328,6 @@ def _label(context: Context, names: Sequence[str]) -> str:
 Path = tuple[str, ...]
 
 COVERAGE = 0.9
-
 """Share of containers that prototypes stand for."""
 
 

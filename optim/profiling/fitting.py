@@ -22,11 +22,9 @@ from optim.profiling.document import JobProfile, MeasuredValue, SpeedFunction
 from optim.statistics import bootstrap
 
 SAME = 1e-6
-
 """Terms that differ by no more, relative to their length, are taken for the same."""
 
 RESAMPLES = 200
-
 """Bootstrap samples behind an interval."""
 
 
@@ -161,7 +159,6 @@ def _turns_up(first: tuple[float, float], middle: tuple[float, float], last: tup
 
 
 TERMS = {"synchronous": ("M/w", "1", "w/p", "w", "p"), "asynchronous": ("1", "w/p", "w", "p")}
-
 """How the terms are written, by the kind of function."""
 
 
@@ -212,11 +209,9 @@ MODELS: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "fixed": (1,),
     }
 )
-
 """Columns of the synchronous speed function's terms that each model has; without servers of their own w/p is w, and p is 1."""
 
 TIE = 1e-6
-
 """Left-out errors that differ by no more are the same: the model with fewer coefficients is taken."""
 
 
@@ -272,7 +267,6 @@ def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
 
 
 TRUSTED_REACH = 2.0
-
 """Speed-ups are continued up to so many times the most workers measured, and held constant beyond."""
 
 

@@ -25,7 +25,6 @@ from optim.profiling.machine_benchmarks import FLOAT_BYTES, LinkFigures
 from optim.profiling.timing import MAX_NOISE, Timing
 
 MAX_ERROR = 0.10
-
 """Median relative error of points predicted from all others beyond which a fit tells little."""
 
 
@@ -70,7 +69,6 @@ def quality_warnings(profiles: ProfileDocument) -> list[str]:
 
 
 MIN_POINTS = 6
-
 """One more than the coefficients of the speed function, so that something is left to judge it by."""
 
 MEGA = 1e6
@@ -78,7 +76,6 @@ MEGA = 1e6
 MINUTE_S = 60.0
 
 PATIENCE_S = 600.0
-
 """More than steps of custom scripts take, and what comes before the first."""
 
 
@@ -307,7 +304,6 @@ def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: Profi
 
 
 COMPUTED, CARRIED = {"synchronous": 0, "asynchronous": 0}, {"synchronous": 2, "asynchronous": 1}
-
 """Which coefficient of a speed function is of computing (M/w, or 1), and which of carrying gradients (w/p)."""
 
 

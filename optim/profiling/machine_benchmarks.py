@@ -20,11 +20,9 @@ SHAPES = tuple(
     for delays in (3, 10)
     for visible, hidden in ((2, 10), (2, 40), (8, 10), (8, 40))
 )
-
 """Windows a batch, delays, visibles, hiddens."""
 
 BATCHES = 8
-
 """Mini-batches of a timed epoch."""
 
 
@@ -57,15 +55,12 @@ def measure_crbm(clock: Clock, *, repeats: int = 7) -> CrbmCost:
 
 
 CACHE_SHARE = 0.25
-
 """A copy of such a share of a cache runs in it."""
 
 MAX_BYTES = 2**31
-
 """No buffer is larger."""
 
 ROOF_S = 4.0
-
 """Seconds that the roofs may take, all repeats together."""
 
 FLOAT_BYTES = 4
@@ -73,7 +68,6 @@ FLOAT_BYTES = 4
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 DISPATCHES = 1_000
-
 """Calls behind one timing of a call."""
 
 
@@ -160,33 +154,26 @@ def _governor() -> str:
 PUSHES = (1, 2, 4, 8, 16)
 
 CACHE_LIMIT = 0.7
-
 """A working set of up to such a share of the cache counts as in it."""
 
 IN_CACHE_SIZES = (2**12, 2**14, 2**16, 2**18)
-
 """Parameters of the shards that are measured in the cache."""
 
 BEYOND_SETS, BEYOND_STEP = 3, 1.2
-
 """Working sets that are measured beyond the cache for each number of pushes, and how far beyond its edge they begin."""
 
 SHORT_REPEATS = 10
-
 """How many times as often the short updates are timed."""
 
 POINT_S = 0.4
-
 """Seconds that the repeats of one update may take."""
 
 MAX_SET_BYTES, EDGES = 2**29, 4
-
 """The largest working set beyond the cache: so many bytes, or so many times the cache's edge where that is more."""
 
 TERMS = ("a start", "a push", "a byte", "a push's byte")
 
 COPY_SIZES = (2**14, 2**17, 2**20, 2**23)
-
 """Bytes of the pushes that are carried."""
 
 MEGABITS_A_BYTE = 8 / 1e6

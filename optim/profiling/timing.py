@@ -19,23 +19,18 @@ Clock = Callable[[], float]
 Work = Callable[[], object]
 
 DROPPED = 3
-
 """First repeats, which warm caches and page tables up."""
 
 MIN_REPEATS = 3
-
 """How often even the longest work is timed."""
 
 BUDGET_FOR_FIRST = 0.1
-
 """Share of a budget that may go into repeats that only warm up."""
 
 MAX_NOISE = 0.10
-
 """Median deviation over median beyond which times say little."""
 
 MAX_LOAD = 0.5
-
 """Load of other work, as a share of the processors, beyond which times say little."""
 
 
@@ -148,7 +143,6 @@ Point = tuple[int, int]
 TimeSteps = Callable[[Sequence[Point]], list[Timing]]
 
 FIRST_POINTS = 5
-
 """As many as the speed function has coefficients: enough for a guess of the others' times."""
 
 

@@ -41,7 +41,6 @@ NUM_BUCKETS = 400
 HOLD_S = 3600.0
 
 HEADROOM = 1.25
-
 """Where no limit is known, buckets go up to the largest training sample times this; more is in the last one."""
 
 
@@ -136,7 +135,6 @@ MARGINS = np.array([1.0, 1.1, 1.25])
 NUM_LIMITS = 100
 
 OVERRUN, UNDERRUN, CHANGE = 8.0, 1.0, 0.1
-
 """Weights of samples above a limit, below it (as shares of a cycle), and of a change."""
 
 SMOOTHING = 0.3

@@ -419,7 +419,6 @@ def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
 
 
 RISKS = (0.005, 0.25)
-
 """Risks that a curve spans."""
 
 NUM_POINTS = 25

@@ -120,11 +120,9 @@ def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> 
 OVER_SHARE = 1.05
 
 UNDER_SHARE = 0.95
-
 """Allocations within 5 % of demand are neither over nor under it; HotCloud 2020 names the tolerance."""
 
 CHANGE = 0.05
-
 """A change of an allocation counts if it is larger than this share of it."""
 
 

@@ -25,11 +25,9 @@ from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
 from optim.rightsizing.world import World
 
 AT_LIMIT = 0.95
-
 """From this share of the limit on a sample is at it: samples are seconds apart, and few are taken just before a kill."""
 
 FALL = 0.5
-
 """A container whose use falls below this share of its limit at once has started again."""
 
 
@@ -90,11 +88,9 @@ def uncensor(series: ContainerSeries) -> Uncensored:
 
 
 STRIDE = 4
-
 """Every STRIDE-th sample of a training series is a moment; neighbours hardly differ."""
 
 MAX_EXAMPLES = 20_000
-
 """Training series of many samples have moments further apart, so that there are hardly more than this."""
 
 MAX_AFTER = 40
@@ -102,7 +98,6 @@ MAX_AFTER = 40
 TINY = 1e-9
 
 FLOOR = 0.02
-
 """A level is at least this share of the most so far: an idle container isn't one whose demand grows a thousandfold."""
 
 
@@ -267,11 +262,9 @@ def features_at(values: FloatArray, now: IntArray, world: World, phase: IntArray
 
 
 CLIP = 10.0
-
 """Ratios above this say no more than it."""
 
 PHASE_WEIGHT = 2.0
-
 """Moments of different phases are this many deviations apart, at least."""
 
 

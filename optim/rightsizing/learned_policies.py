@@ -29,17 +29,14 @@ from optim.rightsizing.policy import CycleView, with_and_without_phases
 from optim.rightsizing.world import World
 
 TAIL = 24
-
 """Points beyond the last quantile."""
 
 TAIL_FIRST, TAIL_GROWTH, TAIL_POWER = 0.25, 1.3, 4.0
-
 """In units of the tail's mean the points lie at 0.25, 0.25 x 1.3, ...; risk falls as (1 + d / 4)^-4: as exp(-d) at first, then more slowly."""
 
 MIN_TAIL = 0.005
 
 TAIL_SHARE = 0.05
-
 """The logarithm of what lies beyond the last quantile has this share of its distance to the median as its mean, and at least MIN_TAIL."""
 
 
@@ -105,7 +102,6 @@ def scale_of(world: World) -> FloatArray:
 
 
 NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
-
 """Moments that count as similar: a moment tells one peak of an incompressible resource, and a cycle's samples of a rate."""
 
 NUM_QUANTILES = 100
@@ -113,7 +109,6 @@ NUM_QUANTILES = 100
 BOOSTED_RISKS = np.array([0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.004])
 
 MAX_EXAMPLES = 20_000
-
 """Boosted quantiles learn from at most so many moments, evenly spread."""
 
 
@@ -256,11 +251,9 @@ NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0
 DRAWS_OF_A_LEAF = 4
 
 NEIGHBOUR_WEIGHT = 4
-
 """Each of the nearest 50 counts so many times: a third of the pool, two thirds are the leaves'."""
 
 LEVELS = np.array([0.5, 0.8, 0.95])
-
 """Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of an incompressible resource by the peak."""
 
 
@@ -328,5 +321,4 @@ OPTIONAL_POLICIES = (
     *with_and_without_phases("boosted-quantiles", BoostedQuantiles),
     *with_and_without_phases("forest", Forest),
 )
-
 """Policies that need an optional package, and seconds: they run where they are named."""

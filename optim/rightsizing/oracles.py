@@ -57,7 +57,6 @@ def _plan(world: World, base: FloatArray, spread: FloatArray) -> AffinePlan:
 NUM_HALVINGS = 100
 
 SLACK = 1e-12
-
 """Sums of shares stray from the allowed share by rounding."""
 
 

@@ -31,11 +31,9 @@ from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy, Rule, req
 from optim.rightsizing.world import World
 
 TINY = 1e-12
-
 """Demand below this counts as none when one divides by it."""
 
 MIN_DWELL = 2
-
 """Runs of a single sample are noise of the labels."""
 
 
@@ -178,7 +176,6 @@ def deviation_within_runs(series: ContainerSeries, labels: IntArray, num_phases:
 
 
 STRIDE = 4
-
 """Every STRIDE-th sample is a moment that ratios are taken from; neighbours hardly differ."""
 
 LEVELS = np.linspace(0.0, 1.0, 201)

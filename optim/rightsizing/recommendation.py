@@ -30,19 +30,15 @@ from optim.rightsizing.tuning import Draws, Slo, Tuned, draw_needs, num_needed, 
 from optim.rightsizing.world import World, make_world
 
 MAX_LEARNED = 400
-
 """Containers to learn from and to tune on together, unless the shares that are asked for need more."""
 
 SPARE = 3
-
 """Containers for each one that tuning needs: half of them teach, and some are too short to tune on."""
 
 ROUNDING = 1e-9
-
 """Shares that differ by no more are equal."""
 
 CPU_LIMIT_RISK = 0.001
-
 """Where CPU is limited: a sample above the limit is as rare as this, by the forecast."""
 
 
@@ -363,25 +359,20 @@ def recommend_blocks(recommender: Recommender, blocks: Iterable[ContainerSeries]
 
 
 SCHEMA = "optim/recommendation/2"
-
 """Until 1, `past_kills_per_day` was `kills_per_day`, and there were no warnings."""
 
 MIB_PER_GIB = 1024.0
 
 PARTS = 3
-
 """Of a name namespace/pod/container."""
 
 PLAIN = re.compile(r"[ -~]+")
-
 """A part of a name, of which a string of JSON is one of YAML, too: Kubernetes' own rules are much narrower."""
 
 SHOWN = 80
-
 """Characters of a name that an error shows."""
 
 KUBERNETES = ("cpu", "memory")
-
 """Resources that a pod can ask for, in cores and GiB."""
 
 

@@ -27,19 +27,15 @@ from optim.rightsizing.policy import Plan
 from optim.rightsizing.world import World
 
 IsMet = Callable[[FloatArray], NDArray[np.bool_]]
-
 """Tells of an allocation, shape (C, K, R), whether each resource meets what is required, shape (R,)."""
 
 MAX_MULTIPLIER = 1024.0
-
 """Largest multiplier that is tried."""
 
 TOL = 1e-9
-
 """Relative width of the interval that bisection stops at: far less than any two samples differ by."""
 
 NUM_HALVINGS = 60
-
 """Never more; a multiplier of zero has no relative width."""
 
 

@@ -25,11 +25,9 @@ from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy
 from optim.rightsizing.world import World
 
 GROWTH = 1.05
-
 """A bucket is 5 % wider than the one before."""
 
 EPSILON = 1e-4
-
 """A bucket with less weight is empty at either end of the histogram."""
 
 HALF_LIFE_S = 86_400.0

@@ -14,11 +14,9 @@ from optim.phases.model import DEFAULT_ENCODER
 from optim.phases.preprocessing import split_containers, to_grid
 
 CYCLE_S = 600.0
-
 """Ten minutes between decisions, as in HotCloud 2020, section 4."""
 
 POOLED_LEVEL = 0.95
-
 """In the first cycle nothing is known of a container: it gets this quantile of all training samples."""
 
 
@@ -214,7 +212,6 @@ def make_world(
 
 
 TRUTH = "truth"
-
 """Stands for the true phases of series that know them."""
 
 
@@ -260,11 +257,9 @@ class WorldOptions:
 
 
 MIN_UNITS = 3
-
 """One to learn from, one to tune on, one to test on."""
 
 PART_CYCLES = 6
-
 """Cycles of a part of a series that is split by time."""
 
 Parts = tuple[ContainerSeries, ContainerSeries, ContainerSeries]

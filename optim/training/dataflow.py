@@ -98,7 +98,6 @@ class PushLog:
 
 
 DENSEST = 0.5
-
 """Share of a gradient's rows above which it is pushed whole: its rows and their numbers would be no shorter."""
 
 

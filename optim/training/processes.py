@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from optim.training.stages import ClusterOptions
 
 HEARTBEAT_S = 0.5
-
 """Seconds between two signs of life."""
 
 
@@ -97,17 +96,14 @@ class HeartbeatMonitor:
 _PRELOADED = ["optim.training.preloaded"]
 
 FOLDER = "OPTIM_FORK_SERVER_FOLDER"
-
 """The variable that tells a fork server where its socket lies."""
 
 _READ_AT_IMPORT = (
     "CUDA_", "JAX_", "KMP_", "LD_", "MKL_", "NPY_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_",
 )  # fmt: skip
-
 """How names of variables begin that libraries read when they are imported: a fork keeps what they found."""
 
 _BEGUN: list[tuple[int, dict[str, str]]] = []
-
 """The fork servers that were started here, one after another: their process, and what their libraries found."""
 
 
@@ -162,7 +158,6 @@ def _adopt(environment: dict[str, str]) -> None:
 
 
 SHUTDOWN_GRACE_S = 5.0
-
 """How long processes that were told to end may take, all together, before they are killed."""
 
 _PINNED_VARIABLES = {
@@ -170,15 +165,12 @@ _PINNED_VARIABLES = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-
 """One thread, as bits must not depend on a machine's cores."""
 
 _ON_CPU = {"JAX_PLATFORMS": "cpu"}
-
 """No GPU, of which every server's JAX would take most of the memory."""
 
 _ON_DEVICES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-
 """Where shards are spread over devices, servers see those that there are, and take of their memory what they need."""
 
 _STARTING = threading.Lock()

@@ -155,7 +155,6 @@ class ReplicaCatalog:
 
 
 Order = tuple[str, Message]
-
 """Whom a message is for, and the message."""
 
 

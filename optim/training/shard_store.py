@@ -162,11 +162,9 @@ def _adagrad(table, rows, values, rate, epsilon, first, after, low, high):  # ty
 
 
 MIN_ROWS = 64
-
 """Pushed rows are padded to a multiple of an eighth of a power of two, and to so many: few functions are compiled."""
 
 WHOLE_NS, NUMBER_NS, ROW_NS, COPY_NS = 0.42, 1.5, 4.0, 0.8
-
 """On a CPU, nanoseconds: of a parameter for each array that an update by whole gradients reads or writes; and by rows, beyond what
 whole gradients cost for theirs, of a number pushed, of a row pushed, and of a parameter that is read out of its row."""
 

@@ -308,7 +308,6 @@ class ThroughputModel:
 
 
 STORAGE = "storage"
-
 """Name of the stable storage that checkpoints go to; it never fails."""
 
 
@@ -390,7 +389,6 @@ def _preferred(machines: Sequence[str], count: int, before: Sequence[str]) -> tu
 
 
 NEVER = 2**62
-
 """A clock that no run reaches."""
 
 

@@ -43,27 +43,21 @@ def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
 
 
 BLOCK_CELLS = 1_000_000
-
 """Fields in memory at once as texts."""
 
 LARGEST = 1e18
-
 """Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
 
 SEPARATORS = ",;\t|"
-
 """What tables are written with: spreadsheets of some countries write semicolons."""
 
 UNQUOTED = "\t|"
-
 """Separators of formats that never quote (`sacct -P`, simulators' tables): there a quotation mark is a sign like any other."""
 
 HEADERLESS = "\t"
-
 """Separator of the tables that are read without a header."""
 
 HEADER_ROWS = 1
-
 """Rows before the first row of data."""
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from optim.profiling.document import ProfileDocument
 
 GENERATORS = ("admission", "auction", "bidding")
-
 """Problems whose instances can be drawn."""
 
 
@@ -106,7 +105,6 @@ GENERATED: Mapping[str, Recipe] = MappingProxyType(
         ),
     }
 )
-
 """`xl-0` has the generator's defaults but for its sizes; drawing it takes some 10 s."""
 
 
@@ -186,11 +184,9 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "bidding": (),
     }
 )
-
 """Sizes by problem, as users name them; a generator's option is that name after ``num_``."""
 
 PUBLISHED = "published"
-
 """Name of the built-in job profiles."""
 
 PROFILED_SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -199,7 +195,6 @@ PROFILED_SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "auction": {"num_apps": 16, "num_gpus": 64, "num_machines": 16},
     }
 )
-
 """Sizes of instances with measured jobs, unless given: what all solvers do in a minute or two."""
 
 _LOG = logging.getLogger(__name__)

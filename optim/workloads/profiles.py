@@ -32,21 +32,17 @@ THROUGHPUTS = (
 PLACEMENTS = "Gu et al. (Tiresias), NSDI 2019, figure 3"
 
 BYTES = 4
-
 """Of a parameter and of its gradient, in single precision."""
 
 MEGA = 1e6
 
 INSTANCE_MBPS, GPUS_OF_INSTANCE = 10_000.0, 8
-
 """A p2.8xlarge has a network card of 10 Gbit/s for its 8 GPUs (aws.amazon.com/ec2/instance-types/p2)."""
 
 IMAGES, EPOCHS = 1_281_167, 90
-
 """Of ImageNet's training set, and passes over it: Deng et al., CVPR 2009; He et al., CVPR 2016."""
 
 STARTUP_MIN, CHANGE_MIN, EVICTION_MIN = 3.0, 1.0, 1.0
-
 """Minutes until new machines work, and that a change and an eviction cost: assumed, not published."""
 
 # Name: million parameters, batch a GPU, images/s by the number of GPUs, and the name of its placement figure. One GPU's

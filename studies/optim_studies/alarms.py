@@ -11,11 +11,9 @@ from optim.core.errors import InvalidProblemError, check_in
 SECONDS_PER_DAY = 86_400.0
 
 MUTE_S = 600.0
-
 """After an alarm a container raises none for so long: a fault is told once, not at each of its samples."""
 
 SLACK = 0.5
-
 """Of `accumulated`, in deviations: half the shift that is to be found soonest."""
 
 

@@ -139,7 +139,6 @@ class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 MIN_QUANTITY = Decimal("0.000001")
 
 WHOLE_FIELDS = ("arrival", "epochs", "chunks", "minibatches")
-
 """Fields of a job that are the same in a file and in arrays."""
 
 MICRO_FIELDS = {
@@ -148,7 +147,6 @@ MICRO_FIELDS = {
     "worker_mbps": "worker_micro_mbps",
     "ps_mbps": "ps_micro_mbps",
 }
-
 """Decimals of a job, and the arrays that hold them in 1e-6 units."""
 
 UTILITIES: dict[type[Any], type[Any]] = {
@@ -396,15 +394,12 @@ def _utility_document(utility: Utility) -> UtilityDocument:
 
 
 NO_PS: Mapping[str, Any] = {"type": "none", "count": 1}
-
 """The host of the parameter servers of jobs that need none."""
 
 ONE_PS = {"gradient_mb": 0, "worker_mbps": Decimal("0.000001"), "ps_mbps": 10**6}
-
 """A job that sends nothing: one parameter server does for any number of workers."""
 
 IN_SHORT = ("work", "max_workers")
-
 """Fields that stand for epochs, chunks, minibatches and minibatch_s."""
 
 

@@ -32,11 +32,9 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.programmes import Model, add_rows
 
 Place = tuple[int, int, int, int]
-
 """Job, demand segment of the job (0, 1, ...), server, slot."""
 
 JOB, SEGMENT, SERVER, SLOT = range(4)
-
 """Columns of a place."""
 
 

@@ -22,7 +22,6 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, fr
 from optim.core.errors import InvalidProblemError
 
 TWENTIETHS = 20
-
 """Units of a speed-up: a table's entries are multiples of 0.05."""
 
 MAX_SPEEDUP = 10**6
@@ -145,11 +144,9 @@ class TableUtility:
 
 
 MICRO = 1_000_000
-
 """Resource quantities are integers of 1/MICRO units."""
 
 MAX_QUANTITY = 10**9
-
 """Largest quantity in a file, in its own unit: keeps every product within 64 bits."""
 
 
@@ -251,11 +248,9 @@ def as_int_array(values: Sequence[int] | Sequence[Sequence[int]]) -> IntArray:
 
 
 MEGABITS_THERE_AND_BACK = 16
-
 """Megabits moved a mini-batch per megabyte of gradient: pushed and pulled, 8 bits a byte."""
 
 WORK_CAP = 2**62
-
 """Work beyond any horizon; larger amounts are cut to it so that they fit 64 bits."""
 
 
@@ -484,7 +479,6 @@ def share_of(capacity: IntArray, share: Fraction | None) -> IntArray:
 
 
 MONOTONE_TOL = 1e-12
-
 """A utility may rise by this share of its first value through rounding alone."""
 
 

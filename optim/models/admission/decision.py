@@ -15,7 +15,6 @@ from optim.core.frames import Columns
 from optim.models.admission.instance import AdmissionInstance
 
 JOB, SLOT, SERVER, COUNT = range(4)
-
 """Columns of a plan's rows."""
 
 
@@ -189,7 +188,6 @@ class CountCut(ComparesByValue):
 
 
 Cut = ServerCut | CountCut
-
 """What tightens the packing LP."""
 
 
@@ -277,7 +275,6 @@ class TreeProof(ComparesByValue):
 
 
 Counts = dict[tuple[int, int, int], int]
-
 """Units by (job, slot, server)."""
 
 
@@ -325,7 +322,6 @@ class _Need:
 
 
 BySlot = dict[int, dict[int, int]]
-
 """One job's units by slot and server."""
 
 

@@ -9,7 +9,6 @@ from optim.core.arrays import IntArray
 from optim.models.admission.data import MICRO, AdmissionData, ServerClasses
 
 NOTHING_FITS = -(2**40)
-
 """Number of PSs beside workers that don't fit themselves; sums of it stay within 64 bits."""
 
 

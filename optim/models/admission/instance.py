@@ -138,7 +138,6 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
 
 
 MAX_NAMED = 3
-
 """Jobs that a sentence names."""
 
 
@@ -153,11 +152,9 @@ def remark(instance: AdmissionInstance) -> str:
 
 
 PER_SEGMENT = ("segment_start", "worker_demand", "ps_demand")
-
 """Fields of jobs with an entry per demand segment; every other field has one per job."""
 
 LEFT_OUT: Mapping[str, Any] = {"speedup": ()}
-
 """What stands for one job in a field that may be left out for all."""
 
 

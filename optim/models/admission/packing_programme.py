@@ -37,11 +37,9 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.programmes import Model, add_rows
 
 Pair = tuple[int, int]
-
 """Numbers of workers and of PSs."""
 
 Placement = tuple[Pair, ...]
-
 """What each place holds of a job in one slot."""
 
 

@@ -15,7 +15,6 @@ from optim.models.admission.earliest_completion import max_ps_beside
 from optim.models.admission.instance import AdmissionInstance, remark
 
 TIME_SENSITIVE_LIMIT = 1.0
-
 """Largest theta2 of a time-sensitive job in the paper's evaluation; steeper ones are time-critical."""
 
 

@@ -13,11 +13,9 @@ from optim.models.auction.data import Cluster, Horizon, Locality
 from optim.models.auction.fairness import AppProfile, IdealTime, ideal_minutes, shared_minutes, shared_minutes_each
 
 MIN_GAIN = 1e-12
-
 """Rows that are better by no more than this share are left out."""
 
 NamedRow = tuple[tuple[tuple[int, int], ...], float]
-
 """(machine, GPUs) entries, and rho."""
 
 

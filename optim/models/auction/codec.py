@@ -363,11 +363,9 @@ def _machine_documents(cluster: Cluster) -> list[MachineDocument]:
 
 
 MachineSlots = int | Sequence[int]
-
 """GPUs of a machine, or of each of its slots."""
 
 PlainBid = tuple[int, str, float] | tuple[Mapping[int, int], float]
-
 """(GPUs, locality, rho), or ({machine: GPUs}, rho)."""
 
 

@@ -15,7 +15,6 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, fr
 from optim.core.errors import InvalidProblemError
 
 SERVED_STEP = 800.0
-
 """Log units by which serving one app more outweighs all values, where empty rows are worth nothing.
 
 exp(-800) is 0 in doubles: an app whose presence keeps another one out gets the share 0 exactly."""
@@ -272,7 +271,6 @@ class Slowdown:
 NETWORK_BOUND = Slowdown(slot=1.0, machine=1.05, rack=1.3, cluster=1.8)
 
 COMPUTE_BOUND = Slowdown(slot=1.0, machine=1.0, rack=1.02, cluster=1.1)
-
 """The two kinds of apps that the generator mixes."""
 
 
@@ -311,11 +309,9 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "deepspeech2-pollux": Slowdown(rack=1.23, cluster=1.07),
     }
 )
-
 """Measured slowdowns by name. Those of Pollux aren't monotone: fewer GPUs a node share its network card less."""
 
 SCORES: Mapping[int, float] = MappingProxyType(
     {Locality.SLOT: 1.0, Locality.MACHINE: 0.75, Locality.RACK: 0.5, Locality.CLUSTER: 0.25}
 )
-
 """Placement score of a locality: 1 for the best."""

@@ -12,7 +12,6 @@ from optim.core.frames import Columns
 from optim.models.auction.instance import AuctionInstance
 
 APP, SLOT, COUNT = range(3)
-
 """Columns of placements and grants."""
 
 
@@ -145,7 +144,6 @@ def sorted_entries(entries: Iterable[Iterable[int]] | IntArray) -> IntArray:
 
 
 LEVEL, SIZE, MACHINE = range(3)
-
 """Columns of a table of kinds."""
 
 

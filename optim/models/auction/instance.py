@@ -116,7 +116,6 @@ class AuctionInstance(AuctionData):
 
 
 MAX_GPUS = 10**6
-
 """Largest number of GPUs of a slot: sums stay far below 64 bits, and tables over GPUs below the memory."""
 
 

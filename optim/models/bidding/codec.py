@@ -114,11 +114,9 @@ HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
 SCENARIO_FIELDS = ("charges_usd", "evicted_s")
 
 PLAIN = ("name", "one_bid_a_market", "fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work")
-
 """Fields that a file holds as an instance does."""
 
 WHOLE_TOL = 1e-3
-
 """Dollars must be whole micro-dollars to this part of one."""
 
 
@@ -318,7 +316,6 @@ def _table(rows: Sequence[Sequence[int]], size: int) -> IntArray:
 
 
 USUAL: Mapping[str, Any] = {"delta_usd": 0.0, "rate": 1.0}
-
 """Of a bid that doesn't say: at the present price, and of the usual speed."""
 
 

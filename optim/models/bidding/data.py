@@ -263,11 +263,9 @@ class BiddingData(ComparesByValue):
 
 
 LASTING_TOL = 1e-9
-
 """Probabilities may fall short by this through rounding alone."""
 
 MAX_CAPACITY = 4096
-
 """Largest capacity, of one instance or asked for: probabilities are sums over every amount up to it."""
 
 

@@ -71,11 +71,9 @@ class FootprintPlan(ComparesByValue):
 
 
 CHANGE = -1
-
 """In place of a bid's number: the split by whether any new instance is taken."""
 
 THETA, RATE = -2, -3
-
 """In place of a bid's number: the splits by minus the logarithm of the probability that nothing is evicted, and by
 the sum of all rates, in the one-hour form where everybody loses by an eviction."""
 

@@ -104,15 +104,12 @@ class BiddingInstance(BiddingData):
 
 
 MAX_COUNT = 10**6
-
 """Largest number of instances of a bid."""
 
 LARGEST = 1e14
-
 """Largest number of an instance: sums over instances, and products of two numbers, stay within what proofs hold (1e100)."""
 
 WEIGHT_TOL = 1e-9
-
 """Probabilities add up to 1 to this."""
 
 

@@ -94,11 +94,9 @@ HOUR_US = 3600 * US
 MAX_FIGURE = 1e300
 
 NOT_TOLD = -1.0
-
 """In place of a figure that a log of an earlier version doesn't tell."""
 
 SCORES = (1.0, 0.5, 0.25)
-
 """Placement score by locality: a machine has one island of fast links here."""
 
 

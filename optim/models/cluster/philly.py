@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 BUCKETS = ((1, 1), (2, 4), (5, 8), (9, 2**20))
-
 """Least and most GPUs of the study's sizes of jobs."""
 
 BUCKET_NAMES = ("1 GPU", "2-4 GPU", "5-8 GPU", ">8 GPU")
@@ -20,11 +19,9 @@ DELAYED_JOBS: Mapping[str, tuple[int, int]] = {
     "5-8 GPU": (3793, 10928),
     ">8 GPU": (66, 3117),
 }
-
 """Table 2: jobs delayed by fair share, and by fragmentation."""
 
 FRAGMENTATION_SHARE_OF_WAITING = 0.8
-
 """Said in the text of the study; of all waiting time."""
 
 STATUSES = ("passed", "killed", "unsuccessful")
@@ -34,7 +31,6 @@ STATUS_SHARES: Mapping[str, tuple[float, float]] = {
     "killed": (0.135, 0.3769),
     "unsuccessful": (0.172, 0.1778),
 }
-
 """Table 6: shares of the jobs, and of the GPU-time, of each final status; the latter rounded so that they add up."""
 
 UTILISATION: Mapping[str, tuple[float, float, float, float]] = {
@@ -44,7 +40,6 @@ UTILISATION: Mapping[str, tuple[float, float, float, float]] = {
     "16 GPU": (44.88, 36.98, 39.02, 40.39),
     "all": (52.43, 42.98, 60.43, 52.32),
 }
-
 """Table 3: mean utilisation of GPUs in per cent by a job's size: passed, killed, unsuccessful, all."""
 
 SPREAD_UTILISATION: Mapping[int, tuple[float, float, float, float]] = {
@@ -52,15 +47,12 @@ SPREAD_UTILISATION: Mapping[int, tuple[float, float, float, float]] = {
     4: (40.94, 39.85, 83.28, 91.97),
     8: (28.56, 25.71, 65.68, 78.85),
 }
-
 """Table 5: utilisation of GPUs of jobs of 16 GPUs in per cent by the number of servers: mean, 50, 90, 95 %."""
 
 PLACEMENT_IMAGES_S: Mapping[str, float] = {"same server": 114.8, "different servers": 98.0}
-
 """Table 4, as far as it is a matter of placement alone: images a second of ResNet-50 on two GPUs."""
 
 LAST_TENTH_PERCENT: Mapping[str, float] = {"passed": 0.62, "killed": 0.56}
-
 """Figure 8: share of the GPU-time that buys the last 0.1 % of the loss."""
 
 
@@ -115,7 +107,6 @@ class FailureReason:
 
 
 NORMAL_90 = 1.2816
-
 """The 90 % quantile of a standard normal variable."""
 
 _I, _E, _U = FailureClass.INFRASTRUCTURE, FailureClass.ENGINE, FailureClass.USER
@@ -163,7 +154,6 @@ FAILURES: Mapping[str, FailureReason] = {
     )
     for name, row, kind, is_transient, by_size in _ROWS
 }
-
 """Table 7 by reason. Which reasons a retry helps is the study's text; where it names no class, the likeliest is taken."""
 
 
@@ -206,14 +196,12 @@ _ORDERED: tuple[tuple[str, str], ...] = (
     ("core dump", r"core dumped|\bSIGABRT\b|signal 6\b|Aborted|terminate called after throwing"),
     ("traceback from crash", r"Traceback \(most recent call last\)|\bstack trace\b|panic:|Unhandled exception"),
 )  # fmt: skip
-
 """The first pattern that is found anywhere counts: hardware and the cluster first, then memory, then what a program says of
 itself by name, then what libraries say, and at last that it crashed at all."""
 
 PATTERNS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _ORDERED)
 
 MAX_CHARACTERS = 2_000_000
-
 """Looked at, from the end of a log: causes are told last."""
 
 

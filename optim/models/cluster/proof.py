@@ -9,11 +9,9 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, US
 
 MAX_PRICE = 1e100
-
 """Of a GPU for a second or a slot: sums over all jobs and slots stay finite."""
 
 MAX_SLOWDOWN, LAST_US = 2.0**50, 2**62
-
 """Of a proof: the largest slowdown, and the end of an interval, which may lie that many times later than any submission."""
 
 

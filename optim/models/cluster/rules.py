@@ -111,7 +111,6 @@ RANGES = {
     "jobs_a_gpu": (1, 64),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }
-
 """Least and most of each number."""
 
 ENDLESS = 2**62

@@ -28,7 +28,6 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import LABELS, LATEST_US, TABLES, Workload
 
 SCHEMA, FIRST_SCHEMA = "optim/cluster-run/2", "optim/cluster-run/1"
-
 """The second has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
 
 Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
@@ -38,15 +37,12 @@ Bound = Annotated[float, Meta(ge=0)]
 Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
 
 OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
-
 """What the wait to the first start was called, and the figures that came in its place."""
 
 LATER = ("preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "wait_order_share")
-
 """Rules and figures that came later: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`."""
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
-
 """Fields that hold one or more of a class, whose fields are all that may be in them."""
 
 METRICS_OF_FIRST = frozenset(
@@ -58,7 +54,6 @@ RULES_OF_FIRST = frozenset(
 )  # fmt: skip
 
 OF_FIRST: Mapping[str, frozenset[str]] = {"metrics": METRICS_OF_FIRST, "rules": RULES_OF_FIRST}
-
 """What a file of the first schema may tell of these; whatever came later it doesn't tell, and needn't.
 
 A figure that is added later is `NOT_TOLD` by default, so that files of the first schema are read without it. A file of the
@@ -243,7 +238,6 @@ MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
 LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
 
 MORE_LOG_COLUMNS = ("slot",)
-
 """Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
 
 WORTH_ARRAYS = ("theta", "price")
@@ -253,7 +247,6 @@ DIVISIBLE_ARRAYS = ("job", "weight", "gpu_type", "start_us")
 NOT_WHOLE = ("loss", "cpus", "memory_gb")
 
 MOST, LARGEST = np.iinfo(np.int64).max, 8
-
 """Largest whole number, and bytes of the largest numbers."""
 
 STAGES: Sequence[Sequence[str]] = (
@@ -266,7 +259,6 @@ STAGES: Sequence[Sequence[str]] = (
     ("header.worth",),
     tuple(f"jobs.{name}" for name in TRIED_JOB_COLUMNS),
 )
-
 """What one version after the other added: a file that has any of it has all of it, and all before."""
 
 
@@ -387,7 +379,6 @@ def _of_runs(name: str, runs: int) -> Iterator[str]:
 
 
 LENGTH = 16
-
 """Hexadecimal digits."""
 
 
@@ -406,7 +397,6 @@ def digest_of(jobs: Workload, cluster: Cluster) -> str:
 WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
 
 MAX_SAID = 180
-
 """Characters of a cause that are kept."""
 
 WORTH_NUMBERS = ("slot_us", "utility", "bound")

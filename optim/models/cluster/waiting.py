@@ -16,7 +16,6 @@ from optim.models.cluster.workload import WHOLE_MILLI, Workload, hosts
 START, MACHINE_DOWN, REPAIR = int(Event.START), int(Event.FAIL), int(Event.REPAIR)
 
 CAUSES = ("over_quota", "fragmented", "full", "order")
-
 """Why a job waits at an instant, the first that holds: its virtual cluster holds its quota or more, where the policy goes by
 quotas; as many GPUs of machines on which it may run are free as its gang needs, though the engine's placement rule finds no
 place among them; fewer are; or there is a place, and the policy's order holds the job up."""

@@ -10,37 +10,29 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
 
 US = 1_000_000
-
 """Microseconds in a second: time is whole microseconds, so that no order hangs on a rounded number."""
 
 PPM = 1_000_000
-
 """A slowdown of 1 in parts per million."""
 
 LATEST_US = 2**50
-
 """Latest time: exact in 64 bits and in doubles (35 years)."""
 
 LEVELS = ("machine", "rack", "cluster")
-
 """Localities: the smallest part of the cluster that holds all of a job's GPUs."""
 
 MAX_MISSING = 0.05
-
 """Share of the GPU-hours of a source above which it is a warning that they were left out."""
 
 ELSEWHERE, EARLIER = "in other virtual clusters", "submitted earlier"
-
 """Reasons to leave jobs out that a user asked for: no warning."""
 
 UNFINISHED = "that run or wait still"
-
 """A reason to leave jobs out of which a source tells only the GPU-hours so far."""
 
 MIB_A_GB = 1_024
 
 WHOLE_MILLI = 1_000
-
 """A whole GPU in thousandths."""
 
 LABELS: Mapping[str, str] = {
@@ -50,11 +42,9 @@ LABELS: Mapping[str, str] = {
     "status": "statuses",
     "reason": "reasons",
 }
-
 """Columns that hold numbers into names, and where the names are."""
 
 TABLES = ("slowdown_ppm", "kind_ppm", "loss")
-
 """Columns of several numbers a job."""
 
 REQUIRED = ("submit_us", "gpus", "duration_us")
@@ -75,7 +65,6 @@ UNLESS_GIVEN: Mapping[str, int] = {
     "status": 0,
     "reason": 0,
 }
-
 """What a column of one number a job holds where it isn't given."""
 
 LIMITS: Mapping[str, tuple[int, int]] = {
@@ -96,7 +85,6 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     "tries": (1, 2**20),
     "good_us": (-1, LATEST_US),
 }
-
 """Least and most of each column."""
 
 

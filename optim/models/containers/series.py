@@ -11,11 +11,9 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 
 UNKNOWN_PHASE = -1
-
 """Label of a sample without a phase: no history yet, or no truth."""
 
 MAX_VALUE = 1e100
-
 """Largest sample: beyond it squares overflow."""
 
 

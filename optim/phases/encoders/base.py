@@ -96,7 +96,6 @@ class RawWindowEncoder(Encoder):
 
 
 MIN_VARIANCE_SHARE = 1e-4
-
 """Directions whose variance is below this share of the greatest are noise, and left out of whitened embeddings."""
 
 

@@ -22,7 +22,6 @@ from optim.core.errors import InvalidProblemError
 from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 
 FIT_TOL = 1e-9
-
 """Sums of many floats that just fill a server fit."""
 
 

@@ -228,7 +228,6 @@ def demand_by_slot(profile: Profile, factor: FloatArray, num_slots: int, slot_sa
 
 
 FLAT_LEVEL = 0.95
-
 """Level of the quantiles of `flat` and `slot`."""
 
 

@@ -126,7 +126,6 @@ def _share(part: FloatArray, total: int) -> FloatArray:
 
 
 TYPICAL_LEVEL = 0.5
-
 """Servers are sized by the median of peaks."""
 
 

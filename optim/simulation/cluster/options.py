@@ -14,7 +14,6 @@ from optim.models.cluster.rules import Retries, Rules
 from optim.models.cluster.workload import PPM, US
 
 MIN_MTBF_HOURS = 1e-7
-
 """A third of a millisecond: below it time in microseconds would be too coarse."""
 
 
@@ -158,15 +157,12 @@ class EngineOptions:
 
 
 STREAM = 0x0A7A6E
-
 """Parts these draws from a policy's own of the same seed."""
 
 MAX_FAILURES = 1_000_000
-
 """Failures without an end or a submission after which a run ends with its jobs unfinished: none of them gets on any more."""
 
 Outage = tuple[int, int, bool]
-
 """When, in microseconds; which machine; whether it fails, or is repaired."""
 
 

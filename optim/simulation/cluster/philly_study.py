@@ -32,7 +32,6 @@ NOT_IN_TRACE = "not in this trace"
 DRAWN = "drawn"
 
 EARLY_MIN = 10.0
-
 """Minutes of a job of several GPUs that failing early plays on one GPU first."""
 
 STATUS_OF = {
@@ -40,7 +39,6 @@ STATUS_OF = {
     **dict.fromkeys(("killed", "cancelled", "preempted", "timeout", "deadline"), "killed"),
     "": "",
 }
-
 """The study's status of what traces write; whatever else they write counts as unsuccessful."""
 
 

@@ -233,7 +233,6 @@ def log_welfare(rows: Sequence[LeaseRow]) -> tuple[float, float] | None:
 
 
 MAX_COMMON = 48
-
 """Most partitions that are a common multiple of all the numbers of GPUs that an app may lease."""
 
 

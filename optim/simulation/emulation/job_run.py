@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 NUMBER = struct.Struct("d")
 
 RUNNING = -1.0
-
 """What is held, of a clock that isn't."""
 
 LOOK_S = 0.002
-
 """How often those who sleep look whether a clock that is held goes on."""
 
 
@@ -139,11 +137,9 @@ class SharedClock(Shared):
 
 
 PIECE = 1 << 15
-
 """Numbers that are worked on between two looks at the time: some ten microseconds."""
 
 STINT_S = 0.001
-
 """Processor seconds that a worker works for before it sleeps: shorter ones would spend a core on falling asleep."""
 
 
@@ -399,20 +395,16 @@ def _job_plan(instance: AdmissionInstance, job: int, machines: dict[int, tuple[i
 
 
 MAX_PARTITIONS, PARTITIONS_PER_WORKER = 24, 4
-
 """Partitions are a common multiple of all the plan's numbers of workers, so that nobody waits for the last; where that is
 more than the first of these, so many for each of the most workers."""
 
 MIN_S, MAX_CLOCKS = 0.01, 1_000
-
 """Least seconds of a push, and most clocks of a job."""
 
 MAX_FAILED = 5
-
 """So many processes may end in a row before they are up."""
 
 IDLE_S = 0.01
-
 """How often a job without machines looks at the time."""
 
 

@@ -129,7 +129,6 @@ def total_error(rows: Sequence[RoundRow]) -> float | None:
 
 
 MIN_LEFT = 1e-9
-
 """Share of an app's work below which nothing is left of it."""
 
 
@@ -174,7 +173,6 @@ class AppState:
 
 
 Play = Callable[[int, Sequence[AppLease]], Sequence[LeaseOutcome]]
-
 """What plays a round's leases: its number and the leases in, what came of each out."""
 
 

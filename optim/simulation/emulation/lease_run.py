@@ -81,7 +81,6 @@ def fit_scale(timelines: Sequence[Timeline], max_processes: int) -> int:
 
 
 CLOCK = "clock"
-
 """Event of the rows between the simulation's own: a clock of training is complete."""
 
 
@@ -195,7 +194,6 @@ def with_lateness(summary: TrainingSummary, rows: Sequence[TrainingRow], hour_s:
 
 
 NAP_S = 0.02
-
 """How often a replay that is early looks at the time."""
 
 

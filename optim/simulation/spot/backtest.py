@@ -41,7 +41,6 @@ MEASURES = (
     "probes",
     "deadline_met",
 )
-
 """What the summary averages."""
 
 
@@ -259,7 +258,6 @@ def ratio(cost: float | None, reference: float | None) -> float | None:
 
 
 MAX_DRAWS = 1000
-
 """Draws of one start until none of its runs touches a gap."""
 
 

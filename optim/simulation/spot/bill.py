@@ -170,7 +170,6 @@ RULES: Mapping[Billing, tuple[BillingRule, BillingRule]] = {
     Billing.AWS_2009: (EC2_2013, ON_DEMAND_2013),
     Billing.AWS_2017: (EC2_TODAY, ON_DEMAND_TODAY),
 }
-
 """Rules of spot leases and of those on demand; the others are of traces of availability."""
 
 

@@ -57,7 +57,6 @@ class Snapshot:
 
 
 Observer = Callable[[Snapshot], None]
-
 """Told every moment, in order of time; several may have the same time, of which the last holds."""
 
 
@@ -110,11 +109,9 @@ class RunResult:
 
 
 WARNING_S = 120
-
 """Instances stay for so long after the price has crossed their bid."""
 
 RENEWAL_S = 58 * 60
-
 """When in its hour a lease is decided on."""
 
 NEVER = 2**62

@@ -31,11 +31,9 @@ from optim.simulation.spot.policy import World, minutes
 HALVINGS = 80
 
 HIGHEST = 1e6
-
 """Dollars a unit of work that nobody pays."""
 
 NARROW = 1e-12
-
 """Relative width at which a bracket of the price is as good as closed: the dual is flat at its best."""
 
 
@@ -110,11 +108,9 @@ def _dual(
 
 
 OFFSETS = 6
-
 """Hours are tried from so many offsets within the first hour."""
 
 LIMIT_STEP = 1.1
-
 """Factor by which the limit on a unit's cost is raised."""
 
 
@@ -174,7 +170,6 @@ class OracleResult:
 
 
 _Plan = tuple[float, float, tuple[PlanPiece, ...]]
-
 """Dollars, hours, pieces."""
 
 

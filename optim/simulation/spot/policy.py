@@ -166,11 +166,9 @@ def minutes(value: float) -> int:
 
 
 DEFAULT_TYPE = "c3.xlarge"
-
 """The job is measured by machines of this type, where no other is named."""
 
 ROUNDING = 1e-9
-
 """Share of a machine that rounding may lack."""
 
 Rate = TypeVar("Rate", float, FloatArray)
@@ -352,7 +350,6 @@ class View:
 
 
 RENAMED_METHODS = {"first_asking": "next_decision_tick", "is_interested": "wants_more", "keeps": "should_renew"}
-
 """Former names of a policy's methods, with those that the engine calls; the table goes with the release after 0.2."""
 
 

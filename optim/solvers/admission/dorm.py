@@ -30,7 +30,6 @@ from optim.solvers.admission.slots import AbstractSlotSolver, Allocation, Board,
 from optim.solvers.lp.highs import highs_lp, no_answer, run_highs, silent_highs
 
 INTEGER_TOL = 1e-6
-
 """A relaxed count closer than this to a whole number is that number (HiGHS' own integrality tolerance)."""
 
 
@@ -177,7 +176,6 @@ class _Columns:
 
 
 _Term = tuple[IntArray, IntArray, FloatArray | IntArray | float]
-
 """Entries of a block of rows: row within the block, column, value; values are broadcast to the columns."""
 
 
@@ -351,7 +349,7 @@ class DormOptions:
         How many waiting jobs a programme considers, the first by arrival: keeps programmes small. At least 1.
     full_columns
         Programmes with more integer columns are confined to the neighbourhood of their relaxation's
-        optimum and of what is held (see `dorm_division`).
+        optimum and of what is held.
     node_limit
         Branch-and-bound nodes a programme: the limit that ends hard ones, the same on every machine.
     time_limit_s
@@ -499,7 +497,7 @@ class DormPolicy:
 class DormSolver(AbstractSlotSolver[DormPolicy]):
     """Dorm: dynamic partitions by a utilisation-fairness programme.
 
-    At each arrival and completion a mixed-integer programme (`dorm_division`) divides the cluster: the
+    At each arrival and completion a mixed-integer programme divides the cluster: the
     most utilisation, summed over the resources, such that the summed difference of the jobs' dominant
     shares from those of dominant resource fairness is at most ``theta1 * 2 m``, and at most a share
     `theta2` of the running jobs changes its allocation. Running jobs keep at least one worker. In

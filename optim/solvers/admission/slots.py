@@ -184,7 +184,6 @@ def _column_sums(capacity: IntArray) -> tuple[int, ...]:
 
 
 WORKERS, PS = 0, 1
-
 """The sides, in the order of all pairs."""
 
 

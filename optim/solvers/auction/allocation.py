@@ -21,11 +21,9 @@ FAR = 1 << 60
 NONE = np.int64(-1)
 
 YES, NO = np.bool_(True), np.bool_(False)
-
 """A literal as an argument would make the compiler compile a function for it alone."""
 
 MIN_GAIN = 1e-12
-
 """Upgrades that gain less than this are rounding."""
 
 

@@ -32,15 +32,12 @@ from optim.solvers.auction.tables import Tables
 from optim.solvers.lp.highs import no_answer, run_in_place, silent_highs
 
 Pattern = tuple[int, ...]
-
 """Number of bundles of each kind that a machine holds, by position in the kinds asked for."""
 
 Counts = tuple[tuple[int, int], ...]
-
 """Positions and numbers of the kinds of which there are any."""
 
 MOST_PATTERNS = 10_000
-
 """Most sets of bundles that are looked at for one machine.
 
 Their number grows as that of partitions does: an island of 32 GPUs that is bid for in all sizes has 8,349 of them, one
@@ -48,7 +45,6 @@ of 40 has 37,338, one of 64 over a million. Each is a column of the programme, a
 """
 
 MAX_NUMBERS = 1_000_000
-
 """Most numbers of bundles in a table of patterns by kinds: few sets of thousands of kinds are large, too."""
 
 
@@ -202,7 +198,6 @@ def bundle_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
 INFINITE = highspy.kHighsInf
 
 Bounds = Mapping[int, tuple[int, int]]
-
 """By kind the least and the most bundles, only where restricted; by -1 - b whether kept row b is awarded, 0 or 1."""
 
 
@@ -481,11 +476,9 @@ class BundleTypeLP:
 
 
 MOST = 1 << 30
-
 """More bundles than there can be."""
 
 FAR = 1e6
-
 """How far a ray is followed: log welfare is a matter of hundreds."""
 
 

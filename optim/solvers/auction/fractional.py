@@ -20,11 +20,9 @@ from optim.solvers.auction.settlement import AbstractAuctionSolver, Award, Payme
 from optim.solvers.auction.tables import Tables
 
 MAX_STEPS = 120
-
 """Twenty are usual."""
 
 WARM_COMPLEMENTARITY = 1e-3
-
 """Complementarity from which problems without one app start."""
 
 

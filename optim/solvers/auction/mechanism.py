@@ -231,7 +231,6 @@ class ProfileAgent:
 
 
 MIN_LEFT_MIN = 1e-3
-
 """Minutes of work that an app keeps while it takes part."""
 
 

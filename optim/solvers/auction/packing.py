@@ -20,7 +20,6 @@ SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
 FAR = 1 << 60
 
 TIES = 4096
-
 """Among equal rooms shaken ties are broken by a number below this."""
 
 
@@ -137,7 +136,6 @@ def below(random, limit):
 
 
 SIZE, IS_LOAD, LEFT, GIVEN = range(4)
-
 """Columns of a table of types; from `GIVEN` on one column a rack: how many it was given."""
 
 
@@ -392,15 +390,12 @@ def _has_shifted(load, rack_free, source, target, shift):
 
 
 MOST_LOOKED = 3_000
-
 """Partial placements that are looked at before the question is left open, on small clusters."""
 
 WORK = 200_000
-
 """Placements times slots to the power 1.5: what naming a state and telling places apart costs on large ones."""
 
 Items = tuple[tuple[int, int, int], ...]
-
 """(locality, size, machine or -1), sorted."""
 
 
@@ -439,7 +434,6 @@ class PlacementSearch:
 
 
 Target = tuple[int, int, int]
-
 """Rack, machine and slot of the machine that an item may go to, -1 below its own level."""
 
 
@@ -532,19 +526,15 @@ class _Search:
 
 
 SEARCHES = 4
-
 """Searches by exchange after best fit has failed."""
 
 KEY_BASE = 1 << 20
-
 """Larger than any size or machine: packs them into one number."""
 
 MAX_SEARCHED = 40
-
 """More bundles than this aren't placed by a search through all placements."""
 
 MOVES = 20_000
-
 """Moves of one search."""
 
 
@@ -668,7 +658,6 @@ class Packer:
 
 
 _TURN = np.array([2, 2, 1, 3, 0])
-
 """Named bundles first, then those within a rack, those of one slot or machine, those anywhere."""
 
 

@@ -103,7 +103,6 @@ def _bracket(tables: Tables, reached: Allocation, bound: float) -> Interval:
 
 
 MIN_PROGRESS = 1e-12
-
 """An allocation that is better by no more, in log units, is the same summed in another order."""
 
 

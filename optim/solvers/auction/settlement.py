@@ -85,15 +85,12 @@ class PaymentOptions:
 PaymentOptionsT = TypeVar("PaymentOptionsT", bound=PaymentOptions)
 
 OPTIMALITY_TOL = 1e-6
-
 """Largest gap, both in log units and relative to the objective, that is called optimal."""
 
 CLOSED_TOL = 1e-9
-
 """A bound that is no further than this from a value, in log units, proves it optimal."""
 
 TOUCHING_TOL = 1e-12
-
 """Bounds that miss a value by this share of it agree: sums in another order."""
 
 

@@ -44,11 +44,9 @@ def unscale(outcome: Outcome, units: FloatArray) -> Outcome:
 
 
 OPTIMALITY_TOL = 1e-6
-
 """Largest relative gap that is called optimal."""
 
 HELD_TOL = 1e-9
-
 """By this part of itself a cap may be exceeded, and the least work missed: an answer is held to no more, and its bound covers it."""
 
 HALVINGS = 200
@@ -56,7 +54,6 @@ HALVINGS = 200
 NEWTON_STEPS = 6
 
 MARGIN = 1e-9
-
 """Relative step below a ratio at which the relaxation's value is 0, so that it is surely not below."""
 
 

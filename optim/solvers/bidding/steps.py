@@ -13,15 +13,12 @@ from optim.solvers.bidding.survival import shortfall
 from optim.solvers.bidding.tree.box import CAP_TOL
 
 MAX_STEPS = 64
-
 """Up to so many instances every number is tried; beyond, numbers double."""
 
 IMPROVEMENT = 1e-12
-
 """Relative gain below which a step is none: rounding."""
 
 Figure = Callable[[IntArray], FloatArray]
-
 """What footprints, shape (footprints, bids), are judged by: the less the better."""
 
 

@@ -130,17 +130,14 @@ def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
 
 
 RESOLUTION = 128
-
 """Holdings of covers are counted in about so many parts of what is asked for."""
 
 INTEGRAL_TOL = 1e-6
 
 KNOWN = 0.02
-
 """A row that is there already is good enough if the counts miss it by this share."""
 
 VIOLATED = 1e-4
-
 """A row is added where the counts miss it by more than this share."""
 
 

@@ -33,11 +33,9 @@ from optim.models.bidding.market.zones import (
 )
 
 FAR = 2**58
-
 """The value of situations from which the job can't be done in time."""
 
 MAX_VALUES = 2**27
-
 """Values in memory at once, a GiB."""
 
 
@@ -238,7 +236,6 @@ def _plan(
 
 
 IDLE = 0
-
 """Situation with nothing held; 1 + r is a spot machine that needs r ticks until its set-up is over, behind them those on demand."""
 
 

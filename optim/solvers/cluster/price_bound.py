@@ -123,7 +123,6 @@ def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
 SECOND = 1e6
 
 SPARE = 1e-9
-
 """Seconds left out that are none, as a part of the job's run time."""
 
 
@@ -262,7 +261,6 @@ def purchases(release, duration, width, edge, first, price, flow):
 
 
 NONE_FREE, NEARLY_DONE = 1e-9, 1e-6
-
 """GPUs, and microseconds of work, that are rounding."""
 
 
@@ -453,25 +451,20 @@ class Master:
 
 
 NOTABLE, CLOSER, PATIENCE = 0.05, 0.7, 8
-
 """A gain of less than a twentieth of the way to the level is none; after eight steps without one the level comes closer."""
 
 KEPT_STEPS, PARTS = 40, 4
-
 """Of the last steps' purchases parts of jobs are made, which are scheduled anew."""
 
 MAX_PARTS = 100_000
 
 MAX_CELLS, MAX_ROUNDS, CLOSE = 8_000, 60, 2e-4
-
 """Kinds of jobs times slots up to which a programme finds the best prices, in how many rounds, and when it is over."""
 
 MAX_CALLS = 20_000
-
 """Of compiled loops over a class of jobs: of many classes there are fewer steps."""
 
 DEAREST = 3.0
-
 """Time that there isn't can be had in the programme, at so many times the highest of the best prices."""
 
 ROUNDING = 1e-9

@@ -33,7 +33,6 @@ from optim.solvers.lp.highs import run_to_optimum, silent_highs
 KINDS = 3
 
 MAX_VERTICES = 256
-
 """Each of the prices looked at adds one at most."""
 
 MAX_NEWTON = 60
@@ -194,11 +193,9 @@ def usage_at(speed, relative, left, end, elapsed, ratio, seen):
 MAX_PRICES = 200
 
 BILL_TOL = 1e-8
-
 """Excess of a bill at which the search for prices ends."""
 
 SLACK = 1e-7
-
 """Relative distance above the proven ratio at which shares are looked for."""
 
 FIRST_COLUMNS = 12
@@ -269,17 +266,14 @@ def _mixture(usage: FloatArray) -> tuple[float, FloatArray, FloatArray]:
 
 
 TOL = 1e-6
-
 """Relative distance of the two sides of rho at which the search ends."""
 
 MANY_JOBS = 1_024
-
 """From so many jobs on HiGHS' interior point (with crossover) beats its simplex method: 0.25 against 0.42 s for 1,851."""
 
 MAX_PRICED_TYPES = 3
 
 MIN_PRICE = 1e-7
-
 """Share of all prices from which on a job's own counts: they add up to 1."""
 
 MAX_SOLVES = 60

@@ -39,15 +39,12 @@ if TYPE_CHECKING:
     import highspy
 
 INFINITE = 1e29
-
 """HiGHS' infinities are at least this large."""
 
 POLL_S = 0.05
-
 """How often the waiting thread looks whether HiGHS is done, or has to stop."""
 
 WHOLE_NUMBERS = 2**31
-
 """HiGHS' whole numbers, random seeds among them, are below this."""
 
 OptionValue = bool | int | float | str
@@ -96,7 +93,6 @@ class HighsOutcome:
 
 
 Watch = Callable[[HighsState], Termination | None]
-
 """Called at HiGHS' interrupt points and in between, by one thread at a time; a reason ends the run."""
 
 

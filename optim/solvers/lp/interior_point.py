@@ -106,11 +106,9 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
 
 
 MAX_DENSE = 4096
-
 """Rows up to which a matrix is a single dense block."""
 
 BLOCK = 64
-
 """Columns of a block: products of thin matrices of this width run near the processor's best."""
 
 
@@ -235,22 +233,18 @@ def _divided(corner: FloatArray, right: FloatArray, *, transposed: bool) -> Floa
 
 
 IGNORED_WEIGHT = 1e-9
-
 """Columns whose weight x / z is below this share of their job's are left out of the factorised matrix: late in a
 solve most columns are such. Solutions are refined with the exact matrix; a larger share makes that slow."""
 
 SOLVE_TOL = 1e-9
-
 """Relative residual of a solved system that needs no refinement."""
 
 MAX_REFINEMENTS = 4
-
 """Conjugate-gradient steps at most, preconditioned by the factor."""
 
 MAX_FACTORISATIONS = 6
 
 REGULARISATION = 1e-13
-
 """Relative addition to the diagonal when a factorisation fails; a hundredfold at each further attempt."""
 
 
@@ -356,7 +350,6 @@ def _first_rows(matrix: csc_array, job: IntArray, num_jobs: int) -> IntArray:
 MAX_ITERATIONS = 60
 
 STEP_SHARE = 0.995
-
 """Share of the longest feasible step that is taken, so that every variable stays positive."""
 
 SMALLEST_CENTRING = 1e-4
@@ -364,23 +357,18 @@ SMALLEST_CENTRING = 1e-4
 MAX_CORRECTIONS = 3
 
 LONG_ENOUGH = 0.95
-
 """Centrality corrections of a step, each a solve with the same factor, until both steps are this long."""
 
 REACH = 0.3
-
 """By how much a correction tries to lengthen the steps."""
 
 MIN_GAIN = 0.05
-
 """Corrections that lengthen both steps together by less are dropped."""
 
 CENTRAL = (0.1, 10.0)
-
 """Complementarity products between these multiples of their target count as central."""
 
 MAX_SLACK, MAX_ADDED = 1e-5, 1e-4
-
 """Share of a row's capacity that a warm start frees at most, and of a job that it adds to its columns: what one row needs
 shrinks all columns, and each share of 1e-4 throws the point back by 1e-4 of the objective."""
 

@@ -200,15 +200,12 @@ def losses(columns, price, loss, job_price):
 
 
 CHECK_EVERY = 40
-
 """Steps between two looks at the gap; each costs as much as some four steps."""
 
 ENOUGH_DECAY, SOME_DECAY = 0.3, 0.8
-
 """Restart once the gap fell to the first share of what it was at the last restart, or to the second and rises again."""
 
 LONGEST_SHARE = 0.36
-
 """Restart after this share of all steps in any case."""
 
 

@@ -21,7 +21,6 @@ from optim.training.messages import Vector
 from optim.training.stages import bounds
 
 MARKS = ("::", ",", ";", "\t")
-
 """What may stand between the columns of ratings, besides blanks."""
 
 Row = tuple[int, list[str]]

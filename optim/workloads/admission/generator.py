@@ -21,7 +21,6 @@ from optim.models.admission.instance import AdmissionInstance
 DAY_S = 86_400
 
 PEAK_S = 14 * 3600
-
 """Second of the day at which most jobs arrive; the horizon starts at midnight."""
 
 
@@ -104,13 +103,11 @@ def draw_durations(
 
 
 RESOURCES = ("gpu", "vcpu", "memory_gb", "storage_gb")
-
 """Resource types of generated instances."""
 
 HOUR_S = 3600
 
 DAY_HOURS = (8, 20)
-
 """Hours of the day (begin, end) in which night-only servers serve somebody else."""
 
 SERVER_TYPES: Mapping[str, tuple[float, ...]] = MappingProxyType(
@@ -128,14 +125,12 @@ SERVER_TYPES: Mapping[str, tuple[float, ...]] = MappingProxyType(
         "c4.8xlarge": (0, 36, 60, 800),
     }
 )
-
 """What one server of a type has, in the order of `RESOURCES`: GPUs, vCPUs and memory are the vendor's; these types have
 no disks of their own, so storage is attached."""
 
 GPU_TYPES = ("p2.xlarge", "p2.8xlarge", "p2.16xlarge", "g3.4xlarge", "g3.8xlarge", "g3.16xlarge")
 
 CPU_TYPES = ("c4.2xlarge", "c4.4xlarge", "c4.8xlarge")
-
 """Default PS hosts: the smaller C4 types hold less than one PS of the usual demands."""
 
 
@@ -281,7 +276,6 @@ def check_range(name: str, limits: tuple[float, float], *, least: float, is_open
 MAX_CHUNKS = 100
 
 MIN_CHUNKS = 5
-
 """The paper's range of N, for clusters of ten servers or more."""
 
 
@@ -430,11 +424,9 @@ class GeneratorOptions:
 
 
 HORIZON_SHARE = 1 / 3
-
 """Shortest durations take at most this share of the horizon."""
 
 KILO = 1_000
-
 """Gradients are whole kilobytes: 1e3 of their 1e-6 megabytes."""
 
 
@@ -605,7 +597,6 @@ __all__ = ["GeneratorOptions", "generate"]
 DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], JobColumns]
 
 MAX_ROUNDS = 50
-
 """Rounds of redrawing jobs that can't finish: where one job in five can, 50 rounds leave one in 70,000."""
 
 
@@ -712,7 +703,6 @@ def _decimal_fraction(value: float) -> Fraction:
 
 
 SEED_STEP = 1000
-
 """Up to so many days of different seeds share none of theirs."""
 
 

@@ -29,7 +29,6 @@ from optim.models.admission.instance import AdmissionInstance, instance_from_doc
 UtilityDocument = ConstantDocument | SigmoidDocument | StepDocument | TableDocument
 
 Quantities = tuple[str, ...]
-
 """One decimal a resource."""
 
 
@@ -130,7 +129,6 @@ def _decimals(quantities: Quantities) -> list[Decimal]:
 
 
 NEGLIGIBLE = ("0.000001",)
-
 """Demand of a PS where PSs are beside the point."""
 
 Arguments = ParamSpec("Arguments")
@@ -140,11 +138,9 @@ _INSTANCES: dict[str, Callable[..., AdmissionInstance]] = {}
 _OPTIMA: dict[str, float] = {}
 
 STRESS_INSTANCES: Mapping[str, Callable[..., AdmissionInstance]] = MappingProxyType(_INSTANCES)
-
 """Every stress instance that a solver should be tried on, by name."""
 
 KNOWN_OPTIMA: Mapping[str, float] = MappingProxyType(_OPTIMA)
-
 """The optimum of each stress instance with its default parameters."""
 
 

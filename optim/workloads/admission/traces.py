@@ -206,7 +206,6 @@ def _busiest_window(table: JobTable, options: TraceOptions) -> tuple[int, float]
 
 
 MOST = 0.5
-
 """Share of the jobs whose workers must fit on a node of a trace."""
 
 
@@ -353,11 +352,9 @@ def _classes(rows: list[tuple[str, FloatArray, int]], options: TraceOptions) -> 
 
 
 TRACE_RESOURCES = ("gpu", "vcpu", "memory_gb")
-
 """Resource types of instances that come from traces."""
 
 WORKER_MBPS = 1000
-
 """b; only its ratio to B matters, since run times already hold the time of communication (e = 0)."""
 
 

@@ -20,17 +20,14 @@ from optim.workloads.prices.price_files import read_on_demand, read_prices, read
 from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 
 SIZES = (1.0, 2.0, 4.0, 8.0)
-
 """GPUs of the types on offer."""
 
 USUAL_RATE = 0.4
 
 USUAL_SPREAD = 0.8
-
 """Losses an hour, as a median and a standard deviation of logarithms: about those of the published preemption series."""
 
 YOUNG = (1.6, 1.3, 1.1, 1.0, 0.8, 0.6)
-
 """How much likelier young machines are to be lost, by age."""
 
 
@@ -260,7 +257,6 @@ OF_BIDS = (
     "slots",
     "one_bid_a_market",
 )
-
 """Options that mean nothing where nobody bids."""
 
 

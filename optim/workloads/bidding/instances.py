@@ -28,7 +28,6 @@ VCPUS: Mapping[str, int] = MappingProxyType(
         **{"p2.xlarge": 4, "p2.8xlarge": 32, "p2.16xlarge": 64, "p3.2xlarge": 8, "p3.8xlarge": 32, "p3.16xlarge": 64},
     }
 )
-
 """Virtual processors of instance types, as listed by Amazon."""
 
 GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
@@ -52,7 +51,6 @@ GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
         **{f"Standard_NC{24 * n}ads_A100_v4": ("A100-80", n) for n in (1, 2, 4)},
     }
 )
-
 """GPUs of instance types of Amazon, Google and Azure, as these list them."""
 
 GPU_RATES: Mapping[str, float] = MappingProxyType(
@@ -62,7 +60,6 @@ GPU_RATES: Mapping[str, float] = MappingProxyType(
         **{"A100": 1555 / 900, "A100-80": 2039 / 900, "H100": 3350 / 900, "H100-80": 3350 / 900},
     }
 )
-
 """Work of one GPU over a V100's: bandwidths of their memories in GB/s, as listed by Nvidia, which training follows more
 closely than their peaks of arithmetic."""
 
@@ -106,11 +103,9 @@ def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work
 
 
 GRID_MICRO = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
-
 """Bid deltas on offer, micro-dollars: $0.0001 to $0.4."""
 
 MAX_TRIES = 1000
-
 """Draws of a time at which all markets have a price and no gap is near."""
 
 

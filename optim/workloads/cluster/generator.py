@@ -16,7 +16,6 @@ from optim.workloads.traces.job_table import JobTable, ReadOptions
 PASSED, KILLED, UNSUCCESSFUL = range(3)
 
 REASONS = tuple(reason for reason in FAILURES.values() if reason.log_normal is not None)
-
 """Those whose run times to failure are published."""
 
 REASON_NAMES = tuple(reason.name for reason in REASONS)
@@ -133,7 +132,6 @@ def _jobs_of_size(reason: FailureReason, size: int) -> float:
 
 
 BURST_GAP_S = 60.0
-
 """Submissions that follow each other within this time are one burst."""
 
 GAP_SHARE, GAP_S = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0), (0.3, 0.5, 2.0, 5.0, 12.0, 27.0, 56.0, 60.0)
@@ -145,25 +143,20 @@ PAUSE_S = (61.0, 77.0, 109.0, 189.0, 355.0, 599.0, 600.0, 601.0, 602.0, 1021.0, 
 SIZE_SHARE = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 
 SIZE = (1.0, 1.0, 2.0, 2.0, 4.0, 7.0, 22.0, 85.0, 159.0, 481.0, 1169.0)
-
 """Quantiles of gaps within bursts, of pauses between them, and of their sizes, days 40 to 117 of the merged list."""
 
 BIG_BURST, BIG_SINGLE_SHARE = 20, 0.972
-
 """Bursts of so many jobs and more hold 60 % of the jobs; this share of them asks for one GPU."""
 
 GANGS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 
 GANG_WEIGHTS = (16848, 1114, 2035, 2449, 5, 378, 15, 70, 2, 1)
-
 """Gangs of bursts' first jobs."""
 
 LIKE_THE_BURST = 0.9
-
 """Share of a burst's jobs with the gang of its first."""
 
 LIKENESS = 0.55
-
 """Correlation of the run times' logarithms within a burst."""
 
 RUN_SHARE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
@@ -176,15 +169,12 @@ RUN_S = (
     (1.0, 85.0, 877.0, 12567.0, 112913.0, 365273.0, 655638.0, 1941748.0, LONGEST_S),
     (9.0, 51.0, 556.0, 8440.0, 55944.0, 184152.0, 379621.0, 1370566.0, LONGEST_S),
 )
-
 """Quantiles of run times in seconds by the study's sizes of jobs; log-normal fits are too fat at the top."""
 
 QUOTAS = (64, 64, 64, 32, 32, 32, 16, 16, 16, 8, 8)
-
 """Machines of the virtual clusters, as Helios' authors gave them: their shares of the bursts, too."""
 
 TILT = 2.0
-
 """How much some virtual clusters lean to small gangs and others to large ones."""
 
 USERS_A_CLUSTER = 25

@@ -17,7 +17,6 @@ from optim.workloads.cluster.generator import REASON_NAMES, draw_outcomes
 from optim.workloads.traces.job_table import JobTable, seconds_of
 
 EITHER = "|"
-
 """Between the types that one job may run on."""
 
 NAMES_SHOWN = 5
@@ -150,11 +149,9 @@ def _list(names: "list[str] | tuple[str, ...]") -> str:
 OVERSIZED, NO_TYPE = "larger than the cluster", "that no GPU of the cluster can run"
 
 MIB_A_GB = 1024.0
-
 """Virtual clusters that a message names."""
 
 DRAWN = "drawn"
-
 """In the notes of jobs whose outcomes were drawn."""
 
 

@@ -11,7 +11,6 @@ from optim.core.limits import check_drawn
 from optim.models.containers.series import CPU, MEMORY, NETWORK, UNKNOWN_PHASE, ContainerSeries
 
 MIN_GROWTH, MAX_GROWTH = 1.5, 3.0
-
 """Memory grows by a factor between these."""
 
 
@@ -138,17 +137,14 @@ SEQUENCES: tuple[tuple[float, tuple[int, ...]], ...] = (
     (0.10, (WARMUP, LOAD, BURST, STABLE, GROWTH, STABLE)),
     (0.20, (WARMUP, LOAD, BURST, STABLE)),
 )
-
 """Share of containers by the phases they go through."""
 
 UNLOAD_SHARE = 0.6
-
 """Share of containers that give their memory back at the end; it is labelled as a load."""
 
 MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
 
 MAX_MEAN_SAMPLES = max(sum(MEAN_SAMPLES[phase] for phase in (*phases, LOAD)) for _, phases in SEQUENCES)
-
 """Mean samples of a container that goes through the most."""
 
 MIN_SAMPLES = (3, 5, 5, 5, 5)
@@ -156,11 +152,9 @@ MIN_SAMPLES = (3, 5, 5, 5, 5)
 DURATION_SHAPE = 4.0
 
 IDLE_CORES_SHARE = 0.01
-
 """CPU of a container whose job is done, over what it took."""
 
 LIMIT_HEADROOM = 1.1
-
 """Memory limits leave this much room above the largest growth, and are then rounded up to a power of two."""
 
 

@@ -23,7 +23,6 @@ LEVELS: Mapping[str, Mapping[str, float]] = {
     MEMORY.name: {unit: size / GIB for unit, size in _BYTES.items()},
     NETWORK.name: {f"{unit}/s": size / MB for unit, size in _BYTES.items()} | {"bits/s": 1 / 8 / MB},
 }
-
 """Units that a resource may be given in, and what one is in the resource's own unit."""
 
 TOTALS: Mapping[str, Mapping[str, float]] = {
@@ -31,7 +30,6 @@ TOTALS: Mapping[str, Mapping[str, float]] = {
     MEMORY.name: {},
     NETWORK.name: {unit: size / MB for unit, size in _BYTES.items()},
 }
-
 """Likewise of counters, whose rate is meant."""
 
 KNOWN_METRICS: Mapping[str, Resource] = {
@@ -46,11 +44,9 @@ LIMIT_METRICS = (
     "kube_pod_container_resource_limits_memory_bytes",
     "kube_pod_container_resource_limits",
 )
-
 """Limits of memory, 0 for none; the last one's label ``resource`` says of what."""
 
 _UNNAMED_UNITS = {"container_memory_rss": "bytes", "container_memory_cache": "bytes", "container_memory_swap": "bytes"}
-
 """Of metrics whose name doesn't tell."""
 
 UNIT_WORDS: Mapping[str, str] = {
@@ -64,7 +60,6 @@ UNIT_WORDS: Mapping[str, str] = {
         "gibibytes": "GiB",
     },
 }
-
 """Words of metrics' names, and the units that they mean."""
 
 
@@ -227,15 +222,12 @@ def _of_other(resource_name: str, unit: str, *, is_counter: bool, is_level: bool
 
 
 MAX_PLAUSIBLE: Mapping[str, float] = {"cpu": 1e4, "memory": 1e5, "network": 1e6}
-
 """More cores, GiB and MB/s than any machine has."""
 
 MAX_SHOWN = 5
-
 """Containers that a message names."""
 
 MAX_LACKING = 0.05
-
 """Share of samples that are left out without a word: of a counter the first one is."""
 
 

@@ -93,16 +93,13 @@ LIST_PRICES: Mapping[str, int] = MappingProxyType(
         "v100_8": 24_480_000,
     }
 )
-
 """On-demand micro-dollars an hour in us-east-1 by type, and by what the traces without prices call p2.xlarge, p3.2xlarge
 and p3.16xlarge."""
 
 SPOT_PERCENT = 30
-
 """Spot price of traces without prices, usual for these machines, as a part of that on demand."""
 
 OnDemand = int | Mapping[str, int] | None
-
 """On-demand micro-dollars of a machine-hour: of every machine, by type, or left to the file."""
 
 
@@ -264,15 +261,12 @@ def _micro(usd: NDArray[np.float64]) -> IntArray:
 
 
 JITTER = 0.02
-
 """Tick lengths of two zones that differ by less, relatively, are the same."""
 
 ZONE = re.compile(r"(.*\d)-?[a-z]")
-
 """A zone's name: its region and a letter, as Amazon and Google write them."""
 
 ROUNDING_S = 1e-6
-
 """Set-ups are rounded up to whole seconds, but for what floating point adds."""
 
 

@@ -45,15 +45,12 @@ from optim.workloads.csv_columns import (
 )
 
 LINUX, WINDOWS = "Linux/UNIX", "Windows"
-
 """Products that machines are told apart by, in Amazon's words."""
 
 MAX_OF_HEAD = 4096
-
 """Bytes in which a list's name is looked for."""
 
 PROVIDERS = {"SpotPriceHistory": "Amazon", "Items": "Azure", "skus": "Google"}
-
 """By the name of their list."""
 
 GPU = re.compile(r"\b(K80|P100|P4|T4|V100|L4|A100 80GB|A100|H100 80GB|H100)\b")
@@ -359,19 +356,15 @@ def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
 _LOG = logging.getLogger(__name__)
 
 PRODUCT = "Linux/UNIX"
-
 """Of Amazon's products the one that is read by default."""
 
 SNAPSHOTS = ("Azure", "Google")
-
 """Whose lists have the prices of a moment, spot and on demand."""
 
 NO_GAP_S = 2**40
-
 """Seconds that no history lasts: a list of prices says how long each holds, and whoever joins several leaves no gap."""
 
 MIN_RATE = 1e-6
-
 """Slower machines than a millionth of a c3.xlarge there are none."""
 
 

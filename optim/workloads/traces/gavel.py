@@ -27,11 +27,9 @@ from optim.workloads.traces.job_table import (
 )
 
 ALONE = "null"
-
 """Key of a job type's rate when it has its GPUs for itself."""
 
 SCATTERED = "_unconsolidated"
-
 """End of the name of a GPU type where the GPUs are on several machines."""
 
 TELL = "give Gavel's throughput table"
@@ -39,7 +37,6 @@ TELL = "give Gavel's throughput table"
 _KEY = re.compile(r"^\('(?P<type>.*)', (?P<gpus>\d+)\)$")
 
 Job = tuple[str, int]
-
 """Job type and number of GPUs."""
 
 Rates = list[FloatArray]
@@ -148,7 +145,6 @@ def _job(key: str) -> Job | None:
 
 
 TABLE_NAMES = ("simulation_throughputs.json.gz", "simulation_throughputs.json")
-
 """Where the throughput table is looked for, beside the jobs."""
 
 UNKNOWN_TYPE = "of a type without throughput"
@@ -173,7 +169,6 @@ FORMS: Mapping[int, tuple[str, ...]] = MappingProxyType(
         12: (*_COMMAND, "total_steps", "scale_factor", "mode", "weight", "deadline", "duration_s", "arrival_s"),
     }
 )
-
 """Columns of the tables without a header that Gavel's and Shockwave's simulators read, by their number."""
 
 

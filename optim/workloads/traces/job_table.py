@@ -20,7 +20,6 @@ NO_WORK = "without run time"
 NO_GPU = "without a GPU"
 
 NAMES_SHOWN = 8
-
 """Virtual clusters that a message names."""
 
 
@@ -224,7 +223,6 @@ IN_WORDS = {PHILLY_STAMP: "YYYY-MM-DD hh:mm:ss", SLURM_STAMP: "YYYY-MM-DDThh:mm:
 EPOCH = datetime(1970, 1, 1)
 
 EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
-
 """Least number of each unit since 1970 (all are in 1973), its number in a second, and its name: seconds of 1e11 are the year 5138."""
 
 _OFFSET = re.compile(r"[T ]\d.*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$")

@@ -39,7 +39,6 @@ STILL_RUNNING = "whose last attempt has no end"
 FAILED = "Failed"
 
 PEEKED = 64
-
 """Bytes at the beginning of a file that tell a list from a table."""
 
 
@@ -178,7 +177,6 @@ def _texts(values: Sequence[str | None]) -> np.ndarray:
 
 
 MERGED_BEGIN = datetime(2017, 8, 14, 23, 27)
-
 """Second 0 of the merged list."""
 
 

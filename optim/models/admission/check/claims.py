@@ -32,11 +32,9 @@ OF_THE_WORK = (
     *("variables", "simplex_iterations", "programmes", "confined", "fallbacks", "out_of_time", "workers_not_placed"),
     *("days", "resolves", "lost_worker_slots", "nodes"),
 )
-
 """Counts of a solver's own work."""
 
 LP_TOL = 1e-6
-
 """By how much an LP solved to a tolerance may fall short of its range, as a share."""
 
 
@@ -85,7 +83,6 @@ OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
         "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
     ),
 }
-
 """What a tree's certificate may state, in place of a dual point's."""
 
 RATIO_CLAIMS = (
@@ -94,7 +91,6 @@ RATIO_CLAIMS = (
     "({theorem} price on the guard's servers, C1 to C6 hold)",
     "; no competitive ratio is claimed: {failing} of the {theorem} price's conditions fail",
 )
-
 """What an online rule adds: its competitive ratio, or which of its theorem's conditions fail."""
 
 CONDITIONS = {
@@ -107,15 +103,12 @@ CONDITIONS = {
     ),
     "C6": re.compile(r"C6 (holds): caps and deadlines belong to the instance"),
 }
-
 """The conditions of the competitive ratio's theorems, with the figures that decide them."""
 
 C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
-
 """By theorem, how its C5 is put."""
 
 PRINTED_TOL = 1e-5
-
 """Largest relative error of a figure printed with six digits."""
 
 

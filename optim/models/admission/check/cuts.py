@@ -27,15 +27,12 @@ from optim.models.admission.check.placement import in_class
 from optim.models.admission.decision import CountCut, ServerCut, Side
 
 STATE_LIMIT = 50_000
-
 """Partial packings kept at once in a search; a cut that needs more is refused as not shown."""
 
 MAX_GAIN = 2**50
-
 """Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
 
 ROUNDING = 1e-9
-
 """Far more than the relative rounding error of the relaxations, which are raised by it."""
 
 

@@ -33,11 +33,9 @@ from optim.models.admission.decision import Side
 from optim.models.admission.instance import AdmissionInstance
 
 UNIT_ROUNDOFF = 2.0**-53
-
 """Largest relative error of one rounded operation on doubles."""
 
 _SMALLEST_EXPONENT = 1074
-
 """Every finite double is a whole multiple of 2**-1074."""
 
 
@@ -78,7 +76,6 @@ def shrink_factor(num_operations: int) -> float:
 
 
 FEW_OPERATIONS = 8
-
 """Rounded operations in one utility, the exponential counted as four."""
 
 
@@ -140,7 +137,6 @@ def _relative_error(utility: Utility, num_delays: int) -> float:
 
 
 UNITS_OF_SPEED = 20
-
 """Speed-ups are in twentieths."""
 
 
@@ -350,7 +346,6 @@ def _demands(instance: AdmissionInstance, i: int) -> tuple[Demand, ...]:
 
 
 IMPOSSIBLE = -(2**40)
-
 """Marks a number of workers beside which no number of PSs fits, not even none."""
 
 

@@ -78,11 +78,9 @@ def decimal_text(micro: int) -> str:
 
 
 COLUMNS = 4
-
 """A plan's rows hold job, slot, server, count."""
 
 Placed = dict[tuple[int, int, int], int]
-
 """Units by (job, slot, server)."""
 
 

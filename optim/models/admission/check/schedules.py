@@ -33,7 +33,6 @@ from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Branch, BranchKind, Side
 
 Place = tuple[Side, int, int]
-
 """Side, server class and slot."""
 
 
@@ -89,11 +88,9 @@ class Restriction:
 
 
 FREE = Restriction()
-
 """No condition."""
 
 HUGE = 1e290
-
 """Costs of one worker or PS are cut down to this, so that no sum of them overflows."""
 
 
@@ -272,7 +269,6 @@ def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int
 
 
 Limits = tuple[IntArray, IntArray]
-
 """Fewest and most units in each class and slot."""
 
 
@@ -386,11 +382,9 @@ def _shifted(cost: FloatArray, number: int, unit: FloatArray) -> FloatArray:
 
 
 BLOCK = 2**17
-
 """Elements of one block of the dynamic programme's sums, small enough for a cache."""
 
 UNDERFLOW = 1e-290
-
 """More than all that products of tiny prices can lose below the smallest double."""
 
 

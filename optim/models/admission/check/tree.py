@@ -29,11 +29,9 @@ from optim.models.admission.check.schedules import FREE, Place, Pricing, Restric
 from optim.models.admission.decision import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
 STEP_LIMIT = 1_000_000
-
 """Steps of the search in one place; a leaf that needs more is refused as not shown."""
 
 Pair = tuple[int, int]
-
 """Workers and PSs of one job."""
 
 
@@ -197,15 +195,12 @@ def _left(demand: Demand, pair: Pair, room: tuple[int, ...]) -> tuple[int, ...]:
 
 
 COPIED = 10
-
 """Steps that an entry of a copy counts for: it is kept as long as the path."""
 
 SOUGHT = 1_000
-
 """Steps that looking for a job's schedule counts for."""
 
 Restrictions = Mapping[int, Restriction]
-
 """What is left of the schedules, by job; jobs that aren't listed are free."""
 
 

@@ -73,15 +73,12 @@ def _named_fits(facts: ExactInstance, row: IntArray) -> bool:
 
 
 MAX_STATES = 100_000
-
 """States kept at once; a claim that needs more is not accepted."""
 
 Machine = tuple[int, int, tuple[int, ...]]
-
 """Number if rows name it (-1 otherwise), GPUs left, GPUs left on each slot."""
 
 Rack = tuple[int, tuple[Machine, ...]]
-
 """GPUs left, and its machines."""
 
 State = tuple[Rack, ...]

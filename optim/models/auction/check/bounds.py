@@ -153,13 +153,11 @@ TREE = "tree"
 PRICES = "prices"
 
 LARGEST = 1e100
-
 """Largest price of a proof: products with numbers of GPUs stay finite."""
 
 Kind = tuple[int, int, int]
 
 Bounds = Mapping[tuple[int, int], tuple[int, float]]
-
 """By (locality, size) the least and the largest number of bundles; by (-1, row) whether a row is awarded, 0 or 1."""
 
 ROW = -1

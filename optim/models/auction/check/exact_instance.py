@@ -10,11 +10,9 @@ from optim.models.auction.data import SERVED_STEP, EmptyValue, Locality
 from optim.models.auction.instance import AuctionInstance
 
 UNIT_ROUNDOFF = 2.0**-53
-
 """Largest relative error of one rounded operation on doubles."""
 
 WEIGHT_ROUNDINGS = 8
-
 """Rounded operations behind one weight: a quotient or two, a logarithm good to one unit, sums."""
 
 

@@ -80,7 +80,6 @@ def min_rate_for(curve: Scalability, work: float) -> float:
 
 
 CAP_TOL = 1e-9
-
 """Caps may be exceeded by this, relative to their limit, and least work missed by as much, through rounding alone."""
 
 
@@ -229,7 +228,6 @@ def relaxed_min_work(instance: BiddingInstance) -> float:
 POINT = re.compile(r"(?:cost|work)_\d+")
 
 Point = tuple[float, float]
-
 """Cost and work."""
 
 

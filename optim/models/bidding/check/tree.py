@@ -24,11 +24,9 @@ from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multiplier
 from optim.models.bidding.instance import BiddingInstance
 
 MAX_SHORT = 10**4
-
 """Largest amount in a cover: probabilities are sums over every amount up to it."""
 
 OUTWARD = 1e-12
-
 """Sums of a few thousand products of probabilities are off by less."""
 
 
@@ -138,11 +136,9 @@ def _sum(one: FloatArray, other: FloatArray, most: int) -> FloatArray:
 
 
 EMPTY_TOL = 1e-9
-
 """A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
 
 LARGEST = 1e100
-
 """Largest number in a proof: squares and products of a few stay finite."""
 
 
@@ -472,7 +468,6 @@ def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: 
 ANY, UNCHANGED, CHANGED = (0.0, math.inf), (0, 0), (1, math.inf)
 
 VECTOR = 16
-
 """Bids that are gone over in a step."""
 
 

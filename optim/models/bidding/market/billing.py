@@ -18,11 +18,9 @@ from optim.models.bidding.market.prices import HOUR_S, MICRO, MINUTE_S
 from optim.models.bidding.market.zones import KINDS, UNITS_USD, Allocation, ZoneJob, ZoneMarket
 
 BIDS_END_S = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp())
-
 """Until the end of November 2017 a price above the bid evicted, and Amazon charged started hours."""
 
 SPOT_BEGIN_S = int(datetime(2009, 12, 14, tzinfo=UTC).timestamp())
-
 """Amazon sold no spot instances before; an earlier time is that of data without a date."""
 
 
@@ -287,7 +285,6 @@ def _refuse_eviction(lease: Lease) -> None:
 
 
 MAX_UNITS = 2**57
-
 """Of what a job may cost if it always pays the highest price: sums stay below what stands for "not in time", 2^58."""
 
 

@@ -13,7 +13,6 @@ from optim.models.bidding.market.prices import HOUR_S, MINUTE_S, PriceHistory, P
 from optim.statistics import wilson
 
 NEVER = np.iinfo(np.int64).max // 4
-
 """The time of what doesn't happen: later than all clocks, and far from overflow."""
 
 
@@ -83,10 +82,7 @@ def _next_higher(price: IntArray, at_equal: bool) -> IntArray:
 MINUTES = HOUR_S // MINUTE_S
 
 DELTAS_MICRO = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
-
 """Bid deltas in micro-dollars: 0 and the geometric grid from $0.0001 to $0.4."""
-
-"""97.5 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,15 +61,12 @@ class AvailabilityTrace(ComparesByValue):
 DAY_S = 24 * HOUR_S
 
 AGES_S = (0, 600, 1800, HOUR_S, 3 * HOUR_S, 12 * HOUR_S)
-
 """Where ages part: machines lost at once differ from those that settle."""
 
 BLOCKS = 4
-
 """Parts of the day that have a factor each."""
 
 PRIOR_LOSSES = 1.0
-
 """Every rate counts as much as one loss more at the pooled rate of its age: kinds hardly seen lean on the others."""
 
 
@@ -185,7 +182,6 @@ def _factors(spells: Lifetimes, rate: FloatArray) -> FloatArray:
 
 
 RESOLUTION = 1e-6
-
 """Capacities that differ by less are the same."""
 
 

@@ -11,21 +11,17 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 MICRO = 1_000_000
-
 """Micro-dollars in a dollar: prices are whole numbers, for at `price == bid` rounding decides about evictions."""
 
 MINUTE_S, HOUR_S = 60, 3600
 
 GAP_S = 3 * HOUR_S
-
 """Time without any change in any market from which nobody can have been recording, where markets are restless."""
 
 CALM_GAP_S = 25 * HOUR_S
-
 """The same where quiet times of `GAP_S` are usual: such a history lists changes alone, and each price once a day at least."""
 
 CALM_EVERY_DAYS = 10
-
 """Quiet times are usual if there are more than two, and more than one in so many days."""
 
 

@@ -65,11 +65,9 @@ def fit_chain(is_available: BoolArray) -> AvailabilityChain:
 
 
 UNITS_USD = HOUR_S * 1_000_000
-
 """Units in a dollar: micro-dollars an hour times seconds, 3600 to the micro-dollar."""
 
 KINDS = 2
-
 """Kinds of machines in a zone: spot (0) and on demand (1); zone `z` and kind `k` are place `2 z + k`."""
 
 

@@ -92,7 +92,6 @@ def min_cost(release, duration, width, end, price, most):
 
 
 COSTLY = 50
-
 """Steps of a loop like this one for each job that it looks at."""
 
 
@@ -163,11 +162,9 @@ def flow_times(release, duration, width, gpus, start, most):
 
 
 COMPILED = 100
-
 """Steps of a compiled loop that take the time of one other."""
 
 ROUNDING = 1e-9
-
 """Relative to the sum of absolute terms: far above the rounding of any sum here."""
 
 

@@ -22,7 +22,6 @@ from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 
 OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us", "preempt_checkpoint_us")
-
 """Rules that say what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
 
 
@@ -58,11 +57,9 @@ AGREEMENT_TOL = 1e-9
 HOUR_S = 3600.0
 
 WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_share")
-
 """Figures that earlier versions defined otherwise: not compared where a log doesn't tell the last."""
 
 OF_PLACES = ("may_spread", "knows_quotas", "quotas")
-
 """Rules that say what jobs may wait for, and nothing of what events are allowed."""
 
 

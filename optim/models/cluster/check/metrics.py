@@ -119,7 +119,6 @@ HOUR, MILLI = 3_600_000_000, 1_000
 SCORE = (1.0, 0.5, 0.25)
 
 STOPS = (PREEMPT, KILLED_BY_OUTAGE, ATTEMPT_FAILED)
-
 """After which a job waits again."""
 
 

@@ -718,15 +718,12 @@ def advance(w, steps, margin):
 
 
 STEPS = 20_000
-
 """Instants played between two looks at progress and interruption: some milliseconds."""
 
 KNOWN_OUTAGES = 1_024
-
 """Failures and repairs that the loop is told of ahead."""
 
 LOGGED = 65_536
-
 """Events that the log holds at a time besides one instant's."""
 
 

@@ -21,11 +21,9 @@ from optim.simulation.cluster.options import EngineOptions, Placement
 NEVER = 2**62
 
 NONE = -1
-
 """Holder of a GPU that no job has."""
 
 NOT_COME, WAITING, STARTING, RUNNING, STOPPING, BACKOFF, OVER = range(7)
-
 """States of a job; those that a pass starts or stops are told apart until it is over."""
 
 NUM_SCALARS = 33
@@ -39,7 +37,6 @@ EVENTS, PLACES, IS_OVER, OUTAGES, AGAIN, IDLE_CALLS, CALLS, LAST_RUNNING, ORDERS
 SEEN_AT, SEEN_FAIR_SHARE, SEEN_FRAGMENTATION, *_REST = _REST
 
 STEP, ENOUGH, LARGEST, OVERHEAD, CHECKPOINT, RETRY_WAIT, MAY_SPREAD, TAKES_FIRST = _REST
-
 """Entries of `World.scalar`: time and counts; what the log holds; the last pass; and what doesn't change."""
 
 NUM_JOB_COLUMNS = 34
@@ -51,7 +48,6 @@ SUBMIT, WIDTH, DURATION, SLOWDOWN, _1, _2, KIND, GROUP, QUEUE, TRIES, FAILS, GOO
 STATUS, SINCE, LEVEL, FIRST_START, BEGUN, RUN_SINCE, FACTOR, EXECUTED, SERVED, PAUSED, LOST, END, *_REST = _REST
 
 TRIED, TRY_BASE, ORDER, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU = _REST
-
 """Columns of `World.job`: what it asks for and which tries fail; what became of it; and its neighbours in lists.
 
 `BEFORE` and `AFTER` are its neighbours in its queue while it waits, and among running jobs by start while it runs. `EARLIER`
@@ -59,23 +55,18 @@ and `LATER` are those in the list of jobs of its width and level of locality, by
 """
 
 SIZE, RACK, FIRST, FREE_GPUS, TRIAL, BY_SIZE, BY_RACK = range(7)
-
 """Columns of `World.machine`; `BY_SIZE` and `BY_RACK` list machines in these orders."""
 
 HOLDER, NEXT_GPU, MACHINE_OF = range(3)
-
 """Columns of `World.gpu`: which job has it, the job's next one, and its machine."""
 
 RACK_FREE, RACK_FIRST, IS_PASSED = range(3)
-
 """Columns of `World.rack`: free GPUs, where its machines begin in `BY_RACK`, and whether a search went past it."""
 
 HEAD, TAIL, AT_LEVEL, _1, _2 = range(5)
-
 """Columns of `World.queue`, the jobs of a virtual cluster and a width that wait: first and last, and how many at each level."""
 
 ASKS, FEWEST, MIN_LEVEL, IS_HOPELESS, NUM_AT, _1, _2, OLDEST, _1, NEWEST, _1 = range(11)
-
 """Columns of `World.kind`, a width: GPUs, the fewest machines that hold them, the least level of locality at which they find
 a place now, whether stopping others wouldn't help, how many jobs wait at each level, and who waits longest and shortest at
 levels 0 and 1."""
@@ -83,12 +74,10 @@ levels 0 and 1."""
 NO_LEVEL = 3
 
 USED, SPARE, VISITED, GROUP_WAITING, REACHED, IS_PASSED_OVER = range(6)
-
 """Columns of `World.group`: GPUs that its jobs hold, the same while victims are sought and at each visit of a pass, how many
 jobs wait, and how far the pass got."""
 
 SHARE_S, SHARE_US, FRAGMENT_S, FRAGMENT_US = range(4)
-
 """Entries of `World.delay`: seconds and microseconds waited by cause; their sum in microseconds might leave 64 bits."""
 
 

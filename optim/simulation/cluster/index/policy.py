@@ -10,7 +10,6 @@ from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
 
 MIN_QUANTUM_US = 1_000
-
 """Work of a slowed-down job is rounded down to microseconds at each stop: shorter turns would never get it done."""
 
 

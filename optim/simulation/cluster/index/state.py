@@ -18,7 +18,6 @@ NEVER = 2**62
 NONE = -1
 
 NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
-
 """States of a job."""
 
 NUM_SCALARS = 15
@@ -26,7 +25,6 @@ NUM_SCALARS = 15
 NOW, ARRIVED, ENDS, DEMOTIONS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
 
 EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
-
 """Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures (with stops, where these undo work) that brought nobody an end."""
 
 

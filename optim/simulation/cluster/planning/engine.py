@@ -96,11 +96,9 @@ def _broken(books: ClusterState, job: int, rule: str) -> None:
 
 
 WATCH_EVERY = 200
-
 """Instants between two looks at progress and interruption."""
 
 MAX_IDLE_CALLS, MAX_CALLS = 1_000, 1_000_000
-
 """Calls in a row without a running job (those when all machines are up count), and without an end or a submission, after which a run ends with its jobs
 unfinished."""
 

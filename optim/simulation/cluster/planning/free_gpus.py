@@ -96,7 +96,6 @@ class Fragmentation:
 
 
 Gpus = tuple[int, ...]
-
 """GPUs by number: those of machine 0 first. The order says nothing."""
 
 NO_WIDTH = 2**62

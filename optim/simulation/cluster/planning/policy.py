@@ -148,7 +148,6 @@ COLUMNS = (
     *("submit_us", "gpus", "slowdown_ppm", "app", "group", "least_gpus", "most_gpus", "share_milli", "busy_milli"),
     *("kind_ppm", "cpu_milli", "memory_mib", "priority", "user"),
 )
-
 """Columns of the workload that any scheduler sees of the jobs submitted so far."""
 
 

@@ -22,11 +22,9 @@ from optim.simulation.cluster.planning.placing import assign_gpus, marginal_widt
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 
 MIN_POINTS = 3
-
 """Fewer losses say nothing about three coefficients."""
 
 FLOORS = 200
-
 """Values of b2 that are tried between 0 and the least loss."""
 
 
@@ -70,7 +68,6 @@ def fit_loss(losses: FloatArray) -> LossCurve | None:
 
 
 UNKNOWN = 1e6
-
 """Worth of a job's first GPU while its losses say nothing yet: before all others."""
 
 

@@ -21,7 +21,6 @@ from optim.solvers.cluster.time_shares import finish_time_shares, max_min_shares
 GAVEL = "Narayanan et al., Gavel, OSDI 2020, sections 4 and 5"
 
 NEVER_YET = 1e-3
-
 """Rounds that a job counts as served on a type where it never was: its share alone decides among those."""
 
 

@@ -25,11 +25,9 @@ from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 BY_QUANTILES, OF_AUTHORS = "quantiles", "authors"
 
 AUTHORS = "3250:7200:18000"
-
 """Limits in the authors' simulator, for the trace of their paper."""
 
 QUANTILES = tuple(1 - 4.0**-power for power in range(1, 6))
-
 """Of the jobs' total service: a quarter of a queue's jobs go on to the next, three quarters of them end in it."""
 
 

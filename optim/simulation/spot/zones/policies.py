@@ -9,7 +9,6 @@ from optim.models.bidding.market.prices import HOUR_S
 from optim.simulation.spot.zones.policy import DeadlineGuard, Offer, ZoneFacts, ZoneView
 
 PRIOR_H = 6.0
-
 """Hours that machines are taken to last before any were seen to be lost: as much as one loss in so long a watch."""
 
 
@@ -150,7 +149,6 @@ class UniformProgress(UniformProgressZones):
 
 
 PROBE_EVERY_H = 2.0
-
 """A zone that wasn't seen for so long is asked."""
 
 

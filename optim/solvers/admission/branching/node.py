@@ -30,15 +30,12 @@ from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_t
 PENALTY_STEP = 100.0
 
 MAX_PENALTY_FACTOR = 1e6
-
 """How penalties of admitted jobs without room are raised where they don't drive them out, and how far."""
 
 MIN_WEIGHT = 1e-9
-
 """Schedules of no larger weight aren't there."""
 
 DUAL, PRIMAL = 1, 4
-
 """HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
 
 
@@ -302,15 +299,12 @@ class NodeMaster:
 
 
 PAYOFF_TOL = 1e-9
-
 """Relative payoff beyond a job's price from which a schedule enters the master."""
 
 INFEASIBILITY_TOL = 1e-7
-
 """Weight of admitted jobs without room that is a rounding error."""
 
 CONVERGED_TOL = 1e-8
-
 """Relative gap between bound and master at which column generation ends."""
 
 

@@ -19,11 +19,9 @@ from optim.solvers.admission.packing.capacity_rows import segments_of
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 NODE_LIMIT = 20_000
-
 """Ways to place a kind that one search takes, after which it is given up: then the counts may or may not split."""
 
 NODES_A_CHECK = 64
-
 """Nodes between two questions whether to stop."""
 
 Vector = tuple[int, ...]

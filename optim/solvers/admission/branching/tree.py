@@ -20,11 +20,9 @@ from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 INTEGRALITY_TOL = 1e-6
-
 """Weights closer to 0 or 1 than this are whole."""
 
 MIN_LOSS = 1e-6
-
 """Losses count as at least this much, so that one child's loss still ranks splits whose other child loses nothing."""
 
 
@@ -286,11 +284,9 @@ class SearchTree:
 
 
 WHOLE_TOL = 1e-6
-
 """Weights closer to 1 than this are whole."""
 
 DIVE_EFFORT = NodeEffortLimits(max_rounds=8, max_cut_rounds=1, max_count_rounds=0, least_gain=0.0)
-
 """Rounds of pricing after each fixing: the bound doesn't matter, good schedules do."""
 
 
@@ -357,7 +353,6 @@ COUNT_EFFORT = replace(NODE_EFFORT, max_count_rounds=1)
 LEAF_EFFORT = NodeEffortLimits(max_rounds=5_000, max_cut_rounds=6, max_count_rounds=0, least_gain=0.02)
 
 TRIAL_EFFORT = NodeEffortLimits(max_rounds=12, max_cut_rounds=0, max_count_rounds=0, least_gain=1.0)
-
 """Rounds of pricing and of cuts at the root, at other nodes, at some of them, where nothing is left to split, and on trial.
 
 Cuts of counts are dense rows, with which a node takes the master several times as long: those of the root that have a
@@ -365,25 +360,20 @@ price there lower all nodes' bounds, and more of them at every node cost more th
 """
 
 COUNT_EVERY = 25
-
 """Nodes between two at which cuts of counts are looked for."""
 
 MAX_TRIALS = 8
-
 """Splits of a node that are tried before one is chosen."""
 
 RELIABLE = 4
-
 """Losses known of a kind of split and job from which it is no longer tried."""
 
 COUNT_CANDIDATES = 12
 
 DIVE_EVERY = 25
-
 """Nodes between two dives for plans."""
 
 MAX_SCHEDULES, MAX_CUTS = 6_000, 3_000
-
 """What the master may hold before it forgets what was not used lately."""
 
 

@@ -25,19 +25,15 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.pricing.servers import ZERO
 
 ROUNDING = 1e-2
-
 """Added to bounds computed in doubles before they are compared with whole gains below `MAX_GAIN`."""
 
 MAX_GAIN = 2**40
-
 """Largest total gain of a packing: doubles of this size are wrong by far less than `ROUNDING`."""
 
 HULL_TOL = 1e-6
-
 """A load that needs at most this much more than one server counts as inside the hull."""
 
 SCALE = 2**28
-
 """Fractional gains are priced as whole multiples of 1 / SCALE."""
 
 
@@ -336,13 +332,11 @@ def lifted_gain(gain, unit, room, most, right_hand_side, new_unit, new_most, nod
 
 
 LOAD_TOL = 1e-6
-
 """Smaller average numbers of units on a server count as none."""
 
 MAX_DENOMINATOR = 200
 
 FALLBACK_DENOMINATOR = 5000
-
 """A facet's gains have small common denominators as a rule; others are rounded down over this one."""
 
 

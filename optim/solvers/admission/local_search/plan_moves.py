@@ -41,11 +41,9 @@ from optim.solvers.admission.packing.subgradient import PriceSearch, Subgradient
 from optim.solvers.admission.pricing.classes import JobTables, unit_costs
 
 MOVES_A_CHECK = 200
-
 """Compiled moves between two questions whether the run is over; no signal is heard while they run."""
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
-
 """Jobs with at least this much weight in the LP are tried that many times more often."""
 
 
@@ -234,15 +232,12 @@ class Neighbourhood:
 
 
 STAGE_SHARE = 0.1
-
 """Share of the jobs that the LP admits which is fixed between two re-pricings."""
 
 STEPS = 30
-
 """Subgradient steps of one re-pricing."""
 
 LAST_SCALES = (0.7, 0.4, 0.1)
-
 """Price scales at which what is left at the end is filled up."""
 
 

@@ -40,7 +40,6 @@ from optim.solvers.admission.pricing.classes import (
 )
 
 MIN_PROGRESS = 1e-6
-
 """A bound that falls by less than this share counts as stalled."""
 
 
@@ -85,11 +84,9 @@ class PolyakSteps:
 
 
 MIN_TARGET = 0.95
-
 """The bound aimed at is no lower than this share of the best one."""
 
 PATIENCE = 5
-
 """Steps without progress after which they are halved."""
 
 
@@ -211,21 +208,17 @@ descend_own = _steps_by(price_classes, False)
 descend_shared = _steps_by(price_shared_classes, True)
 
 SCALE_RATIO = 4.0
-
 """Scales tried first are powers of this ratio; the best is then refined."""
 
 SMALL = 1_000_000
-
 """Counts of workers and PSs, over jobs, classes and slots, up to which steps are taken all at once."""
 
 STEEPNESS = 5.0
-
 """How fast the start prices rise with utilisation when a plan comes without prices."""
 
 NO_BOUND = "the plan is feasible; no bound is claimed"
 
 OPTIMALITY_TOL = 1e-6
-
 """Relative gap at which a plan counts as proven optimal."""
 
 

@@ -37,15 +37,12 @@ from optim.solvers.lp.interior_point import MAX_DENSE, WarmStart, solve_packing
 from optim.solvers.lp.pdhg import solve_pdhg
 
 ROW_TOL = 1e-9
-
 """Relative violation by the master's primal point at which a left-out row enters."""
 
 LOOSE_TOL = 1e-4
-
 """Large masters are solved by first-order steps up to this tolerance; Newton's method reaches tighter ones sooner."""
 
 MAX_STEPS = 400
-
 """First-order steps of a master at first; twice as many after each that doesn't reach its tolerance."""
 
 
@@ -195,36 +192,28 @@ def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
 LOOSEST_TOL = 1e-2
 
 TOL_SHARE, LARGE_TOL_SHARE = 0.3, 0.15
-
 """The master is solved to this share of the present gap, never looser than the first; the latter where first-order steps solve it."""
 
 CONGESTED = 0.97
-
 """Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
 
 LINE_POINTS, FEW_LINE_POINTS = 6, 2
-
 """Points between the best prices and the master's in a round; the latter where masters cost less than pricing."""
 
 IDLE_FACTOR, MAX_IDLE = 10.0, 8
-
 """Columns whose reduced loss exceeds this many times the absolute gap in so many rounds on end are dropped. Sooner,
 and prices jump back and forth between the same columns."""
 
 TIGHT = 0.999
-
 """Share of its capacity from which a row counts as tight in the figures of a solve."""
 
 MIN_WEIGHT = 1e-9
-
 """Columns of less weight are left out of the fractional solution that is returned."""
 
 BATCH = 500
-
 """Columns whose dense counts are held at once."""
 
 IDLE_CUT_TOL = 1e-7
-
 """Cuts whose price times right-hand side is below this share of the bound are idle."""
 
 
@@ -515,11 +504,9 @@ def _gap(bound: float, master: float) -> float:
 
 
 CUT_TOL = 1e-3
-
 """Relative gap to which the programme is solved again after cuts: more isn't worth it before the next round."""
 
 MIN_GAIN = 2e-4
-
 """Relative fall of the bound in a round below which further rounds are left."""
 
 BETWEEN = SubgradientOptions(num_steps=10)

@@ -79,7 +79,6 @@ from optim.solvers.admission.pricing.classes import JobTables, Prices, price
 from optim.solvers.admission.pricing.servers import SERVER, ClusterState, FoundSchedule, Use, uses
 
 FREE = 1e-12
-
 """Price of a unit of room that nobody else can want, in utility units: little beside anything, and of two ways the smaller one."""
 
 
@@ -133,7 +132,6 @@ def _constant(prices: FloatArray) -> SideRanges:
 
 
 WHOLE_TOL = 1e-9
-
 """A share of a class this close to a whole number of servers is that number."""
 
 
@@ -278,23 +276,18 @@ def _first_of_classes(whole: ServerClasses, part: ServerClasses) -> IntArray:
 
 
 TOL, FIRST_TOL = 2e-2, 1e-2
-
 """Relative gap at which a re-solve ends before its rounds do, and that to which columns are sought before the day."""
 
 FIRST_ROUNDS = 6
-
 """Most masters before the day."""
 
 STEPS, STEPS_BETWEEN = 20, 6
-
 """Polyak steps from the forecast's prices before the first master, and after each, before the day."""
 
 MASTER_STEPS = 80
-
 """First-order steps of a re-solve's first master: from the last one's columns, weights and prices it has not far to go."""
 
 MIN_LEFT = 1e-2
-
 """Share of its capacity that a row counts on at least: what has no capacity has no price, and a full slot is expensive."""
 
 

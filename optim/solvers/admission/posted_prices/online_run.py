@@ -35,7 +35,6 @@ from optim.solvers.admission.pricing.servers import (
 )
 
 TIE_SHARE = 1e-10
-
 """Payoffs that differ by less than this share of the job's value count as equal: well above the rounding of a cost
 of thousands of worker-slots, and well below what tells schedules apart."""
 
@@ -114,7 +113,6 @@ class TiedSearch:
 
 
 PAYOFF_TOL = 1e-12
-
 """A payoff counts as positive above this share of the schedule's value: rounding of its cost."""
 
 

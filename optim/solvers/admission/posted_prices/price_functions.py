@@ -27,7 +27,6 @@ from optim.models.admission.data import MICRO, ServerClasses, curve_of
 from optim.models.admission.instance import AdmissionInstance
 
 MIN_RATIO = 1e-9
-
 """U is at least (1 + this) times the lower scale: tiny jobs can turn the two around."""
 
 

@@ -44,7 +44,6 @@ from optim.solvers.admission.pricing.servers import (
 )
 
 VALUE_TOL = 1e-12
-
 """Relative rounding allowed between a utility and its promised share."""
 
 
@@ -193,15 +192,12 @@ def left_by_class(state: ClusterState) -> tuple[FloatArray, ...]:
 
 
 LARGEST = 4
-
 """Most jobs that a move takes out."""
 
 NOISE = 0.5
-
 """Strongest relative noise on prices of a slot and of a server class."""
 
 KEPT_TOL = 1e-9
-
 """A move may lose this share of what the moved schedules are worth, through rounding."""
 
 
@@ -277,11 +273,9 @@ def _noise(reservations: Reservations, rng: np.random.Generator) -> list[FloatAr
 
 
 PATIENCE = 1 / 3
-
 """Share of the day over which jobs still to come are taken to want 1 - 1/e of a slot's room."""
 
 MIN_COST = 1e-12
-
 """Utils that a schedule counts as costing at least, where room is free."""
 
 

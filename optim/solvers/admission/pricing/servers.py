@@ -50,7 +50,6 @@ MICRO = 1e6
 ZERO, NONE = np.int64(0), np.int64(-1)
 
 YES, NO = np.bool_(True), np.bool_(False)
-
 """A literal as an argument would make the compiler compile a function for it alone."""
 
 
@@ -153,7 +152,6 @@ def cheapest(count, ceiling, has_order, scratch, rank, residual):
 
 
 SLOT, SERVER, COUNT, SEGMENT = range(4)
-
 """Columns of the placements that the loop writes."""
 
 
@@ -308,11 +306,9 @@ def make_shared(tables: JobTables) -> SharedArrays:
 
 
 FOR_WORKERS, FOR_PS = 1, 2
-
 """Bits of a server's mark: for which units it is needed."""
 
 MIN_GROUP = 4
-
 """Runs of at least so many equal servers are folded into one place."""
 
 

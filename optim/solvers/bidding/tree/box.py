@@ -12,7 +12,6 @@ from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.prices import HOUR_S
 
 CAP_TOL = 1e-12
-
 """Caps may be exceeded by this, relative to their limit, and least work missed: sums are rounded. What a solver is given
 has the tolerance already that footprints are held to (`relaxed_instance`)."""
 
@@ -74,7 +73,6 @@ class Box:
 
 
 EMPTY_TOL = 1e-9
-
 """A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
 
 

@@ -50,7 +50,6 @@ class TreeResult:
 INTEGRAL_TOL = 1e-6
 
 STAKE = 0.02
-
 """A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
 
 
@@ -130,27 +129,21 @@ def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -
 
 
 FIXING_ROUNDS = 8
-
 """Most solves of one box between which bids are fixed."""
 
 WORTHWHILE = 0.15
-
 """Share of the active bids that fixing must remove for the box to be solved again."""
 
 ROOT_COVERS, COVERS = 20, 2
-
 """Most rows of what must last that are added at the root, and at any other box."""
 
 ROUNDING = 1e-10
-
 """Relative room between what the solver's own arithmetic says and what is stated."""
 
 PATIENCE = 25
-
 """Boxes solved after an improvement before a search that starts again at a better ratio ends."""
 
 LEAP = 0.003
-
 """Relative improvement of the ratio at which it ends at once."""
 
 

@@ -19,7 +19,6 @@ from optim.solvers.auction.mechanism import AgentGroup, Bid, Grant, Offer
 MINUTE_US = 60 * US
 
 MIN_LEFT_MIN = 1e-6
-
 """Minutes of work that a live app has at least: one that ends within the microsecond is still there."""
 
 

@@ -15,15 +15,12 @@ from optim.models.auction.tuning import TrialClass, classify_trials, expected_tr
 from optim.simulation.cluster.planning.free_gpus import Gpus
 
 Losses = Callable[[int], FloatArray]
-
 """Losses that a job has reported so far, at equal steps of its work, the first before any."""
 
 MIN_LOSSES = 4
-
 """Losses of a trial, the first before any work, from which its curve is fitted."""
 
 MIN_SHARE = 1e-3
-
 """Share of its work that a live trial is expected to do at least."""
 
 
@@ -156,11 +153,9 @@ TUNERS: Mapping[str, Callable[[Sequence[int], int, int], AppTuner]] = {
     "hyperband": Hyperband,
     "curves": lambda trials, eta, points: Curves(points),
 }
-
 """By name, from an app's trials, eta and the number of losses."""
 
 Entries = tuple[tuple[int, int], ...]
-
 """(machine, GPUs) of a grant."""
 
 
