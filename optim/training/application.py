@@ -78,9 +78,11 @@ def check_application(application: Application) -> None:
     Raises
     ------
     InvalidProblemError
-        If it isn't an application, or has no partitions, no data or no parameters.
+        If it isn't an application, has no partitions, no data or no parameters, or defines a method by a former name.
     """
     name = type(application).__name__
+    if hasattr(type(application), "drawn_to"):  # else its gradients would go whole, silently
+        raise InvalidProblemError(f"{name}.drawn_to is called weight_decay_center now; rename it")
     attributes = getattr(application, "__dict__", {})  # asking the object itself would run its properties
     missing = [part for part in PARTS if part not in attributes and not hasattr(type(application), part)]
     if missing:
