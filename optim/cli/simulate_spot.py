@@ -66,7 +66,7 @@ def spot(
         list[str] | None,
         option(
             "--policy",
-            "Repeat for several; default: all.",
+            "Repeat for several; default: the usual ones of prices, of one zone, or of several.",
             "NAME",
             autocompletion=complete_policy("spot", "zones"),
         ),

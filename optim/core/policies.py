@@ -49,7 +49,7 @@ class RegisteredPolicy:
     summary, source
         What it does, and the publication that it follows.
     is_default
-        Whether it is played where no policy is named.
+        Whether a run on a cluster plays it where no policy is named; spot worlds choose by themselves.
     is_reference
         Whether it knows the future, so that it is a bound on policies.
     traits

@@ -27,8 +27,7 @@ from optim.benchmarks.suite import (
 from optim.core.errors import EngineError, InvalidProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
-from optim.execution import dask_cluster as dask_engine
-from optim.execution import dask_cluster as dask_session
+from optim.execution import dask_cluster as dask_module
 from optim.execution import local_engine
 from optim.execution.dask_cluster import dask_cluster
 from optim.execution.tasks import Broadcast
@@ -104,7 +103,7 @@ def test_a_piece_that_cannot_be_sent_is_named(cluster):
 
 
 def test_other_versions_are_refused_before_anything_runs(cluster, monkeypatch):
-    monkeypatch.setattr(dask_session, "identity", lambda: {"python": "2.7", "code": "another"})
+    monkeypatch.setattr(dask_module, "identity", lambda: {"python": "2.7", "code": "another"})
     with pytest.raises(
         EngineError, match=r"worker t[cl][ps]://.* has other versions: python 3.* there, 2\.7 here; code"
     ):
@@ -112,7 +111,7 @@ def test_other_versions_are_refused_before_anything_runs(cluster, monkeypatch):
 
 
 def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
-    monkeypatch.setattr(dask_engine, "CONNECT_S", 0.3)
+    monkeypatch.setattr(dask_module, "CONNECT_S", 0.3)
     with (
         pytest.raises(EngineError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9'"),
         dask_cluster("tcp://127.0.0.1:9"),
@@ -155,7 +154,7 @@ def test_a_cluster_of_this_machine_lets_nobody_in_without_its_certificates(clust
 
 def test_without_the_package_for_certificates_a_line_says_what_that_means(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    assert dask_engine.own_security() is None
+    assert dask_module.own_security() is None
     assert "other users of this machine could use the Dask cluster" in caplog.text
     assert "pip install 'mlcluster-optim[dask]'" in caplog.text
 
@@ -178,7 +177,7 @@ def test_a_piece_that_outgrows_its_worker_is_recorded_as_such_and_the_others_are
         ) as own,
         distributed.Client(own) as client,
     ):  # fmt: skip
-        results = dict(run(dask_engine.DaskExecutor(client), [2, "hog", 3, "die", 4]))
+        results = dict(run(dask_module.DaskExecutor(client), [2, "hog", 3, "die", 4]))
     assert (results[0], results[2], results[4]) == (4, 9, 16)
     assert "it ran out of memory" in results[1]
     assert "out of memory, or killed by somebody" in results[3]
@@ -239,18 +238,18 @@ class Interrupted:
 
 @pytest.mark.parametrize("losses", [0, 3])
 def test_workers_are_told_again_where_one_is_lost_while_they_are_told(losses, monkeypatch):
-    monkeypatch.setattr(dask_session, "RETRY_S", 0.0)
+    monkeypatch.setattr(dask_module, "RETRY_S", 0.0)
     client = Interrupted(losses)
-    dask_session.DaskSession(client).open()
+    dask_module.DaskSession(client).open()
     assert client.told == losses + 1
 
 
 @pytest.mark.parametrize(("status", "told", "what"), [("closed", 1, "connection"), ("running", 20, "take part")])
 def test_a_scheduler_that_is_gone_or_a_worker_that_never_answers_is_one_line(status, told, what, monkeypatch):
-    monkeypatch.setattr(dask_session, "RETRY_S", 0.0)
+    monkeypatch.setattr(dask_module, "RETRY_S", 0.0)
     client = Interrupted(100, status)
     with pytest.raises(EngineError, match=what):
-        dask_session.DaskSession(client).open()
+        dask_module.DaskSession(client).open()
     assert client.told == told
 
 
@@ -269,8 +268,8 @@ class Impatient(SilentProgress):
 
 
 def test_a_scheduler_that_is_lost_while_nothing_runs_ends_the_run(monkeypatch):
-    monkeypatch.setattr(dask_engine, "POLL_S", 0.01)
-    waiting = dask_engine._Run(Deserted(), Squares(), [1, 2])
+    monkeypatch.setattr(dask_module, "POLL_S", 0.01)
+    waiting = dask_module._Run(Deserted(), Squares(), [1, 2])
     with pytest.raises(EngineError, match="connection to the Dask scheduler"):
         list(waiting.results(Interruption(), Impatient()))
 
@@ -404,7 +403,7 @@ def test_records_of_a_benchmark_are_those_that_processes_of_this_machine_make(cl
         (1e-9, 100, 17),
         (1e-9, 7, 2),
         (1e-9, 1, 1),
-        (1e-9, 10**6, dask_engine.MAX_PIECES),
+        (1e-9, 10**6, dask_module.MAX_PIECES),
         (1e3, 100, 1),
     ],
 )
@@ -413,4 +412,4 @@ def test_a_batch_has_a_fair_part_of_what_waits(seconds, waiting, expected):
     own = SimpleNamespace(
         _seconds_a_piece=seconds, _waiting=range(waiting), _session=SimpleNamespace(threads=lambda: {"a": 1, "b": 2})
     )
-    assert dask_engine._Run._batch_size(own) == expected
+    assert dask_module._Run._batch_size(own) == expected

@@ -57,7 +57,7 @@ OF_FIRST: Mapping[str, frozenset[str]] = {"metrics": METRICS_OF_FIRST, "rules": 
 """What a file of the first schema may tell of these; whatever came later it doesn't tell, and needn't.
 
 A figure that is added later is `NOT_TOLD` by default, so that files of the first schema are read without it. A file of the
-second holds all fields that there are.
+second holds all fields that there are, but for those in `LATER`.
 """
 
 
