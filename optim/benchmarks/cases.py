@@ -16,7 +16,7 @@ from optim.benchmarks.suite import (
     Subject,
     register_suite,
 )
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, unknown_name
 from optim.solvers.solve import solver_named, solvers_of
 from optim.workloads.instances import GeneratedSource, InstanceSource
 
@@ -39,8 +39,7 @@ def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) 
             raise InvalidOptionError(f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}")
         takers = [owner] if dot else [name for name in solvers if option in known[name]]
         if not takers or option not in known[takers[0]]:
-            names = ", ".join(sorted(frozenset().union(*known.values()))) or "none"
-            raise InvalidOptionError(f"unknown option {text!r}; the chosen solvers know: {names}")
+            raise unknown_name("option", option, sorted(frozenset().union(*known.values())), " (of the chosen solvers)")
         for name in takers:
             result[name][option] = value
     return result

@@ -16,7 +16,7 @@ import msgspec
 from optim.benchmarks import suites
 from optim.benchmarks.measuring import Meter
 from optim.benchmarks.records import PHASES, Record, outcome, plain, provenance
-from optim.core.errors import InvalidOptionError, did_you_mean
+from optim.core.errors import InvalidOptionError, unknown_name
 from optim.core.optional import note_registration
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
@@ -348,8 +348,7 @@ class SuiteRegistry(Registry[str, BenchSpec]):
         """
         self._complete()
         if name not in self._items:
-            near = did_you_mean(name, sorted(self._items))
-            raise InvalidOptionError(f"unknown suite {name!r}; {near}there are: {', '.join(sorted(self._items))}")
+            raise unknown_name("suite", name, sorted(self._items))
         return self._items[name]
 
     def _import_shipped(self) -> None:

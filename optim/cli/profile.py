@@ -9,7 +9,7 @@ from optim.cli.border import listening
 from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_json, print_table, terminal_progress
 from optim.cli.parameters import FormatOption, SeedOption, check_out, option, split_list, split_options, whole_number
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, unknown_name
 
 if TYPE_CHECKING:
     from optim.profiling.document import MeasuredValue, ProfileDocument
@@ -71,7 +71,7 @@ def profile(
     names = split_list(application) or tuple(APPLICATIONS)
     for word in names:
         if word not in APPLICATIONS:
-            raise InvalidOptionError(f"unknown application {word!r}; there are: {', '.join(APPLICATIONS)}")
+            raise unknown_name("application", word, APPLICATIONS)
     jobs = {word: APPLICATIONS[word].at_scale(scale, seed=seed) for word in names}
     with terminal_progress() as progress, listening("a profile of the jobs that are finished is written") as stop:
         found = measure_profiles(jobs, options, accept_noise=accept_noise, stop=stop, progress=progress)

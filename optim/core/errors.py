@@ -10,6 +10,8 @@ from functools import cache
 from numbers import Integral
 from typing import Any
 
+from optim.core.renamed import present_name
+
 
 class OptimError(Exception):
     """Base of every exception raised on purpose by this library.
@@ -68,17 +70,44 @@ LONGEST = 100
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question that names the nearest of the known names, empty where none is near.
+    """Return what an unknown name is called now, or else a question that names the nearest of the known names.
 
     Examples
     --------
-    >>> hint("serach", ["online", "search"])
+    >>> did_you_mean("serach", ["online", "search"])
     'did you mean search? '
-    >>> hint("moon", ["online", "search"])
+    >>> did_you_mean("most_jobs", ["max_jobs"])
+    'it is called max_jobs now; '
+    >>> did_you_mean("moon", ["online", "search"])
     ''
     """
-    near = get_close_matches(name[:LONGEST], list(known), n=MOST)
+    names = list(known)
+    if present := present_name(name, names):
+        return f"it is called {present} now; "
+    near = get_close_matches(name[:LONGEST], names, n=MOST)
     return f"did you mean {' or '.join(near)}? " if near else ""
+
+
+def unknown_name(what: str, name: str, known: Iterable[str], besides: str = "") -> InvalidOptionError:
+    """Return the error for an unknown name, to be raised: what it names, its present or nearest name, all names known.
+
+    Parameters
+    ----------
+    what
+        What the name names: ``"policy"``.
+    besides
+        What is possible besides the known names, after them.
+
+    Examples
+    --------
+    >>> print(unknown_name("solver", "serach", ["online", "search"]))
+    unknown solver 'serach'; did you mean search? there are: online, search
+    """
+    names = list(known)
+    shown = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+    return InvalidOptionError(
+        f"unknown {what} {shown!r}; {did_you_mean(name, names)}there are: {', '.join(names) or 'none'}{besides}"
+    )
 
 
 def check_in(interval: str, options: object, *names: str) -> None:

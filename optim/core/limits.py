@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, unknown_name
 
 MIB = 2**20
 
@@ -98,7 +98,7 @@ def read_limits(**changed: int) -> Iterator[ReadLimits]:
     known = [field.name for field in fields(ReadLimits)]
     for name in changed:
         if name not in known:
-            raise InvalidOptionError(f"unknown limit {name!r}; there are: {', '.join(known)}")
+            raise unknown_name("limit", name, known)
     token = _CURRENT.set(replace(current_limits(), **changed))
     try:
         yield current_limits()

@@ -1,7 +1,6 @@
 """Solver options: frozen dataclasses that validate themselves, built from mappings or TOML files."""
 
 import dataclasses
-import difflib
 import inspect
 import itertools
 import math
@@ -14,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, unknown_name
 from optim.core.files import read_bytes
 
 OptionsT = TypeVar("OptionsT")
@@ -71,10 +70,7 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
     hints = typing.get_type_hints(options_type)
     unknown = [name for name in given if name not in fields]
     if unknown:
-        known = ", ".join(sorted(fields)) or "none"
-        near = difflib.get_close_matches(str(unknown[0]), fields, n=1)
-        meant = f" (is {near[0]} meant?)" if near else ""
-        raise InvalidOptionError(f"unknown option {unknown[0]!r}{meant}; there are: {known}")
+        raise unknown_name("option", str(unknown[0]), sorted(fields))
     values = {name: _convert(name, value, hints[name]) for name, value in given.items()}
     for name, value in values.items():
         _check_size(name, value)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.errors import NotAllowedError, unknown_name
 from optim.core.optional import installed_names
 
 WORLDS = ("cluster", "containers", "spot", "zones", "wrappers")
@@ -123,7 +123,7 @@ def policy(
 
 def _check_world(world: str) -> None:
     if world not in WORLDS:
-        raise InvalidOptionError(f"unknown world {world!r}; there are: {', '.join(sorted(WORLDS))}")
+        raise unknown_name("world", world, sorted(WORLDS))
 
 
 @cache

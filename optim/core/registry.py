@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from optim.core.documents import decode, encode, json_schema
-from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError, did_you_mean
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError, unknown_name
 from optim.core.optional import load_plugins, note_registration
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
@@ -223,10 +223,7 @@ class SolverRegistry(Registry[tuple[str, str], Solver]):
         """
         known = {solver.name: solver for solver in self.of_problem(problem)}
         if name not in known:
-            near = did_you_mean(name, list(known))
-            raise InvalidOptionError(
-                f"unknown solver {name!r} for {problem!r}; {near}known: {', '.join(known) or 'none'}"
-            )
+            raise unknown_name(f"solver of {problem}", name, known)
         return known[name]
 
     def of_problem(self, problem: str) -> tuple[Solver, ...]:

@@ -13,7 +13,14 @@ import numpy as np
 
 from optim.core.archives import LARGEST, Arrays, Field, check_fields, read_arrays, write_arrays
 from optim.core.arrays import FloatArray, IntArray
-from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError, OptimError, check_in
+from optim.core.errors import (
+    InvalidOptionError,
+    InvalidProblemError,
+    NotAllowedError,
+    OptimError,
+    check_in,
+    unknown_name,
+)
 from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, Resource
 from optim.phases.anomalies import (
     DELAYS,
@@ -83,7 +90,7 @@ class PhaseParameters:
         known = self.get_params()
         for name, value in parameters.items():
             if name not in known:
-                raise InvalidOptionError(f"unknown parameter {name!r}; {type(self).__name__} knows: {', '.join(known)}")
+                raise unknown_name(f"parameter of {type(self).__name__}", name, known)
             setattr(self, name, value)
         return self
 

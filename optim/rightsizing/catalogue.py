@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.errors import UnsupportedProblemError, unknown_name
 from optim.core.policies import policy
 from optim.core.user_code import is_file_reference, load_class_from_file
 from optim.rightsizing.autopilot import AUTOPILOT_POLICIES
@@ -140,7 +140,7 @@ def check_names(names: Sequence[str]) -> None:
         if is_file_reference(name):
             _user_policy(name)
         elif name not in known:
-            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(known)}")
+            raise unknown_name("policy", name, known)
 
 
 def need_phases(names: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import unknown_name
 from optim.core.options import build_options
 from optim.phases.encoders.base import Encoder as Encoder
 from optim.phases.encoders.base import (
@@ -36,6 +36,6 @@ def make_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encoder
         If there is no such encoder, or it has no such option.
     """
     if name not in ENCODERS:
-        raise InvalidOptionError(f"unknown encoder {name!r}; there are: {', '.join(ENCODERS)}")
+        raise unknown_name("encoder", name, ENCODERS)
     options_type, encoder = ENCODERS[name]
     return encoder(build_options(options_type, dict(options or {})))

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, unknown_name
 from optim.core.options import build_options
 from optim.core.policies import PLUGIN_GROUPS, NoOptions, find_policy, policy_names, shipped_names
 from optim.core.user_code import is_file_reference, load_class_from_file, load_installed
@@ -28,7 +28,7 @@ def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] |
     """
     entry = find_policy(WRAPPERS, name)
     if entry is None:
-        raise InvalidOptionError(f"unknown wrapper {name[:40]!r}; there are: {', '.join(shipped_names(WRAPPERS))}")
+        raise unknown_name("wrapper", name, shipped_names(WRAPPERS))
     inner = policy if isinstance(policy, PlanningPolicy) else IndexPolicyAdapter(policy, jobs)
     made: PlanningPolicy = entry.make(build_options(entry.options_type, options), inner, jobs)
     return made
@@ -96,8 +96,7 @@ def _user_class(name: str, known: tuple[str, ...]) -> type[PlanningPolicy]:
     found = load_class_from_file(name, PlanningPolicy, WHAT) if is_file_reference(name) else None
     found = found or load_installed(PLUGIN_GROUPS[WORLD], name, PlanningPolicy, WHAT)
     if found is None:
-        listed = ", ".join(sorted(known))
-        raise InvalidOptionError(f"unknown policy {name[:40]!r}; there are: {listed}, or ./mine.py:MyPolicy")
+        raise unknown_name("policy", name, sorted(known), ", or ./mine.py:MyPolicy")
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, unknown_name
 from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
@@ -128,10 +128,9 @@ def split_settings(
                 continue
             having = [each for each in names if key in {field.name for field in fields(options_of(each))}]
             if not having:
-                raise InvalidOptionError(
-                    f"unknown option {key[:40]!r}; the engine knows {', '.join(sorted(known))}, "
-                    "a policy's own are written POLICY.NAME=VALUE (optim solvers cluster lists them)"
-                )
+                of_policies = {field.name for each in names for field in fields(options_of(each))}
+                engine_and_policies = " (of the engine and of these policies; optim solvers cluster tells more)"
+                raise unknown_name("option", key, sorted(known | of_policies), engine_and_policies)
             for each in having:
                 own[label(each)].setdefault(key, value)
         elif policy in own:

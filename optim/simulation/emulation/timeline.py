@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import unknown_name
 from optim.core.policies import causal_names
 from optim.models.bidding.market.billing import Reason, to_usd
 from optim.models.bidding.market.prices import HOUR_S
@@ -211,7 +211,7 @@ def record_start(world: World, policies: Sequence[str], seed: int, index: int) -
     known = causal_names("spot")
     for name in policies:
         if name not in known:
-            raise InvalidOptionError(f"unknown policy {name!r} to train by; there are: {', '.join(known)}")
+            raise unknown_name("policy to train by", name, known)
     start = Backtest(world, policies, seed).run_start(index).rows[0].start
     start_s = int(datetime.fromisoformat(start).timestamp())
     return tuple(record_timeline(world, name, start_s) for name in policies)

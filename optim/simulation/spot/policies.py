@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import unknown_name
 from optim.core.policies import causal_names, find_policy, policy, shipped_names
 from optim.core.user_code import is_file_reference, load_class_from_file
 from optim.models.bidding.market.evictions import usable_hours
@@ -390,7 +390,7 @@ def check_policies(names: Iterable[str], known: Iterable[str] | None = None, whe
     listed = shipped_names("spot") if known is None else tuple(known)
     for name in names:
         if name not in listed and not (known is None and is_file_reference(name)):
-            raise InvalidOptionError(f"unknown policy {name!r}{where}; there are: {', '.join(listed)}")
+            raise unknown_name(f"policy{where}", name, listed)
 
 
 def make_policy(name: str, world: World) -> Policy:
@@ -406,6 +406,6 @@ def make_policy(name: str, world: World) -> Policy:
         return maker(world)
     entry = find_policy("spot", name)
     if entry is None or entry.is_reference:
-        raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(causal_names('spot'))}")
+        raise unknown_name("policy", name, causal_names("spot"))
     made: Policy = entry.make(world)
     return made

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.arrays import IntArray
-from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in, unknown_name
 from optim.core.limits import check_limit
 from optim.models.bidding.market.lifetimes import AvailabilityTrace, Lifetimes
 from optim.models.bidding.market.prices import HOUR_S, MICRO
@@ -169,7 +169,7 @@ def zone_named(traces: Mapping[str, AvailabilityTrace], zone: str) -> Availabili
         If there is none; the text lists those there are.
     """
     if zone not in traces:
-        raise InvalidOptionError(f"unknown zone {zone!r}; the file has: {', '.join(traces)}")
+        raise unknown_name("zone", zone, traces)
     return traces[zone]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, unknown_name
 from optim.core.policies import causal_names, find_policy, policy, shipped_names
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
@@ -37,7 +37,7 @@ def zone_policy(name: str) -> Callable[[ZoneFacts], ZonePolicy]:
         return load_class_from_file(name, ZonePolicy, "a policy over zones")
     entry = find_policy("zones", name)
     if entry is None or entry.is_reference:
-        raise InvalidOptionError(f"unknown policy {name!r} over zones; there are: {', '.join(causal_names('zones'))}")
+        raise unknown_name("policy over zones", name, causal_names("zones"))
     return entry.make
 
 
