@@ -5,8 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from optim.core.documents import decode, encode, json_schema
-from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError, unknown_name
+from optim.core.documents import convert, decode, encode, json_schema, peek_schema
+from optim.core.errors import (
+    InvalidOptionError,
+    InvalidProblemError,
+    NotAllowedError,
+    UnsupportedProblemError,
+    unknown_name,
+)
 from optim.core.optional import load_plugins, note_registration
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
@@ -25,6 +31,8 @@ class AbstractProblem(ABC, Generic[InstanceT]):
         Name, schema of its files, and whether its objective is minimised or maximised.
     instance_type, document_type
         The type of an instance, and the type of the JSON document in its file.
+    earlier_schemas
+        Schemas of earlier releases whose files are still read; `upgraded` turns their documents into present ones.
     """
 
     name: ClassVar[str]
@@ -32,6 +40,7 @@ class AbstractProblem(ABC, Generic[InstanceT]):
     sense: ClassVar[Sense]
     instance_type: ClassVar[type[Any]]
     document_type: ClassVar[type[Any]]
+    earlier_schemas: ClassVar[tuple[str, ...]] = ()
 
     def read_instance(self, data: bytes) -> InstanceT:
         """Parse and validate a JSON document.
@@ -41,10 +50,18 @@ class AbstractProblem(ABC, Generic[InstanceT]):
         InvalidProblemError
             With the path of the bad field, its value and the remedy.
         """
-        document = decode(data, self.document_type)
+        schema = peek_schema(data) if self.earlier_schemas else self.schema
+        if schema in self.earlier_schemas:
+            document = convert(self.upgraded(decode(data, dict[str, Any])), self.document_type, "document")
+        else:
+            document = decode(data, self.document_type)
         if document.schema != self.schema:
             raise InvalidProblemError(f"schema must be {self.schema!r}, got {document.schema!r}")
         return self.instance_from_document(document)
+
+    def upgraded(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the present form of a document of an earlier schema."""
+        raise NotImplementedError(f"{self.name!r} names earlier schemas, but doesn't say how its documents changed")
 
     def write_instance(self, instance: InstanceT) -> bytes:
         """Return the JSON document of an instance; reading it back gives equal data."""
@@ -85,6 +102,17 @@ class AbstractProblem(ABC, Generic[InstanceT]):
     @abstractmethod
     def describe(self, instance: InstanceT) -> Mapping[str, Any]:
         """Return summary statistics of an instance, in the order of display."""
+
+    def programme(self, instance: InstanceT) -> Any:
+        """Return the formal programme as a Pyomo model, for export to other solvers; by default there is none."""
+        raise UnsupportedProblemError(f"{type(instance).__name__} has no formal programme to export")
+
+    def parametric_programme(self, instance: InstanceT, ratio: float) -> Any:
+        """Return the programme that tells whether an objective that is a ratio can be below `ratio`, as a Pyomo model."""
+        del instance
+        raise InvalidOptionError(
+            f"ratio={ratio} is for objectives that are a ratio, not for {self.name!r}; leave it out"
+        )
 
     def remarks(self, instance: InstanceT) -> tuple[str, Mapping[str, float]]:
         """Return a remark on the instance that every solution carries, as a sentence and as counts; empty by default."""

@@ -1,27 +1,22 @@
-"""Which problems there are: by name, by file schema, by instance type. Each loads on first use."""
+"""Which problems there are: by name, by file schema, by instance type. Each loads on first use.
 
+A problem is a folder of this package with a module `problem`, whose `PROBLEM` declares name, schema, codec, programme and
+checker. Its generator, if it has one, is ``optim.workloads.<name>.generator``.
+"""
+
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from optim.core.errors import InvalidProblemError
 from optim.core.registry import AbstractProblem
 
-_MODULES = {
-    "admission": "optim.models.admission.problem",
-    "auction": "optim.models.auction.problem",
-    "bidding": "optim.models.bidding.problem",
-}
 
-_SCHEMAS = {
-    "optim/admission/1": "admission",
-    "optim/auction/1": "auction",
-    "optim/bidding/1": "bidding",
-}
-
-
+@cache
 def problem_names() -> tuple[str, ...]:
-    """Return the names of all problems."""
-    return tuple(_MODULES)
+    """Return the names of all problems, sorted; none is imported."""
+    return tuple(sorted(path.parent.name for path in Path(__file__).parent.glob("*/problem.py")))
 
 
 def problem_named(name: str) -> AbstractProblem[Any]:
@@ -32,23 +27,28 @@ def problem_named(name: str) -> AbstractProblem[Any]:
     InvalidProblemError
         If there is none of that name.
     """
-    if name not in _MODULES:
-        raise InvalidProblemError(f"unknown problem {name!r}; known: {', '.join(_MODULES)}")
-    problem: AbstractProblem[Any] = import_module(_MODULES[name]).PROBLEM
+    if name not in problem_names():
+        raise InvalidProblemError(f"unknown problem {name!r}; there are: {', '.join(problem_names())}")
+    problem: AbstractProblem[Any] = import_module(f"{__package__}.{name}.problem").PROBLEM
     return problem
 
 
 def problem_of_schema(schema: str) -> AbstractProblem[Any]:
-    """Return the problem whose files carry `schema`.
+    """Return the problem whose files carry `schema`, or carried it in an earlier version.
 
     Raises
     ------
     InvalidProblemError
         If no problem has that schema.
     """
-    if schema not in _SCHEMAS:
-        raise InvalidProblemError(f"schema: must be one of {', '.join(_SCHEMAS)}, got {schema!r}")
-    return problem_named(_SCHEMAS[schema])
+    _, _, rest = schema.partition("optim/")
+    name, _, _ = rest.partition("/")
+    if name in problem_names():
+        problem = problem_named(name)
+        if schema in (problem.schema, *problem.earlier_schemas):
+            return problem
+    known = ", ".join(problem_named(each).schema for each in problem_names())
+    raise InvalidProblemError(f"schema: must be one of {known}, got {schema!r}")
 
 
 def problem_of(instance: Any) -> AbstractProblem[Any]:
@@ -59,7 +59,7 @@ def problem_of(instance: Any) -> AbstractProblem[Any]:
     InvalidProblemError
         If it is no instance of any problem.
     """
-    for name in _MODULES:
+    for name in problem_names():
         problem = problem_named(name)
         if isinstance(instance, problem.instance_type):
             return problem

@@ -7,7 +7,6 @@ NumPy warns. Programmes are built, copied and solved below `unfilled_sums`.
 import re
 import tempfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,13 +31,6 @@ def add_rows(model: Model, rule: Callable[..., Any], *index: Any) -> None:
 
 FORMATS = {".mps": "mps", ".lp": "lp"}
 """Pyomo's name of the format by the file's suffix."""
-
-PROGRAMMES = {
-    "admission": ("optim.models.admission.compact_programme", "compact_model"),
-    "auction": ("optim.models.auction.welfare", "explicit_model"),
-    "bidding": ("optim.models.bidding.programme", "charnes_cooper_model"),
-}
-"""By problem the module and the builder of its formal programme."""
 
 
 def export(
@@ -78,14 +70,8 @@ def export(
     """
     if format not in FORMATS.values():
         raise InvalidOptionError(f"format must be one of {', '.join(FORMATS.values())}, got {format!r}")
-    problem = problem_of(instance).name
-    module, builder = PROGRAMMES[problem]
-    if ratio is not None and problem != "bidding":
-        raise InvalidOptionError(f"ratio is for bidding instances, not for {problem!r}; leave it out")
-    if ratio is not None:
-        model = import_module(module).parametric_model(instance, ratio)
-    else:
-        model = getattr(import_module(module), builder)(instance)
+    problem = problem_of(instance)
+    model = problem.programme(instance) if ratio is None else problem.parametric_programme(instance, ratio)
     text = _text(model, format)
     if path is not None:
         write_bytes(path, text)

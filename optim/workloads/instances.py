@@ -3,7 +3,8 @@
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_seed, did_you_mean
 from optim.core.options import build_options
 from optim.models import reference
-from optim.models.catalogue import problem_of
+from optim.models.catalogue import problem_names, problem_of
 from optim.models.files import InstanceT, load, of_kind
 from optim.models.reference import AdmissionName, AuctionName, BiddingName, reference_names
 from optim.workloads.admission import generator
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
     from optim.models.bidding.instance import BiddingInstance
     from optim.profiling.document import ProfileDocument
 
-GENERATORS = ("admission", "auction", "bidding")
+
+@cache
+def generator_names() -> tuple[str, ...]:
+    """Return the problems that have a generator, a module ``optim.workloads.<problem>.generator``; none is imported."""
+    here = Path(__file__).parent
+    return tuple(name for name in problem_names() if (here / name / "generator.py").exists())
+
+
 """Problems whose instances can be drawn."""
 
 
@@ -82,8 +90,8 @@ def generator_of(problem: str) -> Any:
     InvalidOptionError
         If it has none.
     """
-    if problem not in GENERATORS:
-        raise InvalidOptionError(f"{problem!r} has no generator; those with one: {', '.join(GENERATORS)}")
+    if problem not in generator_names():
+        raise InvalidOptionError(f"{problem!r} has no generator; those with one: {', '.join(generator_names())}")
     return import_module(f"optim.workloads.{problem}.generator")
 
 
@@ -177,25 +185,11 @@ def drawn(name: str, recipe: Recipe) -> Any:
     return instance
 
 
-SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "admission": ("jobs", "slots", "worker_servers", "ps_servers"),
-        "auction": ("apps", "gpus", "machines"),
-        "bidding": (),
-    }
-)
-"""Sizes by problem, as users name them; a generator's option is that name after ``num_``."""
+SIZES = ("jobs", "slots", "worker_servers", "ps_servers", "apps", "gpus", "machines")
+"""Sizes as users name them; a generator that knows one has an option of that name after ``num_``."""
 
 PUBLISHED = "published"
 """Name of the built-in job profiles."""
-
-PROFILED_SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "admission": {"num_jobs": 40, "num_slots": 30, "num_worker_servers": 6, "num_ps_servers": 6},
-        "auction": {"num_apps": 16, "num_gpus": 64, "num_machines": 16},
-    }
-)
-"""Sizes of instances with measured jobs, unless given: what all solvers do in a minute or two."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -305,7 +299,7 @@ class InstanceRequest:
     @property
     def is_profile_only(self) -> bool:
         """Whether nothing was said but which jobs there are: any problem can have such instances."""
-        is_sized = any(getattr(self, name) is not None for names in SIZES.values() for name in names)
+        is_sized = any(getattr(self, name) is not None for name in SIZES)
         return self.profile is not None and not (self.names or self.trace or self.options or is_sized)
 
     @property
@@ -348,17 +342,12 @@ class InstanceRequest:
 
     def _sizes(self) -> dict[str, int]:
         """Return the sizes that were said, by the generator's names."""
-        sizes = {}
-        for problem, names in SIZES.items():
-            for name in names:
-                value = getattr(self, name)
-                if value is None:
-                    continue
-                if problem != self.problem:
-                    raise InvalidOptionError(
-                        f"--{name.replace('_', '-')} is a size of {problem!r} instances, not of {self.problem!r}; leave it out"
-                    )
-                sizes[f"num_{name}"] = value
+        sizes = {f"num_{name}": getattr(self, name) for name in SIZES if getattr(self, name) is not None}
+        if sizes:
+            known = {each.name for each in fields(generator_of(self.problem).GeneratorOptions)}
+            for name in sorted(sizes.keys() - known):
+                flag = "--" + name.removeprefix("num_").replace("_", "-")
+                raise InvalidOptionError(f"{flag} is no size of {self.problem!r} instances; leave it out")
         return sizes
 
     def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
@@ -393,7 +382,7 @@ def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProx
     InvalidOptionError
         If the problem has no generator, or the generator doesn't know an option.
     """
-    usual = dict(PROFILED_SIZES.get(problem, {}))
+    usual = dict(getattr(generator_of(problem), "PROFILED_SIZES", {}))
     document = find_profiles(profiles)
     if problem == "admission":
         usual["slot_s"] = document.slot_s

@@ -80,7 +80,7 @@ def test_an_option_goes_to_every_solver_that_knows_it(dummies):
 @pytest.mark.parametrize(
     ("option", "cause"),
     [
-        ("nonsense", "the chosen solvers know: number, wait_s"),
+        ("nonsense", "there are: number, wait_s"),
         ("idle.nonsense", "unknown option"),
         ("liar.number", "which isn't run; add --solver liar"),
     ],

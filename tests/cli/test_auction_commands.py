@@ -64,8 +64,8 @@ def test_bench_rows_hold_welfare_payments_leftover_and_winners():
 def test_sizes_of_another_problem_are_refused():
     result = run("bench auction --jobs 3")
     assert result.exit_code == 2
-    assert "--jobs is a size of 'admission' instances" in result.stderr
-    assert "--apps is a size of 'auction' instances" in run("instance generate admission --apps 3").stderr
+    assert "--jobs is no size of 'auction' instances" in result.stderr
+    assert "--apps is no size of 'admission' instances" in run("instance generate admission --apps 3").stderr
 
 
 def test_own_files_run_the_suites_of_their_problem_only():

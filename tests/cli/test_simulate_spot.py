@@ -160,7 +160,7 @@ def test_a_deadline_is_told_for_every_start(availability):
     assert "billing aws-2017 (by the data's date" in result.stderr
     unknown = run(*words, "--zone", "nowhere")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
-    assert "unknown zone 'nowhere'; the file has: a" in unknown.stderr
+    assert "unknown zone 'nowhere'; there are: a" in unknown.stderr
 
 
 def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availability, tmp_path):
@@ -211,7 +211,7 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--availability", "nowhere.csv", "--deadline-hours", "9", "--job-hours", "4"), "can't be read"),
         (
             ("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"),
-            "unknown policy 'proteus' over zones",
+            "unknown policy over zones 'proteus'",
         ),
     ],
 )
@@ -326,10 +326,10 @@ def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--zone", "us-west-2a,nowhere"), "unknown zone 'nowhere'; the file has: us-west-2a, us-east-1b"),
+        (("--zone", "us-west-2a,nowhere"), "unknown zone 'nowhere'; there are: us-west-2a, us-east-1b"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=5"), "nobody says what it costs to move"),
         (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "4"), "launch and work take 4.1 h; give that much"),
-        (("--zone", "us-west-2a,us-east-1b", "--policy", "uniform"), "unknown policy 'uniform' over"),
+        (("--zone", "us-west-2a,us-east-1b", "--policy", "uniform"), "unknown policy over zones 'uniform'"),
         (
             ("--zone", "us-west-2a", "--billing", "free"),
             "--billing must be one of aws-2009, aws-2017, per-second, whole",

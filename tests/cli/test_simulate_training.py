@@ -75,7 +75,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--policy", "oracle"), "unknown policy 'oracle' to train by"),
+        (("--policy", "oracle"), "unknown policy to train by 'oracle'"),
         (("--picture", "x.gif"), "--picture writes .png, .svg, .pdf, got x.gif"),
         (("--picture", "nowhere/x.png"), "there is no folder nowhere"),
         (("--hour-seconds", "-1"), "hour_s must be at least 0"),

@@ -19,7 +19,7 @@ from optim.workloads.bidding.generator import CapacityOptions
 from optim.workloads.cluster.generator import PhillyOptions
 from optim.workloads.cluster.themis_apps import ThemisOptions
 from optim.workloads.containers.generator import ContainerOptions
-from optim.workloads.instances import GENERATORS, generator_of
+from optim.workloads.instances import generator_names, generator_of
 from optim.workloads.prices.price_generator import PriceOptions
 
 
@@ -102,7 +102,7 @@ def test_takes_ready_made_options_and_defaults_and_nothing_else():
         build_options(Options, ["number"])
     with pytest.raises(
         InvalidOptionError,
-        match=r"unknown option 'size' \(is sizes meant\?\); there are: is_strict, kind, kinds, limit, name, number, share, sizes, span",
+        match=r"unknown option 'size'; did you mean sizes\? there are: is_strict, kind, kinds, limit, name, number, share, sizes, span",
     ):
         build_options(Options, {"size": 1})
 
@@ -155,7 +155,7 @@ def test_takes_the_largest_and_smallest_numbers(values):
 
 def every_options_type():
     """Return the options of all solvers, generators and encoders, and of the engines of simulations."""
-    generators = [generator_of(problem).GeneratorOptions for problem in GENERATORS]
+    generators = [generator_of(problem).GeneratorOptions for problem in generator_names()]
     others = [
         ContainerOptions,
         PriceOptions,
@@ -167,7 +167,7 @@ def every_options_type():
         SpotOptions,
     ]
     return {
-        *(solver.options_type for problem in GENERATORS for solver in solvers_of(problem)),
+        *(solver.options_type for problem in generator_names() for solver in solvers_of(problem)),
         *generators,
         *others,
         *(kind for kind, _ in ENCODERS.values()),

@@ -38,7 +38,7 @@ def test_parameters_are_those_given_and_can_be_set():
     assert PhaseModel(**made.get_params()).get_params() == made.get_params()
     assert made.set_params(smoothing=3) is made
     assert made.smoothing == 3
-    with pytest.raises(InvalidOptionError, match="unknown parameter 'speed'"):
+    with pytest.raises(InvalidOptionError, match="unknown parameter of PhaseModel 'speed'"):
         made.set_params(speed=1)
 
 

@@ -118,6 +118,12 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
         """Return the document of an instance."""
         return document_from_instance(instance)
 
+    def programme(self, instance: AdmissionInstance) -> Any:
+        """Return the compact mixed-integer programme."""
+        from optim.models.admission.compact_programme import compact_model
+
+        return compact_model(instance)
+
     def decision_to_json(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Any:
         """Return a plan as one object an admitted job."""
         admitted = zip(decision.admitted.tolist(), decision.completion.tolist(), strict=True)

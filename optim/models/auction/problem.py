@@ -111,6 +111,12 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
         """Return the document of an instance."""
         return document_from_instance(instance)
 
+    def programme(self, instance: AuctionInstance) -> Any:
+        """Return the placement of every bid GPU by GPU."""
+        from optim.models.auction.welfare import explicit_model
+
+        return explicit_model(instance)
+
     def decision_to_json(self, instance: AuctionInstance, decision: AuctionPlan) -> Any:
         """Return a plan as one object an awarded app."""
         ids = instance.apps.ids

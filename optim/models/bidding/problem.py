@@ -86,6 +86,18 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
         """Return the document of an instance."""
         return document_from_instance(instance)
 
+    def programme(self, instance: BiddingInstance) -> Any:
+        """Return the linear relaxation of cost per work (Charnes, Cooper)."""
+        from optim.models.bidding.programme import charnes_cooper_model
+
+        return charnes_cooper_model(instance)
+
+    def parametric_programme(self, instance: BiddingInstance, ratio: float) -> Any:
+        """Return the mixed-integer programme ``min cost - ratio work``."""
+        from optim.models.bidding.programme import parametric_model
+
+        return parametric_model(instance, ratio)
+
     def decision_to_json(self, instance: BiddingInstance, decision: FootprintPlan) -> Any:
         """Return a footprint as one object a bid taken."""
         taken = [

@@ -273,6 +273,9 @@ def check_range(name: str, limits: tuple[float, float], *, least: float, is_open
         raise InvalidOptionError(f"{name} must be a range (low, high) with low {sign} {least:g}, got {limits}")
 
 
+PROFILED_SIZES = {"num_jobs": 40, "num_slots": 30, "num_worker_servers": 6, "num_ps_servers": 6}
+"""Sizes of instances of measured jobs, unless others are asked for."""
+
 MAX_CHUNKS = 100
 
 MIN_CHUNKS = 5

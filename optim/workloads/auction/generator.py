@@ -27,6 +27,9 @@ from optim.models.auction.instance import AuctionInstance
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
 """Gang sizes by the name of the mix; each app's is drawn uniformly."""
 
+PROFILED_SIZES = {"num_apps": 16, "num_gpus": 64, "num_machines": 16}
+"""Sizes of auctions of measured apps, unless others are asked for."""
+
 MIXED_SIZES = "gangs"
 DIVIDING_SIZES = "dividing"
 CLASS_BIDS = "classes"

@@ -205,7 +205,7 @@ def test_availability_counts_1_as_there_to_be_had(tmp_path):
     assert traces["a"].is_available.tolist() == [False, True]
     assert traces["a"].price_micro.tolist() == [1_500_000, 1_600_000]
     assert traces["a"].end_s - traces["a"].time_s[-1] == 195
-    with pytest.raises(InvalidOptionError, match="unknown zone 'c'; the file has: a, b"):
+    with pytest.raises(InvalidOptionError, match="unknown zone 'c'; there are: a, b"):
         zone_named(traces, "c")
 
 

@@ -80,6 +80,6 @@ def test_a_policy_of_ones_own_is_run_and_may_miss_its_deadline(tmp_path):
         run_over_zones(WORLD, [f"{tmp_path}/none.py:Never"], starts=1, seed=0)
     with pytest.raises(
         InvalidOptionError,
-        match="unknown policy 'clever' over zones; there are: adaptive-zones, cheapest-zone",
+        match="unknown policy over zones 'clever'; there are: adaptive-zones, cheapest-zone",
     ):
         run_over_zones(WORLD, ["clever"], starts=1, seed=0)
