@@ -113,22 +113,33 @@ def make_room(room: FreeGpus, job: int, victims: Iterable[int], gpus: dict[int, 
     Victims go in their order, until the job finds a place in what they leave. Only those on that place are stopped, and where
     its hosts have too little vCPU or memory left without them, others on these hosts.
     """
-    trial, passed = room.copy(), []
-    for victim in victims:
+    trial, passed = room.copy(), list(victims)
+    for victim in passed:
         trial.give(victim, gpus[victim])
-        passed.append(victim)
-        found = trial.find(job)
-        if found is not None:
-            for other in passed:
-                if not set(found).isdisjoint(gpus[other]):
-                    room.give(other, gpus.pop(other))
-            for other in passed:
-                if other in gpus and not room.short_hosts(job, found).isdisjoint(map(room.machine_of, gpus[other])):
-                    room.give(other, gpus.pop(other))
-            room.take(job, found)
-            gpus[job] = found
-            return True
-    return False
+    found = trial.find(job) if passed else None
+    if found is None:
+        return False
+    least, most = 0, len(passed)  # more free GPUs never take a place away: a bisection finds the fewest victims
+    given = most
+    while least + 1 < most:
+        middle = (least + most) // 2
+        for victim in passed[middle:given]:
+            trial.take(victim, gpus[victim])
+        for victim in passed[given:middle]:
+            trial.give(victim, gpus[victim])
+        given = middle
+        here = trial.find(job)
+        least, most, found = (least, middle, here) if here is not None else (middle, most, found)
+    passed = passed[:most]
+    for other in passed:
+        if not set(found).isdisjoint(gpus[other]):
+            room.give(other, gpus.pop(other))
+    for other in passed:
+        if other in gpus and not room.short_hosts(job, found).isdisjoint(map(room.machine_of, gpus[other])):
+            room.give(other, gpus.pop(other))
+    room.take(job, found)
+    gpus[job] = found
+    return True
 
 
 def sparing(room: FreeGpus, job: int, victims: Sequence[int], gpus: Mapping[int, Gpus]) -> list[int]:

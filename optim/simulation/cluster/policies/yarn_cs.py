@@ -147,71 +147,80 @@ class YarnCs(PlanningPolicy):
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         self._account(view)
         self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
-        held = np.fromiter(map(len, gpus.values()), dtype=np.int64, count=len(gpus))
-        used = np.bincount(view.group[list(gpus)], weights=held, minlength=len(self.limit)).astype(np.float64)
+        running = np.fromiter(gpus, np.int64, len(gpus))
+        used = np.bincount(view.group[running], weights=view.gpus[running], minlength=len(self.limit)).astype(
+            np.float64
+        )
         stuck = self._fill(view, room, waiting, used, gpus)
         self._preempt(view, room, stuck, used, gpus)
-        self.since[list(gpus)] = NEVER
-        left = np.array([job for job in stuck if job not in gpus], dtype=np.int64)
+        self.since[np.fromiter(gpus, np.int64, len(gpus))] = NEVER
+        left = stuck[self.since[stuck] != NEVER]
         self.seen = (view.now_us, self._causes(view, left, room, used))
         return Plan(gpus=gpus, again_us=self._next_try(left, view, room))
 
-    def _fill(
-        self, view: View, room: FreeGpus, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]
-    ) -> list[int]:
-        """Place waiting jobs, always one of the virtual cluster that uses least of its quota; return those without room."""
-        queues: dict[int, list[int]] = {}
-        for job, each in zip(waiting[::-1].tolist(), view.group[waiting[::-1]].tolist(), strict=True):
-            queues.setdefault(each, []).append(job)
-        level = dict(zip(waiting.tolist(), self._levels(waiting, view.now_us).tolist(), strict=True))
-        widths, is_plain = room.site.widths, room.site.is_plain and room.allowed is None
-        stuck: list[int] = []
-        # Room only shrinks here: what finds no place, nothing like it does.
-        hopeless: set[tuple[int, int]] = set()
-        while queues:
-            each = min(queues, key=lambda g: (used[g] / self.limit[g], g))
-            queue = queues[each]
-            while queue:
-                job = queue.pop()
-                kind = (level[job], widths[job])
-                taken = None if kind in hopeless else self._find(room, job, kind[0])
-                if taken is not None:
-                    room.take(job, taken)
-                    gpus[job] = taken
-                    used[each] += len(taken)
-                    break
-                stuck.append(job)
-                if is_plain:
-                    hopeless.add(kind)
-            if not queue:
-                del queues[each]
-        return stuck
+    def _fill(self, view: View, room: FreeGpus, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> IntArray:
+        """Place waiting jobs, always one of the virtual cluster that uses least of its quota; return those without room.
 
-    def _preempt(self, view: View, room: FreeGpus, stuck: list[int], used: FloatArray, gpus: dict[int, Gpus]) -> None:
+        Notes
+        -----
+        Free GPUs only shrink here: where a width finds no place at a level of locality, no other job like it does, unless types
+        of GPU, hosts or wrappers tell jobs apart.
+        """
+        jobs = waiting[np.argsort(view.group[waiting], kind="stable")]
+        ends = np.cumsum(np.bincount(view.group[jobs], minlength=len(used)))
+        at = ends - np.diff(ends, prepend=0)
+        level, width = self._levels(jobs, view.now_us), view.gpus[jobs]
+        is_plain = room.site.is_plain and room.allowed is None
+        may_fit = width <= room.num_free
+        stuck: list[IntArray] = []
+        while may_fit.any():
+            share = np.where(at < ends, used / self.limit, np.inf)
+            each = int(share.argmin())
+            first = int(at[each])
+            taken = None
+            while taken is None and may_fit[first : ends[each]].any():
+                nth = first + int(may_fit[first : ends[each]].argmax())
+                taken = self._find(room, int(jobs[nth]), int(level[nth]))
+                if taken is None:
+                    may_fit &= (
+                        (level != level[nth]) | (width != width[nth]) if is_plain else np.arange(len(jobs)) != nth
+                    )
+            if taken is None:
+                nth = int(ends[each])
+            else:
+                job = int(jobs[nth])
+                room.take(job, taken)
+                gpus[job] = taken
+                used[each] += len(taken)
+                may_fit[nth] = False
+                may_fit &= width <= room.num_free
+            stuck.append(jobs[first:nth])
+            at[each] = nth + (taken is not None)
+        order = np.argsort(used / self.limit, kind="stable")
+        return np.concatenate([*stuck, *(jobs[at[each] : ends[each]] for each in order)])
+
+    def _preempt(self, view: View, room: FreeGpus, stuck: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> None:
         """Let jobs of virtual clusters under quota take from those above, where most GPUs are in use."""
-        group, widths = view.group, room.site.widths
+        group, width = view.group[stuck], view.gpus[stuck]
         is_plain = room.site.is_plain and room.allowed is None
         enough = self.options.preempts_above * view.cluster.num_gpus
-        left = self.limit - used
         # Until somebody is stopped, the victims are the same, and what found no place among them finds none again.
-        victims: dict[int, Gpus] | None = None
-        hopeless: set[int] = set()
-        for job, own in zip(stuck, group[stuck].tolist(), strict=True):
-            width = widths[job]
-            if width > left[own] or width in hopeless:
-                continue
-            if sum(map(len, gpus.values())) <= enough:
+        victims: dict[int, Gpus] = {}
+        may_fit = width <= (self.limit - used)[group]
+        while may_fit.any() and sum(map(len, gpus.values())) > enough:
+            victims = victims or {victim: gpus[victim] for victim in self._victims(view, gpus, used.copy())}
+            if not victims:
                 return
-            if victims is None:
-                victims = {victim: gpus[victim] for victim in self._victims(view, gpus, used.copy())}
-            if make_room(room, job, victims, gpus):
-                used[own] += len(gpus[job])
+            nth = int(may_fit.argmax())
+            if make_room(room, int(stuck[nth]), victims, gpus):
+                used[group[nth]] += width[nth]
                 for victim, had in victims.items():
-                    used[group[victim]] -= len(had) if victim not in gpus else 0
-                left, victims = self.limit - used, None
-                hopeless.clear()
-            elif is_plain:
-                hopeless.add(width)
+                    used[view.group[victim]] -= len(had) if victim not in gpus else 0
+                victims = {}
+                may_fit = width <= (self.limit - used)[group]
+                may_fit[: nth + 1] = False
+            else:
+                may_fit &= width != width[nth] if is_plain else np.arange(len(stuck)) != nth
 
     @property
     def step_us(self) -> int:
@@ -270,8 +279,9 @@ class YarnCs(PlanningPolicy):
 
     def _victims(self, view: View, gpus: Mapping[int, Gpus], used: FloatArray) -> Iterator[int]:
         """Yield the newest jobs of virtual clusters that stay at their quota without them."""
-        started, group = view.started_us, view.group
-        for job in sorted(view.running, key=lambda j: (-started[j], -j)):
+        group, running = view.group, np.fromiter(view.running, np.int64, len(view.running))
+        running = running[(used - 1 >= self.limit)[group[running]]]
+        for job in running[np.lexsort((running, view.started_us[running]))[::-1]].tolist():
             if job in gpus and used[group[job]] - len(gpus[job]) >= self.limit[group[job]]:
                 used[group[job]] -= len(gpus[job])
                 yield job
