@@ -188,6 +188,16 @@ def outages(cluster: Cluster, options: EngineOptions, seed: int) -> Iterator[Out
         yield time, machine, fails
 
 
+STEPS = 20_000
+"""Instants that a compiled loop plays between two looks at progress and interruption: some milliseconds."""
+
+KNOWN_OUTAGES = 1_024
+"""Failures and repairs that a compiled loop is told of ahead."""
+
+LOGGED = 65_536
+"""Events that a compiled loop's log holds at a time besides one instant's."""
+
+
 class OutageFeed:
     """Failures and repairs as engines take them: the next one, or several at once, all of an instant together."""
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, Workload
-from optim.simulation.cluster import engine
 from optim.simulation.cluster.engine import is_compiled, simulate
+from optim.simulation.cluster.index import loop
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule, outages
 from tests.support.failing_cluster import FailingCluster
@@ -120,7 +120,7 @@ def test_logs_what_a_second_engine_logs_where_machines_fail(world, up, down, ste
     """Times of all draws are milliseconds, as those of the jobs are."""
     *rest, options = world
     options = replace(options, mtbf_hours=up * MS_H, repair_hours=down * MS_H, checkpoint_min=step * MS_H * 60)
-    with patch.object(engine, "KNOWN_OUTAGES", 3):  # so that the loop asks for more
+    with patch.object(loop, "KNOWN_OUTAGES", 3):  # so that the loop asks for more
         run, plain = _both_logs((*rest, options), seed)
     assert run.log.rows() == plain.log
     assert run.lost_us.tolist() == plain.undone

@@ -1,47 +1,708 @@
-"""The compiled loop of index policies: queues, timed events, and the order of events at one instant.
+"""The compiled loop of index policies: its state, placement of gangs, keys, victims, queues, and the order of events at one instant.
 
 The rules are told at `optim.simulation.cluster.index.policy.IndexPolicy` and in docs/cluster.md.
 """
 
-from optim.compiled import compiled, inner
-from optim.models.cluster.log import NO_JOB, Event
-from optim.simulation.cluster.index.policy import Preempts
-from optim.simulation.cluster.index.preemption import (
-    choose_victims,
-    key_of_waiting,
-    list_victims,
-    next_demotion,
-    time_for,
-    work_in,
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.compiled import by_reference, compiled, inner
+from optim.core.arrays import IntArray
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
+from optim.models.cluster.rules import Rules, tries_of
+from optim.models.cluster.waiting import last_times
+from optim.models.cluster.workload import PPM, Workload
+from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, random_priorities
+from optim.simulation.cluster.options import (
+    KNOWN_OUTAGES,
+    LOGGED,
+    MAX_FAILURES,
+    STEPS,
+    EngineOptions,
+    OutageFeed,
+    Placement,
 )
-from optim.simulation.cluster.index.state import (
-    ARRIVED,
-    BACKOFF,
-    DEMOTIONS,
-    ENDS,
-    EVENTS,
-    FAILURES,
-    IS_OVER,
-    NEVER,
-    NONE,
-    NOW,
-    OUTAGES,
-    OVER,
-    PLACES,
-    RANKED,
-    RUNNING,
-    RUNNING_JOBS,
-    TURNS,
-    VICTIMS,
-    WAITING,
-    give_back,
-    gpus_on,
-    has_room,
-    place,
-    set_free,
-    slowdown,
-)
-from optim.simulation.cluster.options import MAX_FAILURES
+from optim.simulation.cluster.planning.free_gpus import gang_growth
+
+NEVER = 2**62
+
+NONE = -1
+
+NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
+"""States of a job."""
+
+NUM_SCALARS = 15
+
+NOW, ARRIVED, ENDS, DEMOTIONS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
+
+EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
+"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures (with stops, where these undo work) that brought nobody an end."""
+
+
+@by_reference
+class Setup(NamedTuple):
+    """What doesn't change in a run. Times are microseconds; shapes (jobs,), (machines,) or those of the policy."""
+
+    submit: IntArray
+    width: IntArray
+    duration: IntArray
+    slowdown: IntArray
+    size: IntArray
+    rack: IntArray
+    by_size: IntArray
+    width_class: IntArray
+    key: int
+    tie: int
+    preempts: int
+    quantum: int
+    has_backfill: bool
+    takes_first: bool
+    level_order: IntArray
+    may_spread: bool
+    overhead: int
+    rank: IntArray
+    threshold: IntArray
+    threshold_rank: IntArray
+    demotion_threshold: IntArray
+    checkpoint: int
+    preempt_checkpoint: int
+    outage_time: IntArray
+    outage_machine: IntArray
+    outage_fails: IntArray
+    tries: IntArray
+    fails: IntArray
+    good: IntArray
+    last_try: IntArray
+    retry_wait: int
+
+
+@by_reference
+class State(NamedTuple):
+    """What a run changes.
+
+    Parameters
+    ----------
+    scalar
+        Single numbers by the names above.
+    status, version, first_start, run_since, factor
+        A job's state, how often it was started or stopped, when it first started, since when it makes progress, and its
+        slowdown where it runs.
+    executed, served, overhead, lost
+        Time with GPUs in progress, work done, time with GPUs lost to restarts, and work lost to failures, up to the last stop.
+    key_1, key_2
+        Key of a job while it waits, smaller first.
+    heap, heap_first, heap_size
+        A heap of waiting jobs for each width.
+    end_time, end_job, end_version
+        A heap of ends; entries of other versions than their job's are void. `demotion_*` likewise, and `turn_*`: when tries
+        fail, and when jobs that are held back after one may start again.
+    tried, try_base
+        Tries that failed, and the time with GPUs in progress before the present one.
+    running, slot
+        Running jobs, and where each stands in that list.
+    head, next_place, place_machine, place_gpus, spare
+        Places of running jobs as linked lists, and places that aren't used.
+    free, num_with_free
+        Free GPUs of each machine, and how many machines have 0, 1, ... of them.
+    victim_1, victim_2, victim, available
+        Scratch of preemption.
+    """
+
+    scalar: IntArray
+    status: IntArray
+    version: IntArray
+    first_start: IntArray
+    run_since: IntArray
+    factor: IntArray
+    executed: IntArray
+    served: IntArray
+    overhead: IntArray
+    lost: IntArray
+    key_1: IntArray
+    key_2: IntArray
+    heap: IntArray
+    heap_first: IntArray
+    heap_size: IntArray
+    end_time: IntArray
+    end_job: IntArray
+    end_version: IntArray
+    demotion_time: IntArray
+    demotion_job: IntArray
+    demotion_version: IntArray
+    turn_time: IntArray
+    turn_job: IntArray
+    turn_version: IntArray
+    tried: IntArray
+    try_base: IntArray
+    running: IntArray
+    slot: IntArray
+    head: IntArray
+    next_place: IntArray
+    place_machine: IntArray
+    place_gpus: IntArray
+    spare: IntArray
+    free: IntArray
+    num_with_free: IntArray
+    victim_1: IntArray
+    victim_2: IntArray
+    victim: IntArray
+    available: IntArray
+    marked: IntArray
+
+
+@by_reference
+class Buffer(NamedTuple):
+    """Events that wait to be fetched; the log is their concatenation."""
+
+    time: IntArray
+    kind: IntArray
+    job: IntArray
+    first: IntArray
+    machine: IntArray
+    gpus: IntArray
+
+
+def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, seed: int) -> Setup:
+    """Return what the loop reads."""
+    _, width_class = np.unique(jobs.gpus, return_inverse=True)
+    tries = tries_of(jobs, options.on_failures(Rules()))
+    rank = random_priorities(seed, len(jobs)) if policy.draws_rank else np.zeros(len(jobs))
+    return Setup(
+        submit=jobs.submit_us,
+        width=jobs.gpus,
+        duration=jobs.duration_us,
+        slowdown=jobs.slowdown_ppm,
+        size=cluster.gpus,
+        rack=cluster.rack,
+        by_size=np.lexsort((np.arange(cluster.num_machines), -cluster.gpus)).astype(np.int64),
+        width_class=width_class.astype(np.int64),
+        key=int(policy.key),
+        tie=int(policy.tie),
+        preempts=int(policy.preempts),
+        quantum=policy.quantum_us,
+        has_backfill=policy.backfill,
+        takes_first=options.placement is Placement.FIRST_FIT,
+        level_order=level_order(options.placement, jobs.gpus, int(cluster.gpus.max())),
+        may_spread=options.spread,
+        overhead=options.overhead_us,
+        rank=rank.astype(np.int64),
+        threshold=np.asarray(policy.thresholds, np.int64),
+        threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
+        demotion_threshold=np.asarray(policy.demotion_thresholds, np.int64),
+        checkpoint=options.checkpoint_us,
+        preempt_checkpoint=options.preempt_checkpoint_us,
+        tries=tries.failing.astype(np.int64),
+        fails=tries.fails.astype(np.int64),
+        good=tries.good.astype(np.int64),
+        last_try=tries.last.astype(np.int64),
+        retry_wait=options.on_failures(Rules()).retry_wait_us,
+        **dict.fromkeys(("outage_time", "outage_machine", "outage_fails"), np.zeros(0, np.int64)),
+    )
+
+
+def level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
+    """Return which numbers of free GPUs a gang prefers of a machine, for each gang; `NOWHERE` behind the last.
+
+    Shape (largest + 1, largest + 1).
+    """
+    order = np.full((largest + 1, largest + 1), NONE, np.int64)
+    growth = gang_growth(gangs, largest)
+    for width in range(1, largest + 1):
+        levels = np.arange(width, largest + 1)
+        if placement is Placement.WORST_FIT:
+            levels = levels[::-1]
+        elif placement is Placement.FGD:
+            levels = levels[np.argsort(growth[levels, width], kind="stable")]
+        order[width, : len(levels)] = levels
+    return order
+
+
+def make_state(setup: Setup, cluster: Cluster) -> State:
+    """Return the state before the first submission."""
+    jobs, machines, gpus = len(setup.submit), cluster.num_machines, cluster.num_gpus
+    sizes = np.bincount(setup.width_class)
+    per_job = {
+        name: np.zeros(jobs, np.int64)
+        for name in (
+            "status",
+            "version",
+            "run_since",
+            "executed",
+            "served",
+            "overhead",
+            "lost",
+            "key_1",
+            "key_2",
+            "heap",
+            "slot",
+            "tried",
+            "try_base",
+        )
+    }
+    entries = 2 * gpus + 16
+    heaps = {
+        f"{name}_{part}": np.zeros(entries, np.int64)
+        for name in ("end", "demotion")
+        for part in ("time", "job", "version")
+    }
+    turns = entries + int((setup.tries > 0).sum())  # whoever runs, and whoever is held back
+    heaps |= {f"turn_{part}": np.zeros(turns, np.int64) for part in ("time", "job", "version")}
+    scratch = {name: np.zeros(gpus, np.int64) for name in ("victim_1", "victim_2", "victim", "running")}
+    places = {name: np.zeros(gpus, np.int64) for name in ("next_place", "place_machine", "place_gpus")}
+    scalar = np.zeros(NUM_SCALARS, np.int64)
+    scalar[FREE_PLACES] = scalar[FREE_GPUS] = gpus
+    return State(
+        scalar=scalar,
+        first_start=np.full(jobs, NEVER),
+        factor=np.full(jobs, 1_000_000),
+        head=np.full(jobs, NONE),
+        heap_first=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        heap_size=np.zeros(len(sizes), np.int64),
+        spare=np.arange(gpus),
+        free=cluster.gpus.copy(),
+        num_with_free=np.bincount(cluster.gpus, minlength=int(cluster.gpus.max()) + 1).astype(np.int64),
+        available=np.zeros(machines, np.int64),
+        marked=np.zeros(jobs, np.int64),
+        **per_job,
+        **heaps,
+        **scratch,
+        **places,
+    )
+
+
+def make_buffer(events: int, places: int) -> Buffer:
+    """Return an empty buffer."""
+    return Buffer(
+        time=np.zeros(events, np.int64),
+        kind=np.zeros(events, np.int64),
+        job=np.zeros(events, np.int64),
+        first=np.zeros(events + 1, np.int64),
+        machine=np.zeros(places, np.int64),
+        gpus=np.zeros(places, np.int64),
+    )
+
+
+@inner
+def _level_with_room(num_with_free, width):
+    """Return the least number of free GPUs of a machine that holds a gang, `NOWHERE` if there is no such machine."""
+    for free in range(width, len(num_with_free)):
+        if num_with_free[free] > 0:
+            return free
+    return NONE
+
+
+@inner
+def has_room(u, s, width):
+    """Tell whether a gang finds a place now."""
+    if width > s.scalar[FREE_GPUS]:
+        return False
+    if u.may_spread:
+        return True
+    largest = len(s.num_with_free) - 1
+    if width <= largest:
+        return _level_with_room(s.num_with_free, width) != NONE
+    whole = 0
+    for machine in range(len(u.size)):
+        if s.free[machine] == u.size[machine]:
+            whole += u.size[machine]
+            if whole >= width:
+                return True
+    return False
+
+
+@inner
+def set_free(s, machine, free):
+    """Let a machine have so many free GPUs."""
+    s.num_with_free[s.free[machine]] -= 1
+    s.num_with_free[free] += 1
+    s.scalar[FREE_GPUS] += free - s.free[machine]
+    s.free[machine] = free
+
+
+@inner
+def take(s, job, machine, gpus):
+    """Give a job GPUs of a machine."""
+    s.scalar[FREE_PLACES] -= 1
+    place = s.spare[s.scalar[FREE_PLACES]]
+    s.place_machine[place] = machine
+    s.place_gpus[place] = gpus
+    s.next_place[place] = s.head[job]
+    s.head[job] = place
+    set_free(s, machine, s.free[machine] - gpus)
+
+
+@inner
+def give_back(s, job):
+    """Take all GPUs of a job back."""
+    place = s.head[job]
+    while place != NONE:
+        machine = s.place_machine[place]
+        set_free(s, machine, s.free[machine] + s.place_gpus[place])
+        s.spare[s.scalar[FREE_PLACES]] = place
+        s.scalar[FREE_PLACES] += 1
+        place = s.next_place[place]
+    s.head[job] = NONE
+
+
+@inner
+def gpus_on(s, job, machine):
+    """Return how many GPUs of a machine a running job has."""
+    place = s.head[job]
+    while place != NONE:
+        if s.place_machine[place] == machine:
+            return s.place_gpus[place]
+        place = s.next_place[place]
+    return 0
+
+
+@inner
+def _one_machine(u, s, width):
+    """Return the machine that the rule gives a gang which one machine can hold."""
+    if u.takes_first:
+        for machine in range(len(u.size)):
+            if s.free[machine] >= width:
+                return machine
+        return NONE
+    for nth in range(u.level_order.shape[1]):
+        level = u.level_order[width, nth]
+        if level == NONE:
+            return NONE
+        if s.num_with_free[level] > 0:
+            for machine in range(len(u.size)):
+                if s.free[machine] == level:
+                    return machine
+    return NONE
+
+
+@inner
+def place(u, s, job):
+    """Give a gang its GPUs; there must be room. Gangs wider than a machine take wholly free ones, largest first."""
+    left = u.width[job]
+    if left <= len(s.num_with_free) - 1:
+        machine = _one_machine(u, s, left)
+        if machine != NONE:
+            take(s, job, machine, left)
+            return
+    else:
+        whole = 0
+        for machine in range(len(u.size)):
+            if s.free[machine] == u.size[machine]:
+                whole += u.size[machine]
+        if whole >= left:
+            for at in range(len(u.by_size)):
+                machine = u.by_size[at]
+                if s.free[machine] == u.size[machine]:
+                    gpus = min(left, u.size[machine])
+                    take(s, job, machine, gpus)
+                    left -= gpus
+                    if left == 0:
+                        return
+    while left > 0:  # spread: the machine with the most free GPUs next
+        most = 0
+        for machine in range(1, len(u.size)):
+            if s.free[machine] > s.free[most]:
+                most = machine
+        gpus = min(left, s.free[most])
+        take(s, job, most, gpus)
+        left -= gpus
+
+
+@inner
+def slowdown(u, s, job):
+    """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
+    first = s.head[job]
+    level = 0
+    other = s.next_place[first]
+    while other != NONE:
+        level = max(level, 1)
+        if u.rack[s.place_machine[other]] != u.rack[s.place_machine[first]]:
+            level = 2
+        other = s.next_place[other]
+    return u.slowdown[job, level]
+
+
+_, DRAWN, REMAINING_TIME, REMAINING_SERVICE, ATTAINED_TIME, ATTAINED_SERVICE, TABLE = map(int, Key)
+
+BY_FIRST_START = int(Tie.FIRST_START)
+
+
+@inner
+def work_in(elapsed, factor):
+    """Return the work done in a time at a slowdown in parts per million, rounded down, without leaving 64 bits."""
+    if factor == PPM:  # divisions cost more than all the rest of a pass
+        return elapsed
+    return elapsed // factor * PPM + elapsed % factor * PPM // factor
+
+
+@inner
+def time_for(work, factor):
+    """Return the time that work takes at a slowdown, rounded up."""
+    return work // PPM * factor + (work % PPM * factor + PPM - 1) // PPM
+
+
+@inner
+def table_rank(threshold, threshold_rank, service):
+    """Return the rank of an attained service: that behind the last threshold reached."""
+    low, high = 0, len(threshold)
+    while low < high:
+        middle = (low + high) // 2
+        if threshold[middle] <= service:
+            low = middle + 1
+        else:
+            high = middle
+    return threshold_rank[low]
+
+
+@inner
+def first_key(key, drawn, duration, width, executed, served, threshold, threshold_rank):
+    """Return what orders a job that has run for `executed` and done `served`.
+
+    It takes numbers, not the state: handing that over would cost more than the pass.
+    """
+    if key == DRAWN:
+        return drawn
+    if key == REMAINING_TIME:
+        return duration - served
+    if key == REMAINING_SERVICE:
+        return (duration - served) * width
+    if key == ATTAINED_TIME:
+        return executed
+    if key == ATTAINED_SERVICE:
+        return executed * width
+    if key == TABLE:
+        return table_rank(threshold, threshold_rank, executed * width)
+    return 0
+
+
+@inner
+def key_of_waiting(u, s, job):
+    """Return the key and tie of a job that doesn't run."""
+    tie = s.first_start[job] if u.tie == BY_FIRST_START else 0
+    first = first_key(
+        u.key,
+        u.rank[job],
+        u.duration[job],
+        u.width[job],
+        s.executed[job],
+        s.served[job],
+        u.threshold,
+        u.threshold_rank,
+    )
+    return first, tie
+
+
+@inner
+def next_demotion(u, s, job):
+    """Return when a job that just started reaches its next threshold, `NEVER` if there is none."""
+    service = s.executed[job] * u.width[job]
+    for at in range(len(u.demotion_threshold)):
+        if u.demotion_threshold[at] > service:
+            return s.run_since[job] + (u.demotion_threshold[at] - service + u.width[job] - 1) // u.width[job]
+    return NEVER
+
+
+UNORDERED = -1
+
+
+@inner
+def _is_less_urgent(key_1, key_2, job, a, b):
+    """Tell whether victim entry a is less urgent than b."""
+    if key_1[a] != key_1[b]:
+        return key_1[a] > key_1[b]
+    if key_2[a] != key_2[b]:
+        return key_2[a] > key_2[b]
+    return job[a] > job[b]
+
+
+@inner
+def _swap(key_1, key_2, job, a, b):
+    key_1[a], key_1[b] = key_1[b], key_1[a]
+    key_2[a], key_2[b] = key_2[b], key_2[a]
+    job[a], job[b] = job[b], job[a]
+
+
+@inner
+def _sift(key_1, key_2, job, at, size):
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and _is_less_urgent(key_1, key_2, job, below + 1, below):
+            below += 1
+        if not _is_less_urgent(key_1, key_2, job, below, at):
+            break
+        _swap(key_1, key_2, job, at, below)
+        at = below
+
+
+@inner
+def list_victims(u, s, now):
+    """List the running jobs with their keys; the least urgent stands first."""
+    count = s.scalar[RUNNING_JOBS]
+    s.scalar[VICTIMS] = count
+    s.scalar[RANKED] = UNORDERED
+    key, is_by_first_start = u.key, u.tie == BY_FIRST_START
+    threshold, threshold_rank = u.threshold, u.threshold_rank
+    running, victim, victim_1, victim_2 = s.running, s.victim, s.victim_1, s.victim_2
+    run_since, executed, served, factor, first_start = s.run_since, s.executed, s.served, s.factor, s.first_start
+    duration, width, rank = u.duration, u.width, u.rank
+    worst = 0
+    for at in range(count):
+        job = running[at]
+        elapsed = max(0, now - run_since[job])
+        done = served[job] + work_in(elapsed, factor[job])
+        first = first_key(
+            key, rank[job], duration[job], width[job], executed[job] + elapsed, done, threshold, threshold_rank
+        )
+        victim[at], victim_1[at], victim_2[at] = job, first, first_start[job] if is_by_first_start else 0
+        if _is_less_urgent(victim_1, victim_2, victim, at, worst):
+            worst = at
+    if count:
+        _swap(victim_1, victim_2, victim, 0, worst)
+
+
+@inner
+def _rank_to(scalar, key_1, key_2, job, nth):
+    """Sort the list so far that its nth least urgent entry is known.
+
+    Entries asked for stand sorted at the end, the others are a heap.
+    """
+    count = scalar[VICTIMS]
+    if scalar[RANKED] == UNORDERED:
+        for at in range(count // 2 - 1, -1, -1):
+            _sift(key_1, key_2, job, at, count)
+        scalar[RANKED] = 0
+    while scalar[RANKED] <= nth:
+        size = count - scalar[RANKED] - 1
+        _swap(key_1, key_2, job, 0, size)
+        _sift(key_1, key_2, job, 0, size)
+        scalar[RANKED] += 1
+
+
+@inner
+def _yields(s, at, job):
+    """Tell whether the victim of an entry still runs and is less urgent than a waiting job."""
+    other = s.victim[at]
+    if s.status[other] != RUNNING:
+        return False
+    if s.victim_1[at] != s.key_1[job]:
+        return s.victim_1[at] > s.key_1[job]
+    if s.victim_2[at] != s.key_2[job]:
+        return s.victim_2[at] > s.key_2[job]
+    return other > job
+
+
+@inner
+def _is_barred(s, at, job):
+    """Tell whether an entry, and with it all further ones, is at least as urgent as the waiting job."""
+    if s.victim_1[at] != s.key_1[job]:
+        return s.victim_1[at] < s.key_1[job]
+    if s.victim_2[at] != s.key_2[job]:
+        return s.victim_2[at] < s.key_2[job]
+    return s.victim[at] < job
+
+
+@inner
+def choose_victims(u, s, job):
+    """Mark (1) the running jobs that make room for a waiting one; return whether there are such.
+
+    The least urgent go first, one after the other, until some place could hold the gang: one machine, or for wider
+    gangs enough wholly free machines (with spreading: enough GPUs anywhere). Of those passed, only the ones on that
+    place are needed, and of these the most urgent are spared first where room suffices without.
+    """
+    count = s.scalar[VICTIMS]
+    if count == 0 or (s.scalar[RANKED] == UNORDERED and _is_barred(s, 0, job)):
+        return False
+    width = u.width[job]
+    largest = len(s.num_with_free) - 1
+    for machine in range(len(u.size)):
+        s.available[machine] = s.free[machine]
+    total = s.scalar[FREE_GPUS]
+    whole = 0
+    for machine in range(len(u.size)):
+        if s.free[machine] == u.size[machine]:
+            whole += u.size[machine]
+    target = NONE
+    found = False
+    last = 0
+    for nth in range(count):
+        if s.scalar[RANKED] <= nth:
+            _rank_to(s.scalar, s.victim_1, s.victim_2, s.victim, nth)
+        at = count - 1 - nth
+        if _is_barred(s, at, job):
+            return False
+        if not _yields(s, at, job):
+            continue
+        place = s.head[s.victim[at]]
+        while place != NONE:
+            machine = s.place_machine[place]
+            s.available[machine] += s.place_gpus[place]
+            total += s.place_gpus[place]
+            if s.available[machine] == u.size[machine]:
+                whole += u.size[machine]
+            if s.available[machine] >= width and (target == NONE or machine < target):
+                target = machine
+            place = s.next_place[place]
+        last = nth
+        found = target != NONE if width <= largest else whole >= width
+        if u.may_spread:
+            found = total >= width
+        if found:
+            break
+    if not found:
+        return False
+    if u.may_spread:
+        _mark_on(s, job, last, NONE, total - width)
+    elif width <= largest:
+        _mark_on(s, job, last, target, s.available[target] - width)
+    else:
+        _mark_on_whole(u, s, job, last, whole - width)
+    return True
+
+
+@inner
+def _mark_on(s, job, last, target, spare):
+    """Spare the most urgent first where enough GPUs of a machine, of all machines for `NONE`, are free without them."""
+    for nth in range(last, -1, -1):
+        at = s.scalar[VICTIMS] - 1 - nth
+        if _yields(s, at, job):
+            gpus = 0
+            place = s.head[s.victim[at]]
+            while place != NONE:
+                if target == NONE or s.place_machine[place] == target:
+                    gpus += s.place_gpus[place]
+                place = s.next_place[place]
+            if gpus <= spare:
+                spare -= gpus
+            else:
+                s.marked[s.victim[at]] = 1
+
+
+@inner
+def _mark_on_whole(u, s, job, last, spare):
+    """Spare the most urgent first where enough machines are or become wholly free without them."""
+    for nth in range(last, -1, -1):
+        at = s.scalar[VICTIMS] - 1 - nth
+        if _yields(s, at, job):
+            lost = 0
+            place = s.head[s.victim[at]]
+            while place != NONE:
+                machine = s.place_machine[place]
+                if s.available[machine] == u.size[machine]:
+                    lost += u.size[machine]
+                s.available[machine] -= s.place_gpus[place]
+                place = s.next_place[place]
+            if lost <= spare:
+                spare -= lost
+                continue
+            s.marked[s.victim[at]] = 1
+            place = s.head[s.victim[at]]
+            while place != NONE:
+                s.available[s.place_machine[place]] += s.place_gpus[place]
+                place = s.next_place[place]
 
 
 @inner
@@ -488,3 +1149,68 @@ def advance(u, s, b, is_held, steps, margin):
         _demote_queue(u, s)
         can_preempt = u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and when % u.quantum == 0)
         _pass(u, s, b, can_preempt, is_held)
+
+
+def play_index(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: IndexPolicy,
+    options: EngineOptions,
+    seed: int,
+    watch: Callable[[int], bool] | None,
+) -> Run | None:
+    """Play all jobs by the compiled loop."""
+    setup = make_setup(jobs, cluster, policy, options, seed)
+    state = make_state(setup, cluster)
+    margin = 6 * cluster.num_gpus + 16
+    feed = OutageFeed(cluster, options, seed)
+    buffer = make_buffer(LOGGED + margin, LOGGED + margin)
+    is_held = np.zeros(len(state.heap_size), np.bool_)
+    parts: list[tuple[IntArray, ...]] = []
+    while not state.scalar[IS_OVER]:
+        if state.scalar[OUTAGES] == len(setup.outage_time):
+            when, machine, fails = feed.take_many(KNOWN_OUTAGES)
+            setup = setup._replace(outage_time=when, outage_machine=machine, outage_fails=fails)
+            state.scalar[OUTAGES] = 0
+        advance(setup, state, buffer, is_held, STEPS, margin)
+        events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
+        taken = (*(part[:events].copy() for part in buffer[:3]), np.diff(buffer.first[: events + 1]))
+        parts.append((*taken, *(part[:places].copy() for part in buffer[4:])))
+        if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
+            return None
+    return _as_run(jobs, policy, options, state, parts)
+
+
+def _as_run(
+    jobs: Workload,
+    policy: IndexPolicy,
+    options: EngineOptions,
+    state: State,
+    parts: list[tuple[IntArray, ...]],
+) -> Run:
+    """Return what the loop wrote and counted."""
+    time, kind, job, counts, machine, gpus = (np.concatenate(column) for column in zip(*parts, strict=True))
+    log = EventLog(
+        time_us=time,
+        kind=kind.astype(np.int8),
+        job=job,
+        first=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        machine=machine,
+        gpus=gpus,
+    )
+    is_done = np.zeros(len(jobs), np.bool_)
+    is_done[job[kind == Event.END]] = True
+    end = np.maximum(last_times(log, len(jobs)), jobs.submit_us)
+    return Run(
+        policy=policy.name,
+        log=log,
+        first_start_us=np.minimum(state.first_start, end),
+        end_us=end,
+        executed_us=state.executed,
+        overhead_us=state.overhead,
+        lost_us=state.lost,
+        is_done=is_done,
+        rules=options.on_failures(Rules(restart_us=options.overhead_us, move_us=options.overhead_us)),
+        held_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
+        overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
+    )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import EventLog, Run
 from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster import compiled_yarn as capacity
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.compiled_yarn import loop as capacity
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
 from optim.simulation.cluster.planning.engine import MAX_IDLE_CALLS, play_plans
