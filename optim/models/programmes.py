@@ -87,7 +87,7 @@ def export_model(model: Any, path: str | Path) -> None:
     Parameters
     ----------
     model
-        A Pyomo model, such as those of `compact_model`, `packing_model` and `packing_dual`.
+        A Pyomo model, such as `compact_model` returns.
     path
         Name ending in ``.mps`` or ``.lp``, or in ``.mps.gz`` or ``.lp.gz`` for a compressed file.
 

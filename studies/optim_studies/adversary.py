@@ -36,14 +36,14 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.data import MICRO, Jobs, ServerClasses, StepUtility, as_int_array
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import Row, Schedule, enumerate_schedules
 from optim.models.files import verify
 from optim.report.plots import INK, PALETTE, Figure, FigureList, name_rows
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
 from optim.solvers.admission.posted_prices.theorems import amplification, ratio_claim
 from optim.solvers.admission.warm_up import compile_online
-from optim.solvers.lp.highs import no_answer, run_highs, whole_programme
+from optim.solvers.lp.highs import add_rows, no_answer, run_highs, silent_highs
+from optim_studies.packing_programme import Row, Schedule, enumerate_schedules
 
 PER_CENT = MICRO // 100
 """One per cent of a server: demands are whole multiples of it."""
@@ -458,7 +458,7 @@ def _pack(schedules: tuple[Schedule, ...], capacity: Mapping[Row, int], copies: 
     entries += [(len(position) + schedule.job, l, 1.0 / copies[schedule.job]) for l, schedule in enumerate(schedules)]
     row, column, amount = (np.array(part) for part in zip(*entries, strict=True))
     shape = (len(position) + len(copies), len(schedules))
-    programme = whole_programme(
+    programme = _whole_programme(
         np.array([schedule.value for schedule in schedules]),
         copies[[schedule.job for schedule in schedules]],
         csr_array((amount, (row, column)), shape=shape),
@@ -468,6 +468,20 @@ def _pack(schedules: tuple[Schedule, ...], capacity: Mapping[Row, int], copies: 
         raise no_answer(programme)
     chosen: IntArray = np.rint(values).astype(np.int64)
     return chosen
+
+
+def _whole_programme(value: FloatArray, upper: FloatArray, matrix: csr_array) -> Any:
+    """Return max v'x, A x <= 1 over whole numbers x between 0 and `upper`; what its optimum claims, nobody has proven."""
+    import highspy
+
+    highs, count = silent_highs(), len(value)
+    highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    highs.addVars(count, np.zeros(count), upper)
+    everyone = np.arange(count, dtype=np.int32)
+    highs.changeColsCost(count, everyone, value)
+    highs.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
+    add_rows(highs, matrix)
+    return highs
 
 
 SOLVER = "online"

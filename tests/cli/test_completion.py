@@ -42,7 +42,7 @@ def test_names_are_those_of_the_registries():
 
 def test_completes_the_last_of_several_names():
     assert commands.complete_solver("sea") == ["search"]
-    assert commands.complete_solver("online,price-and") == ["online,price-and-branch"]
+    assert commands.complete_solver("online,branch-and") == ["online,branch-and-price"]
     assert "online,online" not in commands.complete_solver("online,on")
     assert commands.complete_instance("auction-t") == ["auction-tiny-0"]
     assert commands.complete_suite("them") == ["themis", "themis-lies"]

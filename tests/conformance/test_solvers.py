@@ -15,7 +15,7 @@ SOLVERS = [solver.name for solver in solvers_of("admission")]
 REFERENCES = ("tiny-0", "tiny-1")
 INSTANCES = [*STRESS_INSTANCES, *REFERENCES]
 
-LONG = ("branch-and-price", "column-generation", "compact-milp", "dorm", "online-learned", "price-and-branch", "search")
+LONG = ("branch-and-price", "column-generation", "compact-milp", "dorm", "online-learned", "search")
 """Solvers that take longest: each meets every third instance, and each instance a third of them; all do in `make prove`."""
 
 ITERATIONS = 10

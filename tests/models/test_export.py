@@ -6,11 +6,11 @@ from pathlib import Path
 
 import highspy
 import pytest
+from optim_studies.packing_programme import enumerate_schedules, packing_dual, packing_model
 
 import optim
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.admission.compact_programme import compact_model
-from optim.models.admission.packing_programme import enumerate_schedules, packing_dual, packing_model
 from optim.models.programmes import export_model
 from optim.models.reference import reference_instance
 from optim.solvers.lp.highs import silent_highs

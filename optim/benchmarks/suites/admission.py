@@ -48,7 +48,6 @@ BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "column-generation": {"tol": 1e-3},
         "dorm": {"relative_gap": 0.1, "most_waiting": 5},
-        "price-and-branch": {"lp_tol": 1e-2, "max_columns": 500},
         "search": {"lp_tol": 1e-2, "cut_rounds": 0, "num_moves": 5_000},
     }
 )
@@ -96,7 +95,7 @@ def _full() -> tuple[Case, ...]:
     """Return all reference instances at the limits of published figures."""
     small = [f"{size}-{number}" for size in ("tiny", "small") for number in range(3)]
     large = [f"{size}-{number}" for size in ("light", "medium", "heavy") for number in range(3)]
-    slow_on_wide = EXACT_SOLVERS | {"search", "price-and-branch"}
+    slow_on_wide = EXACT_SOLVERS | {"search"}
     return (
         *(Case(source=NamedSource(name), time_limit_s=300.0) for name in small),
         *(Case(source=NamedSource(name), time_limit_s=300.0, left_out=EXACT_SOLVERS) for name in large),

@@ -19,7 +19,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -396,16 +395,6 @@ def alone_on_server(m: Model, i: int, s: int, h: int, t: int) -> Any:
     return most_ps * m.workers[place] + most * m.ps[place] <= most * most_ps
 
 
-def ordered_workers(m: Model, h: int, t: int) -> Any:
-    """Order equal servers: server h holds at least as many workers in slot t as server h + 1."""
-    return _ordered(m.workers, m.data.workers_on, h, t)
-
-
-def ordered_ps(m: Model, k: int, t: int) -> Any:
-    """Order equal servers: server k holds at least as many PSs in slot t as server k + 1."""
-    return _ordered(m.ps, m.data.ps_on, k, t)
-
-
 def _is_on(m: Model, i: int, s: int, t: int) -> Any:
     """Return 1 where the job may use demand segment s in slot t."""
     return m.in_segment[i, s, t] if len(m.data.windows[i].segments) > 1 else m.runs_on[i, t]
@@ -435,14 +424,7 @@ def _whole(terms: Iterable[tuple[int, Any]], limit: int) -> Any:
     return pyo.quicksum(quantity // common * variable for quantity, variable in used) <= limit // common
 
 
-def _ordered(units: Any, places_on: dict[tuple[int, int], list[Place]], server: int, t: int) -> Any:
-    first, second = (places_on.get((number, t), []) for number in (server, server + 1))
-    if not first:
-        return pyo.Constraint.Skip
-    return pyo.quicksum(units[place] for place in first) >= pyo.quicksum(units[place] for place in second)
-
-
-def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = False) -> Model:
+def compact_model(instance: AdmissionInstance) -> Model:
     """Build the compact mixed-integer programme of an instance.
 
     Its optimum is the best plan's value: the rows state what a plan is, with the completion slot (8)
@@ -454,9 +436,6 @@ def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = Fals
     instance
         Any admission instance; demand segments, capacities by slot, whole chunks, shared servers and
         caps on a job's share of one server included.
-    symmetry_breaking
-        Order the servers of a class by the number of units that they hold in each slot. They are equal
-        in each slot and moving between slots is free, so no plan's value is lost.
 
     Returns
     -------
@@ -495,8 +474,6 @@ def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = Fals
     if instance.has_steps:
         add_rows(model, whole_step, model.RUNS)
         add_rows(model, one_step, model.RUNS)
-    if symmetry_breaking:
-        _add_order(model)
     return model
 
 
@@ -604,17 +581,3 @@ def _add_capacities(model: Model) -> None:
     if instance.max_share_per_server is not None:
         add_rows(model, share_of_server, model.WORKER_PLACES, resources)
         add_rows(model, alone_on_server, model.WORKER_PLACES)
-
-
-def _add_order(model: Model) -> None:
-    """Order equal servers by their workers in each slot; hosts of PSs alone by their PSs."""
-    instance: AdmissionInstance = model.data.instance
-    add_rows(model, ordered_workers, _equal_neighbours(instance.worker_servers), range(instance.horizon))
-    if not instance.has_shared_servers:
-        add_rows(model, ordered_ps, _equal_neighbours(instance.ps_servers), range(instance.horizon))
-
-
-def _equal_neighbours(servers: ServerClasses) -> list[int]:
-    """Return the servers whose next one is of the same class."""
-    classes: IntArray = servers.class_of_server
-    return [h for h, (c, following) in enumerate(pairwise(classes.tolist())) if c == following]

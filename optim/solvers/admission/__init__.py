@@ -8,6 +8,5 @@ from optim.solvers.admission import drf as drf
 from optim.solvers.admission import fifo as fifo
 from optim.solvers.admission import online as online
 from optim.solvers.admission import online_learned as online_learned
-from optim.solvers.admission import price_and_branch as price_and_branch
 from optim.solvers.admission import rrh as rrh
 from optim.solvers.admission import search as search

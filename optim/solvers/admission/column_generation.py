@@ -13,7 +13,6 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import default_run
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_schedules
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult, is_large
-from optim.solvers.admission.packing.plain_column_generation import solve_plain
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.scaling import ScaledSolver
@@ -44,11 +43,7 @@ class ColumnGenerationOptions:
     steps_between
         Polyak steps after each master; by default 10, and none where rows are so many.
     warm_start
-        Whether ``central`` begins with the schedules of an `online` run.
-    method
-        ``central`` (interior-point master, walks between) or ``plain`` (simplex master, cold start, one
-        pricing a round at its vertex duals): the textbook method, for comparison.
-
+        Whether to begin with the schedules of an `online` run.
     engine
         Who prices the jobs: ``auto`` (``threads`` where rows are so many, else ``here``), ``here`` (one thread), ``threads``
         (job shards on all cores), ``dask`` (on so many `workers` of a Dask cluster of this machine), or the address of a Dask
@@ -61,7 +56,6 @@ class ColumnGenerationOptions:
     first_steps: int | None = None
     steps_between: int | None = None
     warm_start: bool = True
-    method: str = "central"
     engine: str = "auto"
     workers: int = 2
 
@@ -76,10 +70,6 @@ class ColumnGenerationOptions:
             raise InvalidOptionError(
                 f"engine must be 'auto', 'here', 'threads', 'dask' or a scheduler's address (tcp://HOST:PORT), got {self.engine!r}"
             )
-        if self.engine not in ("auto", "here") and self.method == "plain":
-            raise InvalidOptionError("method 'plain' prices in this process; leave out engine, or method")
-        if self.method not in ("central", "plain"):
-            raise InvalidOptionError(f"method must be 'central' or 'plain', got {self.method!r}")
 
 
 @register("column-generation", problem="admission")
@@ -92,7 +82,7 @@ class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
     def warm_up(self, instance: AdmissionInstance, options: ColumnGenerationOptions) -> None:
         """Compile pricing and the master, and the online rule where it gives the first columns."""
         compile_columns(is_shared=instance.has_shared_servers)
-        if options.warm_start and options.method == "central":
+        if options.warm_start:
             compile_online(is_shared=instance.has_shared_servers)
 
     def run(
@@ -120,7 +110,7 @@ def crew_pricer(
 ) -> "Iterator[CrewPricer | None]":
     """Give the pricer of the crew that the options name, None for this process."""
     is_here = options.engine == "here" or (options.engine == "auto" and not is_large(rows.capacity))
-    if is_here or options.method == "plain":
+    if is_here:
         yield None
         return
     from optim.execution import load_dask
@@ -146,9 +136,7 @@ def solve_packing_lp(
     monitor: Monitor,
     pricer: "CrewPricer | None" = None,
 ) -> PackingResult:
-    """Run the method that the options name; a pricer prices the jobs elsewhere."""
-    if options.method == "plain":
-        return solve_plain(tables, rows, monitor, tol=options.tol)
+    """Solve the packing LP as the options say; a pricer prices the jobs elsewhere."""
     programme = PackingLP(tables, rows)
     programme.search.pricer = pricer
     if options.warm_start:

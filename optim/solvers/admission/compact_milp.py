@@ -27,9 +27,6 @@ class CompactMilpOptions:
 
     Parameters
     ----------
-    symmetry_breaking
-        Order equal servers in each slot, which leaves the optimum as it is. Off by default: HiGHS finds the
-        symmetry itself, and on small instances finds better plans and bounds without the order.
     mip_gap
         Relative gap at which HiGHS stops, by its own bound. Its tolerances are absolute: it may miss what is
         better by a millionth of a util, or of the largest worth of a job where no job is worth a util.
@@ -37,7 +34,6 @@ class CompactMilpOptions:
         Refuse larger programmes; at most the limit of 400,000 that `supports` applies.
     """
 
-    symmetry_breaking: bool = False
     mip_gap: float = 1e-6
     max_variables: int = MAX_VARIABLES
 
@@ -163,7 +159,7 @@ def _run_highs(
         with monitor.clock.phase("build"):
             if monitor.is_over():
                 return nobody, _nothing_found(monitor.reason)
-            model = compact_model(instance, symmetry_breaking=options.symmetry_breaking)
+            model = compact_model(instance)
             compiled = CompiledModel(model)
         with monitor.clock.phase("solve"):
             outcome = solve_with_highs(

@@ -9,7 +9,7 @@ on its word, and a wrong one is caught where it is used:
 
 - dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
   added up from them again, and `verify` does so again;
-- points of mixed-integer programmes (`compact-milp`, `plain-milp`, `price-and-branch`, `dorm`, servers of recurring jobs, the search for
+- points of mixed-integer programmes (`compact-milp`, `plain-milp`, `dorm`, servers of recurring jobs, the search for
   bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
 - its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
 
@@ -533,20 +533,6 @@ def empty_programme(num_rows: int) -> "highspy.Highs":
     highs = silent_highs(solver="simplex", presolve="off")
     highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
     add_rows(highs, csr_array((num_rows, 0)))
-    return highs
-
-
-def whole_programme(value: FloatArray, upper: FloatArray, matrix: csr_array) -> "highspy.Highs":
-    """Return max v'x, A x <= 1 over whole numbers x between 0 and `upper`; what its optimum claims, nobody has proven."""
-    import highspy
-
-    highs, count = silent_highs(), len(value)
-    highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
-    highs.addVars(count, np.zeros(count), upper)
-    everyone = np.arange(count, dtype=np.int32)
-    highs.changeColsCost(count, everyone, value)
-    highs.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
-    add_rows(highs, matrix)
     return highs
 
 

@@ -3,14 +3,13 @@
 import pyomo.environ as pyo
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
+from optim_studies.packing_programme import enumerate_schedules, packing_model
 
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.check.placement import check_plan
 from optim.models.admission.compact_programme import compact_model, compact_size, plan_from_compact
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import enumerate_schedules, packing_model
 from optim.models.reference import reference_instance
 from tests.support.admission.small_clusters import (
     SEGMENTS,
@@ -29,12 +28,10 @@ OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.34535773057462, "tiny-2": 307.83812756
 """Best plans on real servers; enumeration of all schedules gives the same."""
 
 
-@given(clusters(), st.booleans())
-def test_the_best_point_is_worth_as_much_as_the_packing_ilps_and_makes_a_plan(
-    given_instance: AdmissionInstance, symmetry_breaking: bool
-):
+@given(clusters())
+def test_the_best_point_is_worth_as_much_as_the_packing_ilps_and_makes_a_plan(given_instance: AdmissionInstance):
     """The packing ILP in turn finds the best of all plans, by enumeration of them all: see its own tests."""
-    model = compact_model(given_instance, symmetry_breaking=symmetry_breaking)
+    model = compact_model(given_instance)
     found = optimum(model)
     packing = packing_model(given_instance, enumerate_schedules(given_instance), is_integer=True)
     assert found == pytest.approx(optimum(packing), abs=TOL)
@@ -45,10 +42,9 @@ def test_the_best_point_is_worth_as_much_as_the_packing_ilps_and_makes_a_plan(
 
 
 @pytest.mark.parametrize("name", OPTIMA)
-@pytest.mark.parametrize("symmetry_breaking", [False, True])
-def test_finds_the_known_optima_of_the_tiny_instances(name: str, symmetry_breaking: bool):
+def test_finds_the_known_optima_of_the_tiny_instances(name: str):
     tiny = reference_instance(name)
-    model = compact_model(tiny, symmetry_breaking=symmetry_breaking)
+    model = compact_model(tiny)
     assert optimum(model) == pytest.approx(OPTIMA[name], rel=1e-9)
     assert plan_from_compact(model, tiny).objective(tiny) == pytest.approx(OPTIMA[name], rel=1e-9)
 
@@ -63,37 +59,6 @@ def test_splits_no_worker_over_two_servers():
     jobs = [job(f"j{i}", chunks=1, worker=[2], ps=[0]) for i in range(3)]
     split = instance(*jobs, horizon=1, worker_servers=servers([3], count=2))
     assert optimum(compact_model(split)) == 16
-
-
-def test_orders_equal_servers_without_losing_the_plans_that_need_them_all():
-    """Three equal servers, three jobs that need one each, and a fourth that needs the second slot."""
-    jobs = [job(f"j{i}", chunks=1, ps=[0.1]) for i in range(4)]
-    crowded = instance(*jobs, worker_servers=servers([1], count=3))
-    plain, ordered = (compact_model(crowded, symmetry_breaking=flag) for flag in (False, True))
-    assert optimum(plain) == optimum(ordered) == 8 * 3 + 4
-    assert plain.find_component("ordered_workers") is None
-    held = [sum(round(ordered.workers[i, 0, h, 1].value) for i in range(4)) for h in range(3)]
-    assert held == sorted(held, reverse=True)
-
-
-def test_orders_equal_hosts_of_ps_where_they_host_nothing_else():
-    """Two jobs, each with a PS that fills a host: the first host has no fewer than the second."""
-    two = instance(*(job(f"j{i}", chunks=1) for i in range(2)), horizon=1, ps_servers=servers([1], count=2))
-    ordered = compact_model(two, symmetry_breaking=True)
-    assert optimum(ordered) == 8 * 2
-    assert list(ordered.ordered_ps) == [(0, 0)]
-    free = compact_model(two, symmetry_breaking=False)
-    assert free.find_component("ordered_ps") is None
-    for model, are_in_order in ((free, True), (ordered, False)):
-        for i in range(2):  # nobody on the first host, a PS on the second
-            model.ps[i, 0, 0, 0].fix(0)
-        assert (optimum(model) > 0) is are_in_order
-
-
-def test_a_ps_may_stand_behind_a_worker_on_equal_shared_servers():
-    """Two servers of 2: the worker of 2 fills the first, as workers come first, and its PS of 2 the second."""
-    two = instance(job(chunks=1, worker=[2], ps=[2]), shared_servers=servers([2], count=2))
-    assert optimum(compact_model(two, symmetry_breaking=True)) == 8
 
 
 def test_shared_servers_hold_workers_and_ps_together():

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from optim_studies.packing_programme import Level, enumerate_schedules, packing_dual, packing_model
 
 from optim.models.admission.compact_programme import CompactIndex, compact_model, compact_size
 from optim.models.admission.decision import trimmed_plan
 from optim.models.admission.earliest_completion import earliest_completion, most_workers
 from optim.models.admission.forecast import Forecast, read_forecast, without_jobs
 from optim.models.admission.instance import merge_days, take_jobs
-from optim.models.admission.packing_programme import Level, enumerate_schedules, packing_dual, packing_model
 from optim.models.admission.problem import PROBLEM
 from optim.models.admission.summary import describe, plan_load
 from tests.support.admission.plans import greedy_plan
@@ -84,7 +84,7 @@ def test_schedules_and_programmes(instances):
         instance = instances[seed]
         classes = enumerate_schedules(instance, level=Level.CLASSES, limit=3000)
         models = (
-            compact_model(instance, symmetry_breaking=True), packing_model(instance, classes, is_integer=True),
+            compact_model(instance), packing_model(instance, classes, is_integer=True),
             packing_dual(instance, classes),
         )  # fmt: skip
         found[f"{seed}"] = {

@@ -3,11 +3,7 @@
 import pyomo.environ as pyo
 import pytest
 from hypothesis import given
-
-from optim.models.admission.data import MICRO
-from optim.models.admission.decision import Side
-from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import (
+from optim_studies.packing_programme import (
     Level,
     ScheduleSet,
     enumerate_schedules,
@@ -15,6 +11,10 @@ from optim.models.admission.packing_programme import (
     packing_model,
     row_capacity,
 )
+
+from optim.models.admission.data import MICRO
+from optim.models.admission.decision import Side
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.reference import reference_instance
 from tests.support.admission.small_clusters import best_value, clusters, instance, job, servers
 from tests.support.admission.solving import optimum

@@ -2,12 +2,12 @@
 
 import pytest
 from hypothesis import given
+from optim_studies.packing_programme import Level, Row, Schedule, enumerate_schedules
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import Level, Row, Schedule, enumerate_schedules
 from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.enumeration import Schedule as Listed
 from tests.support.admission.small_clusters import clusters, instance, job, servers

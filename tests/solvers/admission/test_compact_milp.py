@@ -198,12 +198,6 @@ def test_says_so_when_a_point_breaks_rows_in_exact_arithmetic(monkeypatch: pytes
     assert verify(narrow, solution).is_ok
 
 
-def test_symmetry_breaking_changes_the_programme_and_not_its_optimum():
-    twins = instance(*[job(f"j{i}", ps=[0.5]) for i in range(4)], worker_servers=servers([2], count=2))
-    values = {flag: solve(twins, NAME, options={"symmetry_breaking": flag}).objective for flag in (False, True)}
-    assert values == {False: 8 * 2 + 4 * 2, True: 8 * 2 + 4 * 2}
-
-
 def test_an_instance_without_jobs_is_worth_nothing_and_optimal():
     solution = solve(instance(), NAME)
     assert (solution.termination, solution.objective, solution.bound) == (Termination.OPTIMAL, 0, 0)

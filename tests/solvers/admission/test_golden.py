@@ -11,15 +11,14 @@ from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
 
 OPTIONS = {
-    "column-generation": ({}, {"warm_start": False, "first_steps": 3, "steps_between": 1}, {"method": "plain"}),
+    "column-generation": ({}, {"warm_start": False, "first_steps": 3, "steps_between": 1}),
     "search": (
         {"num_moves": 600, "first_cycle": 400},
         {"num_moves": 400, "chains": 1, "dives": False, "cut_rounds": 0, "count_rounds": 0, "largest_ruin": 2},
         {"num_moves": 200, "lp_tol": 0.01, "count_rounds": 1, "start_heat": 0.5, "end_heat": 0.1},
     ),
-    "price-and-branch": ({}, {"lp_tol": 0.05, "max_columns": 20}),
     "branch-and-price": ({"search_moves": 60}, {"tol": 0.02, "max_nodes": 3, "search_moves": 0}),
-    "compact-milp": ({}, {"symmetry_breaking": True, "mip_gap": 0.1}),
+    "compact-milp": ({}, {"mip_gap": 0.1}),
     "online": (
         {},
         {"price": "exponential", "bounds": "paper"},

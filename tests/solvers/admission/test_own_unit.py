@@ -23,13 +23,12 @@ SCALES = (*(pytest.param(scale, marks=pytest.mark.prove) for scale in (0.5, 0.1,
 SOLVERS = {
     "column-generation": {},
     "search": {"num_moves": 2_000},
-    "price-and-branch": {},
     "branch-and-price": {"search_moves": 2_000},
     "compact-milp": {},
 }
 
-LP_TOL = {"search": 1e-4, "price-and-branch": 1e-4}
-"""To which their bounds are worked out by default."""
+LP_TOL = {"search": 1e-4}
+"""To which its bound is worked out by default."""
 
 
 def scaled(instance: AdmissionInstance, scale: float) -> AdmissionInstance:

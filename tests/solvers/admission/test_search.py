@@ -1,4 +1,4 @@
-"""Neighbourhood search and price-and-branch: plans that verify, an incremental state that never drifts."""
+"""Neighbourhood search: plans that verify, an incremental state that never drifts."""
 
 from types import SimpleNamespace
 
@@ -68,11 +68,10 @@ def test_search_finds_the_optimum_of_tiny_instances(name):
     assert optim.verify(instance, solution).is_ok
 
 
-@pytest.mark.parametrize("solver", ["search", "price-and-branch"])
 @pytest.mark.parametrize("name", ["shared", "shared-capped"])
-def test_finds_the_optimum_where_workers_and_pss_share_servers(solver, name):
+def test_finds_the_optimum_where_workers_and_pss_share_servers(name):
     instance = BY_HAND[name]
-    solution = optim.solve(instance, solver, options={"num_moves": 400} if solver == "search" else {})
+    solution = optim.solve(instance, "search", options={"num_moves": 400})
     assert solution.objective == pytest.approx(optim.solve(instance, "compact-milp").objective)
     assert optim.verify(instance, solution).is_ok
 
@@ -91,12 +90,10 @@ def test_moves_on_shared_servers_keep_plans_feasible_and_residuals_exact(search)
     assert search.state.ps.residual is search.state.workers.residual
 
 
-@pytest.mark.parametrize("solver", ["search", pytest.param("price-and-branch", marks=pytest.mark.prove)])
-def test_same_seed_gives_the_same_plan(solver):
+def test_same_seed_gives_the_same_plan():
     instance = optim.reference_instance("small-1")
-    # Its relaxation is solved to the end, with cuts, by the other solver.
-    options = {"num_moves": 1000, "cut_rounds": 0, "count_rounds": 0, "lp_tol": 0.05} if solver == "search" else {}
-    first, second = (optim.solve(instance, solver, options=options, seed=3) for _ in range(2))
+    options = {"num_moves": 1000, "cut_rounds": 0, "count_rounds": 0, "lp_tol": 0.05}
+    first, second = (optim.solve(instance, "search", options=options, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.decision.workers, second.decision.workers)
     np.testing.assert_array_equal(first.decision.ps, second.decision.ps)
     assert optim.verify(instance, first).is_ok

@@ -5,10 +5,10 @@ import math
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.packing_programme import Schedule
 
 from optim.models.admission.decision import Branch, BranchKind
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import Schedule
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions, NodePricer
 from optim.solvers.admission.pricing.classes import JobTables
 from tests.solvers.admission.pricing.test_class_pricing import COST_TOL, cost, counts, random_prices, schedules_by_job

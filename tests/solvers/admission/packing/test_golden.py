@@ -116,14 +116,12 @@ def stopped():
     for rounds in (0, 1, 3):
         stop = IterationLimit(rounds)
         found.append(optim.solve(instance, "column-generation", stop=stop, options={"first_steps": 2}))
-        found.append(optim.solve(instance, "column-generation", stop=stop, options={"method": "plain"}))
     return found
 
 
 RUNS = {
     "central": lambda: bounded("tiny-1"),
     "without-start": lambda: bounded("tiny-2", warm_start=False, first_steps=4, steps_between=0),
-    "plain": lambda: bounded("tiny-1", method="plain"),
     "cuts": lambda: tightened(optim.reference_instance("tiny-2"), count_rounds=2),
     "by-hand": lambda: [tightened(one, count_rounds=1) for one in BY_HAND.values()],
     "drawn": lambda: [tightened(seeded_instance(seed)) for seed in range(5)],

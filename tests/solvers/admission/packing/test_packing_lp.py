@@ -1,4 +1,4 @@
-"""Column generation: two methods, one optimum, and a bound at every stop."""
+"""Column generation: the optimum of the textbook method, and a bound at every stop."""
 
 from functools import cache
 
@@ -16,6 +16,7 @@ from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_ma
 from optim.solvers.admission.packing.packing_lp import PackingLP, shares_that_fit
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
+from tests.support.admission.textbook_lp import textbook_optimum
 from tests.support.admission.tiny import job_document, tiny_instance
 
 
@@ -26,17 +27,17 @@ from tests.support.admission.tiny import job_document, tiny_instance
         for name in ("tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2")
     ],
 )
-def test_central_and_plain_masters_reach_the_same_optimum(name):
+def test_reaches_the_optimum_of_the_textbook_method(name):
     instance = optim.reference_instance(name)
     central = optim.solve(instance, "column-generation")
-    plain = optim.solve(instance, "column-generation", options={"method": "plain"})
-    assert central.termination == plain.termination == "completed"
+    master, bound = textbook_optimum(instance)
+    assert central.termination == "completed"
     assert central.objective is None
     assert central.stats.counts["lp_gap"] <= 1e-6
-    assert central.bound == pytest.approx(plain.bound, rel=3e-6)
-    assert central.stats.counts["master"] <= plain.bound * (1 + 1e-9)
+    assert master <= bound * (1 + 1e-9)
+    assert central.bound == pytest.approx(bound, rel=3e-6)
+    assert central.stats.counts["master"] <= bound * (1 + 1e-9)
     assert optim.verify(instance, central).is_ok
-    assert optim.verify(instance, plain).is_ok
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
@@ -66,18 +67,13 @@ def test_any_stop_leaves_a_bound_that_verifies(rounds):
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
-@pytest.mark.parametrize("method", ["central", "plain"])
-def test_the_point_of_any_stop_is_worth_the_masters_value_and_fits(method, rounds):
+def test_the_point_of_any_stop_is_worth_the_masters_value_and_fits(rounds):
     instance = optim.reference_instance("small-2")
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
-    options = ColumnGenerationOptions(method=method)
-    stop = IterationLimit(rounds)
-    result = solve_packing_lp(tables, rows, options, Monitor(stop))
+    result = solve_packing_lp(tables, rows, ColumnGenerationOptions(), Monitor(IterationLimit(rounds)))
     assert (result.pool.share @ result.x <= 1 + 1e-9).all()
     assert result.pool.value @ result.x <= result.master * (1 + 1e-9)
-    if method == "plain":
-        assert result.pool.value @ result.x == pytest.approx(result.master)
 
 
 def test_the_masters_point_satisfies_every_row():

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import assume, given
+from optim_studies.packing_programme import Row, Schedule, enumerate_schedules
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import Row, Schedule, enumerate_schedules
 from optim.solvers.admission.posted_prices.price_functions import (
     PriceFloorRule,
     PriceRanges,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from optim_studies.packing_programme import enumerate_schedules
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import enumerate_schedules
 from optim.solvers.admission.online import FUNCTIONS, PriceKind
 from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import (

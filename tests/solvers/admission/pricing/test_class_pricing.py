@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from optim_studies.packing_programme import Level, Schedule, enumerate_schedules
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import Level, Schedule, enumerate_schedules
 from optim.solvers.admission.pricing.classes import CountCharges, JobTables, PricedSchedules, Prices, price
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 

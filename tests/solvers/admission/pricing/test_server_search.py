@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from optim_studies.packing_programme import Level, Row, Schedule, enumerate_schedules
 from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import lil_array
 
@@ -13,7 +14,6 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.data import MICRO
 from optim.models.admission.decision import Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import Level, Row, Schedule, enumerate_schedules
 from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
 from optim.solvers.admission.pricing.servers import ClusterState, FoundSchedule, ResidualSearch, ServerSide
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances

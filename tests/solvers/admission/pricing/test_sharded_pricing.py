@@ -127,7 +127,6 @@ def test_threads_give_the_answers_of_their_shards_in_order(small):
     ("options", "line"),
     [
         ({"engine": "nobody"}, "engine must be 'auto', 'here'"),
-        ({"engine": "threads", "method": "plain"}, "leave out engine"),
     ],
 )
 def test_engines_that_do_not_exist_are_refused(small, options, line):

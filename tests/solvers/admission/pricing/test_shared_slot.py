@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.packing_programme import server_pairs, sum_of_pairs
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.packing_programme import server_pairs, sum_of_pairs
 from optim.solvers.admission.pricing import shared
 from optim.solvers.admission.pricing.servers import ResidualSearch
 from optim.solvers.admission.pricing.shared import (
