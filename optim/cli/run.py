@@ -15,7 +15,7 @@ from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows
 from optim.cli.parameters import MAX_PROCESSES, MAX_THINGS, FormatOption, SeedOption, grouped, option
 from optim.core.errors import InvalidOptionError, OptimError, UnsupportedProblemError, check_in
-from optim.training.messages import Compression, NonFinite, Pushes
+from optim.training.messages import NonFinite, Pushes
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -31,18 +31,11 @@ class PushChoice:
     """How workers push."""
 
     staleness: Annotated[int, option("--staleness", "Clocks that a worker may be ahead; 0 keeps all bits.", min=0)] = 0
-    delay_compensation: Annotated[
-        float, option("--delay-compensation", "Strength of correcting late gradients.", min=0.0)
-    ] = 0.0
-    compression: Annotated[Compression, option("--compression", "What of gradients is pushed.")] = Compression.NONE
-    top_share: Annotated[float, option("--top-share", "Of the entries, that top-k pushes.", "SHARE")] = 0.1
-    feedback: Annotated[bool, option("--feedback", "Add what top-k left out to the next push.")] = False
     pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
     non_finite: Annotated[
         NonFinite,
         option("--non-finite", "Gradients that are infinite or no number: stop, skip them, or refuse them once."),
     ] = NonFinite.STOP
-    devices: Annotated[int, option("--devices", "Of the server, over which a shard is spread.", min=1)] = 1
     replay_mb: Annotated[
         float,
         option("--replay-mb", "Kept pushes, replayed when a server dies; also for --kill-servers.", "MB", min=0.0),
@@ -64,13 +57,6 @@ class ApplicationRun:
 
     def __post_init__(self) -> None:
         check_in("(0, inf)", self, "rate")
-        usual, own = PushChoice(), self.pushes
-        if own.top_share != usual.top_share and own.compression is not Compression.TOP_K:
-            raise InvalidOptionError("--top-share is of --compression top-k; add it, or leave --top-share out")
-        if own.delay_compensation and not own.staleness:
-            raise InvalidOptionError(
-                "--delay-compensation corrects late gradients, and none is without --staleness N; add it, or leave it out"
-            )
 
 
 def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:

@@ -15,9 +15,9 @@ import numpy as np
 from optim.core.archives import Arrays, Field, check_fields, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
-from optim.training.machine import Lost, Transport
 from optim.training.messages import Delta, Message, Rewind, ShardValues, StoreBackup, Vector
 from optim.training.stages import STORAGE
+from optim.training.transport import Lost, Transport
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser

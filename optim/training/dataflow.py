@@ -1,7 +1,6 @@
 """What has been computed, pushed and applied, what may be computed next, and the log of pushes."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,6 @@ from optim.training.application import Application, HasRows
 from optim.training.checkpoints import StartingPoint
 from optim.training.messages import (
     Applied,
-    Compression,
     Compute,
     Push,
     Pushed,
@@ -101,47 +99,15 @@ DENSEST = 0.5
 """Share of a gradient's rows above which it is pushed whole: its rows and their numbers would be no shorter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientEncoding:
-    """In what form gradients are pushed.
-
-    Attributes
-    ----------
-    compression, top_share
-        What of them.
-    densest
-        Up to which share of their rows they are pushed by rows; 0 for never.
-    feedback
-        Whether machines keep what a push leaves out.
-    """
-
-    compression: Compression = Compression.NONE
-    top_share: float = 1.0
-    densest: float = 0.0
-    feedback: bool = False
-
-    @classmethod
-    def of(
-        cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions
-    ) -> "GradientEncoding":
-        """Return the form for a job: by rows only where that is the same update."""
-        is_same = optimiser.rests_at_zero and options.pushes is not Pushes.DENSE
-        if options.compression is not Compression.TOP_K:
-            is_same = is_same and _has_rows(application, optimiser, options)
-        densest = 1.0 if options.pushes is Pushes.ROWS else DENSEST
-        return cls(
-            compression=options.compression,
-            top_share=options.top_share,
-            densest=densest if is_same else 0.0,
-            feedback=options.feedback,
-        )
-
-
-def _has_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> bool:
-    """Return whether an application's gradients may be pushed by its rows."""
-    if not isinstance(application, HasRows) or row_width(application, options.num_shards) != application.row_width:
-        return False
-    return application.weight_decay_center is None or (optimiser.num_slots == 0 and options.staleness == 0)
+def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
+    """Return the share of a gradient's rows up to which it is pushed by rows; 0 where that is not the same update."""
+    if not isinstance(application, HasRows) or not optimiser.rests_at_zero or options.pushes is Pushes.DENSE:
+        return 0.0
+    if row_width(application, options.num_shards) != application.row_width:
+        return 0.0
+    if application.weight_decay_center is not None and (optimiser.num_slots > 0 or options.staleness > 0):
+        return 0.0
+    return 1.0 if options.pushes is Pushes.ROWS else DENSEST
 
 
 class Dataflow:
@@ -170,7 +136,7 @@ class Dataflow:
         *,
         num_shards: int,
         staleness: int,
-        encoding: GradientEncoding | None = None,
+        densest: float = 0.0,
         replay_mb: float = 0.0,
     ) -> None:
         self.num_partitions = application.num_partitions
@@ -181,13 +147,12 @@ class Dataflow:
         self.losses: list[float] = []
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
-        self._staleness, self._encoding = staleness, encoding or GradientEncoding()
+        self._staleness, self._densest = staleness, densest
         self._rate = optimiser.learning_rate
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
         self._total_weight = sum(self._weights)
         self._computing: dict[int, int] = {}
-        self._pushers = [""] * self.num_partitions  # of each partition's last clock
         self._applied = [0] * num_shards
         self._replayed_to = 0
         self._parts: dict[int, dict[int, Vector]] = {}
@@ -202,7 +167,7 @@ class Dataflow:
             optimiser,
             num_shards=options.num_shards,
             staleness=options.staleness,
-            encoding=GradientEncoding.of(application, optimiser, options),
+            densest=densest_rows(application, optimiser, options),
             replay_mb=options.replay_mb,
         )
 
@@ -223,8 +188,8 @@ class Dataflow:
             and self.read_clock >= visible_clocks(clock, self._staleness)
         ]
 
-    def compute(self, partition: int, generation: int, machine: str = "") -> Compute:
-        """Return the order to a machine to compute a partition's next clock."""
+    def compute(self, partition: int, generation: int) -> Compute:
+        """Return the order to compute a partition's next clock."""
         clock = int(self.completed[partition])
         self._computing[partition] = clock
         unapplied = self._contributions.get(partition, {})
@@ -236,11 +201,7 @@ class Dataflow:
             parameters=self.parameters,
             unapplied=tuple(unapplied[at] for at in range(self.read_clock, clock)),
             rate=self._rate,
-            compression=self._encoding.compression,
-            top_share=self._encoding.top_share,
-            densest=self._encoding.densest,
-            feedback=self._encoding.feedback,
-            carries=self._encoding.feedback and self._pushers[partition] == machine,
+            densest=self._densest,
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
@@ -255,7 +216,6 @@ class Dataflow:
         self.num_skipped += not message.is_finite
         self.num_computed += 1
         self._computing.pop(partition, None)
-        self._pushers[partition] = message.machine
         self.completed[partition] += 1
         if self._staleness > 0:
             share = np.float32(weight / self._total_weight)
@@ -269,7 +229,6 @@ class Dataflow:
                 shard=shard,
                 partition=partition,
                 clock=clock,
-                read_clock=message.read_clock,
                 gradient=message.gradient[part],
                 rows=rows,
                 width=message.width,
@@ -297,9 +256,6 @@ class Dataflow:
         """Stand at a clock, with nothing under way but what `replays` then has servers do again."""
         self._replayed_to = self.log.end(clock)
         self.log.keep(0, self._replayed_to)
-        self._pushers = [
-            name if at == self._replayed_to else "" for name, at in zip(self._pushers, self.completed, strict=True)
-        ]
         self.completed[:] = self._replayed_to
         self._computing.clear()
         self._applied = [clock] * len(self.ranges)

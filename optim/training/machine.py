@@ -1,18 +1,17 @@
-"""A machine, which computes, serves shards and keeps copies, and the transport of messages.
+"""A machine: it computes gradients, serves shards and keeps copies of shards.
 
 The same object runs inside the controller's process, inside a process of its own, and under a test that delivers
 messages in any order it likes.
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from optim.core.errors import NotAllowedError
+from optim.core.errors import InvalidProblemError
 from optim.core.user_code import format_exception_line
-from optim.training.application import Application
+from optim.training.application import Application, HasRows
 from optim.training.messages import (
     BackupAck,
     Compute,
@@ -22,23 +21,22 @@ from optim.training.messages import (
     Host,
     Message,
     Push,
+    Pushed,
     Read,
-    Ready,
     Rebase,
     Replay,
     Rewind,
+    RowGradient,
     ShardReady,
+    ShardValues,
     State,
     StoreBackup,
     Sync,
     Trim,
-    Vector,
 )
-from optim.training.pushing import compute
-from optim.training.stages import STORAGE
 
 if TYPE_CHECKING:
-    from optim.training.replication import ShardCopies
+    pass
     from optim.training.server import ServedShard
 
 
@@ -59,7 +57,6 @@ class Machine:
         self.served: dict[int, ServedShard] = {}
         self.copies: dict[int, ShardCopies] = {}
         self._application = application
-        self._residuals: dict[int, tuple[int, Vector]] = {}
 
     def handle(self, message: Message) -> list[Message]:
         """Return the replies to a message; one of an older generation has none."""
@@ -75,13 +72,8 @@ class Machine:
         return message.generation < self.generation
 
     def _compute(self, message: Compute) -> list[Message]:
-        before, residual = self._residuals.pop(message.partition, (-1, None))
-        # Of another clock it is of pushes that a failure has undone, or that others have followed.
-        is_next = message.carries and before == message.clock
         with np.errstate(all="ignore"):  # values that aren't finite are looked for and reported; warnings say less
-            pushed, residual = compute(self._application, message, residual if is_next else None, self.name)
-        if residual is not None:
-            self._residuals[message.partition] = message.clock + 1, residual
+            pushed = compute(self._application, message, self.name)
         return [pushed]
 
     def _push(self, message: Push) -> list[Message]:
@@ -114,7 +106,7 @@ class Machine:
         return [ShardReady(generation=message.generation, shard=message.shard)]
 
     def _store_backup(self, message: StoreBackup) -> list[Message]:
-        from optim.training.replication import ShardCopies
+        pass
 
         copies = self.copies.get(message.values.shard)
         if copies is None or copies.generation < message.generation:
@@ -174,121 +166,138 @@ _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {
 }
 
 
-class Lost:
-    """The news that a machine has gone without a word.
+def compute(application: Application, order: Compute, machine: str = "") -> Pushed:
+    """Return the gradient that an order asks for, as it is pushed.
 
     Parameters
     ----------
+    application, order
+        The job, and the partition and clock to compute.
     machine
-        Its name.
-    reason
-        How it went, where that is known.
+        Name of the worker.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the application returns something else than a gradient of its parameters.
+    """
+    parameters, weight_decay_center = order.parameters, None
+    for gradient_share in order.unapplied:
+        parameters = parameters - np.float32(order.rate) * gradient_share
+    where: RowGradient | None = None
+    if order.densest > 0 and isinstance(application, HasRows):
+        where, loss = application.row_gradient(parameters, order.partition, order.clock)
+        check_rows(where, application.num_parameters, application.row_width)
+        weight_decay_center = application.weight_decay_center
+        if len(where.rows) * application.row_width > order.densest * application.num_parameters:
+            gradient = where.dense(application.num_parameters)
+            if weight_decay_center is not None:
+                gradient = gradient + (parameters - np.float32(weight_decay_center))
+            where, weight_decay_center = None, None
+        else:
+            gradient = where.values.ravel()
+    else:
+        gradient, loss = application.gradient(parameters, order.partition, order.clock)
+        check_gradient(gradient, application.num_parameters)
+    # In double precision no sum of finite floats overflows.
+    is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
+    return Pushed(
+        generation=order.generation,
+        machine=machine,
+        is_finite=is_finite,
+        partition=order.partition,
+        clock=order.clock,
+        gradient=gradient,
+        rows=None if where is None else where.rows,
+        width=1 if where is None else where.values.shape[1],
+        weight_decay_center=weight_decay_center,
+        weight=application.weight(order.partition),
+        loss=loss,
+    )
+
+
+def check_gradient(gradient: object, size: int) -> None:
+    """Raise unless a gradient is a flat vector of floats as long as the parameters.
+
+    Raises
+    ------
+    InvalidProblemError
+        With what it is instead.
+    """
+    if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
+        actual = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
+        raise InvalidProblemError(
+            f"gradient must be a NumPy array of float32 of shape ({size},), got {actual}; return it as "
+            "`np.asarray(gradient, np.float32).ravel()`"
+        )
+
+
+def check_rows(gradient: RowGradient, size: int, width: int) -> None:
+    """Raise unless a gradient by rows is of rising rows of the table, with as many floats each as it is wide.
+
+    Raises
+    ------
+    InvalidProblemError
+        With what it is instead.
+    """
+    rows, values = gradient
+    if rows.dtype != np.int32 or rows.ndim != 1 or values.dtype != np.float32 or values.shape != (len(rows), width):
+        raise InvalidProblemError(
+            f"a gradient by rows must be int32 numbers, shape (k,), and float32 values, shape (k, {width}), got {rows.dtype} of "
+            f"shape {rows.shape} and {values.dtype} of shape {values.shape}; convert them"
+        )
+    if len(rows) and not (rows[0] >= 0 and rows[-1] < size // width and (np.diff(rows) > 0).all()):
+        raise InvalidProblemError(f"rows of a gradient must rise, from 0 to at most {size // width - 1}; sort them")
+
+
+class ShardCopies:
+    """The copies of one shard: from the last clock that everybody could return to, up to the newest delta.
+
+    A shard's backups may be ahead of another's, and a failure takes all of them back to a common clock. So a delta
+    doesn't overwrite the copy before it.
     """
 
-    __slots__ = ("machine", "reason")
+    def __init__(self, message: StoreBackup) -> None:
+        self.generation = message.generation
+        self._newest = message.values
+        self._at = {self._newest.clock: self._newest}
 
-    def __init__(self, machine: str, reason: str = "it is gone") -> None:
-        self.machine, self.reason = machine, reason
+    @property
+    def clocks(self) -> tuple[int, ...]:
+        """Clocks of which there is a copy, ascending."""
+        return tuple(sorted(self._at))
 
+    def take(self, delta: Delta) -> bool:
+        """Keep a delta that starts at the newest copy and leads further; return whether it does."""
+        values, newest = delta.values, self._newest
+        is_next = values.shard == newest.shard and newest.clock == delta.from_clock < values.clock
+        if is_next:
+            self._at[values.clock] = self._newest = values
+        return is_next
 
-class Transport(Protocol):
-    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
+    def add(self, message: StoreBackup) -> None:
+        """Keep complete values of a clock, wherever the copies stand."""
+        values = message.values
+        self._at[values.clock] = values
+        if values.clock >= self._newest.clock:
+            self._newest = values
 
-    def start(self, machine: str) -> None:
-        """Have a machine of that name; it says that it is ready when it is."""
-        ...
+    def values(self, clock: int) -> ShardValues:
+        """Return the copy at a clock."""
+        return self._at[clock]
 
-    def stop(self, machine: str) -> None:
-        """Give a machine back after it has done what it was sent."""
-        ...
+    def holds(self, clock: int) -> bool:
+        """Return whether there is a copy at a clock."""
+        return clock in self._at
 
-    def kill(self, machine: str) -> None:
-        """Take a machine away at once, with all that it holds; `receive` brings the news."""
-        ...
+    def rewind(self, generation: int, clock: int) -> bool:
+        """Forget what came after `clock`: that future is not going to happen. Return whether anything is left."""
+        self.generation = generation
+        self._at = {at: copy for at, copy in self._at.items() if at <= clock}
+        if self._at:
+            self._newest = self._at[max(self._at)]
+        return bool(self._at)
 
-    def send(self, machine: str, message: Message) -> None:
-        """Send a message; one to a machine that is gone is lost."""
-        ...
-
-    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
-        """Return the next message to the controller, or the news that a machine is lost; None if none can come.
-
-        Parameters
-        ----------
-        wait_s
-            Where machines are processes: None too if none has come for so many seconds.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back everything."""
-        ...
-
-
-class InProcess:
-    """Machines as objects in this process, one message after the other in a fixed order.
-
-    Parameters
-    ----------
-    application
-        What the workers compute.
-    """
-
-    def __init__(self, application: Application) -> None:
-        self._application = application
-        self.machines: dict[str, Machine] = {}
-        self.inboxes: dict[str, deque[Message]] = {}
-        self.outboxes: dict[str, deque[Message | Lost]] = {}
-        self._place(STORAGE)
-
-    def start(self, machine: str) -> None:
-        """Have a machine of that name."""
-        self._place(machine)
-        self.outboxes[machine].append(Ready(machine=machine))
-
-    def _place(self, machine: str) -> None:
-        if machine in self.machines:
-            raise NotAllowedError(f"there is a machine {machine!r} already; give each machine a name of its own")
-        self.machines[machine] = Machine(machine, self._application)
-        self.inboxes[machine] = deque()
-        self.outboxes.setdefault(machine, deque())
-
-    def stop(self, machine: str) -> None:
-        """Give a machine back after it has done what it was sent."""
-        while self.inboxes.get(machine):
-            self.run_machine(machine)
-        self.machines.pop(machine, None)
-        self.inboxes.pop(machine, None)
-
-    def kill(self, machine: str) -> None:
-        """Take a machine away; what it has sent already still arrives, and the news of its death after that."""
-        if self.machines.pop(machine, None) is not None:
-            self.inboxes.pop(machine)
-            self.outboxes[machine].append(Lost(machine))
-
-    def send(self, machine: str, message: Message) -> None:
-        """Send a message; one to a machine that is gone is lost."""
-        if machine in self.inboxes:
-            self.inboxes[machine].append(message)
-
-    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
-        """Return the next message to the controller; None if all is quiet."""
-        del wait_s  # all messages are there already
-        while True:
-            for outbox in self.outboxes.values():
-                if outbox:
-                    return outbox.popleft()
-            name = next((name for name, inbox in self.inboxes.items() if inbox), None)
-            if name is None:
-                return None
-            self.run_machine(name)
-
-    def run_machine(self, machine: str) -> None:
-        """Let a machine take one message."""
-        self.outboxes[machine].extend(self.machines[machine].handle(self.inboxes[machine].popleft()))
-
-    def close(self) -> None:
-        """Forget all machines."""
-        self.machines.clear()
-        self.inboxes.clear()
-        self.outboxes.clear()
+    def trim(self, clock: int) -> None:
+        """Forget what came before `clock`."""
+        self._at = {at: copy for at, copy in self._at.items() if at >= clock}

@@ -1,4 +1,4 @@
-"""Messages between controller and machines, and the encodings of gradients.
+"""Messages between controller and machines, and the forms of gradients.
 
 Every message carries the *generation* in which it was sent. A rebuild of the shards opens a new generation, and
 messages of older ones are worth nothing from then on: that is how a worker that slept through a failure is kept from
@@ -14,17 +14,6 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
-
-
-class Compression(StrEnum):
-    """What of a gradient is pushed."""
-
-    NONE = "none"
-    """All, as it is."""
-    INT8 = "int8"
-    """In 255 levels of the largest entry, rounded at random without bias: a quarter of the bytes on a network."""
-    TOP_K = "top-k"
-    """The share of entries that is largest in magnitude, as they are; the others are left out."""
 
 
 class Pushes(StrEnum):
@@ -100,9 +89,7 @@ class Compute(Message, frozen=True, kw_only=True):
 
     `parameters` is the whole vector as of `read_clock` applied clocks. `unapplied` are the partition's own gradients pushed
     since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
-    `compression` tells in what form the gradient is pushed, `top_share` how much of it, and `densest` up to which share of
-    its rows it is pushed by rows, 0 for never. With `feedback` the machine keeps what the push leaves out; `carries` tells that
-    it pushed the partition's last clock, so that what that has left is to be added.
+    `densest` is the share of its rows up to which the gradient is pushed by rows, 0 for never.
     """
 
     partition: int
@@ -111,23 +98,18 @@ class Compute(Message, frozen=True, kw_only=True):
     parameters: Vector
     unapplied: tuple[Vector, ...] = ()
     rate: float = 0.0
-    compression: Compression = Compression.NONE
-    top_share: float = 1.0
     densest: float = 0.0
-    feedback: bool = False
-    carries: bool = False
 
 
 class GradientMessage(Message, frozen=True, kw_only=True):
     """A partition's gradient for a clock, or a part of it, and the weight of the data behind it.
 
-    `read_clock` is the clock of the parameters that it was computed at. A gradient pushed by `rows` has `width` numbers per
+    A gradient pushed by `rows` has `width` numbers per
     row; where `weight_decay_center` is given, parameters minus that is a further part of it, which servers add themselves.
     """
 
     partition: int
     clock: int
-    read_clock: int = 0
     gradient: Vector
     rows: RowNumbers | None = None
     width: int = 1
@@ -210,18 +192,14 @@ class State(Message, frozen=True, kw_only=True):
 class Host(Message, frozen=True, kw_only=True):
     """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides.
 
-    `delay_strength` is that of the correction of gradients that were computed up to `staleness` clocks before; `pushes` tells
-    whether what comes by rows is applied so, `devices` over how many of its devices the machine spreads the shard.
+    `pushes` tells whether gradients that come by rows are applied by rows.
     """
 
     values: ShardValues
     optimiser: "AbstractOptimiser"
     num_partitions: int
     sync_every: int
-    delay_strength: float = 0.0
-    staleness: int = 0
     pushes: Pushes = Pushes.AUTO
-    devices: int = 1
 
 
 class Replay(Message, frozen=True, kw_only=True):

@@ -10,8 +10,6 @@ import shutil
 
 import optim.training.applications
 import optim.training.machine
-import optim.training.pushing
-import optim.training.replication
 import optim.training.server  # noqa: F401
 from optim.training.processes import FOLDER
 

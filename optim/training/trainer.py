@@ -12,11 +12,10 @@ import numpy as np
 from optim.core.errors import NotAllowedError, check_in
 from optim.training.application import Application, HasRows, check_application, name_of
 from optim.training.checkpoints import DurableStorage, StartingPoint
-from optim.training.controller import Controller, Phase
-from optim.training.machine import InProcess, Lost, Transport
-from optim.training.messages import Compression, Message, Vector
-from optim.training.replication import Rollback
+from optim.training.controller import Controller, Phase, Rollback
+from optim.training.messages import Message, Vector
 from optim.training.stages import ClusterOptions, Stage
+from optim.training.transport import InProcess, Lost, Transport
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -287,8 +286,7 @@ def resumable(
 ) -> Trainer:
     """Return a trainer whose checkpoints lie in a folder, and that goes on from the newest whole one there.
 
-    With staleness 0 a run that was resumed ends with the losses and parameters of one that nobody disturbed, bit for bit;
-    not with feedback, for what workers have left is in no checkpoint.
+    With staleness 0 a run that was resumed ends with the losses and parameters of one that nobody disturbed, bit for bit.
 
     Raises
     ------
@@ -297,10 +295,6 @@ def resumable(
     """
     check_application(application)
     job = f"{name_of(application)} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
-    if options.compression is not Compression.NONE:
-        job += f" compression {options.compression}"
-    if options.compression is Compression.TOP_K:
-        job += f" of {options.top_share}" + " with feedback" * options.feedback
     if isinstance(application, HasRows):
         job += f" rows of {application.row_width} pushed {options.pushes}"
     storage = DurableStorage(transport, folder, job=job, num_shards=options.num_shards)

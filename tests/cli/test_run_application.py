@@ -12,7 +12,7 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.application import UserApplication
 from optim.training.applications import MatrixFactorisation, TopicModel
-from optim.training.machine import InProcess
+from optim.training.transport import InProcess
 
 TARGET = 3
 
@@ -153,19 +153,6 @@ def test_an_own_class_that_fails_is_told_in_one_line(name, cause):
     assert result.exit_code == 2
     assert cause in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "cause"),
-    [
-        (("--top-share", "0.2"), "--top-share is of --compression top-k"),
-        (("--delay-compensation", "1"), "--delay-compensation corrects late gradients"),
-    ],
-)
-def test_what_changes_nothing_about_pushes_is_refused(words, cause):
-    result = CliRunner().invoke(app, ["run", "--application", "logistic-regression", "--clocks", "1", *words])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert cause in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,6 @@ COUNTED_LATER = {
     "volatile": "markets of a file, at most all",
     "types": "a range of the generator",
     "staleness": "a difference of clocks, which are bounded",
-    "devices": "there must be as many",
 }
 """Options whose number is held against something that is known later only, and by what."""
 

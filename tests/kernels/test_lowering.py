@@ -70,7 +70,6 @@ QUICK = {
     ),
     "top k": lambda: (partial(ps.encode_top_k, k=3), (floats(SIZE), floats(SIZE))),
     "int8": lambda: (ps.encode_int8, (floats(SIZE), floats(SIZE), jax.random.key(0))),
-    "delay": lambda: (ps.compensate_delay, (floats(SIZE), floats(SIZE), floats(SIZE), floats())),
     "min plus": lambda: (
         partial(min_plus.best_payoffs, width=5),
         (floats(3, 4, 3), floats(3, 4), whole(3) + 2),

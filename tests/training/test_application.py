@@ -6,9 +6,9 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Sgd
 from optim.training.application import UserApplication, check_application, name_of
-from optim.training.machine import InProcess
 from optim.training.stages import ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, resumable, run_alone
+from optim.training.transport import InProcess
 from tests.support.training.oracle import CountingApplication
 
 TARGETS = np.arange(12.0).reshape(2, 2, 3)

@@ -9,10 +9,10 @@ from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
 from optim.training.checkpoints import NUM_KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
-from optim.training.machine import InProcess, Lost
 from optim.training.messages import Rewind, ShardValues, StoreBackup
 from optim.training.stages import STORAGE, ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, resumable
+from optim.training.transport import InProcess, Lost
 
 JOB = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
 RULE = Adam(learning_rate=0.05)

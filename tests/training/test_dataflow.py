@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import ASYNCHRONOUS, Adagrad, Adam, Sgd
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.dataflow import DENSEST, Dataflow, GradientEncoding
-from optim.training.messages import Applied, Compression, Pushed, Pushes
+from optim.training.dataflow import DENSEST, Dataflow, densest_rows
+from optim.training.messages import Applied, Pushed, Pushes
 from optim.training.processes import Processes
 from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer
@@ -145,14 +145,10 @@ DESCENT = Sgd(learning_rate=0.5)
         (FACTORS, DESCENT, {"pushes": Pushes.DENSE}, 0),
         (FACTORS, DESCENT, {"num_shards": 30}, 0),  # more shards than rows
         (CLASSES, DESCENT, {"pushes": Pushes.ROWS}, 0),  # no rows
-        (CLASSES, DESCENT, {"compression": Compression.TOP_K}, DENSEST),
-        (CLASSES, Adam(learning_rate=0.1), {"compression": Compression.TOP_K}, 0),
         (TOPICS, DESCENT, {}, DENSEST),
         (TOPICS, Adagrad(learning_rate=0.1), {}, 0),  # what is drawn somewhere goes there by plain descent alone
         (TOPICS, DESCENT, {"staleness": 1}, 0),
     ],
 )
 def test_gradients_are_pushed_by_rows_only_where_that_is_the_same_update(application, optimiser, options, densest):
-    form = GradientEncoding.of(application, optimiser, ClusterOptions(**options))
-    assert form.densest == densest
-    assert form.compression == options.get("compression", Compression.NONE)
+    assert densest_rows(application, optimiser, ClusterOptions(**options)) == densest

@@ -8,9 +8,9 @@ from optim.kernels.parameter_server import Adagrad
 from optim.training import drill
 from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, _is_equal, kill_servers
-from optim.training.machine import InProcess
 from optim.training.stages import ClusterOptions, Stage
 from optim.training.trainer import ClockRow
+from optim.training.transport import InProcess
 
 CLASSES = LogisticRegression(num_observations=40, num_features=4, num_classes=2, num_partitions=4)
 

@@ -49,12 +49,8 @@ def ends_well(seed, folder):
     said, errors = running.communicate(timeout=PATIENCE_S)
     wait_until_gone(running.pid)
     if running.returncode == 0:
-        *_, first_loss, last_loss, found = said.split()
-        calm = undisturbed(fault)
-        if fault.keeps_bits:
-            assert found == digest(calm), fault
-        else:
-            assert calm.losses[-1] - 0.1 < float(last_loss) < float(first_loss) == calm.losses[0], fault
+        found = said.split()[-1]
+        assert found == digest(undisturbed(fault)), fault
     else:
         assert running.returncode == 2, (fault, errors)
         (line,) = errors.strip().splitlines()
@@ -79,14 +75,7 @@ def wait_until_gone(session):
 def test_all_kinds_of_faults_are_drawn():
     drawn = [draw(seed) for seed in range(200)]
     assert {fault.kind for fault in drawn} == set(KINDS)
-    for name, value in (
-        ("replay_mb", 1.0),
-        ("devices", 2),
-        ("compression", "int8"),
-        ("compression", "top-k"),
-        ("feedback", True),
-    ):
-        assert {fault.kind for fault in drawn if fault.options[name] == value} == set(KINDS)
+    assert {fault.kind for fault in drawn if fault.options["replay_mb"] == 1.0} == set(KINDS)
 
 
 @pytest.mark.prove

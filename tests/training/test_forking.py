@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from optim.training.processes import Environment, context_of
+from optim.training.processes import Environment
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 def told(code, **environment):
     """Run code that prints, in an interpreter of its own, as a process has one fork server."""
     head = "import os, signal, multiprocessing.forkserver as server\nfrom optim.training.processes import context_of\n"
-    head += "def way(has_devices=False): print(context_of(has_devices).get_start_method())\n"
+    head += "def way(): print(context_of().get_start_method())\n"
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
     found = subprocess.run(
         [sys.executable, "-c", head + code], env=surroundings, stdout=subprocess.PIPE, text=True, check=True
@@ -24,9 +24,8 @@ def told(code, **environment):
     return found.stdout.split()
 
 
-def test_machines_are_forked_but_those_that_may_have_devices():
-    assert context_of(True).get_start_method() == "spawn"
-    assert told("way(); way(True); way()") == ["forkserver", "spawn", "forkserver"]
+def test_machines_are_forked():
+    assert told("way(); way()") == ["forkserver", "forkserver"]
 
 
 def test_machines_are_not_forked_from_what_somebody_else_started():

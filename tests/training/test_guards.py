@@ -8,11 +8,10 @@ import pytest
 from msgspec import structs
 
 import optim.kernels.parameter_server as kernels
-from optim.training.controller import Controller, Membership
+from optim.training.controller import Controller, Membership, ReplicaCatalog
 from optim.training.dataflow import Dataflow
-from optim.training.machine import _HANDLERS, Machine
+from optim.training.machine import _HANDLERS, Machine, ShardCopies
 from optim.training.messages import Host, Rewind, StoreBackup
-from optim.training.replication import ReplicaCatalog, ShardCopies
 from optim.training.server import ServedShard
 from tests.support.training.adversary import storm
 

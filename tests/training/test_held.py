@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.messages import Push
-from optim.training.shard_store import HostRows, ShardStore, is_by_rows, padded
+from optim.training.server import HostRows, ShardStore, is_by_rows, padded
 
 ROWS, WIDTH = 9, 4
 SIZE = ROWS * WIDTH

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd
-from optim.training.shard_store import HostRows
+from optim.training.server import HostRows
 
 ROWS, WIDTH, COUNT = 7, 3, 15
 RULES = {

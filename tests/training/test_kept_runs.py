@@ -12,10 +12,10 @@ import pytest
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.applications import MatrixFactorisation, TopicModel
 from optim.training.checkpoints import DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
-from optim.training.controller import Membership
+from optim.training.controller import Membership, NonFinitePushes, ReplicaCatalog
 from optim.training.dataflow import PushLog
+from optim.training.machine import ShardCopies, check_gradient, check_rows, compute
 from optim.training.messages import (
-    Compression,
     Compute,
     Delta,
     NonFinite,
@@ -25,11 +25,8 @@ from optim.training.messages import (
     ShardValues,
     StoreBackup,
 )
-from optim.training.processes import HeartbeatMonitor
-from optim.training.pushing import NonFinitePushes, check_gradient, check_rows, compute
-from optim.training.replication import ReplicaCatalog, ShardCopies
-from optim.training.shard_store import is_by_rows, padded
-from optim.training.shared_memory import MemoryPlan
+from optim.training.processes import HeartbeatMonitor, MemoryPlan
+from optim.training.server import is_by_rows, padded
 from optim.training.stages import (
     STORAGE,
     ClusterOptions,
@@ -62,7 +59,6 @@ RUNS = {
     "traditional": {"num_shards": 2, "checkpoint_every": 2, "policy": Fixed(fixed=Stage.TRADITIONAL)},
     "separate": {"num_shards": 1, "policy": Fixed(fixed=Stage.SEPARATE), "replay_mb": 1.0},
     "model": {"num_shards": 2, "policy": MODEL},
-    "largest": {"num_shards": 1, "compression": Compression.TOP_K, "top_share": 0.4, "feedback": True},
 }
 
 
@@ -113,7 +109,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoints_as_before(tmp_path):
             digest(record.parameters.view(np.int32)),
             names,
         ]
-    other = ClusterOptions(num_shards=2, policy=options.policy, compression=Compression.INT8)
+    other = ClusterOptions(num_shards=2, staleness=1, policy=options.policy)
     refused = outcome(resumable, application, Sgd(learning_rate=1.0), other, Writing(application), tmp_path)
     found["another job"] = str(refused).replace(str(tmp_path), "")
     point = StartingPoint(
@@ -300,13 +296,12 @@ def test_what_is_pushed_of_a_gradient_is_what_was_pushed_before(coarse):
     found = {}
     for name, application in applications.items():
         parameters = np.array(application.initial_parameters())
-        forms = Compression if name == "counts" else (Compression.NONE,)
-        for form, densest in product(forms, (0.0, 0.5, 9.0)):
+        for densest in (0.0, 0.5, 9.0):
             order = Compute(generation=0, partition=1, clock=3, read_clock=2, parameters=parameters, rate=0.5, densest=densest,
-                            unapplied=(np.ones_like(parameters),), compression=form, top_share=0.3, feedback=densest > 1)  # fmt: skip
-            pushed, residual = compute(application, order, np.full_like(parameters, 0.25) if densest else None)
+                            unapplied=(np.ones_like(parameters),))  # fmt: skip
+            pushed = compute(application, order)
             names = ("gradient", "loss", "is_finite", "rows", "width", "weight_decay_center")
-            found[f"{name} {form} {densest}"] = {own: getattr(pushed, own) for own in names} | {"residual": residual}
+            found[f"{name} none {densest}"] = {own: getattr(pushed, own) for own in names}
     for wrong in (np.zeros(5), np.zeros(6, np.float32), [0.0] * 6, np.zeros((6, 1), np.float32)):
         found[f"gradient {type(wrong).__name__} {np.shape(wrong)} {getattr(wrong, 'dtype', '')}"] = outcome(
             check_gradient, wrong, 6

@@ -1,6 +1,6 @@
 """Who holds copies of what, and the clocks that follow from it."""
 
-from optim.training.replication import ReplicaCatalog
+from optim.training.controller import ReplicaCatalog
 from optim.training.stages import STORAGE
 
 

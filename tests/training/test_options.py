@@ -4,7 +4,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.training.drill import DrillOptions
-from optim.training.messages import Compression, NonFinite, Pushes
+from optim.training.messages import NonFinite, Pushes
 from optim.training.stages import STORAGE, ClusterOptions, Thresholds, ThroughputModel
 from optim.training.trainer import Action, Event
 
@@ -49,13 +49,9 @@ def test_what_goes_to_the_storage_is_a_checkpoint():
 
 def test_a_choice_given_as_a_text_is_that_choice():
     """Trainers compare by identity: a text that stayed one would train without what it asks for."""
-    texts = ClusterOptions(compression="top-k", feedback=True, pushes="dense", non_finite="skip")
-    choices = ClusterOptions(
-        compression=Compression.TOP_K, feedback=True, pushes=Pushes.DENSE, non_finite=NonFinite.SKIP
-    )
-    assert texts == choices
-    assert texts.compression is Compression.TOP_K
+    texts = ClusterOptions(pushes="dense", non_finite="skip")
+    assert texts == ClusterOptions(pushes=Pushes.DENSE, non_finite=NonFinite.SKIP)
     assert texts.pushes is Pushes.DENSE
     assert texts.non_finite is NonFinite.SKIP
-    with pytest.raises(InvalidOptionError, match=r"^compression must be one of none, int8, top-k, got 'int9'$"):
-        ClusterOptions(compression="int9")
+    with pytest.raises(InvalidOptionError, match=r"^pushes must be one of auto, dense, rows, got 'int9'$"):
+        ClusterOptions(pushes="int9")

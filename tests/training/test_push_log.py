@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-import optim.training.shard_store as held_module
-from optim.core.errors import InvalidOptionError
+import optim.training.server as held_module
 from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd, replay_gradients
 from optim.training.applications import LogisticRegression, MatrixFactorisation
 from optim.training.controller import Phase
@@ -200,9 +199,3 @@ def test_what_just_fits_makes_nothing_give_way():
     for partition in range(P):
         log.add(1, partition, [push(1, partition)])
     assert (log.end(0), log.num_bytes) == (2, 2 * P * 16)
-
-
-def test_pushes_that_are_corrected_for_their_delay_cannot_be_kept():
-    with pytest.raises(InvalidOptionError, match="can't be replayed"):
-        ClusterOptions(replay_mb=1.0, delay_compensation=0.5, staleness=1)
-    ClusterOptions(replay_mb=1.0, delay_compensation=0.5)  # nothing is late

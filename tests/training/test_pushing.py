@@ -1,22 +1,17 @@
-"""Gradients as they are pushed: whole, by rows, or what is largest of them."""
+"""Gradients as they are pushed: whole or by rows."""
 
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.training import pushing
 from optim.training.application import HasRows
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.messages import Compression, Compute, RowGradient
-from optim.training.pushing import check_rows
+from optim.training.machine import check_rows, compute
+from optim.training.messages import Compute, RowGradient
 
 FACTORS = MatrixFactorisation(num_users=40, num_items=30, num_ratings=60, num_factors=3, num_partitions=4)
 TOPICS = TopicModel(num_documents=8, num_words=60, num_topics=3, num_tokens=6, num_partitions=4)
 CLASSES = LogisticRegression(num_observations=30, num_features=5, num_classes=4, num_partitions=3)
-
-
-def compute(application, message):
-    return pushing.compute(application, message)[0]
 
 
 def order(application, **form):
@@ -70,36 +65,16 @@ def test_own_pushes_that_are_not_applied_yet_are_seen():
     assert seen.gradient == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.4])
-def test_the_largest_share_of_entries_is_pushed_as_it_is(share):
-    computed = compute(CLASSES, order(CLASSES, densest=0.5, compression=Compression.TOP_K, top_share=share))
-    gradient, _ = CLASSES.gradient(parameters(CLASSES), 1, 2)
-    largest = np.sort(np.argsort(-np.abs(gradient), kind="stable")[: max(1, round(share * 20))])
-    assert computed.rows.tolist() == largest.tolist()
-    assert np.array_equal(computed.gradient, gradient[largest])
-    assert computed.width == 1
-
-
-@pytest.mark.parametrize("densest", [0.0, 0.5])
-def test_where_rows_do_not_go_the_others_are_zeros(densest):
-    computed = compute(CLASSES, order(CLASSES, densest=densest, compression=Compression.TOP_K, top_share=0.6))
-    gradient, _ = CLASSES.gradient(parameters(CLASSES), 1, 2)
-    assert computed.rows is None
-    assert np.count_nonzero(computed.gradient) == 12
-    assert set(computed.gradient) <= {0.0, *gradient}
-
-
 def test_documents_without_words_push_no_row(monkeypatch):
     monkeypatch.setattr(TopicModel, "data", lambda self, partition: np.zeros((2, self.num_words)))
-    for compression in (Compression.NONE, Compression.INT8):
-        computed = compute(TOPICS, order(TOPICS, densest=0.5, compression=compression))
-        assert (computed.rows.tolist(), computed.gradient.tolist()) == ([], [])
-        assert (computed.loss, computed.is_finite, computed.weight_decay_center) == (0.0, True, TOPICS.eta)
+    computed = compute(TOPICS, order(TOPICS, densest=0.5))
+    assert (computed.rows.tolist(), computed.gradient.tolist()) == ([], [])
+    assert (computed.loss, computed.is_finite, computed.weight_decay_center) == (0.0, True, TOPICS.eta)
 
 
 def test_what_is_not_finite_is_told_and_left_as_it_is():
-    for form in ({"compression": Compression.TOP_K}, {"compression": Compression.INT8}, {"densest": 1.0}):
-        spoilt = order(FACTORS, **form)
+    for densest in (0.0, 1.0):
+        spoilt = order(FACTORS, densest=densest)
         spoilt.parameters[:] = np.nan
         assert not compute(FACTORS, spoilt).is_finite
 

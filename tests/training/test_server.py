@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from optim.kernels.parameter_server import Adam, Sgd
+from optim.kernels.parameter_server import Adam
 from optim.training.messages import Applied, Delta, Host, Push, Replay, ShardValues
 from optim.training.server import ServedShard
 
@@ -71,43 +71,6 @@ def test_what_was_handed_out_does_not_change_later(kind):
     before = vector.copy()
     play(IN_ORDER[2 * P :], shard)
     assert np.array_equal(vector, before)
-
-
-def test_a_late_gradient_is_corrected_for_what_the_shard_has_moved():
-    rate, strength = 0.1, 0.7
-    values = ShardValues(0, 0, START, ())
-    host = Host(
-        generation=1,
-        values=values,
-        optimiser=Sgd(learning_rate=rate),
-        num_partitions=1,
-        sync_every=9,
-        delay_strength=strength,
-        staleness=2,
-    )
-    shard, expected, seen = ServedShard(host), START.astype(np.float64), {0: START.astype(np.float64)}
-    for clock, read in enumerate((0, 0, 1, 3)):
-        late = Push(
-            generation=1, shard=0, partition=0, clock=clock, read_clock=read, gradient=GRADIENTS[0, clock], weight=1.0
-        )
-        shard.push(late)
-        gradient = GRADIENTS[0, clock].astype(np.float64)
-        expected = expected - rate * (gradient + strength * gradient**2 * (expected - seen[read]))
-        seen[clock + 1] = expected
-        assert shard.values().parameters == pytest.approx(expected, abs=1e-5)
-    # In a new generation nobody computes from what was before.
-    shard.rebase(2, 9)
-    plain = expected - rate * GRADIENTS[0, 4]
-    shard.push(Push(generation=2, shard=0, partition=0, clock=4, read_clock=3, gradient=GRADIENTS[0, 4], weight=1.0))
-    assert shard.values().parameters == pytest.approx(plain, abs=1e-5)
-
-
-def test_without_a_strength_late_gradients_are_taken_as_they_are():
-    shard, _ = play(IN_ORDER)
-    late = make_shard()
-    for clock, partition in IN_ORDER:
-        late.push(replace(push(clock, partition), read_clock=0))
-    assert np.array_equal(late.values().parameters, shard.values().parameters)
 
 
 @pytest.mark.parametrize("sync_every", [1, 2, 4])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.training import shared_memory
+from optim.training import processes
 from optim.training.messages import Applied, Compute, Push, Pushed, Ready
-from optim.training.shared_memory import LINE_BYTES, Codec, MemoryPlan, SharedMemory
+from optim.training.processes import LINE_BYTES, Codec, MemoryPlan, SharedMemory
 
 PLAN = MemoryPlan(num_parameters=6, num_partitions=3, depth=2, max_machines=4)
 RANGES = ((0, 2), (2, 6))
@@ -129,6 +129,6 @@ def test_a_system_without_such_files_is_told(monkeypatch):
     def refuse(name):
         raise OSError(38, f"no memory under the name of {name}")
 
-    monkeypatch.setattr(shared_memory.os, "memfd_create", refuse)
+    monkeypatch.setattr(processes.os, "memfd_create", refuse)
     with pytest.raises(InvalidOptionError, match="no memory under the name of optim-training; ask for fewer"):
         SharedMemory(PLAN)

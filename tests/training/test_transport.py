@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import NotAllowedError
-from optim.training.machine import InProcess, Lost
 from optim.training.messages import Compute, Pushed, Ready
+from optim.training.transport import InProcess, Lost
 from tests.support.training.oracle import CountingApplication
 
 WORK = Compute(generation=0, partition=0, clock=0, read_clock=0, parameters=np.zeros(1, np.float32))

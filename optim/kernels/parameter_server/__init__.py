@@ -51,4 +51,3 @@ from optim.kernels.parameter_server.sparse import row_slots as row_slots
 from optim.kernels.parameter_server.staleness import Damping as Damping
 from optim.kernels.parameter_server.staleness import apply_damped as apply_damped
 from optim.kernels.parameter_server.staleness import apply_damped_batch as apply_damped_batch
-from optim.kernels.parameter_server.staleness import compensate_delay as compensate_delay

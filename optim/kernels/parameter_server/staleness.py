@@ -1,7 +1,6 @@
 """Asynchronous updates, damped by how old the parameters were that a gradient was computed from."""
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -117,18 +116,3 @@ def apply_damped_batch(
     start = (parameters, slots, jnp.asarray(version, jnp.int32))
     (new, new_slots, _), used = lax.scan(step, start, (gradients, versions_read))
     return new, new_slots, jnp.sum(used)
-
-
-@partial(jax.jit)
-def compensate_delay(
-    gradient: jax.Array, parameters: jax.Array, parameters_read: jax.Array, strength: jax.Array
-) -> jax.Array:
-    """Return a gradient corrected to first order for the drift since it was computed.
-
-    ``g + strength g^2 (w_now - w_read)``, the square standing for the diagonal of the Hessian.
-
-    References
-    ----------
-    Zheng et al. (2017), Asynchronous stochastic gradient descent with delay compensation, ICML, eq. (10).
-    """
-    return gradient + strength * gradient * gradient * (parameters - parameters_read)

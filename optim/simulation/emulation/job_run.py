@@ -24,11 +24,11 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.controller import Phase
-from optim.training.machine import Lost
 from optim.training.messages import Message, Ready, Vector
 from optim.training.processes import Processes
 from optim.training.stages import ClusterOptions, Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone
+from optim.training.transport import Lost
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser

@@ -28,7 +28,7 @@ from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_a
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
     from optim.training.application import Application
-    from optim.training.machine import Transport
+    from optim.training.transport import Transport
 
 
 def processes_of(lease: LeaseFacts, work_per_process: int) -> int:

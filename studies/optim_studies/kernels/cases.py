@@ -36,7 +36,7 @@ from optim.kernels.parameter_server import (
     row_parameters,
     shard_ranges,
 )
-from optim.training.shard_store import HostRows
+from optim.training.server import HostRows
 from optim_studies.kernels import baselines
 from optim_studies.kernels.baselines import (
     JAX,

@@ -15,7 +15,6 @@ from optim.kernels.parameter_server import (
     apply_damped,
     apply_damped_batch,
     apply_pushes,
-    compensate_delay,
 )
 
 SIZE, COUNT = 50, 6
@@ -132,18 +131,6 @@ def test_older_gradients_never_weigh_more(power, lag, more):
 def test_refuses_to_reward_age(power):
     with pytest.raises(InvalidOptionError, match="at least 0"):
         Damping(power=power)
-
-
-def test_delay_is_compensated_along_the_squared_gradient():
-    gradient, now, read = jnp.array([2.0, -1.0]), jnp.array([1.0, 5.0]), jnp.array([0.5, 7.0])
-    found = compensate_delay(gradient, now, read, jnp.float32(0.25))
-    assert np.asarray(found).tolist() == [2.0 + 0.25 * 4 * 0.5, -1.0 + 0.25 * 1 * -2.0]
-
-
-def test_a_gradient_without_drift_needs_no_compensation():
-    start, gradients = drawn()
-    found = compensate_delay(jnp.asarray(gradients[0]), jnp.asarray(start), jnp.asarray(start), jnp.float32(0.5))
-    assert np.array_equal(np.asarray(found), gradients[0])
 
 
 def test_gradients_of_another_length_are_refused_and_not_stretched():

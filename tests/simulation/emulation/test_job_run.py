@@ -11,9 +11,9 @@ from optim.core.errors import NotAllowedError, TrainingError
 from optim.simulation.emulation import job_run
 from optim.simulation.emulation.job_run import MAX_FAILED, JobPlan, JobRun, PlanOptions
 from optim.training.controller import Phase
-from optim.training.machine import InProcess, Lost
 from optim.training.stages import STORAGE, ClusterOptions, Fixed, Stage
 from optim.training.trainer import Trainer
+from optim.training.transport import InProcess, Lost
 
 
 class Local(InProcess, contextlib.nullcontext):

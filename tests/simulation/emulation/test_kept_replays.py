@@ -27,7 +27,7 @@ from optim.simulation.emulation.lease_run import (
     with_lateness,
 )
 from optim.simulation.emulation.timeline import record_start, record_timeline
-from optim.training.machine import InProcess
+from optim.training.transport import InProcess
 from tests.simulation.emulation.test_lease_rounds import LEASE_MIN, Plan, app, instance_of
 from tests.support.kept import assert_kept, digest, outcome, parts
 from tests.support.policies import SPOT_POLICIES

@@ -11,7 +11,7 @@ import pytest
 from optim.core.errors import InvalidOptionError
 from optim.simulation.emulation.lease_run import CLOCK, Replay, ReplayOptions, fit_scale, reference_run
 from optim.simulation.emulation.timeline import Change, record_timeline
-from optim.training.machine import InProcess
+from optim.training.transport import InProcess
 from tests.support.spot.worlds import DAY_S, drawn_world, world
 
 OPTIONS = ReplayOptions(clocks=40, hour_s=0.0, max_processes=2)

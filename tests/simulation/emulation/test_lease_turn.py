@@ -12,7 +12,7 @@ from optim.simulation.emulation import auction_run, lease_rounds
 from optim.simulation.emulation.auction_run import LeasedApp, LeaseRun, num_partitions, read_leases, run_together
 from optim.simulation.emulation.job_run import PlanOptions
 from optim.simulation.emulation.lease_rounds import RoundOptions, play_rounds
-from optim.training.machine import InProcess
+from optim.training.transport import InProcess
 from tests.simulation.emulation.test_auction_run import instance_of as two_racks
 from tests.simulation.emulation.test_lease_rounds import LEASE_MIN, Plan, app, instance_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from optim.training import messages
-from optim.training.machine import InProcess, Lost
 from optim.training.trainer import Action, Event
+from optim.training.transport import InProcess, Lost
 
 KINDS = [name for name in dir(messages) if isinstance(getattr(messages, name), type)]
 NUMBERS = (

@@ -6,9 +6,9 @@ import numpy as np
 
 from optim.kernels.parameter_server import Sgd
 from optim.training.controller import Controller, Phase
-from optim.training.machine import InProcess, Lost
 from optim.training.messages import BackupAck, Compute, Pushed, Sync
 from optim.training.stages import STORAGE, ClusterOptions, Stage
+from optim.training.transport import InProcess, Lost
 from tests.support.training.oracle import CountingApplication, Log
 
 PATIENCE = 3000

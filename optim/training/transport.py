@@ -1,0 +1,133 @@
+"""The transport of messages between the controller and its machines, and machines as objects of this process."""
+
+from collections import deque
+from typing import Protocol
+
+from optim.core.errors import NotAllowedError
+from optim.training.application import Application
+from optim.training.machine import Machine
+from optim.training.messages import (
+    Message,
+    Ready,
+)
+from optim.training.stages import STORAGE
+
+
+class Lost:
+    """The news that a machine has gone without a word.
+
+    Parameters
+    ----------
+    machine
+        Its name.
+    reason
+        How it went, where that is known.
+    """
+
+    __slots__ = ("machine", "reason")
+
+    def __init__(self, machine: str, reason: str = "it is gone") -> None:
+        self.machine, self.reason = machine, reason
+
+
+class Transport(Protocol):
+    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name; it says that it is ready when it is."""
+        ...
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        ...
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away at once, with all that it holds; `receive` brings the news."""
+        ...
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        ...
+
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
+        """Return the next message to the controller, or the news that a machine is lost; None if none can come.
+
+        Parameters
+        ----------
+        wait_s
+            Where machines are processes: None too if none has come for so many seconds.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back everything."""
+        ...
+
+
+class InProcess:
+    """Machines as objects in this process, one message after the other in a fixed order.
+
+    Parameters
+    ----------
+    application
+        What the workers compute.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self.machines: dict[str, Machine] = {}
+        self.inboxes: dict[str, deque[Message]] = {}
+        self.outboxes: dict[str, deque[Message | Lost]] = {}
+        self._place(STORAGE)
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name."""
+        self._place(machine)
+        self.outboxes[machine].append(Ready(machine=machine))
+
+    def _place(self, machine: str) -> None:
+        if machine in self.machines:
+            raise NotAllowedError(f"there is a machine {machine!r} already; give each machine a name of its own")
+        self.machines[machine] = Machine(machine, self._application)
+        self.inboxes[machine] = deque()
+        self.outboxes.setdefault(machine, deque())
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        while self.inboxes.get(machine):
+            self.run_machine(machine)
+        self.machines.pop(machine, None)
+        self.inboxes.pop(machine, None)
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away; what it has sent already still arrives, and the news of its death after that."""
+        if self.machines.pop(machine, None) is not None:
+            self.inboxes.pop(machine)
+            self.outboxes[machine].append(Lost(machine))
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        if machine in self.inboxes:
+            self.inboxes[machine].append(message)
+
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
+        """Return the next message to the controller; None if all is quiet."""
+        del wait_s  # all messages are there already
+        while True:
+            for outbox in self.outboxes.values():
+                if outbox:
+                    return outbox.popleft()
+            name = next((name for name, inbox in self.inboxes.items() if inbox), None)
+            if name is None:
+                return None
+            self.run_machine(name)
+
+    def run_machine(self, machine: str) -> None:
+        """Let a machine take one message."""
+        self.outboxes[machine].extend(self.machines[machine].handle(self.inboxes[machine].popleft()))
+
+    def close(self) -> None:
+        """Forget all machines."""
+        self.machines.clear()
+        self.inboxes.clear()
+        self.outboxes.clear()
