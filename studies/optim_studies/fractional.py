@@ -14,9 +14,8 @@ from optim.benchmarks.suite import FULL, SMALL, Subject
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
-from optim.models.auction.market import FractionalMarket, elapsed_programme, market_of, solve_cone
-from optim.solvers.auction.fractional import solve_fractional
 from optim.workloads.auction.generator import GeneratorOptions, generate
+from optim_studies.divisible_market import FractionalMarket, elapsed_programme, market_of, solve_cone, solve_fractional
 
 AGREEMENT = 1e-3
 """Largest difference of a share c from Clarabel's that is accepted."""

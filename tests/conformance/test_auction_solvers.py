@@ -32,26 +32,11 @@ ITERATIONS = 10
 """Of each solve."""
 
 
-SHAPES = (
-    "two racks",
-    "named",
-    "slots",
-    "gangs",
-    "auction-slots-0",
-    "auction-zero-0",
-    "auction-named-0",
-    "auction-held-0",
-    "auction-tiny-0",
-)
-"""Each has a shape of its own, which `batched` compiles for: only `make prove` lets it."""
-
-
 def cases():
     """Yield solvers and instances."""
     for solver in SOLVERS:
         for name in (*STRESS, *reference_names("auction")):
-            marks = pytest.mark.prove if solver == "batched" and name in SHAPES else ()
-            yield pytest.param(solver, name, marks=marks)
+            yield solver, name
 
 
 @cache

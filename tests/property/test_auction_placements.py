@@ -1,7 +1,7 @@
 """Machines of several slots, some fully held: what a solver awards lies somewhere, and none beats enumeration."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.models.files import verify
@@ -64,16 +64,8 @@ def test_exact_awards_what_is_worth_most_and_places_it(instance):
     assert solution.objective == pytest.approx(best, abs=TOL)
 
 
-@pytest.mark.parametrize("solver", sorted({*solver_names("auction")} - {"exact", "batched"}))
+@pytest.mark.parametrize("solver", sorted({*solver_names("auction")} - {"exact"}))
 @given(instance=cut_up())
 @example(instance=LIKE_BUT_FOR_A_HELD_SLOT)
 def test_what_a_solver_awards_lies_somewhere(solver, instance):
     check_against_enumeration(instance, solver)
-
-
-@settings(max_examples=max(1, settings().max_examples // 50))
-@given(instance=cut_up())
-@example(instance=LIKE_BUT_FOR_A_HELD_SLOT)
-def test_what_the_batch_awards_lies_somewhere(instance):
-    """Few, as every shape of market is compiled."""
-    check_against_enumeration(instance, "batched")

@@ -154,8 +154,8 @@ def test_a_leaf_without_room_is_shown_by_going_through_all_placements():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_bound_that_is_verified_holds_for_the_programme_that_shares_no_code(seed):
-    from optim.models.auction.welfare import pattern_model
     from optim.solvers.lp.highs import CompiledModel, solve_with_highs
+    from tests.support.auction.patterns import pattern_model
 
     options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, held_share=0.3, gangs="any")
     drawn = generate(options, seed)

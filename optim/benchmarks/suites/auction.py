@@ -9,16 +9,13 @@ from optim.workloads.instances import NamedSource
 
 PROBLEM = "auction"
 
-SLOW = frozenset({"convex", "batched"})
-"""Solvers left out of large auctions unless asked for."""
-
 
 def _small_case(label: str, **options: Any) -> Case:
     return generated_case(PROBLEM, GeneratorOptions(**options), label, 10.0)
 
 
 def _large_case(label: str, **options: Any) -> Case:
-    return generated_case(PROBLEM, GeneratorOptions(**options), label, 300.0, left_out=SLOW)
+    return generated_case(PROBLEM, GeneratorOptions(**options), label, 300.0)
 
 
 def _small() -> tuple[Case, ...]:

@@ -1,4 +1,4 @@
-"""Work that hyper-parameter tuning leaves to do: successive halving, Hyperband, early stopping by class."""
+"""Work that hyper-parameter tuning leaves to do: successive halving, early stopping by class."""
 
 import math
 from collections.abc import Sequence
@@ -45,21 +45,6 @@ def halving_work(num_trials: int, eta: int, epochs: float, *, is_resumed: bool =
     for k, kept in enumerate(rung_sizes(num_trials, eta)):
         already = epochs * eta ** (k - 1) if k and is_resumed else 0.0
         total += kept * (epochs * eta**k - already)
-    return total
-
-
-def hyperband_work(max_epochs: float, eta: int, *, is_resumed: bool = True) -> float:
-    """Return the epochs of all brackets of Hyperband with at most `max_epochs` a trial."""
-    _check(1, eta, max_epochs)
-    last = math.floor(math.log(max_epochs) / math.log(eta) + 1e-9) if max_epochs >= 1 else 0
-    total = 0.0
-    for s in range(last, -1, -1):
-        num_trials = math.ceil((last + 1) * eta**s / (s + 1))
-        epochs = max_epochs / eta**s
-        for k in range(s + 1):
-            kept = num_trials // eta**k
-            already = epochs * eta ** (k - 1) if k and is_resumed else 0.0
-            total += kept * (epochs * eta**k - already)
     return total
 
 

@@ -2,5 +2,4 @@
 
 from optim.solvers.auction import count_dp as count_dp
 from optim.solvers.auction import exact as exact
-from optim.solvers.auction import fractional as fractional
 from optim.solvers.auction import greedy as greedy

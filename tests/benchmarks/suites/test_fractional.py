@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from optim_studies import fractional
+from optim_studies.divisible_market import market_of
 from optim_studies.fractional import SPEC
 
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.suite import BenchRequest
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.models.auction.market import market_of
 from optim.workloads.auction.generator import GeneratorOptions, generate
 
 

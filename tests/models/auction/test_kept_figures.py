@@ -8,7 +8,6 @@ import pytest
 
 from optim.models.auction.codec import bid_columns
 from optim.models.auction.fairness import Horizon, ideal_minutes, remaining_minutes, shared_minutes
-from optim.models.auction.market import market_of
 from optim.models.auction.payment import leftover, share_leftover
 from optim.models.auction.problem import PROBLEM
 from optim.models.auction.summary import describe, plan_load, rho_paid
@@ -17,10 +16,9 @@ from optim.models.auction.tuning import (  # fmt: skip
     expected_trial_work,
     fit_loss_curve,
     halving_work,
-    hyperband_work,
     rung_sizes,
 )
-from optim.models.auction.welfare import explicit_model, hull_bound, maximal_patterns, pattern_model
+from optim.models.auction.welfare import explicit_model
 from tests.support.auction.seeded import loose_plan, loose_proof, seeded_auction, seeded_document
 from tests.support.kept import assert_kept, by_name, outcome, parts
 from tests.support.told_programme import told_programme
@@ -42,7 +40,7 @@ def test_what_instances_tell(auctions):
     found = []
     for one in auctions.values():
         told = {f"describe {name}": figure for name, figure in describe(one).items()}
-        told |= {"columns": bid_columns(one), "hull": outcome(hull_bound, one), "market": outcome(market_of, one)}
+        told |= {"columns": bid_columns(one)}
         found.append({**parts(one), **told, "document": PROBLEM.document_from_instance(one)})
     assert_kept(KEPT / "instances.json", by_name(found))
 
@@ -83,10 +81,7 @@ def test_programmes(auctions):
     found = {}
     for seed in FEW:
         one = auctions[seed]
-        models = [explicit_model, pattern_model, lambda given: pattern_model(given, is_integer=False)]
-        found[f"{seed}"] = [outcome(lambda make, given=one: told_programme(make(given)), make) for make in models]
-        found[f"market {seed}"] = [market_of(one).without(0), market_of(one).log_values(market_of(one).cap)]
-    found["patterns"] = [maximal_patterns(room, sizes) for room in range(7) for sizes in ([1], [2, 3], [1, 2, 4])]
+        found[f"{seed}"] = told_programme(explicit_model(one))
     assert_kept(KEPT / "programmes.json", found)
 
 
@@ -96,7 +91,6 @@ def test_tuning():
     found = {
         "rungs": [rung_sizes(n, eta) for n in (1, 2, 7, 9, 30) for eta in (2, 3, 4)],
         "halving": [halving_work(n, 3, 9.0, is_resumed=resumed) for n in (1, 5, 27) for resumed in (True, False)],
-        "hyperband": [hyperband_work(most, 3, is_resumed=resumed) for most in (1.0, 9.0, 81.0) for resumed in (True, False)],
         "expected": [expected_trial_work(27, 3, 9.0, rung) for rung in range(3)],
         "fits": [[round(number, 4) for number in (one.limit, one.scale, one.power, one.at(20.0))] for one in fits],
         "classes": [classify_trials(curves, last, good=good, poor=poor) for last in (5, 50) for good, poor in ((0.05, 0.25), (1, 4))],

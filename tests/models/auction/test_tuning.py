@@ -1,4 +1,4 @@
-"""Successive halving, Hyperband and early stopping: worked examples."""
+"""Successive halving and early stopping: worked examples."""
 
 import pytest
 
@@ -9,7 +9,6 @@ from optim.models.auction.tuning import (
     expected_trial_work,
     fit_loss_curve,
     halving_work,
-    hyperband_work,
     rung_sizes,
 )
 
@@ -22,16 +21,6 @@ def test_nine_trials_train_twenty_one_epochs_if_they_resume_and_twenty_seven_if_
 def test_rungs_keep_a_rounded_up_share():
     assert rung_sizes(10, 3) == (10, 4, 2, 1)
     assert rung_sizes(1, 2) == (1,)
-
-
-def test_a_single_bracket_of_hyperband_is_one_run_of_halving():
-    assert hyperband_work(1.0, 3) == 1.0
-
-
-def test_hyperband_counts_every_bracket():
-    """R = 9, eta = 3: brackets of 9, 5 and 3 trials from 1, 3 and 9 epochs (Li et al., table 1, scaled)."""
-    expected = (9 * 1 + 3 * 2 + 1 * 6) + (5 * 3 + 1 * 6) + 3 * 9
-    assert hyperband_work(9.0, 3) == expected
 
 
 def test_a_trials_expected_work_adds_up_to_the_runs():

@@ -65,7 +65,7 @@ def test_optimal_is_said_where_objective_and_bound_agree():
     assert opened.stats.counts["exact_main"] == 0.0
 
 
-@pytest.mark.parametrize("solver", ["count-dp", "greedy", "convex"])
+@pytest.mark.parametrize("solver", ["count-dp", "greedy"])
 def test_what_is_complete_is_not_called_cut_though_its_time_is_over(solver):
     options = {"moves": 0} if solver == "greedy" else {}
     free, hurried = (solve(fractional(), solver, options=options, time_limit_s=limit) for limit in (None, 0.0))
@@ -114,7 +114,7 @@ def test_a_heuristics_bounds_hold_for_all_and_without_each_winner(instance):
         assert part.witness.row[i] == -1
 
 
-@pytest.mark.parametrize("solver", ["exact", "greedy", "count-dp", "batched"])
+@pytest.mark.parametrize("solver", ["exact", "greedy", "count-dp"])
 def test_a_lotterys_small_share_is_decided_only_where_its_ends_meet(solver):
     """Beside an app without any GPU, which is worth next to nothing, shares are small: a billionth is much of them."""
     bids = {

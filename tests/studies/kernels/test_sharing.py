@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-from optim.kernels import sharing
-from optim.kernels.sharing import CENTRING, Market, _step, solve_all_present, solve_each_absent
+from optim_studies.kernels import sharing
+from optim_studies.kernels.sharing import CENTRING, Market, _step, solve_all_present, solve_each_absent
 
 # Compiled at once instead of operation by operation.
 cold_start, dual_bound, primal_value, values, warm_start = map(

@@ -4,13 +4,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.divisible_market import (
+    FractionalMarket,
+    eisenberg_gale,
+    elapsed_programme,
+    envy_ratio,
+    market_of,
+    solve_cone,
+    solve_fractional,
+)
 
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.market import FractionalMarket, eisenberg_gale, elapsed_programme, market_of, solve_cone
-from optim.solvers.auction.fractional import envy_ratio, integral_shares, solve_fractional
 from optim.solvers.solve import solve
-from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.support.auction.builders import auction
+from tests.support.auction.builders import auction, linear
 
 TOL = 1e-4
 """The gap to which both solvers are asked to close."""
@@ -135,22 +141,63 @@ def test_the_fractional_value_is_no_bound_where_empty_rows_are_worth_something()
     assert market_value < whole
 
 
-def test_shares_are_rounded_within_each_good():
-    m = market([[1.0], [1.0], [1.0]], [5.0])
-    assert integral_shares(m, np.array([[1.6], [1.9], [1.5]]))[:, 0].tolist() == [2, 2, 1]
-
-
-@pytest.mark.parametrize("solver", ["convex", "batched"])
-def test_the_relaxation_is_rounded_to_a_feasible_allocation(solver):
-    instance = generate(GeneratorOptions(num_apps=APPS, num_gpus=24, num_machines=GOODS, bids="named"), 0)
-    solution = solve(instance, solver)
-    exact = solve(instance, "exact")
-    assert 0 < solution.objective <= exact.objective + 1e-9
-    assert abs(solution.stats.counts["fractional"] - exact.objective) < 0.1 * exact.objective
-
-
 def test_refuses_a_market_that_makes_no_sense():
     with pytest.raises(InvalidProblemError, match="supply must be positive"):
         market([[1.0]], [0.0])
     with pytest.raises(InvalidProblemError, match="positive somewhere"):
         market([[0.0]], [1.0], cap=1.0)
+
+
+CLARABEL_TOL = 1e-5
+"""Clarabel's own tolerances, times the size of the values."""
+
+
+def identical_apps(number, supply, *, elapsed=0.0, cap=100.0):
+    """Return apps whose speed is one a GPU of the one good; work 12 and ideal time 3."""
+    return FractionalMarket(
+        speed=np.ones((number, 1)),
+        supply=np.array([supply]),
+        cap=np.full(number, cap),
+        elapsed_min=np.full(number, elapsed),
+        work_min=np.full(number, 12.0),
+        ideal_min=np.full(number, 3.0),
+        machine_good=np.zeros(1, dtype=np.int64),
+        app=np.arange(number),
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_identical_apps_share_the_supply_of_a_good_equally(number):
+    found = solve_cone(eisenberg_gale(identical_apps(number, 6.0)))
+    assert found.share[:, 0] == pytest.approx([6.0 / number] * number, rel=CLARABEL_TOL)
+    assert found.value == pytest.approx(number * np.log(6.0 / number), rel=CLARABEL_TOL, abs=CLARABEL_TOL)
+    assert found.price == pytest.approx([number / 6.0], rel=CLARABEL_TOL)  # d/ds n log(s / n)
+
+
+@pytest.mark.parametrize("elapsed", [0.0, 5.0])
+def test_the_value_of_an_app_is_its_ideal_time_over_its_whole_time(elapsed):
+    found = solve_cone(elapsed_programme(identical_apps(3, 6.0, elapsed=elapsed)))
+    assert found.value == pytest.approx(-3 * np.log((elapsed + 12.0 / 2.0) / 3.0), rel=CLARABEL_TOL)
+
+
+def test_no_app_is_faster_than_its_cap_and_what_is_left_over_has_no_price():
+    found = solve_cone(eisenberg_gale(identical_apps(2, 6.0, cap=1.5)))
+    assert found.speed == pytest.approx([1.5, 1.5], rel=CLARABEL_TOL)
+    assert found.price == pytest.approx([0.0], abs=CLARABEL_TOL)
+
+
+def test_a_market_follows_from_the_bids():
+    """A bid of value v has speed v here; of an app's bids that can use a GPU, the one with most speed a GPU counts."""
+    instance = auction([4, 2], linear(4, 8.0, "slot"), [({1: 2}, 6.0)])
+    found = market_of(instance)
+    columns = sorted(zip(found.supply.tolist(), found.speed.T.tolist(), strict=True))
+    assert columns == [(2.0, [2.0, 3.0]), (4.0, [2.0, 0.0])]
+    assert found.cap.tolist() == [8.0, 6.0]
+
+
+def test_the_fastest_bid_per_gpu_gives_the_speed_and_the_fastest_of_all_the_cap():
+    """Returns that fall: one GPU at 4, two at 6, and four that no machine has; the second app asks for too many."""
+    instance = auction([2, 2], [(1, "slot", 4.0), (2, "machine", 6.0), (4, "machine", 20.0)], [(5, "cluster", 9.0)])
+    found = market_of(instance)
+    assert (found.speed.tolist(), found.supply.tolist()) == ([[4.0]], [4.0])
+    assert (found.cap.tolist(), found.app.tolist()) == ([6.0], [0])
