@@ -5,22 +5,63 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.benchmarks.suite import FULL, SMALL
+from optim.core.arrays import FloatArray
 from optim.core.driver import PhaseClock
 from optim.core.errors import check_in
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.bidding.decision import FootprintPlan
+from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.models.files import verify
-from optim.simulation.spot.capacity import simulate_capacity
 from optim.solvers.bidding.dinkelbach import DinkelbachSolver
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import CapacityDraw, CapacityOptions, draw_capacity
 
 FAR_OFF = 5.0
 """Standard errors by which the share of played hours may lie off the stated probability."""
+
+MINUTES = 60
+"""Steps in which an hour is played."""
+
+
+def simulate_capacity(
+    shocks: CommonShocks, capacity: FloatArray, least: float, *, runs: int, seed: int
+) -> tuple[float, float]:
+    """Return the share of played hours in which at least `least` lasts to the end, and its standard error.
+
+    Every cause is played by itself, minute by minute; nothing is shared with the exact probability.
+
+    Parameters
+    ----------
+    shocks
+        Expected shocks of the hour.
+    capacity
+        Shape (kinds,): what all machines of a kind do together.
+    least
+        How much is needed.
+    runs, seed
+        How many hours, and what they are drawn by.
+    """
+    rng = np.random.default_rng(seed)
+    held = np.flatnonzero(capacity > 0)
+    kept = 0
+    for _ in range(runs):
+        is_up = np.ones(len(held), dtype=bool)
+        for rate, place in (
+            (shocks.own[held], np.arange(len(held))),
+            (shocks.by_zone, shocks.zone[held]),
+            (shocks.by_region, shocks.region[shocks.zone[held]]),
+        ):
+            struck = np.asarray((rng.random((MINUTES, len(rate))) < -np.expm1(-rate / MINUTES)).any(axis=0))
+            is_up &= ~struck[place]
+        kept += float(capacity[held][is_up].sum()) >= least - 1e-9
+    share = kept / runs
+    return share, float(np.sqrt(max(share * (1 - share), 1 / runs) / runs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

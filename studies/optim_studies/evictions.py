@@ -9,12 +9,13 @@ import numpy as np
 
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.benchmarks.suite import FULL, SMALL
+from optim.core.arrays import IntArray
 from optim.core.driver import PhaseClock
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
-from optim.models.bidding.market.evictions import EvictionTable, evictions_within, fit_evictions
-from optim.models.bidding.market.prices import HOUR_S, PriceHistory
+from optim.models.bidding.market.evictions import EvictionTable, crossings, fit_evictions
+from optim.models.bidding.market.prices import HOUR_S, MINUTE_S, PriceHistory, PricePath
 from optim.workloads.bidding.generator import GeneratorOptions, history_for
 
 FULL_DAYS = 180.0
@@ -88,3 +89,27 @@ SPEC = register_study(
     others="the study estimates tables, and solves nothing",
     columns=("markets", "deltas", "days", "changes", "mean_evicted", "furthest"),
 )
+
+
+def evictions_within(
+    path: PricePath, start_s: IntArray, delta_micro: int, *, horizon_s: int = HOUR_S
+) -> tuple[float, float]:
+    """Return the share of bids that are outbid within a time, and after how many minutes those are, on average.
+
+    Nothing is censored: the plain frequencies of one path.
+
+    Parameters
+    ----------
+    path
+        A price path.
+    start_s
+        Shape (starts,): when the bids `price + delta` are made.
+    delta_micro
+        Bid delta in micro-dollars.
+    horizon_s
+        A crossing counts if it comes strictly later than the start and strictly before `horizon_s` are over.
+    """
+    step = np.searchsorted(path.time_s, start_s, side="right") - 1
+    lag = crossings(path, np.array([delta_micro]))[0][step] - start_s
+    evicted = lag < horizon_s
+    return float(evicted.mean()), float(lag[evicted].mean() / MINUTE_S) if evicted.any() else float("nan")

@@ -21,11 +21,12 @@ from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.prices import MICRO
-from optim.models.bidding.market.zones import AvailabilityChain, ZoneJob, ZoneMarket, fit_chain
+from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
 from optim.simulation.spot.zones.backtest import zone_policy
 from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.solvers.bidding.zones import least_cost, min_mean_usd
+from optim.solvers.bidding.zones import least_cost
 from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_availability, zone_named
+from optim_studies.online_bound import AvailabilityChain, fit_chain, min_mean_usd
 
 FAR_OFF = 5.0
 """Standard errors by which the mean of a policy, or of the least costs, may lie on the wrong side of the bound."""

@@ -76,5 +76,5 @@ def _full() -> tuple[Case, ...]:
 
 
 SPEC = register_solver_suite(
-    PROBLEM, "the least cost per work of spot instances: exact, greedy, local search, risk-averse", _small, _full
+    PROBLEM, "the least cost per work of spot instances: exact, greedy, local search", _small, _full
 )

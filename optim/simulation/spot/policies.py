@@ -71,14 +71,12 @@ class StandardPolicy(Policy):
     ----------
     recovery
         What an eviction costs: with `CHECKPOINT`, checkpoints are written at Young's interval for the mean time to
-        eviction of the market of the leases, or at Daly's refinement of it.
+        eviction of the market of the leases.
 
     References
     ----------
     Young, "A First Order Approximation to the Optimum Checkpoint Interval", Communications of the ACM 17 (1974), DOI
     10.1145/361147.361115.
-    Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps", Future Generation Computer
-    Systems 22 (2006), DOI 10.1016/j.future.2004.11.016.
 
     Notes
     -----
@@ -114,7 +112,7 @@ class StandardPolicy(Policy):
         usual = float(np.nanmedian(table.mean_h[:, -1]))
         means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
         shortest = min((usual if math.isnan(mean) else mean for mean in means), default=math.inf)
-        return checkpoint_interval(shortest * HOUR_S, write_cost_s(options, leases), is_daly=options.daly)
+        return checkpoint_interval(shortest * HOUR_S, write_cost_s(options, leases))
 
 
 @policy(
@@ -132,7 +130,7 @@ class Standard(StandardPolicy):
     "standard-checkpoint",
     world="spot",
     summary="As `standard`; an eviction costs a restart and the work since the last checkpoint (at Young's interval).",
-    source="Young, CACM 1974; Daly, FGCS 2006",
+    source="Young, CACM 1974",
 )
 class StandardCheckpoint(StandardPolicy):
     """The standard rule with checkpoints."""
@@ -153,17 +151,11 @@ def write_cost_s(options: SpotOptions, leases: Sequence[LiveLease]) -> float:
     return options.write_s + (options.write_micro / micro_per_s if micro_per_s else 0.0)
 
 
-def checkpoint_interval(mean_s: float, cost_s: float, *, is_daly: bool = False) -> float:
-    """Return the seconds of work between checkpoints for a mean time to failure and a cost of writing one."""
+def checkpoint_interval(mean_s: float, cost_s: float) -> float:
+    """Return Young's seconds of work between checkpoints for a mean time to failure and a cost of writing one."""
     if math.isinf(mean_s):
         return math.inf
-    young = math.sqrt(2 * cost_s * mean_s)
-    if not is_daly:
-        return young
-    if cost_s >= 2 * mean_s:
-        return mean_s
-    share = cost_s / (2 * mean_s)
-    return max(cost_s, young * (1 + math.sqrt(share) / 3 + share / 9) - cost_s)
+    return math.sqrt(2 * cost_s * mean_s)
 
 
 class BidBrainPolicy(Policy):
@@ -218,7 +210,7 @@ class BidBrainPolicy(Policy):
         lost_h = minutes(options.eviction_min) / HOUR_S
         if self.recovery is Recovery.CHECKPOINT:
             usual_s = float(np.nanmedian(world.table.mean_h[:, -1])) * HOUR_S
-            interval = min(checkpoint_interval(usual_s, options.write_s, is_daly=options.daly), 4 * HOUR_S)
+            interval = min(checkpoint_interval(usual_s, options.write_s), 4 * HOUR_S)
             lost_h = (options.restart_s + interval / 2) / HOUR_S
         self.overheads = Overheads(
             fixed_usd=options.reliable * world.reliable.on_demand_micro / MICRO,
@@ -304,7 +296,7 @@ class BidBrainPolicy(Policy):
             hourly += -math.log(max(1e-9, float(self.offers.survival[self.offer(lease), row, -1])))
         mean_s = HOUR_S / hourly if hourly > 0 else math.inf
         options = self._world.options
-        return checkpoint_interval(mean_s, write_cost_s(options, leases), is_daly=options.daly)
+        return checkpoint_interval(mean_s, write_cost_s(options, leases))
 
     def offer(self, lease: LiveLease) -> int:
         """Return which offer a lease is of: its market, or its type on demand."""

@@ -88,8 +88,6 @@ class SpotOptions:
         `checkpoint_min`, and a restart reads it besides its `restart_min`.
     write_gb_per_s, read_gb_per_s, checkpoint_usd_per_gb
         What `CheckpointCost` says of the storage; each checkpoint that was written is a line of the bill.
-    daly
-        Refine Young's interval between checkpoints by Daly's formula.
     horizon
         A run is given up after so many times `job_hours`.
     at_equal
@@ -115,7 +113,6 @@ class SpotOptions:
     write_gb_per_s: float = 0.5
     read_gb_per_s: float = 1.0
     checkpoint_usd_per_gb: float = 0.0
-    daly: bool = False
     horizon: float = 5.0
     at_equal: bool = False
     linger: bool = False

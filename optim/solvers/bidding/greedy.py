@@ -1,9 +1,8 @@
 """Solvers that search by steps, with a bound by the relaxation: BidBrain's one-step search, and exchanges."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, NamedTuple
 
 from optim.core.arrays import IntArray
 from optim.core.driver import Monitor, Outcome, run_iteration
@@ -26,26 +25,23 @@ class HeuristicOptions:
     bound: bool = True
 
 
-HeuristicOptionsT = TypeVar("HeuristicOptionsT", bound=HeuristicOptions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Found:
-    """A footprint, the steps to it, and figures of the search."""
+class Found(NamedTuple):
+    """A footprint, and the steps to it."""
 
     counts: IntArray
     steps: int
-    figures: Mapping[str, float]
 
 
-class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptionsT], Generic[HeuristicOptionsT]):
+class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
     """A search for a footprint; iterations are its steps."""
 
+    options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
+
     @abstractmethod
-    def search(self, instance: BiddingInstance, options: HeuristicOptionsT, monitor: Monitor) -> Found:
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
         """Return a footprint."""
 
-    def run(self, instance: BiddingInstance, options: HeuristicOptionsT, monitor: Monitor, seed: int) -> Outcome:
+    def run(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor, seed: int) -> Outcome:
         """Search until nothing improves, then bound."""
         with monitor.clock.phase("solve"):
             found = self.search(instance, options, monitor)
@@ -53,22 +49,21 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptionsT], Generic[Heuris
         if options.bound and monitor.reason is None:
             with monitor.clock.phase("bound"):
                 proven = root_bound(instance, found.counts)
-        return outcome_of(instance, found.counts, proven, iterations=found.steps, figures=found.figures)
+        return outcome_of(instance, found.counts, proven, iterations=found.steps, figures={})
 
 
 def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> Found:
     """Return the footprint that exchanges lead to from the greedy one."""
     greedy = GreedySearch(instance)
     search = LocalSearch(instance, run_iteration(greedy, monitor, task=task), begun=greedy.steps)
-    return Found(counts=run_iteration(search, monitor, task=task), steps=search.steps, figures={})
+    return Found(counts=run_iteration(search, monitor, task=task), steps=search.steps)
 
 
 @register("exchange", problem="bidding")
-class ExchangeSolver(AbstractHeuristic[HeuristicOptions]):
+class ExchangeSolver(AbstractHeuristic):
     """Improve the greedy footprint by the best addition, removal or exchange between two bids, until none helps."""
 
     summary: ClassVar[str] = "local search from the greedy footprint: additions, removals, exchanges"
-    options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
 
     def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
         """Search from the greedy footprint."""
@@ -76,7 +71,7 @@ class ExchangeSolver(AbstractHeuristic[HeuristicOptions]):
 
 
 @register("greedy", problem="bidding")
-class GreedySolver(AbstractHeuristic[HeuristicOptions]):
+class GreedySolver(AbstractHeuristic):
     """Add one bid after the other until none lowers the cost per work of the whole, by two rules; the better is kept.
 
     Notes
@@ -95,7 +90,6 @@ class GreedySolver(AbstractHeuristic[HeuristicOptions]):
     """
 
     summary: ClassVar[str] = "one-step search: add bids by least own cost per work, and by largest drop of the whole's"
-    options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
 
     def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
         """Add bids to nothing, by either rule; where neither reaches the least work, go on by moves."""
@@ -108,4 +102,4 @@ class GreedySolver(AbstractHeuristic[HeuristicOptions]):
             best = LocalSearch(instance, best.counts, begun=steps)
             run_iteration(best, monitor, task=self.name)
             steps = best.steps
-        return Found(counts=best.counts, steps=steps, figures={})
+        return Found(counts=best.counts, steps=steps)

@@ -18,16 +18,13 @@ MAX_STEPS = 64
 IMPROVEMENT = 1e-12
 """Relative gain below which a step is none: rounding."""
 
-Figure = Callable[[IntArray], FloatArray]
-"""What footprints, shape (footprints, bids), are judged by: the less the better."""
-
 
 class LocalSearch(AbstractIteration[IntArray]):
     """Step to the best footprint within reach until none is better.
 
     Within reach is any number of instances added to or removed from one bid, and one or all of a bid's instances, or
-    as many as fit, moved to another bid. Footprints with too little work are judged by what they lack, then by a
-    figure; ties go to the first.
+    as many as fit, moved to another bid. Footprints with too little work are judged by what they lack, then by
+    cost per work; ties go to the first.
 
     Parameters
     ----------
@@ -35,17 +32,12 @@ class LocalSearch(AbstractIteration[IntArray]):
         The instance.
     start
         Shape (bids,): where the search begins.
-    figure
-        Cost per work by default.
     begun
         Steps made before.
     """
 
-    def __init__(
-        self, instance: BiddingInstance, start: IntArray, *, figure: Figure | None = None, begun: int = 0
-    ) -> None:
+    def __init__(self, instance: BiddingInstance, start: IntArray, *, begun: int = 0) -> None:
         self.instance, self.counts, self.steps = instance, start.copy(), begun
-        self._figure: Figure = figure or self._cost_per_work
         self._is_done = False
         self._lack, self._value = (float(part[0]) for part in self._judge(start[None]))
 
@@ -84,26 +76,19 @@ class LocalSearch(AbstractIteration[IntArray]):
         return self.counts
 
     @property
-    def value(self) -> float:
-        """The figure of the footprint."""
-        return self._value
-
-    @property
     def lack(self) -> float:
         """The work that the footprint lacks."""
         return self._lack
 
     @property
     def standard(self) -> tuple[float, float]:
-        """What the footprint is judged by: the work that it lacks, then its figure."""
+        """What the footprint is judged by: the work that it lacks, then its cost per work."""
         return self._lack, self._value
 
     def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
-        return lack_of(self.instance, table), self._figure(table)
-
-    def _cost_per_work(self, table: IntArray) -> FloatArray:
         cost, work = evaluate_many(self.instance, table)
-        return np.asarray(np.divide(cost, work, out=np.full(len(cost), np.inf), where=work > 0))
+        ratio = np.asarray(np.divide(cost, work, out=np.full(len(cost), np.inf), where=work > 0))
+        return lack_of(self.instance, table), ratio
 
 
 class SteepestAdditions(LocalSearch):

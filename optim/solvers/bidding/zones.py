@@ -1,32 +1,19 @@
-"""The least cost of a job with a deadline over zones, and the bound on online rules in one zone.
+"""The least cost of a job with a deadline over zones.
 
 A situation is a tick, the time without work until then, and either the place of the state with nothing held, or a place
 where machines are set up. Values are computed backwards and are themselves the potential that proves the least cost.
-
-Who decides tick by tick, knows the chain's probabilities and sees for nothing whether machines are there, can do no
-better than the dynamic programme over ticks, time without work, and what is held. A randomised rule is a mixture of
-such rules, so that its mean cost is no lower (Yao's principle): on some trace its mean cost is at least the same multiple
-of the least cost with all known as the two means are of one another.
-
-References
-----------
-Yao, "Probabilistic Computations: Toward a Unified Measure of Complexity", FOCS 1977, DOI 10.1109/SFCS.1977.24.
 """
-
-from math import gcd
 
 import numpy as np
 
 from optim.compiled import compiled
-from optim.core.arrays import BoolArray, FloatArray, IntArray
-from optim.core.errors import InvalidOptionError, UnsupportedProblemError, check_choices
+from optim.core.arrays import BoolArray, IntArray
+from optim.core.errors import InvalidOptionError, check_choices
 from optim.models.bidding.market.billing import Billing, bill_stay, place_costs
 from optim.models.bidding.market.prices import HOUR_S
 from optim.models.bidding.market.zones import (
     KINDS,
-    UNITS_USD,
     Allocation,
-    AvailabilityChain,
     Optimum,
     ZoneJob,
     ZoneMarket,
@@ -233,100 +220,3 @@ def _plan(
         if gone > 0:
             t = gone
     return stays[:size]
-
-
-IDLE = 0
-"""Situation with nothing held; 1 + r is a spot machine that needs r ticks until its set-up is over, behind them those on demand."""
-
-
-def min_mean_usd(
-    chain: AvailabilityChain, job: ZoneJob, *, spot_micro: int, on_demand_micro: int, tick_s: int
-) -> float:
-    """Return the least mean dollars of any online rule that never misses the deadline, by the second.
-
-    Parameters
-    ----------
-    chain
-        Availability, which the rule knows and sees.
-    job
-        In one zone.
-    spot_micro, on_demand_micro
-        Prices, micro-dollars an hour.
-    tick_s
-        Seconds of a tick.
-
-    Raises
-    ------
-    UnsupportedProblemError
-        If the job may run in several zones: the chain is of one.
-
-    Notes
-    -----
-    Set-ups with and without a state are taken to last as the shorter of them, which costs no more.
-    """
-    if job.setup_s.shape[1] != 1:
-        raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup_s.shape[1]}; name one zone")
-    setup_s = int(job.setup_s.min())
-    unit = gcd(tick_s, setup_s)
-    times = (tick_s // unit, unit, setup_s // unit, job.work_s, job.slack_s // unit)
-    value = min_means(
-        chain.stays, chain.comes, float(spot_micro * job.machines), float(on_demand_micro * job.machines), times
-    )
-    return float((1.0 - chain.share) * value[0, 0, IDLE, 0] + chain.share * value[0, 0, IDLE, 1]) / UNITS_USD
-
-
-@compiled
-def min_means(
-    stays: float, comes: float, spot: float, on_demand: float, times: tuple[int, int, int, int, int]
-) -> FloatArray:
-    """Return the least mean still to be paid, shape (ticks + 1, units without work + 1, situations, 2).
-
-    The last axis says whether machines are there. Situations from which the deadline can't be kept are infinite. Prices
-    are those of a second; `times` are units in a tick, seconds in a unit, units of a set-up, seconds of work, and most
-    units without work.
-    """
-    per_tick, unit, setup, work, steps = times
-    tick_s = per_tick * unit
-    held = -(-setup // per_tick) + 1
-    ticks = -(-(work + steps * unit) // tick_s)
-    value = np.full((ticks + 1, steps + 1, 1 + 2 * held, 2), np.inf)
-    later = np.empty(2)
-    for t in range(ticks, -1, -1):
-        for lost in range(min(t * per_tick, steps) + 1):
-            left = work - t * tick_s + lost * unit
-            if left <= 0:
-                value[t, lost] = 0.0
-                continue
-            for there in range(2):
-                for situation in range(1 + 2 * held):
-                    is_spot = 1 <= situation <= held
-                    if is_spot and there == 0:
-                        value[t, lost, situation, there] = value[t, lost, IDLE, there]  # it is lost
-                        continue
-                    best = np.inf
-                    for kind in range(3):  # hold nothing, a spot machine, one on demand
-                        if kind == 1 and there == 0:
-                            continue
-                        price = 0.0 if kind == 0 else spot if kind == 1 else on_demand
-                        keeps = kind > 0 and situation > 0 and (kind == 1) == is_spot
-                        rest = (situation - 1) % held if keeps else held - 1
-                        # Of a set-up that needs `rest` more ticks all but the last are lost wholly.
-                        idle = per_tick
-                        if kind > 0 and rest < 2:
-                            idle = setup - (held - 2) * per_tick if rest == 1 else 0
-                        if lost + idle > steps:
-                            continue
-                        if kind > 0 and idle * unit + left <= tick_s:
-                            best = min(best, price * (idle * unit + left))
-                            continue
-                        then = IDLE if kind == 0 else 1 + (kind - 1) * held + max(0, rest - 1)
-                        for next_there in range(2):
-                            is_lost = kind == 1 and next_there == 0
-                            later[next_there] = value[t + 1, lost + idle, IDLE if is_lost else then, next_there]
-                        chance = stays if there else comes
-                        mean = later[1] if chance == 1.0 else later[0] if chance == 0.0 else 0.0
-                        if 0.0 < chance < 1.0:
-                            mean = chance * later[1] + (1.0 - chance) * later[0]
-                        best = min(best, price * tick_s + mean)
-                    value[t, lost, situation, there] = best
-    return value

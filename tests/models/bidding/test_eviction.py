@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies.evictions import evictions_within
 from scipy.optimize import isotonic_regression
 
 from optim.core.errors import InvalidOptionError
@@ -14,7 +15,6 @@ from optim.models.bidding.market.evictions import (
     _rising,
     crossings,
     crossings_of_bid,
-    evictions_within,
     fit_evictions,
 )
 from optim.models.bidding.market.prices import Market, PricePath, history_of
@@ -153,33 +153,6 @@ def test_the_mean_time_is_the_area_under_kaplan_and_meiers_survival(seed):
     assert table.mean_h[0, 0] == pytest.approx(area / 3600, abs=1 / 60)
 
 
-def test_recent_history_weighs_more_with_a_half_life():
-    time_s = np.arange(0, 40 * 86_400, 900)
-    price = np.where((time_s > 20 * 86_400) & (np.arange(len(time_s)) % 2 == 1), 2000, 1000)
-    path = PricePath(time_s=time_s, price_micro=price)
-    plain, recent = (
-        fit_evictions(history(path), EvictionOptions(deltas_micro=(100,), step_s=900, half_life_days=days)).beta[0, 0]
-        for days in (None, 7)
-    )
-    assert plain < recent
-
-
-def test_shrinking_takes_the_frequency_towards_one_half():
-    path = PricePath(time_s=np.arange(0, 40_000, 600), price_micro=np.full(67, 1000))
-    table = fit_evictions(history(path), EvictionOptions(deltas_micro=(0,), shrink=True))
-    assert table.beta[0, 0] == 0  # there is nothing to spread over the minutes where no eviction was ever seen
-    price = np.where(np.arange(67) % 12 == 0, 3000, 1000)
-    raw, shrunk = (
-        fit_evictions(
-            history(PricePath(time_s=path.time_s, price_micro=price)),
-            EvictionOptions(deltas_micro=(100,), shrink=shrink),
-        )
-        for shrink in (False, True)
-    )
-    n = raw.hours[0]
-    assert shrunk.beta[0, 0] == pytest.approx((raw.beta[0, 0] * n + 1) / (n + 2))
-
-
 @pytest.mark.parametrize(("delta", "row"), [(0, 0), (99, 0), (100, 0), (499, 0), (500, 1), (2000, 2), (10**9, 2)])
 def test_a_bid_is_as_safe_as_the_largest_delta_of_the_grid_that_it_reaches(delta, row):
     survival = np.repeat(np.array([[0.2, 0.4, 0.6, 1.0]])[:, :, None], 61, axis=2)
@@ -207,7 +180,7 @@ def test_wilsons_interval_stays_within_0_and_1_and_narrows():
         assert (np.diff(high - low) < 0).all()
 
 
-@pytest.mark.parametrize("bad", [{"deltas_micro": ()}, {"deltas_micro": (5, 5)}, {"step_s": 0}, {"half_life_days": 0}])
+@pytest.mark.parametrize("bad", [{"deltas_micro": ()}, {"deltas_micro": (5, 5)}, {"step_s": 0}])
 def test_refuses_options_out_of_range(bad):
     with pytest.raises(InvalidOptionError):
         EvictionOptions(**bad)

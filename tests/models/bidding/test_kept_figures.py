@@ -25,7 +25,6 @@ from optim.models.bidding.market.evictions import (
     EvictionOptions,
     crossings,
     crossings_of_bid,
-    evictions_within,
     fit_evictions,
     usable_hours,
 )
@@ -113,7 +112,6 @@ def test_price_histories_and_crossings():
             "volatility": past.volatility(), "some": past.with_markets([2, 0]), "between": past.between(20_000, 90_000),
             "crossings": [crossings(path, np.array([0, 1000, 20_000]), at_equal=equal) for equal in (False, True)],
             "of bid": [crossings_of_bid(path, bid, at_equal=equal) for bid in (30_000, 60_000) for equal in (False, True)],
-            "within": [evictions_within(path, times[1:20], delta) for delta in (0, 5000, 40_000)],
         }  # fmt: skip
         found.append({**parts(past), **told})
     assert_kept(KEPT / "histories.json", by_name(found))
@@ -121,8 +119,8 @@ def test_price_histories_and_crossings():
 
 def test_eviction_tables():
     options = [
-        EvictionOptions(), EvictionOptions(at_equal=True, step_s=300), EvictionOptions(half_life_days=0.5),
-        EvictionOptions(shrink=True, deltas_micro=(0, 1000, 30_000)),
+        EvictionOptions(), EvictionOptions(at_equal=True, step_s=300),
+        EvictionOptions(deltas_micro=(0, 1000, 30_000)),
     ]  # fmt: skip
     found = []
     for seed, given in enumerate(options):
@@ -133,9 +131,7 @@ def test_eviction_tables():
         ]
         found.append({**parts(table), "at": at, "hours": usable_hours(table.survival[0])})
     intervals = wilson(np.array([0.0, 0.2, 0.5, 1.0]), np.array([1.0, 7.0, 50.0, 400.0]))
-    wrong = [
-        outcome(EvictionOptions, **one) for one in ({"step_s": 0}, {"half_life_days": 0.0}, {"deltas_micro": (2, 1)})
-    ]
+    wrong = [outcome(EvictionOptions, **one) for one in ({"step_s": 0}, {"deltas_micro": (2, 1)})]
     assert_kept(KEPT / "evictions.json", {**by_name(found), "intervals": intervals, "wrong": wrong})
 
 

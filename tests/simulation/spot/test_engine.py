@@ -150,23 +150,9 @@ def test_lingering_never_costs_more():
         assert costs[1] <= costs[0]
 
 
-def test_youngs_and_dalys_intervals():
+def test_youngs_interval():
     assert checkpoint_interval(3600, 60) == pytest.approx(np.sqrt(2 * 60 * 3600))
     assert checkpoint_interval(float("inf"), 60) == float("inf")
-    assert checkpoint_interval(3600, 60, is_daly=True) == pytest.approx(620, abs=5)
-    assert checkpoint_interval(100, 300, is_daly=True) == 100
-
-
-def test_dalys_interval_is_an_option_of_the_job():
-    path = ((0, 50_000), (3600, 300_000), (3720, 50_000), (40_000, 300_000), (40_120, 50_000))
-    every = {}
-    for daly in (False, True):
-        policy = make_policy("standard-checkpoint", world(path, daly=daly))
-        every[daly] = policy.checkpoint_every_s([])
-        assert every[daly] == float("inf")
-        lease = LiveLease(number=0, market=0, count=1, bid_micro=210_000, granted_s=0, ready_s=0, price_micro=50_000)
-        every[daly] = policy.checkpoint_every_s([lease])
-    assert 0 < every[True] < every[False]
 
 
 @pytest.mark.parametrize("bad", [{"job_hours": 0}, {"serial": 1.0}, {"tick_s": 0}, {"horizon": 0.5}, {"max_spot": -1}])

@@ -1,6 +1,5 @@
 """Back-tests of spot policies, their bills, references and rows come out as they were kept."""
 
-from dataclasses import astuple
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -9,10 +8,7 @@ import numpy as np
 import pytest
 
 from optim.core.policies import clairvoyant_names
-from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.simulation.spot.backtest import make_world, run_backtest, summarise_all
-from optim.simulation.spot.bill import CheckpointCost, compare_intervals, schedule
-from optim.simulation.spot.capacity import simulate_capacity
 from optim.simulation.spot.engine import SpotRun, run_policy
 from optim.simulation.spot.oracle import Oracle, best_shadow_price
 from optim.simulation.spot.oracle_check import check_reference
@@ -28,7 +24,7 @@ HOUR = 3600
 SMALL = {"job_hours": 3, "baseline": 6, "max_spot": 14}
 OPTIONS = {
     "usual": {},
-    "state": {"state_gb": 60.0, "checkpoint_usd_per_gb": 0.002, "daly": True, "restart_min": 2.0},
+    "state": {"state_gb": 60.0, "checkpoint_usd_per_gb": 0.002, "restart_min": 2.0},
     "equal": {"at_equal": True, "linger": True, "reliable": 0, "serial": 0.1},
     "slow": {"startup_min": 11.0, "scale_min": 4.0, "eviction_min": 7.0, "tick_s": 600, "checkpoint_min": 9.0},
     "short": {"horizon": 1.0, "checkpoint_min": 1.0, "tick_s": 60},
@@ -133,22 +129,3 @@ def test_rows_of_a_back_test_come_out_as_before():
     found |= {f"row {number}": short(row) for number, row in enumerate(rows)}
     found |= {f"summary {name}": short(summary) for name, summary in summarise_all(rows).items()}
     assert_kept(KEPT / "back-test.json", found)
-
-
-def test_schedules_of_checkpoints_and_played_capacity_come_out_as_before():
-    rng = np.random.default_rng(5)
-    losses = np.cumsum(rng.random(70) * 0.03)
-    cost = CheckpointCost(state_gb=90.0, write_gb_per_s=0.4, read_gb_per_s=0.7, usd_per_gb=0.01)
-    found = {f"every {every}": astuple(schedule(losses, 60, 4, 7, every)) for every in (None, 10, 23)}
-    found |= {
-        f"{name} {mean}": each
-        for mean in (1500.0, 9000.0)
-        for name, each in compare_intervals(losses, 60, cost, 5, mean).items()
-    }
-    shocks = CommonShocks(
-        zone=np.array([0, 0, 1, 2]), region=np.array([0, 0, 1]), own=np.array([0.3, 0.9, 0.0, 0.5]),
-        by_zone=np.array([0.2, 0.0, 0.4]), by_region=np.array([0.1, 0.3]),
-    )  # fmt: skip
-    for least in (1.0, 4.0, 7.5):
-        found[f"capacity {least}"] = simulate_capacity(shocks, np.array([2.0, 3.0, 0.0, 4.0]), least, runs=40, seed=3)
-    assert_kept(KEPT / "checkpoints-and-capacity.json", found)

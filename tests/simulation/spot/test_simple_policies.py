@@ -8,7 +8,7 @@ import pytest
 
 from optim.models.bidding.market.evictions import fit_evictions
 from optim.models.bidding.market.prices import history_of
-from optim.simulation.spot.policies import checkpoint_interval, make_policy
+from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Request, SpotOptions, View, World
 from tests.support.spot.worlds import DAY_S, history
 
@@ -93,15 +93,6 @@ def test_on_demand_asks_once_for_the_whole_baseline_and_never_writes_checkpoints
     assert not policy.wants_more((), 192)
     assert policy.decide(view([50_000] * 2)) is None
     assert policy.checkpoint_every_s([lease(0)]) == math.inf
-
-
-def test_dalys_interval_is_his_formula():
-    mean, cost = 7200.0, 300.0
-    young, share = math.sqrt(2 * cost * mean), cost / (2 * mean)
-    expected = young * (1 + math.sqrt(share) / 3 + share / 9) - cost
-    assert checkpoint_interval(mean, cost, is_daly=True) == pytest.approx(expected)
-    assert checkpoint_interval(mean, 2 * mean, is_daly=True) == mean
-    assert checkpoint_interval(mean, 1.9 * mean, is_daly=True) == 1.9 * mean
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ OPTIONS = {
     "frontier": ({"max_points": 6, "tol": 1e-3},),
     "greedy": ({}, {"bound": False}),
     "plain-milp": ({"pieces": 8}, {"mip_gap": 0.1, "pieces": 4}),
-    "risk-averse": ({}, {"alpha": 0.5, "weight": 0.3, "hours": 20.0, "bound": False}),
 }
 INSTANCES = [published_vector(), *(form(seed) for seed in range(5) for form in (drawn, varied, lasting))]
 

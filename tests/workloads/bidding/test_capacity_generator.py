@@ -42,7 +42,7 @@ def test_machines_are_paid_by_the_second_and_limited_by_zone_and_region():
 def test_the_generator_of_instances_draws_them_too_and_every_solver_certifies_its_answer():
     instance = generate(GeneratorOptions(zone_types=6, windows=8), 0)
     assert instance.name == "capacity-6-8-0"
-    found = {name: solve(instance, name) for name in ("greedy", "risk-averse", "frontier", "dinkelbach")}
+    found = {name: solve(instance, name) for name in ("greedy", "exchange", "frontier", "dinkelbach")}
     for solution in found.values():
         assert verify(instance, solution).is_ok
         assert solution.objective >= found["dinkelbach"].bound * (1 - 1e-9)

@@ -97,17 +97,11 @@ class EvictionOptions:
         A bid is replayed every so many seconds of history.
     at_equal
         Whether a price equal to the bid evicts.
-    half_life_days
-        History counts half after so many days; None counts all alike.
-    shrink
-        Replace the frequency x / n by (x + 1) / (n + 2) with n the number of whole hours of history.
     """
 
     deltas_micro: tuple[int, ...] = DELTAS_MICRO
     step_s: int = 120
     at_equal: bool = False
-    half_life_days: float | None = None
-    shrink: bool = False
 
     def __post_init__(self) -> None:
         grid = self.deltas_micro
@@ -115,8 +109,6 @@ class EvictionOptions:
             raise InvalidOptionError(f"deltas_micro must be ascending and at least 0, got {grid}")
         if self.step_s < 1:
             raise InvalidOptionError(f"step_s must be at least 1, got {self.step_s}")
-        if self.half_life_days is not None and not self.half_life_days > 0:
-            raise InvalidOptionError(f"half_life_days must be positive, got {self.half_life_days}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -193,7 +185,7 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
     history
         Price paths; the fit uses nothing else.
     options
-        Grid and weights.
+        The grid, and how bids are replayed.
 
     References
     ----------
@@ -218,9 +210,6 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
         survival[m, -1], mean_h[m, -1] = replay.estimate(of_bid, is_granted)
         survival[m, :-1] = _rising(survival[m, :-1])
     beta = 1.0 - survival[..., -1]
-    if options.shrink:
-        survival = 1.0 - (1.0 - survival) * _shrunk(beta, hours)[..., None]
-        beta = 1.0 - survival[..., -1]
     low, high = wilson(beta, hours[:, None])
     return EvictionTable(
         markets=tuple(market.name for market in history.markets),
@@ -241,30 +230,6 @@ def without_evictions(table: EvictionTable) -> EvictionTable:
     )
 
 
-def evictions_within(
-    path: PricePath, start_s: IntArray, delta_micro: int, *, horizon_s: int = HOUR_S
-) -> tuple[float, float]:
-    """Return the share of bids that are outbid within a time, and after how many minutes those are, on average.
-
-    Nothing is censored: the plain frequencies of one path.
-
-    Parameters
-    ----------
-    path
-        A price path.
-    start_s
-        Shape (starts,): when the bids `price + delta` are made.
-    delta_micro
-        Bid delta in micro-dollars.
-    horizon_s
-        A crossing counts if it comes strictly later than the start and strictly before `horizon_s` are over.
-    """
-    step = np.searchsorted(path.time_s, start_s, side="right") - 1
-    lag = crossings(path, np.array([delta_micro]))[0][step] - start_s
-    evicted = lag < horizon_s
-    return float(evicted.mean()), float(lag[evicted].mean() / MINUTE_S) if evicted.any() else float("nan")
-
-
 class _Replay:
     """The starts of one market, and the product-limit estimate of any crossing times."""
 
@@ -277,25 +242,22 @@ class _Replay:
         self.step = (np.searchsorted(path.time_s, start, side="right") - 1).astype(np.int32)
         self.known = history.censor_after(start) - start
         self.hours = len(start) * options.step_s / HOUR_S
-        half_life = options.half_life_days
-        self.weight = None if half_life is None else 0.5 ** ((history.end_s - start) / (86_400 * half_life))
 
     def estimate(self, crossing_s: IntArray, is_granted: BoolArray | None = None) -> tuple[FloatArray, float]:
         """Return survival after 0..60 minutes and the mean hours to eviction, given each step's crossing time."""
         lag = crossing_s[self.step] - self.start
-        known, weight = self.known, self.weight
+        known = self.known
         if is_granted is not None:
             chosen = is_granted[self.step]
             lag, known = lag[chosen], known[chosen]
-            weight = weight if weight is None else weight[chosen]
         if not len(lag):
             return np.concatenate([[1.0], np.zeros(MINUTES)]), float("nan")
         is_seen = lag <= known
         observed = np.where(is_seen, lag, known)
         minute, longest = observed // MINUTE_S, int(observed.max())
-        left = np.bincount(minute, weight, MINUTES + 1)
+        left = np.bincount(minute, minlength=MINUTES + 1)
         size = len(left)
-        evicted = np.bincount(minute[is_seen], None if weight is None else weight[is_seen], size)
+        evicted = np.bincount(minute[is_seen], minlength=size)
         at_risk = np.cumsum(left[::-1])[::-1]
         hazard = np.divide(evicted, at_risk, out=np.zeros(size), where=at_risk > 0)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard)])
@@ -332,10 +294,3 @@ def _rising(survival: FloatArray) -> FloatArray:
             result[d : d + size[block], minute] = mean[block]
             d += size[block]
     return result
-
-
-def _shrunk(beta: FloatArray, hours: FloatArray) -> FloatArray:
-    """Return the factor that takes the probability of eviction to (x + 1) / (n + 2)."""
-    number = hours[:, None]
-    target = (beta * number + 1.0) / (number + 2.0)
-    return np.divide(target, beta, out=np.ones_like(beta), where=beta > 0)

@@ -7,9 +7,9 @@ import numpy as np
 
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.billing import Billing, place_costs
-from optim.models.bidding.market.zones import Allocation, AvailabilityChain, Optimum, fit_chain
+from optim.models.bidding.market.zones import Allocation, Optimum
 from optim.solvers.bidding.zones import least_cost
-from tests.support.kept import assert_kept, outcome, parts
+from tests.support.kept import assert_kept, outcome
 from tests.support.spot.zones import drawn
 
 KEPT = Path(__file__).parent / "kept"
@@ -55,11 +55,3 @@ def test_claims_about_drawn_zones():
             outcome(place_costs, market, job, 5, Billing.PER_SECOND),
         ]
     assert_kept(KEPT / "claims.json", {"all": list(found.values())})
-
-
-def test_chains():
-    chains = [AvailabilityChain(stays=stays, comes=comes) for stays, comes in ((0.9, 0.3), (1.0, 0.0), (0.5, 0.5))]
-    flags = [chain.draw(200, np.random.default_rng(1)) for chain in chains]
-    assert_kept(
-        KEPT / "chains.json", {"chains": [parts(one) for one in chains], "flags": flags, "fit": fit_chain(flags[0])}
-    )

@@ -28,7 +28,6 @@ RUNS = {
     "steps": stepped,
     "exchange": lambda: [optim.solve(one, "exchange") for one in INSTANCES],
     "greedy": lambda: [optim.solve(one, "greedy") for one in INSTANCES],
-    "risk-averse": lambda: [optim.solve(drawn(seed), "risk-averse") for seed in range(6)],
 }
 
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from optim_studies.capacity import simulate_capacity
 
 from optim.models.bidding.market.lifetimes import CommonShocks
-from optim.simulation.spot.capacity import simulate_capacity
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import CapacityOptions, draw_capacity
 
