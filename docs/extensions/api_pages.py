@@ -29,7 +29,7 @@ MODULES = (
     "optim.simulation.cluster.planning.free_gpus",
     "optim.simulation.cluster.planning.policy",
     "optim.simulation.spot.policy",
-    "optim.simulation.spot.zones.policy",
+    "optim.simulation.spot.zones",
     "optim.solvers.conformance",
     "optim.training.application",
     "optim.training.stages",

@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from optim.models.bidding.market.billing import Billing
     from optim.simulation.spot.backtest import Row, StartRows, Summary
 
-DEFAULT_POLICIES = (
-    *("on-demand", "standard", "standard-checkpoint", "standard-agile"),
-    *("bidbrain-checkpoint", "proteus", "oracle-paid"),
-)
-ONE_ZONE_DEFAULT = ("uniform-progress", "skynomad", "greedy-spot", "on-demand", "optimum")
-ZONE_DEFAULT = (
-    *("uniform-progress-zones", "adaptive-zones", "skynomad", "cheapest-zone"),
-    *("greedy-spot", "on-demand", "optimum"),
-)
 SHARE_HOURS = 3000.0
 """Hours of jobs on prices that take as long to simulate as a process takes to begin."""
 ROUNDING = 1e-12
@@ -87,6 +78,8 @@ def spot(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Run policies from the same starts: a row each, and a summary with confidence intervals."""
+    from optim.core.policies import default_names
+
     check_drawn("count", starts, "--starts")
     names, rule = split_list(policy), _billing(billing)
     begins = tuple(time_of(text, "--start") for text in start or ())
@@ -107,7 +100,7 @@ def spot(
         else:
             _check_absent(trace)
             given = {"job_hours": job_hours, **split_options(settings)}
-            entries = _backtest(prices, names or DEFAULT_POLICIES, given, running, rule=rule, begins=begins)
+            entries = _backtest(prices, names or default_names("spot"), given, running, rule=rule, begins=begins)
         rows: list[Row] = []
         lost = 0
         for entry in entries:
@@ -188,11 +181,12 @@ def _deadlines(
     """Read traces of one zone or several, and run under a deadline."""
     from optim.core.options import build_options
     from optim.models.bidding.market.billing import billing_at
-    from optim.simulation.spot.zones.backtest import ZoneStarts, check_zone_policies, run_over_zones
+    from optim.simulation.spot.backtest import ZoneStarts, default_zone_policies, run_over_zones
+    from optim.simulation.spot.policies import check_policies
     from optim.workloads.prices.availability_files import ZoneOptions, job_of, market_of, read_availability, read_egress
 
     zones = split_list(choice.zone)
-    check_zone_policies(names)
+    check_policies(names, "zones")
     if choice.deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
     if choice.every_start and begins:
@@ -211,7 +205,7 @@ def _deadlines(
         world = replace(world, firsts=tuple(range(world.num_starts)))
     elif begins:
         world = replace(world, firsts=tuple(world.first_at(time_s) for time_s in begins))
-    entries = run_over_zones(world, names or (ONE_ZONE_DEFAULT if len(zones) == 1 else ZONE_DEFAULT), **running)
+    entries = run_over_zones(world, names or default_zone_policies(len(zones)), **running)
     _note_billing(billing, is_chosen=rule is not None)
     return entries
 

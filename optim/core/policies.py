@@ -49,7 +49,7 @@ class RegisteredPolicy:
     summary, source
         What it does, and the publication that it follows.
     is_default
-        Whether a run on a cluster plays it where no policy is named; spot worlds choose by themselves.
+        Whether a run plays it where no policy is named; over zones, where there are several of them.
     is_reference
         Whether it knows the future, so that it is a bound on policies.
     traits

@@ -22,8 +22,8 @@ from optim.core.stopping import StoppingCriterion
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.prices import MICRO
 from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
-from optim.simulation.spot.zones.backtest import zone_policy
-from optim.simulation.spot.zones.engine import facts_of, run_zones
+from optim.simulation.spot.policies import policy_class
+from optim.simulation.spot.zones import facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
 from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_availability, zone_named
 from optim_studies.online_bound import AvailabilityChain, fit_chain, min_mean_usd
@@ -157,7 +157,7 @@ def _run_all(market: ZoneMarket, job: ZoneJob, usd: dict[str, list[float]]) -> I
     best = least_cost(market, job, 0)
     usd["optimum"].append(best.usd)
     for name in causal_names("zones"):
-        usd[name].append(run_zones(market, job, zone_policy(name)(facts_of(market, job)), 0).cost_usd)
+        usd[name].append(run_zones(market, job, policy_class(name, "zones")(facts_of(market, job)), 0).cost_usd)
     yield from check_optimum(market, job, best)
 
 

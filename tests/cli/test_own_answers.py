@@ -7,7 +7,7 @@ import optim
 from optim.cli.main import app
 from optim.core.errors import OptimError
 
-ZONES = "from optim.simulation.spot.zones.policy import DeadlineGuard, Offer\n\n\nclass Mine(DeadlineGuard):\n"
+ZONES = "from optim.simulation.spot.zones import DeadlineGuard, Offer\n\n\nclass Mine(DeadlineGuard):\n"
 PRICES = "from optim.simulation.spot.policy import Policy, Recovery, Request\n\n\nclass Mine(Policy):\n"
 CHECKPOINTS = (
     "    recovery = Recovery.CHECKPOINT\n\n    def decide(self, view):\n        n = view.on_demand_room\n"

@@ -306,7 +306,7 @@ def test_set_ups_of_any_length_and_rules_of_billing_change_the_bill(zones):
 def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(
-        "from optim.simulation.spot.zones.policy import DeadlineGuard\n"
+        "from optim.simulation.spot.zones import DeadlineGuard\n"
         "class Late(DeadlineGuard):\n    def choose(self, view):\n        return ()\n"
     )
     result = over_zones(zones, "--zone", "us-west-2a", "--policy", f"{mine}:Late", "--policy", "on-demand")

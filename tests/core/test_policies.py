@@ -9,7 +9,7 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.core.policies import WORLDS, find_policy, policies_of, policy, shipped_names
+from optim.core.policies import WORLDS, default_names, find_policy, policies_of, policy, shipped_names
 
 LOADED = """
 import sys, optim
@@ -59,3 +59,24 @@ def test_a_name_is_taken_once():
 
 def test_there_is_no_policy_of_an_unknown_name():
     assert find_policy("cluster", "slurm") is None
+
+
+def test_a_policy_that_is_added_in_its_own_file_is_listed_and_runs_by_default(monkeypatch):
+    """One decorator: nothing else names the policy."""
+    from optim.core import policies as registry
+    from optim.simulation.spot.backtest import default_zone_policies
+    from optim.simulation.spot.zones import IN_ONE_ZONE
+
+    listed = {world: dict(names) for world, names in registry._modules().items()}
+    for world, options in (("spot", {"is_default": True}), ("zones", {"traits": [IN_ONE_ZONE]})):
+        listed[world]["added"] = __name__
+        policy("added", world=world, summary="Added.", **options)(type("Added", (), {}))
+    monkeypatch.setattr(registry, "_modules", lambda: listed)
+    try:
+        assert "added" in shipped_names("spot")
+        assert "added" in default_names("spot")
+        assert "added" in default_zone_policies(1)
+        assert "added" not in default_zone_policies(2)
+    finally:
+        for world in ("spot", "zones"):
+            del registry._REGISTERED[world, "added"]

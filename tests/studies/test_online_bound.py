@@ -11,7 +11,7 @@ from optim_studies.online_bound import AvailabilityChain, fit_chain, min_mean_us
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
 from optim.models.bidding.market.zones import ZoneJob
-from optim.simulation.spot.zones.engine import facts_of, run_zones
+from optim.simulation.spot.zones import facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
 from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import zone_job, zone_market

@@ -1,4 +1,4 @@
-"""Back-tests: policies and references from the same random starts, and their rows."""
+"""Back-tests: policies and references from the same random starts, and their rows; on prices, or under a deadline over zones."""
 
 import math
 from abc import abstractmethod
@@ -9,19 +9,23 @@ from datetime import UTC, datetime
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.core.policies import clairvoyant_names
+from optim.core.policies import clairvoyant_names, default_names, policies_of, policy
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
-from optim.models.bidding.market.billing import Billing, billing_at
+from optim.models.bidding.check.zones import check_optimum
+from optim.models.bidding.market.billing import Billing, bill_stay, billing_at
 from optim.models.bidding.market.evictions import EvictionOptions, fit_evictions, without_evictions
 from optim.models.bidding.market.prices import HOUR_S, PriceHistory
+from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
 from optim.simulation.spot.bill import RULES
 from optim.simulation.spot.engine import RunResult, run_policy
 from optim.simulation.spot.oracle import Oracle, OracleResult
 from optim.simulation.spot.oracle_check import ReferenceChecker
-from optim.simulation.spot.policies import check_policies, make_policy
+from optim.simulation.spot.policies import check_policies, make_policy, policy_class
 from optim.simulation.spot.policy import SpotOptions, World
+from optim.simulation.spot.zones import IN_ONE_ZONE, ZoneRun, facts_of, run_zones
+from optim.solvers.bidding.zones import least_cost
 from optim.statistics import Interval, wilson
 
 MEASURES = (
@@ -344,6 +348,17 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         """What progress shows."""
         return f"{len(self._policies)} policies from random starts"
 
+    def with_ratios(self, rows: Mapping[str, Row], billing: Billing, **costs: float | None) -> tuple[Row, ...]:
+        """Return the rows in order of the policies, with their cost over each of `costs`, by what it is compared with."""
+        return tuple(
+            replace(
+                rows[name],
+                billing=billing.value,
+                **{f"ratio_to_{other}": ratio(rows[name].cost_usd, cost) for other, cost in costs.items()},
+            )
+            for name in self._policies
+        )
+
     @abstractmethod
     def run_start(self, index: int) -> StartRows:
         """Run all policies from one start."""
@@ -419,6 +434,7 @@ class Backtest(AbstractStarts):
 
     def _checked(self, index: int, start: int, results: dict[str, RunResult], redrawn: int) -> StartRows:
         """Return the rows of a start, unless a reference isn't what it claims to be."""
+        world = self._world
         references = {
             name: self._oracle.solve(name, start) for name in clairvoyant_names("spot") if name in self._policies
         }
@@ -426,27 +442,16 @@ class Backtest(AbstractStarts):
             problems = self._checker.problems(found)
             if problems:
                 return StartRows(index=index, rows=(), error=f"{name} isn't proven: {problems[0]}")
-        return StartRows(index=index, rows=self._rows(results, references, redrawn))
-
-    def _rows(
-        self, results: dict[str, RunResult], references: dict[str, OracleResult], redrawn: int
-    ) -> tuple[Row, ...]:
-        world = self._world
-        baseline = results["on-demand"].cost_usd
-        bound = references["oracle"].bound_usd if "oracle" in references else None
-        paid = references["oracle-paid"].cost_usd if "oracle-paid" in references else None
         rows = {name: replace(row_of_run(result, redrawn), policy=name) for name, result in results.items()}
         rows |= {name: row_of_oracle(found, world.job_work, redrawn) for name, found in references.items()}
-        return tuple(
-            replace(
-                rows[name],
-                billing=world.billing.value,
-                ratio_to_on_demand=ratio(rows[name].cost_usd, baseline),
-                ratio_to_oracle=ratio(rows[name].cost_usd, bound),
-                ratio_to_oracle_paid=ratio(rows[name].cost_usd, paid),
-            )
-            for name in self._policies
+        ratios = self.with_ratios(
+            rows,
+            world.billing,
+            on_demand=results["on-demand"].cost_usd,
+            oracle=references["oracle"].bound_usd if "oracle" in references else None,
+            oracle_paid=references["oracle-paid"].cost_usd if "oracle-paid" in references else None,
         )
+        return StartRows(index=index, rows=ratios)
 
 
 def run_backtest(
@@ -485,3 +490,201 @@ def run_backtest(
     check_policies(policies)
     starts = len(begins) or starts
     return Backtest(world, policies, seed, begins).yield_rows(starts, engine, stop, progress)
+
+
+OPTIMUM = "optimum"
+"""The reference over zones: the least cost with all traces known."""
+
+
+def default_zone_policies(num_zones: int) -> tuple[str, ...]:
+    """Return the names of the policies that run under a deadline where none is named, sorted."""
+    if num_zones > 1:
+        return default_names("zones")
+    return tuple(name for name, entry in policies_of("zones").items() if IN_ONE_ZONE in entry.traits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZoneStarts:
+    """What runs from where.
+
+    Parameters
+    ----------
+    market, job
+        The traces and the job.
+    billing
+        The rule of the bill.
+    probe_s
+        Seconds that a probe is charged.
+    firsts
+        The ticks to start from, in order; None draws them.
+    """
+
+    market: ZoneMarket
+    job: ZoneJob
+    billing: Billing = Billing.PER_SECOND
+    probe_s: int = 60
+    firsts: tuple[int, ...] | None = None
+
+    @property
+    def num_starts(self) -> int:
+        """The number of ticks, from the first on, that leave the traces long enough for the deadline."""
+        return max(0, len(self.market) - self.job.num_ticks(self.market.tick_s) + 1)
+
+    def first_at(self, time_s: int) -> int:
+        """Return the first tick at a time or later.
+
+        Raises
+        ------
+        InvalidOptionError
+            If it doesn't leave the traces long enough for the deadline.
+        """
+        first = int(np.searchsorted(self.market.time_s, time_s))
+        if time_s < self.market.time_s[0] or first >= self.num_starts:
+            begin, end = (time_text(int(self.market.time_s[tick])) for tick in (0, max(0, self.num_starts - 1)))
+            raise InvalidOptionError(
+                f"a job can't start at {time_text(time_s)}: the traces and the deadline allow {begin} to {end}"
+            )
+        return first
+
+
+class ZoneBacktest(AbstractStarts):
+    """Run policies from ticks that leave the traces long enough for the deadline.
+
+    Parameters
+    ----------
+    world
+        What runs.
+    policies
+        Names; `optimum` is the reference.
+    seed
+        Of the starts.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the traces are shorter than the deadline.
+    """
+
+    def __init__(self, world: ZoneStarts, policies: Sequence[str], seed: int) -> None:
+        super().__init__(policies, seed)
+        self._world = world
+        if world.num_starts < 1:
+            market, ticks = world.market, world.job.num_ticks(world.market.tick_s)
+            raise InvalidOptionError(
+                f"the traces are shorter than the deadline of {world.job.deadline_s / HOUR_S:.4g} h: {len(market)} ticks "
+                f"of {market.tick_s} s, {ticks} are needed; give a nearer deadline or longer traces"
+            )
+
+    def run_start(self, index: int) -> StartRows:
+        """Run all policies from one tick; the reference is checked before it is told."""
+        world, market, job = self._world, self._world.market, self._world.job
+        if world.firsts is None:
+            first = int(np.random.default_rng([self._seed, index]).integers(0, world.num_starts))
+        else:
+            first = world.firsts[index]
+        best, facts = None, facts_of(market, job, world.billing)
+        if OPTIMUM in self._policies:
+            best = optimum(world, first)
+            problems = check_optimum(market, job, best, world.billing)
+            if problems:
+                return StartRows(index=index, rows=(), error=f"the least cost isn't proven: {problems[0]}")
+        rows = {}
+        for name in dict.fromkeys(("on-demand", *(name for name in self._policies if name != OPTIMUM))):
+            made = policy_class(name, "zones")(facts)
+            run = run_zones(market, job, made, first, billing=world.billing, probe_s=world.probe_s)
+            rows[name] = _row_of_zone_run(world, run, name)
+        if best is not None:
+            rows[OPTIMUM] = _row_of_optimum(world, best)
+        ratios = self.with_ratios(
+            rows,
+            world.billing,
+            on_demand=rows["on-demand"].cost_usd,
+            optimum=None if best is None else best.bound_usd,
+        )
+        return StartRows(index=index, rows=ratios)
+
+
+@policy(
+    "optimum",
+    world="zones",
+    summary="Knows all traces: the least cost under the deadline of any policy that acts at ticks, by dynamic programming; "
+    "a potential over all situations proves it, checked from the traces before the row is printed.",
+    is_default=True,
+    is_reference=True,
+    traits=[IN_ONE_ZONE],
+)
+def optimum(world: ZoneStarts, first: int) -> Optimum:
+    """Return the least cost from a tick on, by dynamic programming over all traces, with its proof."""
+    return least_cost(world.market, world.job, first, world.billing)
+
+
+def run_over_zones(
+    world: ZoneStarts,
+    policies: Sequence[str],
+    *,
+    starts: int,
+    seed: int,
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> Iterator[StartRows]:
+    """Yield the rows of each start in order.
+
+    Parameters
+    ----------
+    world
+        What runs.
+    policies
+        Names of policies, classes of one's own, and `optimum`; without it no row has a `ratio_to_optimum`.
+    starts, seed
+        How many starts, and what they are drawn by; where the world names its starts there are as many as it names.
+    engine
+        Where starts are run, in this process by default; the answer is the same for any.
+    stop, progress
+        Ends the run early, after the starts that are running; hears how many are done.
+    """
+    check_policies(policies, "zones")
+    starts = starts if world.firsts is None else len(world.firsts)
+    return ZoneBacktest(world, policies, seed).yield_rows(starts, engine, stop, progress)
+
+
+def _row_of_zone_run(world: ZoneStarts, run: ZoneRun, name: str) -> Row:
+    machines, spot_s = world.job.machines, run.held_s(is_spot=True)
+    done = run.work_done_s / HOUR_S
+    return Row(
+        policy=name,
+        start=time_text(int(world.market.time_s[run.first])),
+        cost_usd=run.cost_usd,
+        hours=run.end_s / HOUR_S,
+        work_done=done,
+        is_done=run.deadline_met,
+        cost_per_work=ratio(run.cost_usd, done),
+        on_demand_hours=run.held_s(is_spot=False) / HOUR_S * machines,
+        paid_hours=(spot_s - run.free_s) / HOUR_S * machines,
+        free_hours=run.free_s / HOUR_S * machines,
+        evictions=run.evictions,
+        probes=run.probes,
+        deadline_met=run.deadline_met,
+    )
+
+
+def _row_of_optimum(world: ZoneStarts, best: Optimum) -> Row:
+    machines, market, job = world.job.machines, world.market, world.job
+    held = {kind: sum(s.end_s - s.begin_s for s in best.plan if s.is_spot == kind) / HOUR_S for kind in (True, False)}
+    free = sum(bill_stay(market, job, best.first, stay, world.billing).free_s for stay in best.plan) / HOUR_S
+    work = job.work_s / HOUR_S
+    return Row(
+        policy=OPTIMUM,
+        start=time_text(int(market.time_s[best.first])),
+        cost_usd=best.usd,
+        bound_usd=best.bound_usd,
+        hours=best.plan[-1].end_s / HOUR_S,
+        work_done=work,
+        is_done=True,
+        cost_per_work=best.usd / work,
+        on_demand_hours=held[False] * machines,
+        paid_hours=(held[True] - free) * machines,
+        free_hours=free * machines,
+        evictions=sum(stay.is_lost for stay in best.plan),
+        deadline_met=True,
+    )

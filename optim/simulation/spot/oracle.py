@@ -179,7 +179,13 @@ _Plan = tuple[float, float, tuple[PlanPiece, ...]]
     summary="Knows all prices and may use hours that an eviction makes free: a lower bound on every policy's cost.",
     is_reference=True,
 )
-@policy("oracle-paid", world="spot", summary="Knows all prices and pays every started hour.", is_reference=True)
+@policy(
+    "oracle-paid",
+    world="spot",
+    summary="Knows all prices and pays every started hour.",
+    is_default=True,
+    is_reference=True,
+)
 class Oracle:
     """Both references over one history; what doesn't depend on the start is computed once.
 

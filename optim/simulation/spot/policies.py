@@ -1,7 +1,8 @@
 """The policies of the back-test: BidBrain, and the policies that it is compared with."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,10 @@ from optim.simulation.spot.policy import (
     World,
     minutes,
 )
+from optim.simulation.spot.zones import ZonePolicy
 
 
-@policy("on-demand", world="spot", summary="64 c3.xlarge on demand.")
+@policy("on-demand", world="spot", summary="64 c3.xlarge on demand.", is_default=True)
 class OnDemandPolicy(Policy):
     """The baseline cluster on demand, from start to end."""
 
@@ -119,6 +121,7 @@ class StandardPolicy(Policy):
     "standard",
     world="spot",
     summary="The cheapest market, the on-demand price as bid, until evicted; an eviction costs all work.",
+    is_default=True,
 )
 class Standard(StandardPolicy):
     """The standard rule without checkpoints."""
@@ -131,6 +134,7 @@ class Standard(StandardPolicy):
     world="spot",
     summary="As `standard`; an eviction costs a restart and the work since the last checkpoint (at Young's interval).",
     source="Young, CACM 1974",
+    is_default=True,
 )
 class StandardCheckpoint(StandardPolicy):
     """The standard rule with checkpoints."""
@@ -138,7 +142,7 @@ class StandardCheckpoint(StandardPolicy):
     recovery, has_reliable = Recovery.CHECKPOINT, False
 
 
-@policy("standard-agile", world="spot", summary="As `standard`; an eviction costs a minute.")
+@policy("standard-agile", world="spot", summary="As `standard`; an eviction costs a minute.", is_default=True)
 class StandardAgile(StandardPolicy):
     """The standard rule for an elastic trainer."""
 
@@ -357,6 +361,7 @@ BIDBRAIN = "Harlap et al., Proteus, EuroSys 2017"
     summary="BidBrain every two minutes, after evictions and at minute 58 of a lease's hour, with three reliable machines; "
     "an eviction costs a restart and the work since the last checkpoint.",
     source=BIDBRAIN,
+    is_default=True,
 )
 class BidBrainCheckpoint(BidBrainPolicy):
     """BidBrain for a trainer that restarts from checkpoints."""
@@ -364,40 +369,60 @@ class BidBrainCheckpoint(BidBrainPolicy):
     recovery = Recovery.CHECKPOINT
 
 
-@policy("proteus", world="spot", summary="As `bidbrain-checkpoint`; an eviction costs a minute.", source=BIDBRAIN)
+@policy(
+    "proteus",
+    world="spot",
+    summary="As `bidbrain-checkpoint`; an eviction costs a minute.",
+    source=BIDBRAIN,
+    is_default=True,
+)
 class Proteus(BidBrainPolicy):
     """BidBrain for an elastic trainer."""
 
     recovery = Recovery.ELASTIC
 
 
-def check_policies(names: Iterable[str], known: Iterable[str] | None = None, where: str = "") -> None:
-    """Raise if a policy or reference is unknown; a user's file is read when the policy is made.
+_USERS: Mapping[str, tuple[str, type[Any], str]] = {
+    "spot": ("", Policy, "a policy on spot prices"),
+    "zones": (" over zones", ZonePolicy, "a policy over zones"),
+}
+"""By world the words that errors add to a policy's name, and what a user's class derives from, with its name."""
+
+
+def check_policies(names: Iterable[str], world: str = "spot") -> None:
+    """Raise if a policy or reference of a world is unknown, or a user's file has no such class.
 
     Raises
     ------
     InvalidOptionError
         The text lists those there are.
     """
-    listed = shipped_names("spot") if known is None else tuple(known)
+    listed = shipped_names(world)
     for name in names:
-        if name not in listed and not (known is None and is_file_reference(name)):
-            raise unknown_name(f"policy{where}", name, listed)
+        if is_file_reference(name):
+            policy_class(name, world)
+        elif name not in listed:
+            raise unknown_name(f"policy{_USERS[world][0]}", name, listed)
 
 
-def make_policy(name: str, world: World) -> Policy:
-    """Return a new policy: by name, or a user's by ``./mine.py:MyPolicy``, a subclass of `Policy` made with the world.
+def policy_class(name: str, world: str) -> Callable[..., Any]:
+    """Return what makes a policy of a world: by name, or a user's class by ``./mine.py:MyPolicy``.
 
     Raises
     ------
     InvalidOptionError
-        If there is none of that name.
+        If there is none, or it is a reference that knows the future.
     """
+    where, base, what = _USERS[world]
     if is_file_reference(name):
-        maker: Callable[[World], Policy] = load_class_from_file(name, Policy, "a policy on spot prices")
-        return maker(world)
-    entry = find_policy("spot", name)
+        return load_class_from_file(name, base, what)
+    entry = find_policy(world, name)
     if entry is None or entry.is_reference:
-        raise unknown_name("policy", name, causal_names("spot"))
-    made: Policy = entry.make(world)
+        raise unknown_name(f"policy{where}", name, causal_names(world))
+    return entry.make
+
+
+def make_policy(name: str, world: World) -> Policy:
+    """Return a new policy on prices, by name or from a user's file: see `policy_class`."""
+    made: Policy = policy_class(name, "spot")(world)
     return made

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.simulation.spot.zones.backtest import ZoneBacktest, ZoneStarts, run_over_zones
+from optim.simulation.spot.backtest import ZoneBacktest, ZoneStarts, run_over_zones
 from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import zone_job, zone_market
 
@@ -49,7 +49,7 @@ def test_starts_are_drawn_from_the_ticks_that_leave_the_deadline():
 
 OWN = """
 from tests.support.policies import ZONE_POLICIES
-from optim.simulation.spot.zones.policy import Offer, ZonePolicy
+from optim.simulation.spot.zones import Offer, ZonePolicy
 from dataclasses import dataclass
 
 class Never(ZonePolicy):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from optim.core.errors import NotAllowedError
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.zones import UNITS_USD, Allocation, ZoneJob
-from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policy import Offer, ZonePolicy
+from optim.simulation.spot.zones import Offer, ZonePolicy, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
 from tests.support.spot.zones import drawn, drawn_in_seconds, ticks_of, zone_job, zone_market
 

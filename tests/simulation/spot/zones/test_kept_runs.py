@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.simulation.spot.zones.backtest import ZoneStarts, run_over_zones
-from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policy import Offer, ZonePolicy
+from optim.simulation.spot.backtest import ZoneStarts, run_over_zones
+from optim.simulation.spot.zones import Offer, ZonePolicy, facts_of, run_zones
 from tests.support.kept import assert_kept, short
 from tests.support.spot.zones import drawn
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.zones import UNITS_USD, ZoneJob
-from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policies import GreedySpotZones, UniformProgress, UniformProgressZones
-from optim.simulation.spot.zones.policy import Offer, ZoneView
+from optim.simulation.spot.zone_policies import GreedySpotZones, UniformProgress, UniformProgressZones
+from optim.simulation.spot.zones import Offer, ZoneView, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
 from optim.workloads.prices.availability_files import ZoneOptions, job_of, market_of, read_availability
 from tests.support.policies import ZONE_POLICIES

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.bidding.market.billing import Billing
-from optim.simulation.spot.zones.engine import facts_of, run_zones
-from optim.simulation.spot.zones.policy import DeadlineGuard, Offer
+from optim.simulation.spot.zones import DeadlineGuard, Offer, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
 from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import drawn, drawn_in_seconds, ticks_of, zone_job, zone_market

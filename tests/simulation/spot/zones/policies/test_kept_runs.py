@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from optim.simulation.spot.zones.engine import facts_of, run_zones
+from optim.simulation.spot.zones import facts_of, run_zones
 from tests.support.kept import assert_kept
 from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import drawn

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from optim.simulation.spot.zones.engine import facts_of
-from optim.simulation.spot.zones.policies import ZoneMemory
-from optim.simulation.spot.zones.policy import ZoneView
+from optim.simulation.spot.zone_policies import ZoneMemory
+from optim.simulation.spot.zones import ZoneView, facts_of
 from tests.support.spot.zones import zone_job, zone_market
 
 MARKET = zone_market("xxxx", "xxxx")

@@ -3,7 +3,7 @@
 import pytest
 
 from optim.models.bidding.market.zones import UNITS_USD
-from optim.simulation.spot.zones.engine import facts_of, run_zones
+from optim.simulation.spot.zones import facts_of, run_zones
 from tests.support.policies import ZONE_POLICIES
 from tests.support.spot.zones import ticks_of, zone_job, zone_market
 

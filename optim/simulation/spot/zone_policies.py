@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from optim.core.policies import policy
 from optim.models.bidding.market.prices import HOUR_S
-from optim.simulation.spot.zones.policy import DeadlineGuard, Offer, ZoneFacts, ZoneView
+from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 
 PRIOR_H = 6.0
 """Hours that machines are taken to last before any were seen to be lost: as much as one loss in so long a watch."""
@@ -59,7 +59,7 @@ class ZoneMemory:
         return last is not None and last[1]
 
 
-@policy("cheapest-zone", world="zones", summary="The zone whose spot price is lowest now.")
+@policy("cheapest-zone", world="zones", summary="The zone whose spot price is lowest now.", is_default=True)
 class CheapestZone(DeadlineGuard):
     """Take the cheapest zone that has spot machines, and stay until they are taken away; wait where none has."""
 
@@ -71,7 +71,13 @@ class CheapestZone(DeadlineGuard):
         return tuple(Offer(zone, True) for zone in order)
 
 
-@policy("greedy-spot", world="zones", summary="The first zone that has spot machines.")
+@policy(
+    "greedy-spot",
+    world="zones",
+    summary="The first zone that has spot machines.",
+    is_default=True,
+    traits=[IN_ONE_ZONE],
+)
 class GreedySpotZones(DeadlineGuard):
     """Take the first zone that has spot machines, and stay until they are taken away; wait where none has."""
 
@@ -82,7 +88,13 @@ class GreedySpotZones(DeadlineGuard):
         return tuple(Offer(zone, True) for zone in range(len(self.facts.zones)))
 
 
-@policy("on-demand", world="zones", summary="On demand throughout.")
+@policy(
+    "on-demand",
+    world="zones",
+    summary="On demand throughout.",
+    is_default=True,
+    traits=[IN_ONE_ZONE],
+)
 class OnDemandZones(DeadlineGuard):
     """Run on demand in the cheapest zone throughout."""
 
@@ -96,6 +108,7 @@ class OnDemandZones(DeadlineGuard):
     world="zones",
     summary="As `uniform-progress`; its safety net keeps time for one launch and a tick, which is enough.",
     source="Wu et al., Can't Be Late, NSDI 2024",
+    is_default=True,
 )
 class UniformProgressZones(DeadlineGuard):
     """Keep up with a straight line of progress: spot in the first zone that has any, on demand where behind.
@@ -137,6 +150,7 @@ class UniformProgressZones(DeadlineGuard):
     world="zones",
     summary="Can't Be Late's rule in the first of an order of zones: spot while it is ahead of even progress; its safety net keeps time for two launches and a tick.",
     source="Wu et al., Can't Be Late, NSDI 2024",
+    traits=[IN_ONE_ZONE],
 )
 class UniformProgress(UniformProgressZones):
     """The published rule with its own safety net, over any number of zones.
@@ -152,7 +166,12 @@ PROBE_EVERY_H = 2.0
 """A zone that wasn't seen for so long is asked."""
 
 
-@policy("adaptive-zones", world="zones", summary="An order of zones by expected cost, learned from probes.")
+@policy(
+    "adaptive-zones",
+    world="zones",
+    summary="An order of zones by expected cost, learned from probes.",
+    is_default=True,
+)
 class AdaptiveZones(UniformProgressZones):
     """Keep up with a straight line of progress; zones come in order of dollars an hour of work, and may be left for better.
 
@@ -217,6 +236,8 @@ class AdaptiveZones(UniformProgressZones):
     world="zones",
     summary="A price of work that rises with the deadline's pressure; the formulas are our completion.",
     source="Li et al., SkyNomad, 2026, arXiv 2601.06520",
+    is_default=True,
+    traits=[IN_ONE_ZONE],
 )
 class SkyNomad(AdaptiveZones):
     """Take what work is expected to cost least on, if that is below what it is worth now.
