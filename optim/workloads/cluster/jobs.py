@@ -21,8 +21,6 @@ EITHER = "|"
 
 NAMES_SHOWN = 5
 
-BOUNDS = "jobs are kept on their types of GPU; the bounds let each run on any, so that they hold, but may be far below what is possible"
-
 REMEDY = "or leave such jobs out with --option oversized=drop"
 
 
@@ -58,7 +56,6 @@ def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes:
     if unknown:
         said = "job records no type of GPU: it runs" if unknown == 1 else "jobs record no type of GPU: they run"
         notes.append(f"{unknown} {said} on any")
-    notes.append(BOUNDS)
     return np.where(may_run, ratio, np.nan)
 
 

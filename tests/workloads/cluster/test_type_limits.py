@@ -7,6 +7,7 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
+from optim.simulation.cluster.comparison import bound
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.cluster.topology import read_cluster
 from optim.workloads.traces.formats import read_jobs
@@ -53,6 +54,15 @@ def test_types_of_sacct_are_kept(tmp_path):
     jobs = _jobs(tmp_path, cluster)
     assert _machines(jobs, cluster) == {"1": [0, 1], "2": [2], "3": [0, 1, 2], "4": [0, 1]}
     assert "1 job records no type of GPU: it runs on any" in jobs.notes
+
+
+def test_the_bound_keeps_types_and_no_note_says_otherwise(tmp_path):
+    cluster = _topology(tmp_path, [{"gpus": 8, "kind": "v100"}, {"count": 4, "gpus": 8, "kind": "a100"}])
+    text = "submit,gpus,duration,gpu_type\n" + "0,8,3600,v100\n" * 3
+    jobs = _jobs(tmp_path, cluster, text, "csv")
+    assert not [note for note in jobs.notes if "bound" in note]
+    assert bound(jobs, cluster, 100)["bounds"]["jct_mean_h"] == pytest.approx(2, rel=1e-3)  # one after the other
+    assert _jobs(tmp_path, cluster, text + "0,1,5,a100\n", "csv").notes[-1].startswith("3 jobs were submitted at")
 
 
 def test_types_of_a_table_are_kept_alternatives_too(tmp_path):
