@@ -41,6 +41,8 @@ def run_times_by_type(table: JobTable, cluster: Cluster, order: IntArray, notes:
     InvalidProblemError
         If the trace tells run times by type, and none on one of the cluster's.
     """
+    if table.has_partitions and not cluster.partitions:
+        _say_lost_partitions(table, order, notes)
     if cluster.kinds == UNNAMED:
         _say_lost_types(table, order, notes)
         return None
@@ -128,14 +130,29 @@ def _say_lost_types(table: JobTable, order: IntArray, notes: list[str]) -> None:
     """Say what the trace records of types that a cluster without names can't keep apart."""
     if table.gpu_type is None:
         return
-    counts = Counter(table.gpu_type[order].tolist())
-    counts.pop("", None)
-    if len(counts) > 1:
-        said = _list([f"{name} for {count}" for name, count in counts.most_common()])
+    said = _counted(table.gpu_type[order])
+    if said:
         notes.append(
             f"GPU types that the trace records ({said}) are not kept: the cluster is given without types, so that every job runs "
             "on any GPU; give a topology that names them (--gpus FILE.json)"
         )
+
+
+def _say_lost_partitions(table: JobTable, order: IntArray, notes: list[str]) -> None:
+    """Say which partitions a cluster that names none can't keep apart."""
+    said = "" if table.virtual_cluster is None else _counted(table.virtual_cluster[order])
+    if said:
+        notes.append(
+            f"partitions that the trace records ({said}) are not kept: the cluster names none, so that jobs of each run on any "
+            "machine, but under policies that go by virtual clusters; give a topology that says which machines are in which"
+        )
+
+
+def _counted(texts: TextArray) -> str:
+    """Return the texts with their numbers of jobs, most frequent first; "" where at most one is told."""
+    counts = Counter(texts.tolist())
+    counts.pop("", None)
+    return _list([f"{name} for {count}" for name, count in counts.most_common()]) if len(counts) > 1 else ""
 
 
 def _list(names: "list[str] | tuple[str, ...]") -> str:

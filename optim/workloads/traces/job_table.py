@@ -19,6 +19,9 @@ NO_WORK = "without run time"
 
 NO_GPU = "without a GPU"
 
+STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING", "QUEUED", "WAITING")
+"""States, in capitals, of jobs that aren't over; Slurm's REQUEUED record is an attempt that is."""
+
 NAMES_SHOWN = 8
 """Virtual clusters that a message names."""
 
@@ -88,6 +91,8 @@ class JobTable:
         What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None where the trace doesn't say.
     virtual_cluster, user, model, status, app
         Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
+    has_partitions
+        Whether the virtual clusters are partitions: sets of machines, outside of which none of their jobs runs.
     gpu_type
         Types of GPU that the job may run on, with bars between; "" for a job of which the trace doesn't say it; shape (jobs,);
         None where it says it of no job.
@@ -133,6 +138,7 @@ class JobTable:
     clock: IntArray
     demand: FloatArray | None = None
     virtual_cluster: TextArray | None = None
+    has_partitions: bool = False
     user: TextArray | None = None
     model: TextArray | None = None
     status: TextArray | None = None
@@ -166,6 +172,11 @@ def leave_out(reasons: Mapping[str, BoolArray]) -> tuple[IntArray, dict[str, int
     first = _first_reasons(reasons)
     is_kept = ~np.any(list(first.values()), axis=0)
     return np.flatnonzero(is_kept), {reason: int(holds.sum()) for reason, holds in first.items()}
+
+
+def first_words(texts: TextArray) -> TextArray:
+    """Return the first word of each text: ``CANCELLED`` of ``CANCELLED by 1000``."""
+    return np.array([text.strip().split(" ", 1)[0] for text in texts.tolist()], dtype=object)
 
 
 def gpu_hours_of(reasons: Mapping[str, BoolArray], gpu_s: FloatArray) -> dict[str, float]:

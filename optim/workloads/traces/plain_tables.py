@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.workload import ELSEWHERE
+from optim.core.optional import import_extra as require_package
+from optim.models.cluster.workload import ELSEWHERE, UNFINISHED
 from optim.workloads.csv_columns import (
     header_of,
     read_columns,
@@ -24,8 +25,10 @@ from optim.workloads.csv_columns import (
 from optim.workloads.traces.job_table import (
     NO_GPU,
     NO_WORK,
+    STILL,
     JobTable,
     ReadOptions,
+    first_words,
     gpu_hours_of,
     is_elsewhere,
     leave_out,
@@ -82,8 +85,8 @@ class PlainForm:
     ignored: tuple[str, ...] | None = None
 
 
-PARTITION = "partition"
-"""Another name of the column of virtual clusters in one's own table."""
+PARTITION, STATE = "partition", "state"
+"""Other names of the columns of virtual clusters and of status in one's own table."""
 BAR = "|"
 OWN = PlainForm(ignored=(), start="start")
 _SIMULATED: dict[str, Any] = {
@@ -101,9 +104,10 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     """Read a table of jobs.
 
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
-    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `vc` or `partition`, `user`, `model`, `status`, `app`, `gpu_type` (all that it may
+    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `gpu_type` (all that it may
     run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of
-    the whole job; what isn't told is nothing). Rows without GPUs or run time are left out and counted, other columns named.
+    the whole job; what isn't told is nothing). Rows without GPUs or run time, and jobs that by their
+    status run or wait still, are left out and counted, other columns named.
 
     Raises
     ------
@@ -114,23 +118,32 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     if form is OWN:
         _check_own(path, header)
     texts = {name: column for name, column in form.texts.items() if column in header}
-    if form is OWN and "virtual_cluster" not in texts and PARTITION in header:
-        texts["virtual_cluster"] = PARTITION
+    if form is OWN:
+        others = {"virtual_cluster": PARTITION, "status": STATE}
+        texts |= {name: other for name, other in others.items() if name not in texts and other in header}
     counts = {name: column for name, column in form.counts.items() if column in header}
     amounts = [name for name in (form.cpus, form.memory_gb, form.computing, form.iteration) if name in header]
     starts = [form.start] if form.start in header else []
     columns = read_columns(path, (form.gpus, *counts.values(), *amounts), (form.duration, *texts.values(), *starts))
     require_all_fields(path)
     submit, begin, remarks = read_times(path, form.submit, form.second)
-    duration = read_spans(path, form.duration, columns[form.duration]) / form.second
+    status = columns[texts["status"]] if "status" in texts else np.full(len(submit), "", dtype=object)
+    is_open = np.isin([word.upper() for word in first_words(status).tolist()], STILL)
+    duration = read_spans(path, form.duration, columns[form.duration], is_due=~is_open) / form.second
     for column in (form.gpus, *amounts):
         require_columns(path, columns, column, least=0.0)
     gpus = require_whole(path, form.gpus, columns[form.gpus])
     clusters = columns[texts["virtual_cluster"]] if "virtual_cluster" in texts else np.full(len(gpus), "", dtype=object)
-    out = {ELSEWHERE: is_elsewhere(clusters, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0}
+    out = {
+        ELSEWHERE: is_elsewhere(clusters, options),
+        UNFINISHED: is_open,
+        NO_GPU: gpus < 1,
+        NO_WORK: duration <= 0,
+    }
     kept, dropped = leave_out(out)
     waited = _waited(path, form.start, columns, submit, begin, kept) if starts else None
     named: dict[str, Any] = {name: columns[column][kept] for name, column in texts.items()}
+    alike = () if "ids" in texts or form is not OWN else _alike({**columns, form.submit: submit}, kept)
     ids = named.pop("ids", np.array([f"row-{row}" for row in range(len(gpus))], dtype=object)[kept])
     has_room = bool({form.cpus, form.memory_gb} & set(columns))
     return JobTable(
@@ -146,10 +159,21 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         rows_read=len(gpus),
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, gpus * duration),
-        notes=(*remarks, *_unread(header, texts, counts, form)),
+        has_partitions=texts.get("virtual_cluster") == PARTITION,
+        notes=(*remarks, *alike, *_unread(header, texts, counts, form)),
         **named,
         **_counts(path, columns, counts, kept),
     )
+
+
+def _alike(columns: Mapping[str, NDArray[Any]], kept: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return a remark on rows that repeat another: without names they may be jobs of their own."""
+    pd = require_package("pandas", "reading traces")
+
+    count = int(pd.DataFrame({name: values[kept] for name, values in columns.items()}).duplicated().sum())
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    said = f"{rows} alike to an earlier one in all that is read, and count as jobs of their own; name jobs in a column id"
+    return (f"{said} to have each counted once",) if count else ()
 
 
 def _waited(
@@ -185,7 +209,7 @@ def _unread(
     """Return a remark that names the columns that aren't read, each with the known one that it may stand for."""
     if form.ignored is None:
         return ()
-    known = [form.submit, form.gpus, form.duration, form.start, *form.texts.values(), PARTITION, *form.counts.values()]
+    known = [form.submit, form.gpus, form.duration, form.start, *form.texts.values(), PARTITION, STATE, *form.counts.values()]
     known += [form.cpus, form.memory_gb]
     read = {
         form.submit,

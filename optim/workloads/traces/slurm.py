@@ -18,10 +18,12 @@ from optim.workloads.traces.job_table import (
     EPOCH,
     NO_GPU,
     NO_WORK,
+    STILL,
     TWICE,
     Gangs,
     JobTable,
     ReadOptions,
+    first_words,
     gpu_hours_of,
     is_elsewhere,
     leave_out,
@@ -38,8 +40,6 @@ NAMES = ("JobID", "JobIDRaw")
 STEP = "that are steps of jobs"
 SLICES, TYPES = "with MIG slices, which are no whole GPUs", "with GPUs of several types"
 NO_SUBMIT, NO_ELAPSED = "whose submission is unknown", "whose run time is unknown"
-STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING")
-"""States of jobs that aren't over; a REQUEUED record is an attempt that is."""
 UNKNOWN = ("", "Unknown", "None", "N/A", "INVALID")
 EARLIEST_S = 1e8
 """Of submissions in seconds since 1970: in 1973, before any cluster of Slurm."""
@@ -74,7 +74,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     is_bad = ~is_step & np.array([len(_GPU.findall(text)) < len(_ANY_GPU.findall(text)) for text in granted.tolist()])
     refuse(path, next(name for name in RESOURCES if name in columns), is_bad, "gres/gpu[:TYPE]=NUMBER is due", granted)
     gpus, gpu_type, is_sliced, is_mixed = _cards(granted, columns.get("ReqTRES", granted))
-    state = np.array([text.split(" ", 1)[0] for text in columns["State"].tolist()], dtype=object)
+    state = first_words(columns["State"])
     out: dict[str, BoolArray] = {STEP: is_step, TWICE: _repeats(columns)}
     is_job = ~np.any(list(out.values()), axis=0)
     out |= {ELSEWHERE: is_elsewhere(columns["Partition"], options)}
@@ -106,6 +106,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         clock=np.zeros(len(last), dtype=np.int64),
         demand=np.stack([np.ones(len(last)), cpus / workers, memory * GB_A_MB / workers], axis=1),
         virtual_cluster=columns["Partition"][last],
+        has_partitions=True,
         user=columns["User"][last] if "User" in columns else None,
         status=state[last],
         gpu_type=gpu_type[last] if (gpu_type[last] != "").any() else None,

@@ -65,6 +65,18 @@ def test_the_bound_keeps_types_and_no_note_says_otherwise(tmp_path):
     assert _jobs(tmp_path, cluster, text + "0,1,5,a100\n", "csv").notes[-1].startswith("3 jobs were submitted at")
 
 
+def test_partitions_that_the_cluster_does_not_name_are_said(tmp_path):
+    text = "submit,gpus,duration,partition,gpu_type\n0,1,5,fast,a100\n0,1,5,slow,a100\n0,1,5,slow,a100\n"
+    for cluster in (Cluster.grid("3x4"), _topology(tmp_path, TYPES)):
+        said = "partitions that the trace records (slow for 2, fast for 1) are not kept: the cluster names none"
+        assert [note for note in _jobs(tmp_path, cluster, text, "csv").notes if note.startswith(said)]
+    one = text.replace("slow", "fast")
+    vc = text.replace("partition", "vc")  # a team, say, which has no machines of its own
+    grid = Cluster.grid("3x4")
+    for told, cluster in ((text, _topology(tmp_path, PARTED)), (one, grid), (vc, grid)):
+        assert not [note for note in _jobs(tmp_path, cluster, told, "csv").notes if "partition" in note]
+
+
 def test_types_of_a_table_are_kept_alternatives_too(tmp_path):
     cluster = _topology(tmp_path, TYPES)
     text = "submit,gpus,duration,gpu_type\n0,1,5,a100\n0,1,5,v100\n0,1,5,A100|v100\n0,1,5,\n"

@@ -4,6 +4,7 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.workload import UNFINISHED
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
@@ -142,6 +143,25 @@ def test_types_and_partitions_are_read(tmp_path):
     both = read_jobs(_file(tmp_path, "submit,duration,gpus,partition,vc\n0,1,1,a,b\n"), "csv", ReadOptions())
     assert both.virtual_cluster.tolist() == ["b"]
     assert both.notes == ("columns that are not read: partition",)
+
+
+@pytest.mark.parametrize("column", ["status", "state"])
+def test_jobs_that_are_not_over_are_left_out_and_counted(tmp_path, column):
+    rows = ["0,2,3600,COMPLETED", "1,2,3600,Running", "2,1,,PENDING", "3,1,60,CANCELLED by 7", "4,4,,queued"]
+    table = read_jobs(_file(tmp_path, "\n".join([f"submit,gpus,duration,{column}", *rows])), "csv", ReadOptions())
+    assert (table.duration_s.tolist(), table.status.tolist()) == ([3600, 60], ["COMPLETED", "CANCELLED by 7"])
+    assert (table.dropped[UNFINISHED], table.dropped_gpu_h[UNFINISHED], table.notes) == (3, 2, ())
+    with pytest.raises(InvalidProblemError, match="row 2, column 'duration': seconds"):
+        read_jobs(_file(tmp_path, f"submit,gpus,duration,{column}\n0,1,,FAILED\n"), "csv", ReadOptions())
+
+
+def test_rows_that_are_alike_and_have_no_names_are_said(tmp_path):
+    text = "submit,gpus,duration,user\n0,1,5,a\n0,1,5,b\n0,1,5,a\n0,1,5,a\n"
+    table = read_jobs(_file(tmp_path, text), "csv", ReadOptions())
+    assert len(table) == 4
+    assert table.notes[-1].startswith("2 rows are alike to an earlier one in all that is read, and count as jobs of their own")
+    named = "submit,gpus,duration,id\n0,1,5,a\n0,1,5,a\n"
+    assert not [note for note in read_jobs(_file(tmp_path, named), "csv", ReadOptions()).notes if "alike" in note]
 
 
 @pytest.mark.parametrize(
