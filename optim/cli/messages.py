@@ -27,8 +27,8 @@ class ExitCode(IntEnum):
     """The reader of stdout went away."""
 
 
-MAX_CHARACTERS = 300
-"""Of a line on stderr."""
+MAX_CHARACTERS = 600
+"""Of a line on stderr: the longest listing of options has some 500."""
 
 
 def one_line(text: str, most: int = MAX_CHARACTERS) -> str:

@@ -1,7 +1,7 @@
 """Bad input by the thousand: ``python tests/fuzz/campaign.py --count 20000 --seed 1 --folder FOLDER``, or ``make fuzz``.
 
 Each input is drawn from (seed, number) alone: a valid file of one kind is spoilt, and a command that reads it is run in
-this process. It must end with exit code 0, 1, 2 or 3 within 10 processor seconds and 1 GB, an error with one line of at most 300
+this process. It must end with exit code 0, 1, 2 or 3 within 10 processor seconds and 1 GB, an error with one line of at most 600
 characters, never with a traceback. Workers are replaced when one dies or hangs; what was done is in FOLDER/journal.jsonl,
 and the same command goes on from there.
 """
@@ -25,7 +25,7 @@ if str(HERE) not in sys.path:
 
 MOST_SECONDS = 10.0
 MOST_BYTES = 10**9
-MAX_CHARACTERS = 300
+MAX_CHARACTERS = 600
 PATIENCE_S = 60.0
 """After which a worker counts as hanging."""
 CODES = (0, 1, 2, 3)

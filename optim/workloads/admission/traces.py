@@ -44,7 +44,8 @@ class TraceOptions:
     workers_per_ps
         B / b: workers that one PS serves.
     worker_gpu, worker_vcpu, worker_memory_gb, ps_vcpu, ps_memory_gb
-        Demands of one worker and one PS, where the trace doesn't state them.
+        Demands of one worker and one PS, where the trace doesn't state them; always those of which a default server
+        holds `gpus_per_server` or `pss_per_server`.
     target_delay
         Range of theta3 over the job's shortest duration, uniform.
     utilities
@@ -354,6 +355,9 @@ def _classes(rows: list[tuple[str, FloatArray, int]], options: TraceOptions) -> 
 TRACE_RESOURCES = ("gpu", "vcpu", "memory_gb")
 """Resource types of instances that come from traces."""
 
+UNITS = ("GPUs", "vCPUs", "GB of memory")
+"""What their amounts are called."""
+
 WORKER_MBPS = 1000
 """b; only its ratio to B matters, since run times already hold the time of communication (e = 0)."""
 
@@ -565,6 +569,10 @@ def read_trace(
     instance = map_sample(name, table, sample, options, (utility_rng, server_rng))
     summary = _summary(trace_format, table, sample, instance, options)
     if summary.schedulable_jobs < options.min_schedulable * summary.num_jobs:
+        if too_small := _too_small(instance, options, has_nodes=table.nodes is not None):
+            raise InvalidProblemError(
+                f"{path}: only {summary.schedulable_jobs} of {summary.num_jobs} sampled jobs can run at all: {too_small}"
+            )
         horizon_h = options.num_slots * options.slot_minutes / 60
         median_h = float(np.median(table.duration_s[sample.rows])) / 3600
         raise InvalidProblemError(
@@ -573,6 +581,22 @@ def read_trace(
             f"{median_h:.3g} h or longer; raise --slots or --slot-minutes, or --worker-servers where gangs don't fit"
         )
     return instance, summary
+
+
+def _too_small(instance: AdmissionInstance, options: TraceOptions, *, has_nodes: bool) -> str:
+    """Return which resource no server has enough of for most of the workers that can't run, and the remedy; "" if none lacks."""
+    stuck = instance.jobs.worker_demand[instance.earliest_completion < 0] / MICRO
+    largest = instance.worker_servers.capacity.max(axis=(0, 1)) / MICRO
+    lacks = stuck > largest
+    if not len(stuck) or lacks.any(axis=1).mean() <= MOST:
+        return ""
+    at = int(lacks.sum(axis=0).argmax())
+    name, most = TRACE_RESOURCES[at], float(stuck[:, at].max())
+    said = f"one worker takes up to {most:g} {UNITS[at]}, and the largest server has {largest[at]:g}"
+    if has_nodes or at == 0:
+        return f"{said}; choose larger nodes, or jobs that ask for less"
+    least = math.ceil(float((stuck / [options.worker_gpu, options.worker_vcpu, options.worker_memory_gb]).max()))
+    return f"{said}; enlarge servers with --instance-option worker_{name}={most:g} (a GPU of theirs) or gpus_per_server={least}"
 
 
 def _summary(

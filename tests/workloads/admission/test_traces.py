@@ -291,3 +291,16 @@ def test_attempts_of_one_job_are_one_job_here_too(tmp_path: Path) -> None:
     path.write_text("submit,gpus,duration,id\n0,1,900,a\n60,1,900,a\n120,1,900,b\n")
     instance = read_trace(path, "csv", TraceOptions(**ROOMY), 0)[0]
     assert (instance.jobs.ids, instance.work.tolist()) == (("a", "b"), [2, 1])
+
+
+def test_workers_that_fit_no_server_are_said_with_the_resource_and_the_option_that_helps(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit,gpus,duration,cpus,memory_gb\n" + "0,1,900,8,64\n60,2,900,4,128\n120,1,900,2,8\n")
+    options = {**ROOMY, "gpus_per_server": 2}
+    with pytest.raises(InvalidProblemError) as caught:
+        read_trace(path, "csv", TraceOptions(**options), 0)
+    said = str(caught.value)
+    assert "only 1 of 3 sampled jobs can run at all: one worker takes up to 64 GB of memory, and the largest server has 32" in said
+    assert "--instance-option worker_memory_gb=64 (a GPU of theirs) or gpus_per_server=4" in said
+    for cure in ({"worker_memory_gb": 64.0}, {"gpus_per_server": 4}):
+        assert read_trace(path, "csv", TraceOptions(**{**options, **cure}), 0)[1].schedulable_jobs == 3
