@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.messages import info
-from optim.cli.parameters import option, split_list, split_options
+from optim.cli.parameters import FORMATS, option, split_list, split_options
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_choices, check_in
 
 if TYPE_CHECKING:
@@ -21,22 +21,13 @@ JOBS = "Jobs and cluster"
 
 GENERATORS = ("philly", "themis")
 
-DEFAULT_FORMAT = "csv"
-
-VIRTUAL_CLUSTER = "virtual_cluster"
-
-CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
-"""What traces, and so their users, call virtual clusters."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class JobChoice:
     """Which jobs are played."""
 
     trace: Annotated[Path | None, option("--trace", "Jobs of a trace.", "FILE", JOBS)] = None
-    trace_format: Annotated[str | None, option("--trace-format", "How it is written (default: csv).", "NAME", JOBS)] = (
-        None
-    )
+    trace_format: Annotated[str | None, option("--trace-format", FORMATS, "NAME", JOBS)] = None
     generate: Annotated[
         str | None, option("--generate", "Draw jobs: philly (bursts), or themis (apps that arrive).", "NAME", JOBS)
     ] = None
@@ -85,11 +76,11 @@ def load_or_generate_jobs(
     said: dict[str, Any] = {"first": choice.jobs, "since": choice.since, "seed": seed, **selecting}
     selection = build_options(Selection, said)
     if choice.trace is not None:
-        from optim.workloads.traces.formats import read_jobs
-        from optim.workloads.traces.job_table import ReadOptions
+        from optim.workloads.traces.formats import DEFAULT_FORMAT, read_jobs
+        from optim.workloads.traces.job_table import ReadOptions, by_one_name
 
         table = read_jobs(
-            choice.trace, choice.trace_format or DEFAULT_FORMAT, build_options(ReadOptions, _by_one_name(own["trace"]))
+            choice.trace, choice.trace_format or DEFAULT_FORMAT, build_options(ReadOptions, by_one_name(own["trace"], "trace."))
         )
         return cluster_jobs(table, selection, cluster)
     if choice.generate == "philly":
@@ -103,14 +94,6 @@ def load_or_generate_jobs(
 
     number = {} if choice.apps is None else {"apps": choice.apps}
     return draw_apps(build_options(ThemisOptions, {**number, **own["generate"]}), seed)
-
-
-def _by_one_name(given: Mapping[str, str]) -> dict[str, str]:
-    """Return a reader's options with the virtual cluster under one name, whatever a trace's column calls it."""
-    called = [name for name in given if name in CLUSTER_NAMES]
-    if len(called) > 1:
-        raise InvalidOptionError(f"trace.{called[0]} and trace.{called[1]} mean the same; give one of them")
-    return {VIRTUAL_CLUSTER if name in CLUSTER_NAMES else name: value for name, value in given.items()}
 
 
 def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> None:

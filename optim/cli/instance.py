@@ -92,7 +92,7 @@ def convert(
         options=split_options(instance_option, "--instance-option"),
     ).sources()
     if len(names) > 1 or sources is None or (not names and trace.trace is None):
-        raise InvalidOptionError("convert needs one file, or --trace FILE --trace-format NAME")
+        raise InvalidOptionError("convert needs one file, or --trace FILE")
     instance = sources[0].load(seed)
     check_problem(problem, problem_of(instance).name, names[0] if names else str(trace.trace))
     return _deliver(instance, out, seed)

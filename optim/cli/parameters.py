@@ -114,6 +114,10 @@ class Sizes(JobSizes):
     machines: Annotated[int | None, _number("--machines", "Number of machines (auction).")] = None
 
 
+FORMATS = "csv (the default), sacct, philly, pollux, gavel, alibaba, tiresias or muri."
+"""Of traces: what help says, without loading their readers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TraceChoice:
     """A public trace and how it is read."""
@@ -121,7 +125,7 @@ class TraceChoice:
     trace: Annotated[Path | None, option("--trace", "Sample the jobs of a public trace.", "FILE", INSTANCES)] = None
     trace_format: Annotated[
         str | None,
-        option("--trace-format", "philly, gavel, alibaba, pollux, tiresias, muri or csv.", "NAME", INSTANCES),
+        option("--trace-format", FORMATS, "NAME", INSTANCES),
     ] = None
     slot_minutes: Annotated[
         float | None, option("--slot-minutes", "Length of a slot in minutes (traces).", "M", INSTANCES)

@@ -268,7 +268,7 @@ class InstanceRequest:
     names
         Files or reference names.
     trace, trace_format, slot_minutes
-        A public trace, its format, and the length of a slot in minutes.
+        A trace, its format (a table of one's own unless said), and the length of a slot in minutes.
     jobs, slots, worker_servers, ps_servers
         Sizes of a generated admission instance, or of the sample of a trace.
     apps, gpus, machines
@@ -351,13 +351,13 @@ class InstanceRequest:
         return sizes
 
     def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
-        if self.trace_format is None:
-            raise InvalidOptionError("--trace needs --trace-format: philly, gavel, alibaba, csv or another format")
         from optim.workloads.admission.traces import TraceOptions
+        from optim.workloads.traces.formats import DEFAULT_FORMAT
+        from optim.workloads.traces.job_table import by_one_name
 
         minutes = {} if self.slot_minutes is None else {"slot_minutes": self.slot_minutes}
-        options = build_options(TraceOptions, {**sizes, **minutes})
-        return TraceSource(path=trace, format=self.trace_format, options=options)
+        options = build_options(TraceOptions, by_one_name({**sizes, **minutes}))
+        return TraceSource(path=trace, format=self.trace_format or DEFAULT_FORMAT, options=options)
 
 
 def generated(sizes: Mapping[str, Any], problem: str = "admission") -> GeneratedSource:

@@ -170,7 +170,7 @@ def test_verify_says_what_a_file_is_that_holds_no_solution(folder, document, tex
         ("bench admission --size huge", "has no size 'huge'; it has: small, full"),
         ("bench admission --instance tiny-0 --jobs 5", "leave out sizes"),
         ("bench admission --slot-minutes 5", "add --trace FILE"),
-        ("bench admission --trace no.csv", "--trace needs --trace-format"),
+        ("bench admission --trace no.csv", "no.csv"),
         ("bench admission --instance tiny-0 --seed x", "--seed must be a whole number"),
         ("bench admission --instance tiny-0 --solver nonsense", "unknown solver of admission 'nonsense'"),
         ("bench admission --instance tiny-0 --solver idle --compare no.jsonl", "no.jsonl: no such file"),

@@ -1,6 +1,7 @@
 """`optim instance`, `optim solvers`, `optim info`, and the help."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,11 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
+from optim.cli.parameters import FORMATS
 from optim.models.files import load, save
 from optim.workloads.admission.generator import GeneratorOptions as AdmissionOptions
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
 from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
 from optim.workloads.profiles import profiled_instance, published_profiles
+from optim.workloads.traces.formats import DEFAULT_FORMAT, TRACE_FORMATS
+from optim.workloads.traces.job_table import CLUSTER_NAMES
 
 SIZES = ["--jobs", "8", "--slots", "6", "--worker-servers", "2", "--ps-servers", "2"]
 
@@ -163,3 +167,21 @@ def test_describes_what_was_read_of_a_price_list_and_what_was_left_out(folder):
     other = run("instance", "describe", "admission", "prices.json")
     assert (other.exit_code, other.stdout) == (2, "")
     assert "prices.json is a price list, for 'bidding', not for 'admission'; leave the name out" in other.stderr
+
+
+def test_a_trace_without_a_format_is_a_table_of_ones_own_and_its_partitions_have_any_name(tmp_path):
+    rows = "submit,gpus,duration,partition\n0,1,900,a\n60,1,900,b\n"
+    (tmp_path / "mine.csv").write_text(rows)
+    words = ["instance", "convert", "--trace", str(tmp_path / "mine.csv"), "--slots", "4"]
+    for name in CLUSTER_NAMES:
+        out = tmp_path / f"{name}.json"
+        done = CliRunner().invoke(app, [*words, "--instance-option", f"{name}=a", "--out", str(out)])
+        assert done.exit_code == 0, done.stderr
+        assert load(out).num_jobs == 1
+    both = CliRunner().invoke(app, [*words, "--instance-option", "vc=a", "--instance-option", "partition=a"])
+    assert "vc and partition mean the same; give one of them" in both.stderr
+
+
+def test_help_names_every_format_of_traces():
+    assert set(re.findall(r"[a-z]+", FORMATS)) - {"the", "default", "or"} == set(TRACE_FORMATS)
+    assert FORMATS.startswith(f"{DEFAULT_FORMAT} (the default)")

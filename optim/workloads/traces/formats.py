@@ -37,6 +37,9 @@ _READERS: Mapping[str, Callable[[str | Path, ReadOptions], JobTable]] = MappingP
 TRACE_FORMATS = tuple(_READERS)
 """Names of the formats that `read_jobs` knows."""
 
+DEFAULT_FORMAT = "csv"
+"""Of a trace of which nothing else is said: a table of one's own."""
+
 
 def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobTable:
     """Read the jobs of a trace, plain or gzip: tables, or Philly's job log in JSON; rows of one name are attempts of one job.

@@ -55,6 +55,26 @@ class ReadOptions:
         check_in("(0, 1e9]", self, "run_s")
 
 
+VIRTUAL_CLUSTER = "virtual_cluster"
+
+CLUSTER_NAMES = (VIRTUAL_CLUSTER, "partition", "vc", "group")
+"""What traces, and so their users, call virtual clusters."""
+
+
+def by_one_name(given: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a reader's options with the virtual cluster under one name, whatever a trace's column calls it.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is given under two; options are written with the prefix.
+    """
+    called = [name for name in given if name in CLUSTER_NAMES]
+    if len(called) > 1:
+        raise InvalidOptionError(f"{prefix}{called[0]} and {prefix}{called[1]} mean the same; give one of them")
+    return {VIRTUAL_CLUSTER if name in CLUSTER_NAMES else name: value for name, value in given.items()}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NodeTable:
     """Servers of a trace, one row a server: resources in the order GPUs, vCPUs, memory (GB).
