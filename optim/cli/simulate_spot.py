@@ -118,7 +118,10 @@ def spot(
     return ExitCode.NOTHING if lost else ExitCode.DONE
 
 
-AVAILABILITY = "a table of zone, time and available, which isn't part of this package (docs: Use your own prices)"
+AVAILABILITY = (
+    "a table with columns tick,timestamp_local,zone,available,price_usd_per_hour, which isn't part of this package "
+    "(docs: Use your own prices)"
+)
 
 
 def _check_absent(trace: AvailabilityChoice) -> None:

@@ -192,6 +192,7 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--train-until", "yesterday"), "--train-until must be a date like 2015-06-01, got 'yesterday'"),
         (("--train-until", "1999-01-01"), "--train-until"),
         (("--zone", "a"), "--zone goes with --availability"),
+        (("--deadline-hours", "6"), "a table with columns tick,timestamp_local,zone,available,price_usd_per_hour"),
         (("--changeover-hours", "0.5"), "--changeover-hours goes with --availability"),
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
