@@ -1,5 +1,6 @@
 """Rows of policies on a cluster that are kept in a file, so that the same command goes on where it was stopped."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from optim.core.stopping import Interruption
 from optim.execution import Engine, SerialExecutor
 from optim.models.cluster.run_file import LoggedRun, load_run
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+
+_LOG = logging.getLogger(__name__)
 
 
 class CachedRow(msgspec.Struct, frozen=True):
@@ -108,4 +111,12 @@ class PolicyResultCache:
         said = record.settings.get("keys")
         if not isinstance(said, list) or len(said) != len(record.runs):
             return {}
+        lost = [run.policy for key, run in zip(said, record.runs, strict=True) if key not in keys]
+        if lost:
+            _LOG.warning(
+                "%s holds events of %s, too, which this command doesn't play and so doesn't keep; to keep them, name these policies "
+                "as well, or another log",
+                self.log,
+                ", ".join(lost),
+            )
         return {key: run for key, run in zip(said, record.runs, strict=True) if key in keys}

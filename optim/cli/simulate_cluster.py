@@ -49,7 +49,7 @@ SHOWN = (
 MARK = " *"
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
 PREEMPTS = (
-    "* stops running jobs: each keeps all its work and waits --option overhead_s=30 at its next start;",
+    "* stops running jobs: each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress;",
     "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min=30)",
 )
 OUTPUT = "Output"

@@ -14,7 +14,9 @@ from typing import Any
 from optim.core.errors import InvalidOptionError
 from optim.core.optional import find_plugin, load_plugin
 
-SEPARATOR = ".py:"
+ENDING = ".py"
+
+SEPARATOR = f"{ENDING}:"
 
 PREFIX = "optim_own_"
 """The beginning of the names of modules made from such files."""
@@ -112,8 +114,8 @@ def whole(value: Any) -> int | None:
 
 
 def is_file_reference(name: str) -> bool:
-    """Tell whether a name is of the form ``./mine.py:MyPolicy``."""
-    return SEPARATOR in name
+    """Tell whether a name is of the form ``./mine.py:MyPolicy``, or lacks the class alone, which is refused where it is loaded."""
+    return SEPARATOR in name or name.endswith(ENDING)
 
 
 def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
@@ -133,7 +135,7 @@ def load_class_from_file(name: str, base: type[Any], what: str) -> type[Any]:
     InvalidOptionError
         If there is no such file or class, the file fails, or the class is something else.
     """
-    path, _, attribute = name.rpartition(":")
+    path, _, attribute = (name, "", "") if name.endswith(ENDING) else name.rpartition(":")
     file = Path(path)
     if not file.is_file():
         raise InvalidOptionError(f"there is no file {path[:MAX_QUOTED]!r}; give {what} as ./mine.py:MyPolicy")
@@ -155,6 +157,9 @@ def _no_such_class(module: ModuleType, file: Path, attribute: str, base: type[An
         if candidates
         else f"and none of its classes is {what}: derive one from {base.__module__}.{base.__name__}"
     )
+    if not attribute:
+        example = f" (./{file.name}:{candidates[0]})" if candidates else ""
+        return f"{file.name} is a file: name one of its classes, too{example}; {alternatives}"
     return f"{file.name} has no class {attribute[:MAX_QUOTED]}; {alternatives}"
 
 

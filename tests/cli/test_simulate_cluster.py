@@ -63,7 +63,7 @@ def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
     said = run(*words).stdout
     marked = {line.split()[0] for line in said.splitlines() if " * " in line}
     assert marked == {"las"}
-    assert "each keeps all its work and waits --option overhead_s=30 at its next start" in said
+    assert "each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress" in said
     assert "--option preempted=checkpoint" in said
     assert "*" not in run(*words[:-1], "fifo").stdout
 
@@ -298,6 +298,9 @@ def test_finished_rows_are_kept_and_the_same_command_goes_on(trace, tmp_path):
     assert "2 rows were there before and were played again: --log" in renamed.stderr
     assert "needs events, and no log of this name holds them" in renamed.stderr
     assert renamed.stdout == second.stdout
+    assert "holds events of" not in second.stderr + without_events.stderr + renamed.stderr
+    fewer = run(*words("fifo", "--results", results, "--log", log))
+    assert f"{log} holds events of srsf, too, which this command doesn't play and so doesn't keep" in fewer.stderr
     assert results.read_text() == before
     results.write_text("nonsense\n")
     assert run(*words("srsf", "--results", results)).exit_code == 2

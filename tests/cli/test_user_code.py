@@ -75,6 +75,15 @@ def test_an_error_in_a_users_class_is_one_line_with_its_file_and_line(folder, wo
     assert f'mine.py", line {line}, in' in shown.stderr, "the whole trace, also its middle"
 
 
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_file_without_its_class_is_told_which_to_name(folder, world):
+    content, words, _ = WORLDS[world]
+    (folder / "mine.py").write_text(content)
+    result = typed(*words, "./mine.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "mine.py is a file: name one of its classes, too (./mine.py:Mine); it has Mine" in result.stderr
+
+
 IN_PROCESSES = {
     "cluster": ["simulate", "cluster", "--generate", "philly", "--jobs", "5", "--gpus", "1x8", "--policy", "fifo"],
     "containers": ["simulate", "containers", "--generate", "20"],

@@ -22,7 +22,7 @@ class Base:
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [("./mine.py:Mine", True), ("/a/b.py:C", True), ("mine.py", False), ("drf", False)]
+    ("name", "own"), [("./mine.py:Mine", True), ("/a/b.py:C", True), ("mine.py", True), ("mine.py.gz", False), ("drf", False)]
 )
 def test_a_name_with_a_file_is_ones_own(name, own):
     assert is_file_reference(name) == own
@@ -51,6 +51,20 @@ def test_what_is_no_class_of_that_kind_is_refused(tmp_path, content, cause):
         path.write_text(content)
     with pytest.raises(InvalidOptionError, match=cause):
         load_class_from_file(f"{path}:Mine", Base, "a thing")
+
+
+def test_a_file_without_a_class_is_told_which_it_has(tmp_path):
+    path = tmp_path / "mine.py"
+    for content, cause in (
+        ("class Mine(dict):\n    pass", r"mine.py is a file: name one of its classes, too \(./mine.py:Mine\); it has Mine"),
+        ("x = 1", "mine.py is a file: name one of its classes, too; and none of its classes is a thing: derive one"),
+    ):
+        path.write_text(content)
+        with pytest.raises(InvalidOptionError, match=cause):
+            load_class_from_file(str(path), dict, "a thing")
+        path.unlink()
+    with pytest.raises(InvalidOptionError, match="there is no file"):
+        load_class_from_file(str(path), dict, "a thing")
 
 
 def test_nothing_is_found_where_no_package_names_it():
