@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from optim.cli.commands import COMMANDS, load, stub
 from optim.cli.messages import ExitCode, info, one_line
-from optim.core.errors import CertificateRefusedError, OptimError
+from optim.core.errors import CertificateRefusedError, InvalidOptionError, OptimError
 from optim.core.renamed import RENAMED, present_name
 from optim.core.stopping import Interruption
 from optim.core.user_code import where_user_code_failed
@@ -96,9 +96,12 @@ class OptimGroup(TyperGroup):
         except CertificateRefusedError as error:
             return error_exit(str(error), ExitCode.REFUSED)
         except OptimError as error:
-            if where_user_code_failed(error) is not None:
+            said, place = str(error), where_user_code_failed(error)
+            if place is not None:
                 LOGGER.debug("what was raised:", exc_info=True)
-            return error_exit(str(error))
+                if not isinstance(error, InvalidOptionError) and place.partition(":")[0] not in said:
+                    said = place  # the library refused what the user's code gave it
+            return error_exit(said)
         except SystemExit as error:
             if (place := where_user_code_failed(error)) is None:
                 raise

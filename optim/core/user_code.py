@@ -237,9 +237,18 @@ def _module_of(file: Path, path: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # a user's file may raise anything
         text = " ".join(str(error).split())[:MAX_QUOTED]
         raise InvalidOptionError(
-            f"{path[:MAX_QUOTED]} fails{_line_of(error, module_name)} with {type(error).__name__}: {text}; mend it first"
+            f"{path[:MAX_QUOTED]} fails{_line_of(error, module_name)} with {type(error).__name__}: {text}; "
+            f"{_remedy(error, file)}"
         ) from error
     return module
+
+
+def _remedy(error: BaseException, file: Path) -> str:
+    """Return what to do about an error of a file: the folder of a file isn't searched for modules, as a name there might hide another."""
+    missing = (getattr(error, "name", None) or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if missing and ((file.parent / f"{missing}{ENDING}").is_file() or (file.parent / missing).is_dir()):
+        return f"its folder isn't searched for modules: set PYTHONPATH={str(file.parent)[:MAX_QUOTED]}"
+    return "mend it first"
 
 
 def _line_of(error: BaseException, module_name: str) -> str:

@@ -84,6 +84,15 @@ def test_a_file_without_its_class_is_told_which_to_name(folder, world):
     assert "mine.py is a file: name one of its classes, too (./mine.py:Mine); it has Mine" in result.stderr
 
 
+def test_what_the_library_refuses_in_a_users_class_has_file_and_line_too(folder):
+    content = WORLDS["solver"][0].replace("return [][0]", "return AdmissionPlan.from_rows([(0, 0, 0, 0.5)], [])")
+    (folder / "mine.py").write_text(f"from optim.models.admission.decision import AdmissionPlan\n{content}")
+    result = typed("solve", "tiny-0", "--solver", "./mine.py:Mine")
+    assert result.exit_code == 2
+    (error,) = [text for text in result.stderr.splitlines() if "error" in text]
+    assert "mine.py:9 in run: InvalidProblemError: a plan's rows" in error
+
+
 IN_PROCESSES = {
     "cluster": ["simulate", "cluster", "--generate", "philly", "--jobs", "5", "--gpus", "1x8", "--policy", "fifo"],
     "containers": ["simulate", "containers", "--generate", "20"],

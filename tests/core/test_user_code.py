@@ -1,6 +1,7 @@
 """Classes of one's own, from files and other packages."""
 
 import pickle
+import sys
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -22,7 +23,8 @@ class Base:
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [("./mine.py:Mine", True), ("/a/b.py:C", True), ("mine.py", True), ("mine.py.gz", False), ("drf", False)]
+    ("name", "own"),
+    [("./mine.py:Mine", True), ("/a/b.py:C", True), ("mine.py", True), ("mine.py.gz", False), ("drf", False)],
 )
 def test_a_name_with_a_file_is_ones_own(name, own):
     assert is_file_reference(name) == own
@@ -56,7 +58,10 @@ def test_what_is_no_class_of_that_kind_is_refused(tmp_path, content, cause):
 def test_a_file_without_a_class_is_told_which_it_has(tmp_path):
     path = tmp_path / "mine.py"
     for content, cause in (
-        ("class Mine(dict):\n    pass", r"mine.py is a file: name one of its classes, too \(./mine.py:Mine\); it has Mine"),
+        (
+            "class Mine(dict):\n    pass",
+            r"mine.py is a file: name one of its classes, too \(./mine.py:Mine\); it has Mine",
+        ),
         ("x = 1", "mine.py is a file: name one of its classes, too; and none of its classes is a thing: derive one"),
     ):
         path.write_text(content)
@@ -65,6 +70,17 @@ def test_a_file_without_a_class_is_told_which_it_has(tmp_path):
         path.unlink()
     with pytest.raises(InvalidOptionError, match="there is no file"):
         load_class_from_file(str(path), dict, "a thing")
+
+
+def test_a_module_beside_a_file_is_told_to_be_off_the_path(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text("class Mine(dict):\n    pass\n")
+    path = tmp_path / "other.py"
+    path.write_text("from mine import Mine\n\nclass Other(Mine):\n    pass\n")
+    with pytest.raises(InvalidOptionError, match=f"No module named 'mine'; its folder .* set PYTHONPATH={tmp_path}$"):
+        load_class_from_file(f"{path}:Other", dict, "a thing")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load_class_from_file(f"{path}:Other", dict, "a thing").__name__ == "Other"
+    monkeypatch.delitem(sys.modules, "mine")
 
 
 def test_nothing_is_found_where_no_package_names_it():
