@@ -31,6 +31,9 @@ WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno
 
 TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 
+ANYWHERE = ("--quiet", "-q", "--verbose", "-v")
+"""Flags of the root that may stand behind a sub-command."""
+
 LOGGER = logging.getLogger(__name__)
 
 _WHOLE, _NUMBER = "a whole number", "a number"
@@ -68,10 +71,11 @@ class OptimGroup(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command line; a usage error is one line on stderr, exit code 2. --quiet may stand anywhere."""
+        """Run the command line; a usage error is one line on stderr, exit code 2. `ANYWHERE` may stand anywhere."""
         words = list(sys.argv[1:] if args is None else args)
-        if "--quiet" in words:
-            words = ["--quiet", *(word for word in words if word != "--quiet")]
+        mine = words[: words.index("--")] if "--" in words else words
+        first = [word for word in mine if word in ANYWHERE]
+        words = [*first, *(word for word in mine if word not in ANYWHERE), *words[len(mine) :]]
         try:
             code = super().main(words, "optim", complete_var, False, windows_expand_args, **extra)
             sys.stdout.flush()

@@ -80,7 +80,9 @@ def load_or_generate_jobs(
         from optim.workloads.traces.job_table import ReadOptions, by_one_name
 
         table = read_jobs(
-            choice.trace, choice.trace_format or DEFAULT_FORMAT, build_options(ReadOptions, by_one_name(own["trace"], "trace."))
+            choice.trace,
+            choice.trace_format or DEFAULT_FORMAT,
+            build_options(ReadOptions, by_one_name(own["trace"], "trace.")),
         )
         return cluster_jobs(table, selection, cluster)
     if choice.generate == "philly":

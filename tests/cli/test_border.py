@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from optim.cli import main
 from optim.cli.border import _failed
 from optim.cli.main import app
 from optim.cli.messages import MAX_CHARACTERS, one_line, show_logs
@@ -212,3 +213,17 @@ def test_a_device_that_is_not_there_is_one_line(name):
     line = f"optim: error: JAX has no device of JAX_PLATFORMS={name} here; unset it, or set JAX_PLATFORMS=cpu"
     assert done.stderr.splitlines()[-1] == line
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"), [("-q", "quiet"), ("--quiet", "quiet"), ("-v", "verbose"), ("--verbose", "verbose")]
+)
+def test_flags_of_the_root_may_stand_behind_a_command(monkeypatch, flag, said):
+    told = {}
+    monkeypatch.setattr(main, "be_quiet", lambda value: told.update(quiet=value))
+    monkeypatch.setattr(main, "show_logs", lambda value: told.update(verbose=value))
+    for words in ([flag, "info"], ["info", flag]):
+        assert CliRunner().invoke(app, words).exit_code == 0
+        assert told.pop(said) is True
+    assert CliRunner().invoke(app, ["info", "--", flag]).exit_code == 2
+    assert told[said] is False

@@ -63,7 +63,10 @@ def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
     said = run(*words).stdout
     marked = {line.split()[0] for line in said.splitlines() if " * " in line}
     assert marked == {"las"}
-    assert "each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress" in said
+    assert (
+        "each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress"
+        in said
+    )
     assert "--option preempted=checkpoint" in said
     assert "*" not in run(*words[:-1], "fifo").stdout
 

@@ -256,6 +256,9 @@ EPOCH = datetime(1970, 1, 1)
 EPOCH_UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
 """Least number of each unit since 1970 (all are in 1973), its number in a second, and its name: seconds of 1e11 are the year 5138."""
 
+EARLIEST_S = 1e9
+"""Seconds that all are at least these are taken as counted from 1970, so that dates can be laid beside them: in 2001."""
+
 _OFFSET = re.compile(r"[T ]\d.*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$")
 
 _SPAN = re.compile(
@@ -301,7 +304,7 @@ def read_times(
     """Read a column of times, either numbers or dates, as seconds; the date of second 0, if it is known; and remarks.
 
     Dates are ISO 8601, to the day, minute, second or part of one. All have an offset, and are brought to UTC, or none has.
-    Numbers too large for seconds are milli-, micro- or nanoseconds since 1970.
+    Numbers too large for seconds are milli-, micro- or nanoseconds since 1970; seconds of which none lies before 2001 have dates, too.
 
     Parameters
     ----------
@@ -397,7 +400,8 @@ def _from_epoch(
                     "write all in one unit"
                 )
             return numbers / per_second, EPOCH, (f"the times in {column!r} are read as {unit} since 1970",)
-    return numbers, None, ()
+    is_dated = bool((numbers[~np.isnan(numbers)] >= EARLIEST_S).all())
+    return numbers, EPOCH if is_dated else None, ()
 
 
 def _refuse_some_offsets(path: str | Path, column: str, texts: TextArray, is_due: NDArray[np.bool_]) -> None:

@@ -172,7 +172,9 @@ def _alike(columns: Mapping[str, NDArray[Any]], kept: NDArray[np.int64]) -> tupl
 
     count = int(pd.DataFrame({name: values[kept] for name, values in columns.items()}).duplicated().sum())
     rows = "1 row is" if count == 1 else f"{count} rows are"
-    said = f"{rows} alike to an earlier one in all that is read, and count as jobs of their own; name jobs in a column id"
+    said = (
+        f"{rows} alike to an earlier one in all that is read, and count as jobs of their own; name jobs in a column id"
+    )
     return (f"{said} to have each counted once",) if count else ()
 
 
@@ -209,7 +211,16 @@ def _unread(
     """Return a remark that names the columns that aren't read, each with the known one that it may stand for."""
     if form.ignored is None:
         return ()
-    known = [form.submit, form.gpus, form.duration, form.start, *form.texts.values(), PARTITION, STATE, *form.counts.values()]
+    known = [
+        form.submit,
+        form.gpus,
+        form.duration,
+        form.start,
+        *form.texts.values(),
+        PARTITION,
+        STATE,
+        *form.counts.values(),
+    ]
     known += [form.cpus, form.memory_gb]
     read = {
         form.submit,

@@ -83,6 +83,15 @@ def test_a_date_and_a_number_of_jobs_choose_the_first_from_then_on():
         cluster_jobs(_table(), Selection(since="1000"))
 
 
+def test_a_date_chooses_among_seconds_since_1970_as_among_milliseconds(tmp_path):
+    for factor in (1, 1000):
+        (tmp_path / "t.csv").write_text(
+            "submit,gpus,duration,id\n" + f"{1506000000 * factor},1,1,a\n{1507000000 * factor},1,1,b\n"
+        )
+        jobs = cluster_jobs(read_jobs(tmp_path / "t.csv", "csv", ReadOptions()), Selection(since="2017-10-01"))
+        assert jobs.ids == ("b",)
+
+
 def test_jobs_on_clocks_of_their_own_are_not_laid_over_each_other():
     apart = {"virtual_cluster": _texts("x", "y", "y", "x"), "clock": np.array([0, 1, 1, 0])}
     with pytest.raises(InvalidProblemError, match=r"2 clocks .* choose one virtual cluster by .*\(there are: x, y\)"):

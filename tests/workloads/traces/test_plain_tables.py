@@ -159,7 +159,9 @@ def test_rows_that_are_alike_and_have_no_names_are_said(tmp_path):
     text = "submit,gpus,duration,user\n0,1,5,a\n0,1,5,b\n0,1,5,a\n0,1,5,a\n"
     table = read_jobs(_file(tmp_path, text), "csv", ReadOptions())
     assert len(table) == 4
-    assert table.notes[-1].startswith("2 rows are alike to an earlier one in all that is read, and count as jobs of their own")
+    assert table.notes[-1].startswith(
+        "2 rows are alike to an earlier one in all that is read, and count as jobs of their own"
+    )
     named = "submit,gpus,duration,id\n0,1,5,a\n0,1,5,a\n"
     assert not [note for note in read_jobs(_file(tmp_path, named), "csv", ReadOptions()).notes if "alike" in note]
 

@@ -90,8 +90,14 @@ def test_numbers_too_large_for_seconds_count_from_1970_in_a_smaller_unit(tmp_pat
     path.write_text("".join(f"{time}\n" for time in ("t", 1774749570 * factor, 1774749580 * factor)))
     seconds, begin, remarks = read_times(path, "t")
     assert seconds.tolist() == [1774749570, 1774749580]
-    assert begin == (None if factor == 1 else datetime(1970, 1, 1))
+    assert begin == datetime(1970, 1, 1)
     assert remarks == (() if factor == 1 else (f"the times in 't' are read as {unit} since 1970",))
+
+
+def test_seconds_of_a_clock_of_their_own_have_no_dates(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("t\n0\n1774749580\n")
+    assert read_times(path, "t")[1] is None
 
 
 def test_times_in_two_units_are_refused(tmp_path):
