@@ -174,6 +174,7 @@ def test_checkers_share_no_code_with_solvers() -> None:
         ),
         "philly",
         "policy_names",
+        "columns",
     )
     allowed = ("check", "metrics", *data)
     wrong = []

@@ -1,15 +1,20 @@
-"""A cluster: racks of machines that hold GPUs."""
+"""A cluster, which is racks of machines that hold GPUs, and the file format of its topology."""
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from optim.core.arrays import ComparesByValue
+from optim.core.documents import Count, Name, PositiveInt, decode
 from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
 from optim.core.limits import check_limit
+from optim.models.cluster.columns import check_ranges, column, columns_of, fill_columns, form
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -57,51 +62,29 @@ class Cluster(ComparesByValue):
         If there is no machine, an array has another length, a machine has no GPU, or a number or name can't be one.
     """
 
-    gpus: IntArray
-    rack: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    kind: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    gpus: IntArray = field(metadata=form(least=1, most=MAX_CARDS))
+    rack: IntArray = column(lambda machines: np.arange(len(machines.gpus)) // MACHINES_A_RACK, least=0, most=MAX_RACK)
+    kind: IntArray = column(0)
     kinds: tuple[str, ...] = UNNAMED
     gpu_types: tuple[str, ...] = ()
     partitions: tuple[tuple[str, ...], ...] = ()
-    cpus: FloatArray = field(default_factory=lambda: np.zeros(0))
-    memory_gb: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cpus: FloatArray = column(UNSTATED, dtype=np.float64, least=0, most=MAX_ROOM, since=1)
+    memory_gb: FloatArray = column(UNSTATED, dtype=np.float64, least=0, most=MAX_ROOM, since=1)
 
     def __post_init__(self) -> None:
         """Fill what was left out, and check the rest."""
-        gpus = np.ascontiguousarray(self.gpus, np.int64)
-        count = len(gpus)
-        if gpus.ndim != 1 or not count or gpus.min() < 1:
+        gpus = np.asarray(self.gpus)
+        if gpus.ndim != 1 or not len(gpus) or gpus.min() < 1:
             raise InvalidProblemError("a cluster has at least one machine, and every machine at least one GPU")
-        filled = {
-            "gpus": gpus,
-            "rack": self.rack if len(self.rack) else np.arange(count) // MACHINES_A_RACK,
-            "kind": self.kind if len(self.kind) else np.zeros(count, np.int64),
-            "cpus": self.cpus if len(self.cpus) else np.full(count, UNSTATED),
-            "memory_gb": self.memory_gb if len(self.memory_gb) else np.full(count, UNSTATED),
-        }
-        for name, values in filled.items():
-            if len(values) != count:
-                raise InvalidProblemError(f"{name} has {len(values)} entries for {count} machines; give one a machine")
-            dtype = np.float64 if name in ("cpus", "memory_gb") else np.int64
-            object.__setattr__(self, name, np.ascontiguousarray(values, dtype))
-        self._check_ranges()
-
-    def _check_ranges(self) -> None:
+        fill_columns(self, len(gpus), "machine")
         if {len(self.gpu_types), len(self.partitions)} - {0, len(self.kinds)}:
             raise InvalidProblemError("gpu_types and partitions must have an entry for each of kinds, or be left out")
         if len(set(self.kinds)) < len(self.kinds) or "" in self.kinds:
             raise InvalidProblemError("kinds must be names, each once; give every type of GPU one of its own")
-        most = {
-            "gpus": MAX_CARDS,
-            "rack": MAX_RACK,
-            "kind": len(self.kinds) - 1,
-            "cpus": MAX_ROOM,
-            "memory_gb": MAX_ROOM,
-        }
-        for name, limit in most.items():
-            values = getattr(self, name)
-            if not (values.min() >= 0 and values.max() <= limit):  # not a number is neither
-                raise InvalidProblemError(f"{name} must lie in 0..{limit:g}, got {values.min()}..{values.max()}")
+        check_ranges(self)
+        if self.kind.min() < 0 or self.kind.max() >= len(self.kinds):
+            most = len(self.kinds) - 1
+            raise InvalidProblemError(f"kind must lie in 0..{most}, got {self.kind.min()}..{self.kind.max()}")
         check_limit("gpus", self.num_gpus, "GPUs of a cluster")
 
     @property
@@ -155,3 +138,75 @@ class Cluster(ComparesByValue):
                 tree.add_node(f"gpu {machine}.{gpu}", level="gpu", kind=self.kinds[kind])
                 tree.add_edge(f"machine {machine}", f"gpu {machine}.{gpu}")
         return tree
+
+
+SCHEMA = "optim/cluster/1"
+
+
+class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`count` equal machines: GPUs, their type, rack (else filled in order), host room (else it never binds), partitions they are in."""
+
+    gpus: PositiveInt
+    count: PositiveInt = 1
+    kind: Name = "gpu"
+    rack: Count | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+    partitions: list[Name] = []
+
+
+class TopologyDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The file format ``optim/cluster/1``."""
+
+    schema: Literal["optim/cluster/1"]
+    machines: list[MachineDocument]
+    machines_a_rack: PositiveInt = MACHINES_A_RACK
+
+
+def read_topology(path: Path) -> Cluster:
+    """Return the cluster of a file ``optim/cluster/1``.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it is none, or has no machine.
+    """
+    try:
+        document = decode(read_bytes(path), TopologyDocument)
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: {error}") from error
+    entries = document.machines
+    check_limit("count", sum(entry.count for entry in entries), f"{path}: machines")
+    check_limit("gpus", sum(entry.count * entry.gpus for entry in entries), f"{path}: GPUs of a cluster")
+    count = np.array([entry.count for entry in entries], np.int64)
+    optional = {name: column.fill for name, column in columns_of(Cluster).items() if column.dtype is np.float64}
+    for number, entry in enumerate(entries):
+        given = [getattr(entry, name) for name in optional]
+        if entry.gpus > MAX_GPUS or any(value is not None and not 0 <= value < np.inf for value in given):
+            raise InvalidProblemError(
+                f"{path}: machines[{number}] must have at most {MAX_GPUS} GPUs, and host room of at least 0"
+            )
+    named_partitions = [tuple(sorted(set(entry.partitions))) for entry in entries]
+    if any(named_partitions) and not all(named_partitions):
+        raise InvalidProblemError(
+            f"{path}: machines[{named_partitions.index(())}] names no partitions, while others do; give every machine its own"
+        )
+    classes = [(entry.kind, names) for entry, names in zip(entries, named_partitions, strict=True)]
+    kinds = tuple(dict.fromkeys(classes))
+    filled = np.arange(int(count.sum()) if len(count) else 0) // document.machines_a_rack
+    named = np.repeat([-1 if entry.rack is None else entry.rack for entry in entries], count)
+    largest = max((entry.rack for entry in entries if entry.rack is not None), default=-1)
+    gpus = np.repeat([entry.gpus for entry in entries], count).astype(np.int64)
+    numbers = {
+        name: np.repeat([fill if (given := getattr(entry, name)) is None else given for entry in entries], count)
+        for name, fill in optional.items()
+    }
+    return Cluster(
+        gpus=gpus,
+        rack=np.where(named >= 0, named, largest + 1 + filled).astype(np.int64),
+        kind=np.repeat([kinds.index(each) for each in classes], count).astype(np.int64),
+        kinds=tuple(f"{kind} in {', '.join(names)}" if names else kind for kind, names in kinds) or UNNAMED,
+        gpu_types=tuple(kind for kind, _ in kinds) if any(named_partitions) else (),
+        partitions=tuple(names for _, names in kinds) if any(named_partitions) else (),
+        **numbers,
+    )

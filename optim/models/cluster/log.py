@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.arrays import ComparesByValue, IntArray
+from optim.models.cluster.columns import column, form
 from optim.models.cluster.proof import Worth
 from optim.models.cluster.rules import Rules
 
@@ -55,13 +56,13 @@ class EventLog(ComparesByValue):
         Which GPU of its machine a place is, where a policy names single ones; -1 otherwise; shape (places,).
     """
 
-    time_us: IntArray
-    kind: NDArray[np.int8]
-    job: IntArray
-    first: IntArray
-    machine: IntArray
-    gpus: IntArray
-    slot: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    time_us: IntArray = field(metadata=form())
+    kind: NDArray[np.int8] = field(metadata=form())
+    job: IntArray = field(metadata=form())
+    first: IntArray = field(metadata=form())
+    machine: IntArray = field(metadata=form())
+    gpus: IntArray = field(metadata=form())
+    slot: IntArray = column(-1, since=1)
 
     def __post_init__(self) -> None:
         """Fill what was left out."""

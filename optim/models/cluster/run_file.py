@@ -20,12 +20,13 @@ from optim.core.documents import Name, convert, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.columns import ALWAYS, LATER, columns_of
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import NOT_TOLD, Metrics
 from optim.models.cluster.policy_names import name_error
 from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof, Worth
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.workload import LABELS, LATEST_US, TABLES, Workload
+from optim.models.cluster.workload import LABELS, LATEST_US, Workload
 
 SCHEMA, FIRST_SCHEMA = "optim/cluster-run/2", "optim/cluster-run/1"
 """The second has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
@@ -39,26 +40,16 @@ Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
 OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
 """What the wait to the first start was called, and the figures that came in its place."""
 
-LATER = ("preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "wait_order_share")
-"""Rules and figures that came later: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`."""
+LATER_FIELDS = {
+    "metrics": {each.name for each in fields(Metrics) if each.default == NOT_TOLD} - FIGURES_SINCE,
+    "rules": {"preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas"},
+}
+"""Figures and rules that came after the second schema's first files: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`.
+
+A new figure needs nothing but `NOT_TOLD` as its default."""
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
 """Fields that hold one or more of a class, whose fields are all that may be in them."""
-
-METRICS_OF_FIRST = frozenset(
-    ["jct_mean_h", "jct_p50_h", "jct_p95_h", "jct_p99_h", "makespan_h", "queue_mean_h", "slowdown_mean", "slowdown_max", "rho_max", "rho_p50", "rho_min", "rho_share_above_1", "rho_space_max", "rho_space_p50", "rho_space_min", "rho_space_share_above_1", "jain", "gpu_hours", "overhead_gpu_hours", "goodput", "placement_score", "utilisation", "wait_fair_share", "wait_fragmented_share", "preemptions", "machine_failures", "crashes", "lost_gpu_hours", "down_gpu_hours", "failed_tries", "failed", "left", "unfinished"]
-)  # fmt: skip
-
-RULES_OF_FIRST = frozenset(
-    ["restart_us", "move_us", "is_elastic", "is_shared", "jobs_a_gpu", "neighbour_ppm", "may_refuse", "checkpoint_us", "retries", "most_retries", "retry_wait_us"]
-)  # fmt: skip
-
-OF_FIRST: Mapping[str, frozenset[str]] = {"metrics": METRICS_OF_FIRST, "rules": RULES_OF_FIRST}
-"""What a file of the first schema may tell of these; whatever came later it doesn't tell, and needn't.
-
-A figure that is added later is `NOT_TOLD` by default, so that files of the first schema are read without it. A file of the
-second holds all fields that there are, but for those in `LATER`.
-"""
 
 
 class NamesDocument(Struct, forbid_unknown_fields=True):
@@ -171,9 +162,10 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
         for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             where = f"{name}[{number}]" if isinstance(entries, list) else name
             known = [field.name for field in fields(record)]
-            first = OF_FIRST.get(name, frozenset(known))
-            due = known if header.schema == SCHEMA else [each for each in known if is_whole and each in first]
-            _check_fields(where, entry, known, due)
+            later = LATER_FIELDS.get(name, set())
+            if header.schema == FIRST_SCHEMA:
+                later = later | FIGURES_SINCE if is_whole else set(known)
+            _check_fields(where, entry, known, [each for each in known if each not in later])
     if "keys" in header.settings:
         keys = convert(header.settings["keys"], list[Key], "settings.keys")
         _check_keys(keys, header.policies)
@@ -206,7 +198,7 @@ def _of_this_version(data: bytes) -> bytes:
 def _check_fields(where: str, entry: Mapping[str, Any], known: Sequence[str], due: Sequence[str]) -> None:
     for unknown in entry.keys() - set(known):
         raise InvalidProblemError(f"{where}: has no field {unknown[:40]!r}; remove it or correct its spelling")
-    missing = [name for name in due if name not in entry and name not in LATER]
+    missing = [name for name in due if name not in entry]
     if missing:
         raise InvalidProblemError(f"{where}: lacks the field {missing[0]!r}; add it")
 
@@ -218,47 +210,35 @@ def _check_keys(keys: Sequence[str], policies: Sequence[str]) -> None:
         )
 
 
-JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
-
-PLANNED_JOB_COLUMNS = (
-    *("least_gpus", "most_gpus", "share_milli", "busy_milli", "kind_ppm", "cpu_milli", "memory_mib", "priority"),
-    "fails_us",
-)
-
-TRIED_JOB_COLUMNS = ("tries", "good_us")
-
-NAMED_JOB_COLUMNS = ("user", "model", "status", "reason")
-
-MORE_JOB_COLUMNS = (*PLANNED_JOB_COLUMNS, *TRIED_JOB_COLUMNS, *NAMED_JOB_COLUMNS, "loss")
-
-MACHINE_COLUMNS = ("gpus", "rack", "kind")
-
-MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
-
-LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
-
-MORE_LOG_COLUMNS = ("slot",)
-"""Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
+TABLE_TYPES: Mapping[str, type[Any]] = {"jobs": Workload, "cluster": Cluster, "log": EventLog}
+"""What the arrays whose names begin so are the columns of."""
 
 WORTH_ARRAYS = ("theta", "price")
 
 DIVISIBLE_ARRAYS = ("job", "weight", "gpu_type", "start_us")
 
-NOT_WHOLE = ("loss", "cpus", "memory_gb")
-
 MOST, LARGEST = np.iinfo(np.int64).max, 8
 """Largest whole number, and bytes of the largest numbers."""
 
-STAGES: Sequence[Sequence[str]] = (
-    (
-        *("header.rules", "header.figures", "jobs.loss", "log.slot"),
-        *(f"jobs.{name}" for name in PLANNED_JOB_COLUMNS),
-        *(f"cluster.{name}" for name in MORE_MACHINE_COLUMNS),
-    ),
-    ("header.names", "header.kinds", *(f"jobs.{name}" for name in NAMED_JOB_COLUMNS)),
-    ("header.worth",),
-    tuple(f"jobs.{name}" for name in TRIED_JOB_COLUMNS),
-)
+HEADER_STAGES = {
+    1: ("header.rules", "header.figures"),
+    2: ("header.names", "header.kinds"),
+    3: ("header.worth",),
+    4: (),
+}
+
+STAGES: Sequence[Sequence[str]] = [
+    [
+        *parts,
+        *(
+            f"{table}.{name}"
+            for table, owner in TABLE_TYPES.items()
+            for name, column in columns_of(owner).items()
+            if column.since == stage
+        ),
+    ]
+    for stage, parts in HEADER_STAGES.items()
+]
 """What one version after the other added: a file that has any of it has all of it, and all before."""
 
 
@@ -335,26 +315,29 @@ class RunArrays:
             raise InvalidProblemError(f"{name} must hold finite numbers of 64 bits, in {dims} dimensions")
         return values.astype(np.float64)
 
-    def columns(self, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:
-        """Return columns of a table by their names, those of `more` if they are there."""
-        found = (*names, *(name for name in more if f"{prefix}.{name}" in self._arrays))
-        read = {name: self.floats if name in NOT_WHOLE else self.whole for name in found}
-        return {name: read[name](f"{prefix}.{name}", 2 if name in TABLES else 1) for name in found}
+    def columns(self, table: str, prefix: str) -> dict[str, Any]:
+        """Return columns of a table by their names, those that files of earlier versions lack if they are there."""
+        return {
+            name: (self.whole if column.dtype is np.int64 else self.floats)(f"{prefix}.{name}", column.dims)
+            for name, column in columns_of(TABLE_TYPES[table]).items()
+            if column.since == ALWAYS or f"{prefix}.{name}" in self._arrays
+        }
 
-    def table(self, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:
+    def table(self, name: str) -> dict[str, Any]:
         """Return columns that are all of one length: one that is left empty isn't filled."""
-        columns = self.columns(prefix, names, more)
-        for name, values in columns.items():
-            if len(values) != len(columns[names[0]]):
+        columns = self.columns(name, name)
+        first = next(iter(columns))
+        for each, values in columns.items():
+            if len(values) != len(columns[first]):
                 raise InvalidProblemError(
-                    f"{prefix}.{name} has {len(values)} rows, and {prefix}.{names[0]} has {len(columns[names[0]])}"
+                    f"{name}.{each} has {len(values)} rows, and {name}.{first} has {len(columns[first])}"
                 )
         return columns
 
     def log(self, number: int) -> EventLog:
         """Return a run's events."""
         prefix = f"log{number}"
-        columns = self.columns(prefix, LOG_COLUMNS, MORE_LOG_COLUMNS)
+        columns = self.columns("log", prefix)
         first, events, places = columns["first"], len(columns["time_us"]), len(columns["machine"])
         sizes = {len(columns[name]) for name in ("time_us", "kind", "job")}
         is_whole = len(first) == events + 1 and first[0] == 0 and first[-1] == places and (np.diff(first) >= 0).all()
@@ -383,14 +366,13 @@ LENGTH = 16
 
 
 def digest_of(jobs: Workload, cluster: Cluster) -> str:
-    """Return a digest of all columns that a file of runs holds."""
+    """Return a digest of all columns that a file of runs holds; a column that came later counts where it was given."""
     digest = hashlib.sha256()
-    for columns, owner in (
-        ((*JOB_COLUMNS, *MORE_JOB_COLUMNS), jobs),
-        ((*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS), cluster),
-    ):
-        for name in columns:
-            digest.update(name.encode() + getattr(owner, name).tobytes())
+    for owner in (jobs, cluster):
+        for name, column in columns_of(owner).items():
+            values = getattr(owner, name)
+            if column.since != LATER or (values != column.fill).any():
+                digest.update(name.encode() + values.tobytes())
     return digest.hexdigest()[:LENGTH]
 
 
@@ -502,10 +484,12 @@ def save_run(record: RunRecord, path: str | Path) -> None:
     if record.jobs.ids != record.jobs.numbered:
         header["ids"] = record.jobs.ids
     arrays: Arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
-    arrays |= {f"jobs.{name}": getattr(record.jobs, name) for name in (*JOB_COLUMNS, *MORE_JOB_COLUMNS)}
-    arrays |= {f"cluster.{name}": getattr(record.cluster, name) for name in (*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS)}
+    tables = {"jobs": record.jobs, "cluster": record.cluster}
+    tables |= {f"log{number}": run.log for number, run in enumerate(record.runs)}
+    arrays |= {
+        f"{prefix}.{name}": getattr(table, name) for prefix, table in tables.items() for name in columns_of(table)
+    }
     for number, run in enumerate(record.runs):
-        arrays |= {f"log{number}.{name}": getattr(run.log, name) for name in (*LOG_COLUMNS, *MORE_LOG_COLUMNS)}
         if run.worth is not None:
             arrays |= {f"worth{number}.{name}": getattr(run.worth, name) for name in WORTH_ARRAYS}
     if record.prices:
@@ -564,7 +548,7 @@ def _run(arrays: RunArrays, header: HeaderDocument, number: int) -> LoggedRun:
 
 
 def _cluster(arrays: RunArrays, header: HeaderDocument) -> Cluster:
-    columns = arrays.table("cluster", MACHINE_COLUMNS, MORE_MACHINE_COLUMNS)
+    columns = arrays.table("cluster")
     if not isinstance(header.kinds, UnsetType):
         columns["kinds"] = tuple(header.kinds)
     with _naming("cluster"):
@@ -573,7 +557,7 @@ def _cluster(arrays: RunArrays, header: HeaderDocument) -> Cluster:
 
 def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
     """Return the jobs; names that a file of an earlier version lacks are numbers."""
-    columns = arrays.table("jobs", JOB_COLUMNS, MORE_JOB_COLUMNS)
+    columns = arrays.table("jobs")
     columns |= {
         plural: header.names_of(column, int(columns[column].max(initial=0)))
         for column, plural in LABELS.items()

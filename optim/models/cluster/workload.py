@@ -8,6 +8,7 @@ import numpy as np
 from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.columns import check_ranges, column, fill_columns, form
 
 US = 1_000_000
 """Microseconds in a second: time is whole microseconds, so that no order hangs on a rounded number."""
@@ -43,49 +44,6 @@ LABELS: Mapping[str, str] = {
     "reason": "reasons",
 }
 """Columns that hold numbers into names, and where the names are."""
-
-TABLES = ("slowdown_ppm", "kind_ppm", "loss")
-"""Columns of several numbers a job."""
-
-REQUIRED = ("submit_us", "gpus", "duration_us")
-
-UNLESS_GIVEN: Mapping[str, int] = {
-    "group": 0,
-    "least_gpus": 1,
-    "share_milli": WHOLE_MILLI,
-    "busy_milli": WHOLE_MILLI,
-    "cpu_milli": 0,
-    "memory_mib": 0,
-    "priority": 0,
-    "fails_us": -1,
-    "tries": 1,
-    "good_us": -1,
-    "user": 0,
-    "model": 0,
-    "status": 0,
-    "reason": 0,
-}
-"""What a column of one number a job holds where it isn't given."""
-
-LIMITS: Mapping[str, tuple[int, int]] = {
-    "submit_us": (0, LATEST_US),
-    "gpus": (1, 2**20),
-    "duration_us": (1, LATEST_US),
-    "slowdown_ppm": (PPM, 1_000 * PPM),
-    "app": (0, 2**53),
-    "least_gpus": (1, 2**20),
-    "most_gpus": (1, 2**20),
-    "share_milli": (1, WHOLE_MILLI),
-    "busy_milli": (1, WHOLE_MILLI),
-    "kind_ppm": (0, 1_000 * PPM),
-    "cpu_milli": (0, 2**40),
-    "memory_mib": (0, 2**40),
-    "priority": (-(2**31), 2**31),
-    "fails_us": (-1, LATEST_US),
-    "tries": (1, 2**20),
-    "good_us": (-1, LATEST_US),
-}
-"""Least and most of each column."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,28 +109,28 @@ class Workload(ComparesByValue):
         If arrays differ in length or have another form, times aren't sorted, or a number is outside its range.
     """
 
-    submit_us: IntArray
-    gpus: IntArray
-    duration_us: IntArray
-    slowdown_ppm: IntArray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
-    app: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    group: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    least_gpus: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    most_gpus: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    share_milli: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    busy_milli: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    kind_ppm: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    cpu_milli: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    memory_mib: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    priority: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    fails_us: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    tries: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    good_us: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    user: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    model: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    status: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    reason: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    loss: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    submit_us: IntArray = field(metadata=form(least=0, most=LATEST_US))
+    gpus: IntArray = field(metadata=form(least=1, most=2**20))
+    duration_us: IntArray = field(metadata=form(least=1, most=LATEST_US))
+    slowdown_ppm: IntArray = column(lambda jobs: np.full((len(jobs), 3), PPM), dims=2, least=PPM, most=1_000 * PPM)
+    app: IntArray = column(lambda jobs: np.arange(len(jobs)), least=0, most=2**53)
+    group: IntArray = column(0)
+    least_gpus: IntArray = column(1, least=1, most=2**20, since=1)
+    most_gpus: IntArray = column(lambda jobs: jobs.gpus, least=1, most=2**20, since=1)
+    share_milli: IntArray = column(WHOLE_MILLI, least=1, most=WHOLE_MILLI, since=1)
+    busy_milli: IntArray = column(WHOLE_MILLI, least=1, most=WHOLE_MILLI, since=1)
+    kind_ppm: IntArray = column(lambda jobs: np.zeros((len(jobs), 0)), dims=2, least=0, most=1_000 * PPM, since=1)
+    cpu_milli: IntArray = column(0, least=0, most=2**40, since=1)
+    memory_mib: IntArray = column(0, least=0, most=2**40, since=1)
+    priority: IntArray = column(0, least=-(2**31), most=2**31, since=1)
+    fails_us: IntArray = column(-1, least=-1, most=LATEST_US, since=1)
+    tries: IntArray = column(1, least=1, most=2**20, since=4)
+    good_us: IntArray = column(-1, least=-1, most=LATEST_US, since=4)
+    user: IntArray = column(0, since=2)
+    model: IntArray = column(0, since=2)
+    status: IntArray = column(0, since=2)
+    reason: IntArray = column(0, since=2)
+    loss: FloatArray = column(lambda jobs: np.zeros((len(jobs), 0)), dims=2, dtype=np.float64, since=1)
     groups: tuple[str, ...] = ("",)
     users: tuple[str, ...] = ("",)
     models: tuple[str, ...] = ("",)
@@ -189,32 +147,18 @@ class Workload(ComparesByValue):
         count = len(self.submit_us)
         if not count:
             raise InvalidProblemError("there is no job; a workload has at least one")
-        unless_given = {
-            "slowdown_ppm": np.full((count, 3), PPM),
-            "app": np.arange(count),
-            "most_gpus": self.gpus,
-            "kind_ppm": np.zeros((count, 0)),
-            "loss": np.zeros((count, 0)),
-            **{name: np.full(count, value) for name, value in UNLESS_GIVEN.items()},
-        }
-        for name in (*REQUIRED, *unless_given):
-            values = getattr(self, name)
-            filled = values if len(values) or name in REQUIRED else unless_given[name]
-            if len(filled) != count:
-                raise InvalidProblemError(f"{name} has {len(filled)} entries for {count} jobs; give one a job")
-            dtype = np.float64 if name == "loss" else np.int64
-            object.__setattr__(self, name, np.array(filled, dtype, order="C"))  # own and writable: one compiled type
-        self._check_forms()
+        fill_columns(self, count, "job")
+        if self.slowdown_ppm.shape[1] != len(LEVELS):
+            raise InvalidProblemError(f"slowdown_ppm must have {len(LEVELS)} numbers a job: {', '.join(LEVELS)}")
+        if not np.isfinite(self.loss).all():
+            raise InvalidProblemError("loss must be finite numbers; leave it out where it isn't known")
         if self.submit_us[0] < 0 or (np.diff(self.submit_us) < 0).any():
             raise InvalidProblemError("jobs must be sorted by submission, from 0 on; sort them first")
-        for name, (least, most) in LIMITS.items():
-            values = getattr(self, name)
-            if values.size and (values.min() < least or values.max() > most):
-                raise InvalidProblemError(f"{name} must lie in {least}..{most}, got {values.min()}..{values.max()}")
-        for column, names in LABELS.items():
-            values, known = getattr(self, column), len(getattr(self, names))
+        check_ranges(self)
+        for label, names in LABELS.items():
+            values, known = getattr(self, label), len(getattr(self, names))
             if values.min() < 0 or values.max() >= known:
-                raise InvalidProblemError(f"{column} must lie in 0..{known - 1}, the names there are; it has others")
+                raise InvalidProblemError(f"{label} must lie in 0..{known - 1}, the names there are; it has others")
         if (self.good_us > self.duration_us).any():
             raise InvalidProblemError("good_us must not exceed duration_us, which holds all tries")
         if (self.least_gpus > self.most_gpus).any() or ((self.kind_ppm > 0) & (self.kind_ppm < PPM)).any():
@@ -225,16 +169,6 @@ class Workload(ComparesByValue):
             object.__setattr__(self, "ids", self.numbered)
         if len(self.ids) != count:
             raise InvalidProblemError(f"ids has {len(self.ids)} entries for {count} jobs; give one a job")
-
-    def _check_forms(self) -> None:
-        for name in (*REQUIRED, *UNLESS_GIVEN, "app", "most_gpus", *TABLES):
-            values = getattr(self, name)
-            if values.ndim != (2 if name in TABLES else 1):
-                raise InvalidProblemError(f"{name} must have {'a row' if name in TABLES else 'one number'} a job")
-        if self.slowdown_ppm.shape[1] != len(LEVELS):
-            raise InvalidProblemError(f"slowdown_ppm must have {len(LEVELS)} numbers a job: {', '.join(LEVELS)}")
-        if not np.isfinite(self.loss).all():
-            raise InvalidProblemError("loss must be finite numbers; leave it out where it isn't known")
 
     def __len__(self) -> int:
         """Return the number of jobs."""

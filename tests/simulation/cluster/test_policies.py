@@ -12,7 +12,7 @@ from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from optim.execution import SerialExecutor
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.run_file import MACHINE_COLUMNS, MORE_MACHINE_COLUMNS
+from optim.models.cluster.columns import columns_of
 from optim.models.cluster.workload import US
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split_settings
@@ -195,7 +195,7 @@ def test_a_key_tells_apart_whatever_a_run_depends_on():
     assert Comparison(workload([(0, 1, 1)] * 3), cluster, FREE, 0).key(request) in keys
 
 
-@pytest.mark.parametrize("column", [*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS])
+@pytest.mark.parametrize("column", columns_of(Cluster))
 def test_a_key_tells_apart_machines_that_differ_in_any_column(column):
     jobs, request = workload([(0, 1, 1)] * 3), PolicyRequest(name="fifo")
     same = {"gpus": [2, 2], "rack": [0, 0], "kind": [0, 0], "cpus": [64.0, 64.0], "memory_gb": [64.0, 64.0]}

@@ -14,11 +14,12 @@ from optim.models.cluster.check.metrics import figures_of
 from optim.models.cluster.check.replay import MACHINE_DOWN, PPM, REPAIR, Replayed, replay
 from optim.models.cluster.check.utility import check_worth
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.columns import LATER
 from optim.models.cluster.log import EventLog, Run
 from optim.models.cluster.metrics import NOT_TOLD
 from optim.models.cluster.policy_names import agrees, name_in
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.run_file import LoggedRun, RunRecord
+from optim.models.cluster.run_file import LATER_FIELDS, LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 
 OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us", "preempt_checkpoint_us")
@@ -84,7 +85,8 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
     figures = figures_of(record.jobs, record.cluster, run.log, run.rules, replayed)
     for each in fields(run.metrics):
         stated, true = getattr(run.metrics, each.name), figures[each.name]
-        if record.is_of_earlier_schema and each.default == stated == NOT_TOLD:
+        is_optional = record.is_of_earlier_schema or each.name in LATER_FIELDS["metrics"]
+        if is_optional and each.default == stated == NOT_TOLD:
             continue
         if run.metrics.wait_order_share == NOT_TOLD and each.name in WAITING_BY_CAUSE:
             continue
@@ -115,8 +117,9 @@ def _digest(record: RunRecord) -> str:
     digest = sha256()
     for owner in (record.jobs, record.cluster):
         for column in fields(owner):
-            values = getattr(owner, column.name)
-            if isinstance(values, np.ndarray):
+            values, form = getattr(owner, column.name), column.metadata.get("column")
+            is_left_out = form is not None and form.since == LATER and (values == form.fill).all()
+            if isinstance(values, np.ndarray) and not is_left_out:
                 digest.update(column.name.encode() + values.tobytes())
     return digest.hexdigest()[:16]
 
