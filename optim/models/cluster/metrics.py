@@ -1,7 +1,6 @@
 """Metrics of a run: completion, fairness of jobs and apps, waiting, and GPUs held."""
 
 from dataclasses import dataclass, fields
-from itertools import groupby
 
 import numpy as np
 
@@ -64,29 +63,6 @@ def app_fairness(jobs: Workload, cluster: Cluster, run: Run) -> AppFairness:
         rho=(end - begin) / whole,
         rho_space=(end - begin) / ideal(cluster.num_gpus / average),
     )
-
-
-def placement_envy(jobs: Workload, cluster: Cluster, run: Run) -> float:
-    """Return how many times faster a running job would be, at most, on the GPUs of another one that runs at the same time.
-
-    A job could use another's GPUs if these are at least as many as its gang; then only the smallest part of the cluster that
-    holds them tells them apart. Jobs that wait envy everybody and aren't counted. 1 means that no placement is envied.
-    """
-    levels: dict[int, int] = {}
-    worst = 1.0
-    for time, group in groupby(run.log.rows(), key=lambda row: row[0]):
-        del time
-        for _, kind, job, places in group:
-            if kind == Event.START:
-                machines = {machine for machine, _ in places}
-                racks = {int(cluster.rack[machine]) for machine in machines}
-                levels[job] = 0 if len(machines) == 1 else 1 if len(racks) == 1 else 2
-            else:
-                levels.pop(job, None)
-        for job, level in levels.items():
-            best = min((other for rival, other in levels.items() if jobs.gpus[rival] >= jobs.gpus[job]), default=level)
-            worst = max(worst, float(jobs.slowdown_ppm[job, level] / jobs.slowdown_ppm[job, best]))
-    return worst
 
 
 HOUR_US = 3600 * US
@@ -274,10 +250,7 @@ def _down_us(cluster: Cluster, log: EventLog) -> int:
 
 def rho_of_apps(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, FloatArray]:
     """Return finish-time fairness in both readings of each app of which all jobs are over and one was done."""
-    names, app = np.unique(jobs.app, return_inverse=True)
-    if len(names) == len(jobs):
-        whole, space = fairness(jobs, cluster, run)
-        return whole[run.is_done], space[run.is_done]
+    _, app = np.unique(jobs.app, return_inverse=True)
     is_over = run.is_done.copy()
     is_over[run.log.job[np.isin(run.log.kind, (Event.LEAVE, Event.GIVE_UP))]] = True
     counts = np.bincount(app, run.is_done) > 0
@@ -286,36 +259,6 @@ def rho_of_apps(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray,
     if not counts.any():  # no app is whole: those that have something done, up to the end of the run
         counts = np.bincount(app, run.is_done) > 0
     return found.rho[counts], found.rho_space[counts]
-
-
-def fairness(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, FloatArray]:
-    """Return finish-time fairness of each job in both readings ((C.1), (C.2) of docs/mathematics/auction.md).
-
-    The number of active apps is averaged over the job's own life; an app is active from its first submission to its last
-    end.
-    """
-    apps, app = np.unique(jobs.app, return_inverse=True)
-    begin, end = np.full(len(apps), np.iinfo(np.int64).max), np.zeros(len(apps), np.int64)
-    np.minimum.at(begin, app, jobs.submit_us)
-    np.maximum.at(end, app, run.end_us)
-    times = np.concatenate([begin, end])
-    order = np.argsort(times, kind="stable")
-    times = times[order].astype(float)
-    active = np.cumsum(np.where(order < len(apps), 1, -1))
-    area = np.concatenate([[0.0], np.cumsum(active[:-1] * np.diff(times))])
-
-    def apps_until(when: FloatArray) -> FloatArray:
-        at = np.clip(np.searchsorted(times, when, side="right") - 1, 0, len(times) - 1)
-        return np.asarray(area[at] + active[at] * (when - times[at]), float)
-
-    submit, done = jobs.submit_us.astype(float), run.end_us.astype(float)
-    alive = np.maximum(1.0, done - submit)  # a job that is refused at once is none of the figures
-    mean_apps = np.maximum(1.0, (apps_until(done) - apps_until(submit)) / alive)
-    completion = done - submit
-    whole = completion / (jobs.duration_us * mean_apps)
-    fair_gpus = np.minimum(cluster.num_gpus / mean_apps, jobs.gpus)
-    space = completion / (jobs.duration_us * jobs.gpus / fair_gpus)
-    return whole, space
 
 
 def placement_score(cluster: Cluster, run: Run) -> float:

@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.metrics import app_fairness, fairness
+from optim.models.cluster.metrics import app_fairness
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-from tests.support.small_clusters import small_worlds, workload
+from tests.support.small_clusters import workload
 
 FREE = EngineOptions(overhead_s=0)
 
@@ -34,13 +33,3 @@ def test_an_app_alone_is_as_fast_as_its_longest_job_lets_it_be():
     cluster = Cluster.grid("1x4")
     found = app_fairness(jobs, cluster, simulate(jobs, cluster, make_policy("fifo", jobs), FREE))
     assert (found.rho.tolist(), found.rho_space.tolist()) == ([1.0], [1.0])
-
-
-@given(small_worlds())
-def test_an_app_of_one_job_is_as_fair_as_its_job(world):
-    jobs, cluster = workload(world[0]), world[1]
-    run = simulate(jobs, cluster, make_policy("fifo", jobs), FREE)
-    found = app_fairness(jobs, cluster, run)
-    by_job, by_job_space = fairness(jobs, cluster, run)
-    assert found.rho == pytest.approx(by_job)
-    assert found.rho_space == pytest.approx(by_job_space)

@@ -11,10 +11,8 @@ from optim.core.archives import read_arrays, write_arrays
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import (
     app_fairness,
-    fairness,
     localities,
     measure,
-    placement_envy,
     placement_score,
     rho_of_apps,
 )
@@ -43,9 +41,9 @@ def test_what_runs_tell(records):
             run = as_run(record, number)
             log, until = run.log, last_times(run.log, len(jobs))
             told = {
-                "metrics": measure(jobs, cluster, run), "rho": rho_of_apps(jobs, cluster, run), "fair": fairness(jobs, cluster, run),
+                "metrics": measure(jobs, cluster, run), "rho": rho_of_apps(jobs, cluster, run),
                 "score": placement_score(cluster, run), "localities": localities(cluster, log), "until": until,
-                "apps": outcome(app_fairness, jobs, cluster, run), "envy": outcome(placement_envy, jobs, cluster, run),
+                "apps": outcome(app_fairness, jobs, cluster, run),
                 "quotas": quotas(jobs, cluster, Rules(knows_quotas=True)), "waits": waiting(jobs, cluster, log, until, run.rules), "shares": waiting(jobs, cluster, log, until, run.rules).shares(),
                 "by quota": waiting(jobs, cluster, log, until, replace(run.rules, knows_quotas=True, quotas=(1.0,) * len(jobs.groups))), "held": held_gpus(cluster, log),
                 "change": held_change(log), "down": down_change(cluster, log), "rows": log.rows(),

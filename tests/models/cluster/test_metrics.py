@@ -12,7 +12,6 @@ from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import (
     Metrics,
     app_fairness,
-    fairness,
     localities,
     measure,
     placement_score,
@@ -37,7 +36,8 @@ def test_fairness_is_what_adding_up_seconds_gives(world):
     rows, cluster = world
     jobs, run = _play(rows, cluster, overhead_s=1)
     ends = run.end_us // US
-    whole, space = fairness(jobs, cluster, run)
+    found = app_fairness(jobs, cluster, run)
+    whole, space = found.rho, found.rho_space
     for job, (submit, gpus, duration) in enumerate(rows):
         seconds = range(submit, int(ends[job]))
         active = [sum(rows[other][0] <= at < ends[other] for other in range(len(rows))) for at in seconds]
@@ -100,13 +100,6 @@ def test_gangs_score_by_where_they_ran_and_for_how_long():
     score = (12 * 0.5 + 12 * 0.25 + 8 * 1.0) / 32
     assert placement_score(cluster, run) == pytest.approx(score)
     assert measure(jobs, cluster, run).placement_score == pytest.approx(score)
-
-
-def test_an_app_is_active_from_its_first_submission_to_its_last_end():
-    jobs = workload([(0, 1, 1), (4, 1, 1)], app=np.array([0, 0]))
-    run = simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions())
-    whole, _ = fairness(jobs, Cluster.grid("1x1"), run)
-    assert whole.tolist() == [1, 1]
 
 
 def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():

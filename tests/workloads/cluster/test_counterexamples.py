@@ -13,13 +13,13 @@ from optim.models.auction.codec import (
 from optim.models.auction.problem import PROBLEM
 from optim.models.auction.summary import rho_paid
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.metrics import app_fairness, placement_envy
+from optim.models.cluster.metrics import app_fairness
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.solve import solve
-from optim.workloads.cluster.counterexamples import COUNTEREXAMPLES
+from tests.support.counterexamples import COUNTEREXAMPLES, placement_envy
 from tests.support.small_clusters import workload
 
 SPREAD = EngineOptions(overhead_s=0, spread=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from optim.models.cluster.cluster import Cluster
-from optim.workloads.cluster import counterexamples
 from optim.workloads.cluster.generator import PhillyOptions, draw_jobs, draw_outcomes, status_chances
 from optim.workloads.cluster.jobs import Failures, Oversized, Selection, cluster_jobs
 from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
 from optim.workloads.cluster.topology import read_cluster
 from optim.workloads.traces.job_table import JobTable
+from tests.support import counterexamples
 from tests.support.kept import assert_kept, outcome, parts, short
 from tests.support.variants import answers, option_variants
 from tests.support.varied_tables import with_cells

@@ -62,7 +62,7 @@ class _Compared(AgentBatch):
 
 
 def _played(jobs, options, crowd):
-    with patch.object(leases, "AppCrowd", crowd):
+    with patch.object(leases, "AgentBatch", crowd):
         return play_plans(jobs, CLUSTER, make_policy("themis", jobs, options), EngineOptions(overhead_s=30), 0)
 
 

@@ -1,10 +1,12 @@
 """Small worlds, found by search, in which a scheduler breaks a promise; each with what shows it."""
 
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Event, Run
 from optim.models.cluster.workload import PPM, US, Workload
 
 MINUTE_US = 60 * US
@@ -69,3 +71,26 @@ COUNTEREXAMPLES = (
     ),
 )
 """Dominant resource fairness and least attained service give neither sharing incentive nor freedom from envy once placement counts."""
+
+
+def placement_envy(jobs: Workload, cluster: Cluster, run: Run) -> float:
+    """Return how many times faster a running job would be, at most, on the GPUs of another one that runs at the same time.
+
+    A job could use another's GPUs if these are at least as many as its gang; then only the smallest part of the cluster that
+    holds them tells them apart. Jobs that wait envy everybody and aren't counted. 1 means that no placement is envied.
+    """
+    levels: dict[int, int] = {}
+    worst = 1.0
+    for time, group in groupby(run.log.rows(), key=lambda row: row[0]):
+        del time
+        for _, kind, job, places in group:
+            if kind == Event.START:
+                machines = {machine for machine, _ in places}
+                racks = {int(cluster.rack[machine]) for machine in machines}
+                levels[job] = 0 if len(machines) == 1 else 1 if len(racks) == 1 else 2
+            else:
+                levels.pop(job, None)
+        for job, level in levels.items():
+            best = min((other for rival, other in levels.items() if jobs.gpus[rival] >= jobs.gpus[job]), default=level)
+            worst = max(worst, float(jobs.slowdown_ppm[job, level] / jobs.slowdown_ppm[job, best]))
+    return worst
