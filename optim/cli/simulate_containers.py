@@ -91,8 +91,8 @@ def containers(
     """Tune policies to the same kills and throttling, and compare what they allocate on others: a row a policy and resource."""
     from optim.core.options import build_options
     from optim.phases.model import DEFAULT_ENCODER
-    from optim.rightsizing.catalogue import BOUNDS, need_phases, policy_names
     from optim.rightsizing.comparison import check_comparison
+    from optim.rightsizing.policy import BOUNDS, need_phases, policy_names
     from optim.rightsizing.tuning import Slo
     from optim.rightsizing.world import WorldOptions, prepare_split
 
@@ -206,8 +206,8 @@ def _at_equal_risk(
     output: OutputFormat,
 ) -> None:
     """Print the tuned policies' rows, and write the report of those that were compared."""
-    from optim.rightsizing.catalogue import BOUNDS
     from optim.rightsizing.comparison import compare_policies, trade_curve
+    from optim.rightsizing.policy import BOUNDS
 
     rows: list[Row] = []
     points: list[TradePoint] = []

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.files import write_bytes
+from optim.core.policies import clairvoyant_names
 from optim.report.page import figure_element, page, table
 from optim.report.plots import PALETTE, Figure, FigureList
-from optim.rightsizing.catalogue import ORACLES, REFERENCE
 from optim.rightsizing.comparison import ALL_RESOURCES, Row, TradePoint
+from optim.rightsizing.policy import REFERENCE
 
 MAX_CURVES = 12
 """More can't be told apart by their colours."""
@@ -90,7 +91,7 @@ def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint]) -> Figure:
                     [100 * point.risk for point in own],
                     [point.allocation_over_demand for point in own],
                 )
-                style = "--" if name in ORACLES else "-"
+                style = "--" if name in clairvoyant_names("containers") else "-"
                 panel.plot(across, height, style, color=colour, linewidth=1.3, label=name)
             tuned = [row for row in rows if row.resource == resource and row.policy in colours]
             for row in tuned:

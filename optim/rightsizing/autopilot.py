@@ -23,13 +23,11 @@ Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, sectio
 aren't published; these are ours. doi:10.1145/3342195.3387524
 """
 
-from enum import StrEnum
-from functools import partial
-
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy, scaled_by
+from optim.core.policies import policy
+from optim.rightsizing.policy import CycleView, Estimate, scaled_by
 from optim.rightsizing.world import World
 
 AGGREGATE_S = 300.0
@@ -44,16 +42,7 @@ HEADROOM = 1.25
 """Where no limit is known, buckets go up to the largest training sample times this; more is in the last one."""
 
 
-class Workload(StrEnum):
-    """What Autopilot's rules distinguish."""
-
-    BATCH = "batch"
-    """CPU by the average; memory by the 98th percentile."""
-    SERVING = "serving"
-    """CPU by the 95th percentile; memory by the maximum."""
-
-
-CPU_PERCENTILE, MEMORY_PERCENTILE = 0.95, 0.98
+MEMORY_PERCENTILE = 0.98
 
 
 def _highest(world: World) -> FloatArray:
@@ -63,27 +52,27 @@ def _highest(world: World) -> FloatArray:
     return np.where(top > 0, top, 1.0)
 
 
+@policy("autopilot", world="containers", summary="Google's moving windows.", is_default=True)
 class Autopilot:
-    """Autopilot by moving windows, begun with empty histograms.
+    """Autopilot by moving windows, begun with empty histograms: batch jobs' rules.
+
+    CPU by the average, memory by the 98th percentile.
 
     Parameters
     ----------
     world
         Containers.
-    workload
-        Which rules.
     """
 
-    def __init__(self, world: World, workload: Workload = Workload.BATCH) -> None:
-        self._workload = workload
+    def __init__(self, world: World) -> None:
         self._is_level = world.is_level.tolist()
         self._interval_s = world.interval_s
         self._aggregate = max(1, round(AGGREGATE_S / world.interval_s))
         self._width = _highest(world) / NUM_BUCKETS
         shape = world.limit.shape
-        # Load-adjusted histograms, and sums of weights, of weighted averages; and the maximum.
+        # Load-adjusted histograms, and sums of weights, of weighted averages.
         self._load = np.zeros((*shape, NUM_BUCKETS))
-        self._weight, self._total, self._maximum = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        self._weight, self._total = np.zeros(shape), np.zeros(shape)
         self._seen = 0
         self._recent: list[FloatArray] = []
         self._num_recent = max(1, round(HOLD_S / (world.cycle_samples * world.interval_s)))
@@ -113,18 +102,13 @@ class Autopilot:
             np.add.at(self._load[:, column], (rows, place), edge)
             self._weight[:count, column] = fade * self._weight[:count, column] + 1.0
             self._total[:count, column] = fade * self._total[:count, column] + usage.mean(axis=1)
-            np.maximum(self._maximum[:count, column], usage.max(axis=1), out=self._maximum[:count, column])
 
     def _signal(self, column: int, count: int) -> FloatArray:
-        """Return the average, percentile or maximum that the rules ask for, shape (A,)."""
-        is_level = self._is_level[column]
-        if is_level and self._workload is Workload.SERVING:
-            return np.asarray(self._maximum[:count, column].copy())
-        if not is_level and self._workload is Workload.BATCH:
+        """Return the average of a rate, or the percentile of an incompressible resource, shape (A,)."""
+        if not self._is_level[column]:
             return np.asarray(self._total[:count, column] / self._weight[:count, column])
-        level = MEMORY_PERCENTILE if is_level else CPU_PERCENTILE
         reached = np.cumsum(self._load[:count, column], axis=1)
-        place = (reached >= level * reached[:, -1:]).argmax(axis=1)
+        place = (reached >= MEMORY_PERCENTILE * reached[:, -1:]).argmax(axis=1)
         return np.asarray((place + 1) * self._width[:count, column])
 
 
@@ -140,6 +124,12 @@ OVERRUN, UNDERRUN, CHANGE = 8.0, 1.0, 0.1
 SMOOTHING = 0.3
 
 
+@policy(
+    "autopilot-ml",
+    world="containers",
+    summary="Google's set of windows; the window that would have cost least is followed.",
+    is_default=True,
+)
 class AutopilotLearning:
     """The recommender above for all containers of a world, begun with nothing known.
 
@@ -192,10 +182,3 @@ class AutopilotLearning:
         models = np.arange(len(cost))[:, None, None]
         penalty = CHANGE * (models != self._model[:count]) + CHANGE * is_changed
         self._model[:count] = np.argmin(cost + penalty, axis=0)
-
-
-AUTOPILOT_POLICIES = (
-    NamedPolicy("autopilot", Autopilot),
-    NamedPolicy("autopilot-serving", partial(Autopilot, workload=Workload.SERVING)),
-    NamedPolicy("autopilot-ml", AutopilotLearning),
-)

@@ -17,10 +17,9 @@ from optim.core.errors import check_in
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
-from optim.rightsizing.catalogue import BOUNDS, HARMLESS, REFERENCE, check_names, make_plan
+from optim.rightsizing.clairvoyant import clairvoyant
 from optim.rightsizing.engine import Outcome, by_unit, measure, post_warmup_weight, relative
-from optim.rightsizing.oracles import clairvoyant
-from optim.rightsizing.policy import Plan
+from optim.rightsizing.policy import BOUNDS, HARMLESS, REFERENCE, Plan, check_names, make_plan
 from optim.rightsizing.tuning import MAX_MULTIPLIER, Measure, Slo, Tuned, guaranteed, num_drawn, requirement_on, tune
 from optim.rightsizing.world import CalibrationTestSplit, World
 from optim.statistics import bootstrap

@@ -1,4 +1,4 @@
-"""Policies on a world: cycles, violations, and metrics.
+"""What an allocation does on a world: violations, and metrics.
 
 An incompressible resource (memory) kills: a cycle with any sample above its allocation is a kill, at the first such sample. The
 work since the last checkpoint is done again after a start-up, and both are charged; the series isn't replayed, so that a
@@ -8,7 +8,6 @@ above it is work that is delayed. Neither has a tolerance.
 The first cycle is given to all policies, so that only what comes after it, the post-warm-up part, says anything about them.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,6 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import check_in
 from optim.phases.clustering import group_sums
-from optim.rightsizing.policy import Answer, CycleView, Estimate, NamedPolicy
 from optim.rightsizing.world import World
 
 SECONDS_PER_DAY = 86400.0
@@ -239,73 +237,3 @@ def _under_samples(world: World, allocation: FloatArray) -> IntArray:
 
 def _over(part: FloatArray, total: FloatArray) -> FloatArray:
     return np.asarray(part / np.where(total > 0, total, 1.0))
-
-
-class AffinePlan:
-    """What is given is known but for the multiplier: base plus m spread in every cycle, at least a floor.
-
-    Parameters
-    ----------
-    world
-        Containers.
-    estimate
-        Of every container and cycle, shape (C, K, R) all.
-    """
-
-    def __init__(self, world: World, estimate: Estimate) -> None:
-        self._world, self._estimate = world, estimate
-
-    def allocate(self, multiplier: FloatArray) -> FloatArray:
-        """Return allocations, shape (C, K, R), 0 after a container's end."""
-        world = self._world
-        value = self._estimate.allocation(multiplier, world.first, world.limit[:, None])
-        value[world.samples == 0] = 0.0
-        return value
-
-
-class SteppedPlan:
-    """A policy on a world.
-
-    Without feedback it is stepped through once: allocations for any multiplier follow from its estimates. With
-    feedback it is stepped through again for every multiplier.
-
-    Parameters
-    ----------
-    world
-        Containers.
-    policy
-        Rule.
-    """
-
-    def __init__(self, world: World, policy: NamedPolicy) -> None:
-        self._world, self._policy = world, policy
-        self._answers: list[Answer] = []
-        if not policy.has_feedback:
-            stepper, nothing = policy.start(world), np.zeros((*world.samples.shape, len(world.resources)))
-            self._answers = [stepper.estimate(view) for view in views(world, nothing)]
-
-    def allocate(self, multiplier: FloatArray) -> FloatArray:
-        """Return allocations, shape (C, K, R), 0 after a container's end."""
-        world = self._world
-        stepper = self._policy.start(world) if self._policy.has_feedback else None
-        allocation = np.zeros((*world.samples.shape, len(world.resources)))
-        allocation[:, 0] = np.minimum(world.first, world.limit)
-        for view in views(world, allocation):
-            answer = self._answers[view.cycle - 1] if stepper is None else stepper.estimate(view)
-            allocation[: len(view.past), view.cycle] = answer.allocation(multiplier, world.first, view.limit)
-        return allocation
-
-
-def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
-    """Yield what is known as each cycle but the first begins; `allocation`, shape (C, K, R), fills up meanwhile."""
-    for cycle, count in enumerate(world.running.tolist()):
-        if cycle > 0:
-            end = cycle * world.cycle_samples
-            yield CycleView(
-                cycle=cycle,
-                past=world.values[:count, :end],
-                phase=None if world.phase is None else world.phase[:count, :end],
-                allocation=allocation[:count, cycle - 1],
-                limit=world.limit[:count],
-                cycle_samples=world.cycle_samples,
-            )

@@ -1,4 +1,4 @@
-"""Policies that learn from similar moments: nearest neighbours, forests, and priced forecasts.
+"""Policies that learn from similar moments: nearest neighbours and forests, and forecasts at a price.
 
 A forecast is a distribution of the need: of an incompressible resource the peak of the coming cycle, of a rate any of its samples. At
 price m^2 a container gets the y that minimises
@@ -8,13 +8,13 @@ price m^2 a container gets the y that minimises
 s the mean demand of training containers, and w what a sample's harm counts there: a container that lives longer has more of it for the same
 share. Of all ways to do so much harm on average, this one allocates least, as harm is done where it saves most. The price is the square of the multiplier, so that multipliers to 1024 reach any safety, and calibration makes up for what is wrong with the distribution.
 
-Both know a moment by the same numbers (`windows`); with phases, which phase it is and how long it has lasted are among them.
+Both know a moment by the same `features`; with phases, which phase it is and how long it has lasted are among them.
 
 A quantile regression forest (Meinshausen 2006. Quantile regression forests. JMLR 7), whose draws from leaves are pooled with the nearest
 neighbours of `analogs`: the two err differently, and the pool saves more than either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,8 +24,9 @@ from threadpoolctl import threadpool_limits
 
 from optim.core.arrays import FloatArray
 from optim.core.optional import import_extra
+from optim.core.policies import policy
 from optim.rightsizing.features import Examples, Features, examples_of, joined, view_features
-from optim.rightsizing.policy import CycleView, with_and_without_phases
+from optim.rightsizing.policy import CycleView, Trait
 from optim.rightsizing.world import World
 
 TAIL = 24
@@ -106,12 +107,25 @@ NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
 
 NUM_QUANTILES = 100
 
-BOOSTED_RISKS = np.array([0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.004])
+ANALOGS = (
+    "The demand after the most similar moments of training containers, at a price on harm; without and with phases."
+)
 
-MAX_EXAMPLES = 20_000
-"""Boosted quantiles learn from at most so many moments, evenly spread."""
 
-
+@policy(
+    "analogs",
+    world="containers",
+    summary=ANALOGS,
+    is_default=True,
+)
+@policy(
+    "analogs-phases",
+    world="containers",
+    summary=ANALOGS,
+    is_default=True,
+    traits=(Trait.PHASES,),
+    has_phases=True,
+)
 class KnnQuantiles:
     """The needs that followed on the most similar moments of training containers.
 
@@ -186,66 +200,6 @@ def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
     return np.asarray(below + (place - low) * (above - below))
 
 
-class BoostedQuantiles:
-    """Quantiles of the need by gradient-boosted trees, of a rate from one random sample of the cycle that followed.
-
-    Parameters
-    ----------
-    world
-        Whose training containers are learned from.
-    has_phases
-        Whether the present phase is among what is known.
-
-    Raises
-    ------
-    MissingDependencyError
-        If scikit-learn isn't there.
-    """
-
-    def __init__(self, world: World, *, has_phases: bool = False) -> None:
-        self._world, self._has_phases = world, has_phases
-        examples = examples_of(world, has_phases=has_phases)
-        chosen = np.unique(np.linspace(0, len(examples.after) - 1, MAX_EXAMPLES).astype(np.int64))
-        features = examples.features.values[chosen]
-        self._fitted = [
-            [_fit(features, needs[chosen], 1.0 - risk) for risk in BOOSTED_RISKS.tolist()]
-            for needs in _needs(examples, world)
-        ]
-
-    def estimate(self, view: CycleView) -> Forecast:
-        """Answer for a cycle."""
-        features = view_features(view, self._world, has_phases=self._has_phases)
-        needs = [np.stack([predict(features.values) for predict in models], axis=1) for models in self._fitted]
-        # Each quantile is fitted on its own: sorted, they are as good or better (Chernozhukov et al. 2010).
-        need, risk = with_tail(np.sort(np.stack(needs, axis=1), axis=2), BOOSTED_RISKS)
-        return Forecast(need=features.level[..., None] * need, risk=risk, scale=scale_of(self._world))
-
-
-def _needs(examples: Examples, world: World) -> list[FloatArray]:
-    """Return a need of each moment by resource, shape (N,) each."""
-    rng = np.random.default_rng(0)
-    count = examples.is_there.sum(axis=1)  # those that are there come first
-    place = (rng.random(len(count)) * count).astype(np.int64)
-    return [
-        examples.peak[:, column] if is_level else examples.after[np.arange(len(count)), place, column]
-        for column, is_level in enumerate(world.is_level.tolist())
-    ]
-
-
-def _fit(features: FloatArray, needs: FloatArray, level: float) -> Callable[[FloatArray], FloatArray]:
-    model = import_extra("sklearn.ensemble", "policy boosted-quantiles").HistGradientBoostingRegressor(
-        loss="quantile", quantile=level, max_iter=80, max_leaf_nodes=16, min_samples_leaf=40, random_state=0
-    )
-    with threadpool_limits(1):  # more threads wait for each other on so little data
-        model.fit(features, needs)
-
-    def predict(asked: FloatArray) -> FloatArray:
-        with threadpool_limits(1):
-            return np.asarray(model.predict(asked), dtype=np.float64)
-
-    return predict
-
-
 NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0
 
 DRAWS_OF_A_LEAF = 4
@@ -257,6 +211,21 @@ LEVELS = np.array([0.5, 0.8, 0.95])
 """Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of an incompressible resource by the peak."""
 
 
+FOREST = "As `analogs`, with the moments in the same leaves of trees besides (extra `learn`; runs where it is named)."
+
+
+@policy(
+    "forest",
+    world="containers",
+    summary=FOREST,
+)
+@policy(
+    "forest-phases",
+    world="containers",
+    summary=FOREST,
+    traits=(Trait.PHASES,),
+    has_phases=True,
+)
 class Forest(KnnQuantiles):
     """What followed on moments in the same leaves, and on the nearest ones.
 
@@ -313,12 +282,3 @@ def _targets(examples: Examples, world: World) -> FloatArray:
     stacked = np.concatenate(targets, axis=1)
     deviation = stacked.std(axis=0)
     return np.asarray((stacked - stacked.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
-
-
-LEARNED_POLICIES = with_and_without_phases("analogs", KnnQuantiles)
-
-OPTIONAL_POLICIES = (
-    *with_and_without_phases("boosted-quantiles", BoostedQuantiles),
-    *with_and_without_phases("forest", Forest),
-)
-"""Policies that need an optional package, and seconds: they run where they are named."""

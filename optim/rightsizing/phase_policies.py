@@ -1,4 +1,4 @@
-"""Policies by phase: the paper's rule, its variants, and a price on risk learned by phase.
+"""Policies by phase: the paper's rule, and a price on risk learned by phase.
 
 The paper's rule takes absolute statistics over all containers and so gives small and large ones the same.
 
@@ -16,134 +16,28 @@ s the mean demand of the training containers and m the multiplier: risk is taken
 phase the same rule shows what phases add.
 """
 
-from enum import StrEnum
-from functools import partial
-
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.core.policies import policy
 from optim.models.containers.series import ContainerSeries
 from optim.phases.clustering import group_moments
-from optim.phases.forecasting import ForecastMethod, PhaseForecaster
-from optim.phases.sequences import run_numbers, runs_of
-from optim.rightsizing.engine import UNDER_SHARE, views
-from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy, Rule, require_phases
+from optim.phases.sequences import run_numbers
+from optim.rightsizing.engine import UNDER_SHARE
+from optim.rightsizing.policy import Estimate, Rule, Trait, require_phases, views
 from optim.rightsizing.world import World
 
 TINY = 1e-12
 """Demand below this counts as none when one divides by it."""
 
-MIN_DWELL = 2
-"""Runs of a single sample are noise of the labels."""
 
-
-class Size(StrEnum):
-    """What a container's demand is relative to in the phase rule."""
-
-    ONE = "one"
-    """Nothing: the paper's rule, absolute statistics."""
-    MAXIMUM = "maximum"
-    """The container's maximum so far."""
-    LIMIT = "limit"
-    """The container's limit; its maximum so far where the limit is unknown."""
-
-    def of(self, maximum: FloatArray, limit: FloatArray) -> FloatArray:
-        """Return the sizes of containers with these maxima and limits, all of one shape."""
-        if self is Size.ONE:
-            return np.ones_like(maximum)
-        return np.where(np.isfinite(limit), limit, maximum) if self is Size.LIMIT else maximum
-
-
-def phase_rule(world: World, *, size: Size = Size.ONE, has_floor: bool = False) -> Rule:
-    """Return the rule that gives the mean of the present phase over all containers plus m standard deviations.
-
-    Parameters
-    ----------
-    world
-        Its training containers give the moments.
-    size
-        Demand is relative to it.
-    has_floor
-        Whether incompressible resources, as memory, get at least their present use.
-    """
-    training, labels = world.training, require_phases(world.training_phase)
-    limit = np.full_like(training.values, np.nan) if training.limit is None else training.limit[training.segment]
-    relative = training.values / np.maximum(size.of(running_maximum(training), limit), TINY)
-    mean, deviation = group_moments(relative, labels, world.num_phases)
-    floored = world.is_level & has_floor
-
-    def estimate(view: CycleView) -> Estimate:
-        scale, phase = size.of(view.past.max(axis=1), view.limit), view.phase_now
-        return Estimate(
-            base=scale * of_phase(mean, phase),
-            spread=scale * of_phase(deviation, phase),
-            floor=np.where(floored, view.past[:, -1], 0.0),
-        )
-
-    return Rule(estimate)
-
-
-def phase_shift(world: World) -> Rule:
-    """Return the rule that gives the own mean since the phase began plus m deviations within runs of that phase."""
-    training = world.training
-    within = deviation_within_runs(training, require_phases(world.training_phase), world.num_phases)
-
-    def estimate(view: CycleView) -> Estimate:
-        return Estimate(base=phase_run_mean(view.past, view.phases), spread=of_phase(within, view.phase_now))
-
-    return Rule(estimate)
-
-
-def phase_forecast(world: World, *, method: ForecastMethod) -> Rule:
-    """Return the rule that gives mean plus m deviations of the mixture of phases that is expected in the cycle.
-
-    Each phase has the moments of demand over the container's own maximum so far, as in the scaled rule.
-
-    Parameters
-    ----------
-    world
-        Whose training containers the moments, changes and dwells are of.
-    method
-        How phases are forecast; one that looks at the present phase and its dwell only.
-    """
-    training, labels = world.training, require_phases(world.training_phase)
-    relative = training.values / np.maximum(running_maximum(training), TINY)
-    mean, deviation = map(np.nan_to_num, group_moments(relative, labels, world.num_phases))
-    square = deviation**2 + mean**2
-    forecaster = PhaseForecaster(runs_of(labels, training.lengths, MIN_DWELL), world.num_phases)
-    known: dict[tuple[int, int], FloatArray] = {}
-
-    def shares(phases: IntArray, num_steps: int) -> FloatArray:
-        """Return the share of each phase in the coming cycle, NaN where no phase is known yet."""
-        runs = runs_of(phases, np.array([len(phases)]), MIN_DWELL)
-        if not len(runs.phase):
-            return np.full(world.num_phases, np.nan)
-        key = (int(runs.phase[-1]), int(runs.dwell[-1]))
-        if key not in known:
-            known[key] = forecaster.forecast(runs.phase, key[1], num_steps, method).mean(axis=0)
-        return known[key]
-
-    def estimate(view: CycleView) -> Estimate:
-        share = np.stack([shares(phases, view.cycle_samples) for phases in view.phases])
-        size, expected = view.past.max(axis=1), share @ mean
-        spread = np.sqrt(np.maximum(share @ square - expected**2, 0.0))
-        return Estimate(base=size * expected, spread=size * spread)
-
-    return Rule(estimate)
-
-
-PHASE_POLICIES = tuple(
-    NamedPolicy(name, start, needs_phases=True)
-    for name, start in (
-        ("phase-rule", phase_rule),
-        ("phase-max", partial(phase_rule, has_floor=True)),
-        ("phase-rule-scaled", partial(phase_rule, size=Size.MAXIMUM)),
-        ("phase-rule-limit", partial(phase_rule, size=Size.LIMIT)),
-        ("phase-shift", phase_shift),
-        ("phase-markov", partial(phase_forecast, method=ForecastMethod.MARKOV)),
-        ("phase-semi-markov", partial(phase_forecast, method=ForecastMethod.SEMI_MARKOV)),
-    )
+@policy(
+    "phase-rule", world="containers", summary="HotCloud 2020's phase rule.", is_default=True, traits=(Trait.PHASES,)
 )
+def phase_rule(world: World) -> Rule:
+    """Return the rule that gives the mean of the present phase over all training containers plus m standard deviations."""
+    mean, deviation = group_moments(world.training.values, require_phases(world.training_phase), world.num_phases)
+    return Rule(lambda view: Estimate(base=of_phase(mean, view.phase_now), spread=of_phase(deviation, view.phase_now)))
 
 
 def of_phase(table: FloatArray, phase: IntArray) -> FloatArray:
@@ -159,28 +53,27 @@ def phase_run_mean(past: FloatArray, phase: IntArray) -> FloatArray:
     return np.asarray((past * is_own[..., None]).sum(axis=1) / length[:, None])
 
 
-def running_maximum(series: ContainerSeries) -> FloatArray:
-    """Return the maximum of each segment up to and with each sample, shape (T, R)."""
-    maximum = series.values.copy()
-    for rows in series.segments():
-        np.maximum.accumulate(maximum[rows], axis=0, out=maximum[rows])
-    return maximum
-
-
-def deviation_within_runs(series: ContainerSeries, labels: IntArray, num_phases: int) -> FloatArray:
-    """Return each phase's deviation from the mean of the own run, shape (K, R); NaN for a phase without samples."""
-    run = run_numbers(labels, series.segment)
-    mean, _ = group_moments(series.values, run, int(run[-1]) + 1)
-    square, _ = group_moments((series.values - mean[run]) ** 2, labels, num_phases)
-    return np.sqrt(square)
-
-
 STRIDE = 4
 """Every STRIDE-th sample is a moment that ratios are taken from; neighbours hardly differ."""
 
 LEVELS = np.linspace(0.0, 1.0, 201)
 
 
+@policy(
+    "phase-price",
+    world="containers",
+    summary="A price on risk, with the demand that follows each phase.",
+    is_default=True,
+    traits=(Trait.PHASES, Trait.PLAN),
+)
+@policy(
+    "level-price",
+    world="containers",
+    summary="As `phase-price`, without phases.",
+    is_default=True,
+    traits=(Trait.PLAN,),
+    has_phases=False,
+)
 class PricedPlan:
     """The rule above on a world.
 

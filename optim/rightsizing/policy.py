@@ -1,21 +1,20 @@
-"""What a policy sees and answers, and policies that look back a cycle, a while, or not at all.
+"""What a policy for containers sees and answers, plans for any multiplier, and policies by name.
 
-References
-----------
-Berral, Wang, Youssef, "AI4DL: Mining Behaviors of Deep Learning Workloads for Resource
-Management", HotCloud 2020, section 4: prev.step.max, prev.step.rules.
+A policy is registered by `policy(NAME, world="containers")` above a class or function that makes a `Stepper` of a world.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from enum import StrEnum
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.core.errors import UnsupportedProblemError
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError, unknown_name
+from optim.core.policies import default_names, find_policy, shipped_names
+from optim.core.user_code import is_file_reference, load_class_from_file
 from optim.rightsizing.world import World
 
 
@@ -132,41 +131,6 @@ class Rule:
     estimate: Callable[[CycleView], Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPolicy:
-    """A rule for allocations by name.
-
-    Attributes
-    ----------
-    name
-        Name in commands and tables.
-    start
-        Starts a run on a world, of which only the training containers may be looked at.
-    has_feedback
-        Whether its answers depend on the allocations it got.
-    needs_phases
-        Whether it looks at phases.
-    """
-
-    name: str
-    start: Callable[[World], Stepper]
-    has_feedback: bool = False
-    needs_phases: bool = False
-
-
-def with_and_without_phases(name: str, start: Callable[..., Stepper]) -> tuple[NamedPolicy, NamedPolicy]:
-    """Return the policies NAME and NAME-phases, by a `start` with the option `has_phases`."""
-    return (
-        NamedPolicy(name, start),
-        NamedPolicy(f"{name}-phases", partial(start, has_phases=True), needs_phases=True),
-    )
-
-
-def memoryless(name: str, estimate: Callable[[CycleView], Estimate]) -> NamedPolicy:
-    """Return the policy that answers from what it sees alone."""
-    return NamedPolicy(name, lambda world: Rule(estimate))
-
-
 def scaled_by(value: FloatArray) -> Estimate:
     """Return the estimate m value."""
     return Estimate(base=np.zeros_like(value), spread=value)
@@ -185,102 +149,158 @@ def require_phases(phase: IntArray | None) -> IntArray:
     return phase
 
 
-QUANTILE_WINDOW_S = 1800.0
+class AffinePlan:
+    """What is given is known but for the multiplier: base plus m spread in every cycle, at least a floor.
 
-
-def previous_maximum(view: CycleView) -> Estimate:
-    """Return the maximum of the cycle before, times m."""
-    return scaled_by(view.previous.max(axis=1))
-
-
-def previous_rules(view: CycleView) -> Estimate:
-    """Return the mean of the cycle before plus m standard deviations."""
-    return Estimate(base=view.previous.mean(axis=1), spread=view.previous.std(axis=1))
-
-
-def running_maximum(view: CycleView) -> Estimate:
-    """Return the maximum so far, times m."""
-    return scaled_by(view.past.max(axis=1))
-
-
-def static(world: World) -> Rule:
-    """Return the rule that gives what all get in the first cycle, times m, for ever."""
-
-    def estimate(view: CycleView) -> Estimate:
-        return scaled_by(np.broadcast_to(world.first, view.limit.shape))
-
-    return Rule(estimate)
-
-
-def recent_quantile(world: World, *, level: float) -> Rule:
-    """Return the rule that gives a quantile, `level` in (0, 1), of the last half hour, times m."""
-    window = max(1, round(QUANTILE_WINDOW_S / world.interval_s))
-
-    def estimate(view: CycleView) -> Estimate:
-        return scaled_by(np.quantile(view.past[:, -window:], level, axis=1))
-
-    return Rule(estimate)
-
-
-def smoothing(world: World, *, half_life_min: float) -> Rule:
-    """Return the rule that gives the exponentially weighted mean plus m deviations.
-
-    mean <- (1 - g) mean + g x and s2 <- (1 - g)(s2 + g (x - mean)^2), with the mean before, begun at each container's
-    first sample; after `half_life_min` minutes a sample counts half.
-    """
-    gain = 1.0 - 2.0 ** (-world.interval_s / (60.0 * half_life_min))
-    means, squares = np.zeros(world.limit.shape), np.zeros(world.limit.shape)
-
-    def estimate(view: CycleView) -> Estimate:
-        mean, square = means[: len(view.past)], squares[: len(view.past)]
-        if view.cycle == 1:
-            mean[:] = view.past[:, 0]
-        for place in range(view.cycle_samples):
-            away = view.previous[:, place] - mean
-            square[:] = (1 - gain) * (square + gain * away**2)
-            mean += gain * away
-        return Estimate(base=mean.copy(), spread=np.sqrt(square))
-
-    return Rule(estimate)
-
-
-LEVEL_GAIN, TREND_GAIN = 0.5, 0.3
-
-
-def exponential_smoothing(world: World) -> Rule:
-    """Return the rule that gives the next cycle's peak, by Holt's exponential smoothing, plus m mean absolute errors of it.
-
-    level <- a x + (1 - a)(level + trend), trend <- b (level - level before) + (1 - b) trend, x the peak of the cycle before; the
-    errors of the forecasts of earlier cycles are smoothed with the same a.
-
-    References
+    Parameters
     ----------
-    Holt, "Forecasting seasonals and trends by exponentially weighted moving averages", 1957, reprinted 2004.
-    doi:10.1016/j.ijforecast.2003.09.015
+    world
+        Containers.
+    estimate
+        Of every container and cycle, shape (C, K, R) all.
     """
-    level, trend, error = (np.zeros(world.limit.shape) for _ in range(3))
 
-    def estimate(view: CycleView) -> Estimate:
-        peak, running = view.previous.max(axis=1), np.s_[: len(view.past)]
-        if view.cycle == 1:
-            level[running], error[running] = peak, view.previous.std(axis=1)
-        else:
-            expected = level[running] + trend[running]
-            error[running] += LEVEL_GAIN * (np.abs(peak - expected) - error[running])
-            fresh = expected + LEVEL_GAIN * (peak - expected)
-            trend[running] += TREND_GAIN * (fresh - level[running] - trend[running])
-            level[running] = fresh
-        return Estimate(base=level[running] + trend[running], spread=error[running].copy())
+    def __init__(self, world: World, estimate: Estimate) -> None:
+        self._world, self._estimate = world, estimate
 
-    return Rule(estimate)
+    def allocate(self, multiplier: FloatArray) -> FloatArray:
+        """Return allocations, shape (C, K, R), 0 after a container's end."""
+        world = self._world
+        value = self._estimate.allocation(multiplier, world.first, world.limit[:, None])
+        value[world.samples == 0] = 0.0
+        return value
 
 
-STEP_POLICIES = (
-    memoryless("prev-step-max", previous_maximum),
-    memoryless("prev-step-rules", previous_rules),
-    NamedPolicy("static", static),
-    NamedPolicy("holt", exponential_smoothing),
-    memoryless("running-max", running_maximum),
-    *(NamedPolicy(f"ewma-{minutes}", partial(smoothing, half_life_min=minutes)) for minutes in (2, 5, 10)),
-    *(NamedPolicy(f"quantile-{100 * level:g}", partial(recent_quantile, level=level)) for level in (0.90, 0.95, 0.99)),
-)
+class SteppedPlan:
+    """A policy on a world.
+
+    Without feedback it is stepped through once: allocations for any multiplier follow from its estimates. With
+    feedback it is stepped through again for every multiplier.
+
+    Parameters
+    ----------
+    world
+        Containers.
+    start
+        Starts the policy on a world, of which only the training containers may be looked at.
+    has_feedback
+        Whether its answers depend on the allocations it got.
+    """
+
+    def __init__(self, world: World, start: Callable[[World], Stepper], *, has_feedback: bool = False) -> None:
+        self._world, self._start, self._has_feedback = world, start, has_feedback
+        self._answers: list[Answer] = []
+        if not has_feedback:
+            stepper, nothing = start(world), np.zeros((*world.samples.shape, len(world.resources)))
+            self._answers = [stepper.estimate(view) for view in views(world, nothing)]
+
+    def allocate(self, multiplier: FloatArray) -> FloatArray:
+        """Return allocations, shape (C, K, R), 0 after a container's end."""
+        world = self._world
+        stepper = self._start(world) if self._has_feedback else None
+        allocation = np.zeros((*world.samples.shape, len(world.resources)))
+        allocation[:, 0] = np.minimum(world.first, world.limit)
+        for view in views(world, allocation):
+            answer = self._answers[view.cycle - 1] if stepper is None else stepper.estimate(view)
+            allocation[: len(view.past), view.cycle] = answer.allocation(multiplier, world.first, view.limit)
+        return allocation
+
+
+def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
+    """Yield what is known as each cycle but the first begins; `allocation`, shape (C, K, R), fills up meanwhile."""
+    for cycle, count in enumerate(world.running.tolist()):
+        if cycle > 0:
+            end = cycle * world.cycle_samples
+            yield CycleView(
+                cycle=cycle,
+                past=world.values[:count, :end],
+                phase=None if world.phase is None else world.phase[:count, :end],
+                allocation=allocation[:count, cycle - 1],
+                limit=world.limit[:count],
+                cycle_samples=world.cycle_samples,
+            )
+
+
+REFERENCE = "prev-step-rules"
+"""Policy that reductions are against."""
+
+CLAIRVOYANT, HARMLESS = "clairvoyant", "clairvoyant-harmless"
+
+BOUNDS = (CLAIRVOYANT, HARMLESS)
+"""The cheapest plans by one who knows the future, with the harm that is allowed and without any; not to be tuned."""
+
+
+class Trait(StrEnum):
+    """What the registry of policies says of a policy for containers."""
+
+    PHASES = "phases"
+    """It looks at phases."""
+    FEEDBACK = "feedback"
+    """Its answers depend on the allocations it got."""
+    PLAN = "plan"
+    """What is registered makes a `Plan` itself, no `Stepper`."""
+
+
+def policy_names() -> tuple[str, ...]:
+    """Return the names of all policies that run by default."""
+    return default_names("containers")
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise if there is no policy of a name; the user's, ``./mine.py:MyPolicy``, must be there and derive from `AbstractPolicy`.
+
+    Raises
+    ------
+    InvalidOptionError
+        The text lists those there are.
+    """
+    known = shipped_names("containers")
+    for name in names:
+        if is_file_reference(name):
+            _user_policy(name)
+        elif name not in known:
+            raise unknown_name("policy", name, known)
+
+
+def need_phases(names: Sequence[str]) -> bool:
+    """Return whether any of these policies looks at phases."""
+    return any(Trait.PHASES in _traits(name) for name in names)
+
+
+def make_plan(world: World, name: str) -> Plan:
+    """Return a policy on a world: by name, or the user's by ``./mine.py:MyPolicy``.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such policy, or it is one of `BOUNDS`.
+    UnsupportedProblemError
+        If it needs phases and the world has none.
+    """
+    check_names([name])
+    if name in BOUNDS:
+        raise InvalidOptionError(
+            f"policy {name!r} is a bound, which has no multiplier; compare policies with it instead"
+        )
+    traits = _traits(name)
+    if Trait.PHASES in traits and world.phase is None:
+        raise UnsupportedProblemError(f"policy {name!r} needs phases; give phase labels when the world is made")
+    entry = find_policy("containers", name)
+    start = _user_policy(name) if entry is None else entry.make
+    if Trait.PLAN in traits:
+        made: Plan = start(world)
+        return made
+    return SteppedPlan(world, start, has_feedback=Trait.FEEDBACK in traits)
+
+
+def _traits(name: str) -> Collection[str]:
+    if is_file_reference(name):
+        own = _user_policy(name)
+        flags = {Trait.PHASES: own.needs_phases, Trait.FEEDBACK: own.has_feedback}
+        return [trait for trait, is_set in flags.items() if is_set]
+    entry = find_policy("containers", name)
+    return () if entry is None else entry.traits
+
+
+def _user_policy(name: str) -> type[AbstractPolicy]:
+    return load_class_from_file(name, AbstractPolicy, "a policy for containers")

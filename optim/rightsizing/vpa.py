@@ -15,13 +15,13 @@ Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `model/container
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.containers.series import ContainerSeries, Resource
-from optim.rightsizing.policy import CycleView, Estimate, NamedPolicy
+from optim.core.policies import policy
+from optim.models.containers.series import Resource
+from optim.rightsizing.policy import CycleView, Estimate, Trait
 from optim.rightsizing.world import World
 
 GROWTH = 1.05
@@ -72,15 +72,11 @@ class DecayingHistograms:
         Of all rows.
     rows
         Number of histograms.
-    initial
-        Shape (buckets,): weights that all begin with, or None.
     """
 
-    def __init__(self, buckets: Buckets, rows: int, initial: FloatArray | None = None) -> None:
+    def __init__(self, buckets: Buckets, rows: int) -> None:
         self.buckets = buckets
         self.weight = np.zeros((rows, buckets.count))
-        if initial is not None:
-            self.weight += initial
 
     def add(self, rows: IntArray, value: FloatArray, weight: float, time_s: float) -> None:
         """Add a sample to each of some rows, each row once."""
@@ -133,37 +129,34 @@ MIN_RATE, MIN_LEVEL = 0.025, 250.0 / 1024.0
 OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
 
 
+@policy(
+    "vpa",
+    world="containers",
+    summary="Kubernetes' recommender: decaying histograms; kills raise the peak.",
+    is_default=True,
+    traits=(Trait.FEEDBACK,),
+)
 class VerticalPodAutoscaler:
     """Kubernetes' recommender: one histogram a resource; of an incompressible resource the peak of the window that runs is in it.
 
     Parameters
     ----------
     world
-        Containers.
-    is_warm
-        Whether histograms begin with those of the training containers, as for a job that recurs; all of them ended
-        as the first container begins.
-    has_floor
-        Whether no container gets less than 25 milli-cores and 250 MiB.
+        Containers; none gets less than 25 milli-cores and 250 MiB.
     """
 
-    def __init__(self, world: World, *, is_warm: bool = False, has_floor: bool = True) -> None:
+    def __init__(self, world: World) -> None:
         self._resources = world.resources
         self._interval_s = world.interval_s
         self._step = samples_a_minute(world.interval_s)
         self._begin_s = (self._step - 1) * world.interval_s
-        self._floor = has_floor * np.where(world.is_level, MIN_LEVEL, MIN_RATE)
+        self._floor = np.where(world.is_level, MIN_LEVEL, MIN_RATE)
         self._rows = np.arange(world.num_containers)
         self._peak = np.zeros(world.limit.shape)
         self._window = -1
         self._seen = 0
         self._histograms = [
-            DecayingHistograms(
-                _buckets(resource),
-                world.num_containers,
-                warm_weights(world.training, column) if is_warm else None,
-            )
-            for column, resource in enumerate(world.resources)
+            DecayingHistograms(_buckets(resource), world.num_containers) for resource in world.resources
         ]
 
     def estimate(self, view: CycleView) -> Estimate:
@@ -213,39 +206,9 @@ class VerticalPodAutoscaler:
             self._raise_peak(column, killed, np.maximum(used + OOM_STEP, used * OOM_FACTOR))
 
 
-VPA_POLICIES = (
-    NamedPolicy("vpa", VerticalPodAutoscaler, has_feedback=True),
-    NamedPolicy("vpa-no-floor", partial(VerticalPodAutoscaler, has_floor=False), has_feedback=True),
-    NamedPolicy("vpa-warm", partial(VerticalPodAutoscaler, is_warm=True), has_feedback=True),
-)
-
-
 def samples_a_minute(interval_s: float) -> int:
     """Return after how many samples of the grid the recommender, which runs each minute, looks again."""
     return max(1, round(SAMPLE_S / interval_s))
-
-
-def warm_weights(training: ContainerSeries, column: int) -> FloatArray:
-    """Return the histogram that containers leave behind which all ended at time zero, shape (buckets,)."""
-    resource, buckets = training.resources[column], _buckets(training.resources[column])
-    interval_s = training.interval_s or SAMPLE_S
-    step = samples_a_minute(interval_s)
-    place = training.place
-    rows = np.flatnonzero(place % step == step - 1)
-    segment, value = training.segment[rows], training.values[rows, column]
-    begin_s, end_s = (step - 1) * interval_s, training.lengths[segment] * interval_s
-    time_s = place[rows] * interval_s
-    weight = RATE_WEIGHT * 2.0 ** ((time_s - end_s) / HALF_LIFE_S)
-    if resource.is_level:
-        window = ((time_s - begin_s) // PEAK_WINDOW_S).astype(np.int64)
-        # The last row of each segment and window, in order of value, is its peak.
-        order = np.lexsort((value, window, segment))
-        is_last = np.ones(len(order), dtype=bool)
-        is_last[:-1] = (np.diff(segment[order]) != 0) | (np.diff(window[order]) != 0)
-        peak = order[is_last]
-        value = value[peak]
-        weight = LEVEL_WEIGHT * 2.0 ** ((begin_s + (window[peak] + 1) * PEAK_WINDOW_S - end_s[peak]) / HALF_LIFE_S)
-    return np.bincount(buckets.find(value), weights=weight, minlength=buckets.count).astype(np.float64)
 
 
 def _buckets(resource: Resource) -> Buckets:

@@ -13,7 +13,7 @@ from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.clairvoyance import check_clairvoyant
-from optim.rightsizing.oracles import claim_of, clairvoyant
+from optim.rightsizing.clairvoyant import claim_of, clairvoyant
 from optim.rightsizing.tuning import Slo
 from optim.rightsizing.world import WorldOptions, make_world, split_series
 from optim_studies.series import GENERATED, given_series, series_name

@@ -22,13 +22,13 @@ from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.series import ContainerSeries
 from optim.phases import ENCODERS, adjusted_rand_index
-from optim.rightsizing.catalogue import CLAIRVOYANT
 from optim.rightsizing.comparison import ALL_RESOURCES, Row, compare_policies
+from optim.rightsizing.policy import CLAIRVOYANT
 from optim.rightsizing.tuning import Slo
 from optim.rightsizing.world import TRUTH, CalibrationTestSplit, WorldOptions, find_phases, make_world, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
 
-POLICIES = ("phase-rule", "phase-shift", "phase-price", "level-price", "vpa", CLAIRVOYANT)
+POLICIES = ("phase-rule", "phase-price", "level-price", "vpa", CLAIRVOYANT)
 WAYS = (TRUTH, *ENCODERS)
 QUICK = (TRUTH, "window-statistics", "raw-window")
 """Encoders that need no training to speak of."""
@@ -103,7 +103,6 @@ class PhaseWork(AbstractStudy):
                 "ari": _agreement(test, phases.labels),
                 "phases": phases.num_phases,
                 "rule": rows["phase-rule"].reduction,
-                "shift": rows["phase-shift"].reduction,
                 "price": rows["phase-price"].reduction,
                 "price_low": rows["phase-price"].reduction_low,
                 "price_high": rows["phase-price"].reduction_high,
@@ -153,5 +152,5 @@ SPEC = register_study(
     subjects=_subjects,
     ways=WAYS,
     small_ways=QUICK,
-    columns=("ari", "phases", "rule", "shift", "price", "price_low", "price_high", "no_phases", "vpa", "most"),
+    columns=("ari", "phases", "rule", "price", "price_low", "price_high", "no_phases", "vpa", "most"),
 )

@@ -123,10 +123,10 @@ def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path, encoder, word
     path = tmp_path / "series.csv"
     rows = [f"{c},{15 * t},{1 + c % 2 + t % 3},{1 + t / 40}" for c in range(6) for t in range(90)]
     path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
-    settings = ("--policy", "phase-shift", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5, "--format", "json")
+    settings = ("--policy", "phase-price", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5, "--format", "json")
     result = run("--input", path, *settings, *words)  # a table may have no room for the whole name
     assert result.exit_code == 0, result.output
-    assert "phase-shift" in result.stdout
+    assert "phase-price" in result.stdout
     assert f"2 phases by {encoder}" in result.stderr
 
 
@@ -144,14 +144,14 @@ def test_multipliers_are_taken_as_they_are():
 
 def test_the_report_draws_allocation_against_risk(tmp_path):
     out = tmp_path / "new" / "page.html"
-    result = run("--policy", "phase-shift,prev-step-rules,clairvoyant", "--report", out, *SMALL)
+    result = run("--policy", "phase-price,prev-step-rules,clairvoyant", "--report", out, *SMALL)
     assert result.exit_code == 0, result.output
     assert f"report written to {out}" in " ".join(result.stderr.split())
     assert "of cycles killed" in " ".join(result.stdout.split())  # what policies are tuned to unless one asks otherwise
     page = out.read_text()
     assert page.count("<svg") == 1
     assert "http" not in page
-    for text in ("Allocation against risk", "phase-shift", "clairvoyant", "risk [%]"):
+    for text in ("Allocation against risk", "phase-price", "clairvoyant", "risk [%]"):
         assert text in page
 
 

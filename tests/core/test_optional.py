@@ -39,27 +39,13 @@ def test_what_is_there_is_returned():
     assert import_extra("pandas", "a frame").__name__ == "pandas"
 
 
-@pytest.mark.parametrize(
-    "fit",
-    [
-        lambda: learned_policies._fit(np.zeros((1, 1)), np.zeros((1, 1)), 0.5),
-        lambda: learned_policies.Forest(
-            world_of(
-                [np.ones((8, 2))],
-                training=[np.ones((24, 2))],
-                training_labels=[np.zeros(24, int)],
-                labels=[np.zeros(8, int)],
-            )
-        ),
-    ],
-    ids=["boosted-quantiles", "forest"],
-)
-def test_policies_of_scikit_learn_name_the_command(monkeypatch, fit):
+def test_policies_of_scikit_learn_name_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    world = world_of([np.ones((8, 2))], training=[np.ones((24, 2))])
     with pytest.raises(
-        MissingDependencyError, match=r"^policy \S+ needs scikit-learn .*; install it: pip install '.*\[learn\]'$"
+        MissingDependencyError, match=r"^policy forest needs scikit-learn .*; install it: pip install '.*\[learn\]'$"
     ):
-        fit()
+        learned_policies.Forest(world)
 
 
 def test_nothing_else_words_what_is_missing():

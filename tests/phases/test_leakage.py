@@ -73,7 +73,7 @@ def test_nothing_that_is_learned_or_tuned_depends_on_the_test_containers(factor,
     assert np.array_equal(worlds[0].training_phase, worlds[1].training_phase)
     assert np.array_equal(worlds[0].training.values, worlds[1].training.values)
     assert not np.array_equal(worlds[0].values, worlds[1].values)
-    wanted, names = Slo(kills=0.3, throttled=0.3), ("phase-price", "prev-step-rules", "vpa-warm")
+    wanted, names = Slo(kills=0.3, throttled=0.3), ("phase-price", "prev-step-rules", "vpa")
     rows = [
         [row.multiplier for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=seed) for row in rows]
         for trial in trials

@@ -14,11 +14,11 @@ HELD = 6
 """Cycles of ten minutes in an hour."""
 
 
-def plain_recommendations(demand, top, *, is_level, is_serving):
+def plain_recommendations(demand, top, *, is_level):
     """Recommendations for the cycles 1, 2, ... of one resource."""
     width = (top if top > 0 else 1.0) / 400
     half_life_s = (48 if is_level else 12) * 3600
-    load, weight, total, most, signals, given = np.zeros(400), 0.0, 0.0, 0.0, [], []
+    load, weight, total, signals, given = np.zeros(400), 0.0, 0.0, [], []
     for cycle in range(1, -(-len(demand) // CYCLE)):
         for begin in range((cycle - 1) * CYCLE, cycle * CYCLE, AGGREGATE):
             part = demand[begin : begin + AGGREGATE]
@@ -28,15 +28,12 @@ def plain_recommendations(demand, top, *, is_level, is_serving):
             for value in own:
                 bucket = min(max(int(value / width), 0), 399)
                 load[bucket] += (bucket + 1) * width
-            weight, total, most = fade * weight + 1, fade * total + np.mean(own), max(most, *own, 0.0)
-        if is_level and is_serving:
-            signals.append(most)
-        elif not is_level and not is_serving:
+            weight, total = fade * weight + 1, fade * total + np.mean(own)
+        if not is_level:
             signals.append(total / weight)
         else:
-            level = 0.98 if is_level else 0.95
             reached, bucket = load[0], 0
-            while reached < level * load.sum() - 1e-12:
+            while reached < 0.98 * load.sum() - 1e-12:
                 bucket += 1
                 reached += load[bucket]
             signals.append((bucket + 1) * width)
@@ -45,19 +42,16 @@ def plain_recommendations(demand, top, *, is_level, is_serving):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", ["autopilot", "autopilot-serving"])
-def test_recommendations_are_those_of_the_transcription(name, seed):
+def test_recommendations_are_those_of_the_transcription(seed):
     rng = np.random.default_rng(seed)
     arrays = [rng.gamma(2.0, 1.0, size=(n, 2)) * np.exp(-np.arange(n)[:, None] / 200) for n in (600, 410, 90)]
     limit = np.array([[30.0, np.nan], [np.nan, 40.0], [25.0, 25.0]])
     training = series_of([rng.random((50, 2))])
     world = make_world(series_of(arrays, limit=limit), training)
-    found = make_plan(world, name).allocate(np.ones(2))
+    found = make_plan(world, "autopilot").allocate(np.ones(2))
     for place, own in enumerate(arrays):
         for column in range(2):
             known = limit[place, column]
             top = 1.25 * training.values[:, column].max() if np.isnan(known) else known
-            wanted = plain_recommendations(
-                own[:, column], top, is_level=column == 1, is_serving=name == "autopilot-serving"
-            )
+            wanted = plain_recommendations(own[:, column], top, is_level=column == 1)
             assert found[place, 1 : 1 + len(wanted), column] == pytest.approx(wanted)

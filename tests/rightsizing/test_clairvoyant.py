@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from optim.models.containers.clairvoyance import check_clairvoyant
 from optim.rightsizing import Measure, Slo, make_plan, make_world, measure
+from optim.rightsizing.clairvoyant import claim_of, clairvoyant
 from optim.rightsizing.comparison import charged_allocation, risk_of
 from optim.rightsizing.engine import Restarts
-from optim.rightsizing.oracles import claim_of, clairvoyant
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import drawn_worlds, series_of
 

@@ -47,11 +47,11 @@ def rows_of(trial, *names, wanted=HARM, seed=0):
 
 @pytest.mark.parametrize("wanted", [HARM, PAPERS])
 def test_every_policy_meets_the_same_requirement_where_it_is_tuned(drawn, wanted):
-    rows = rows_of(drawn, "prev-step-rules", "phase-shift", "phase-price", "vpa", wanted=wanted)
+    rows = rows_of(drawn, "prev-step-rules", "phase-rule", "phase-price", "vpa", wanted=wanted)
     assert len(rows) == 12
     assert all(row.is_reached for row in rows.values())
     is_met = requirement_on(drawn.calibration, wanted, 0)
-    for name in ("prev-step-rules", "phase-shift", "phase-price", "vpa"):
+    for name in ("prev-step-rules", "phase-rule", "phase-price", "vpa"):
         tuned = np.array([rows[name, resource].multiplier for resource in ("cpu", "memory")])
         plan = make_plan(drawn.calibration, name)
         assert is_met(plan.allocate(tuned)).all()
@@ -61,29 +61,29 @@ def test_every_policy_meets_the_same_requirement_where_it_is_tuned(drawn, wanted
 def test_rows_say_what_is_required_and_what_tuning_guarantees(drawn):
     """Of ten containers tuned on, 1 / 11 is the least share that can be promised."""
     wanted = Slo(kills=0.2, throttled=0.05)
-    rows = rows_of(drawn, "ewma-5", "clairvoyant", wanted=wanted)
+    rows = rows_of(drawn, "holt", "clairvoyant", wanted=wanted)
     found = {key: (row.required, row.guaranteed, row.num_tuned) for key, row in rows.items()}
-    assert found["ewma-5", "cpu"] == (0.05, pytest.approx(1 / 11), 10)
-    assert found["ewma-5", "memory"] == (0.2, 0.2, 10)
-    assert found["ewma-5", "all"] == (None, None, 10)
+    assert found["holt", "cpu"] == (0.05, pytest.approx(1 / 11), 10)
+    assert found["holt", "memory"] == (0.2, 0.2, 10)
+    assert found["holt", "all"] == (None, None, 10)
     assert found["clairvoyant", "memory"] == (0.2, None, 10)
-    for row in rows_of(drawn, "ewma-5", wanted=PAPERS).values():
+    for row in rows_of(drawn, "holt", wanted=PAPERS).values():
         assert row.guaranteed is None
         assert row.required == (None if row.resource == "all" else PAPERS.under_time)
-    by_time = rows_of(replace(drawn, is_by_time=True), "ewma-5", wanted=wanted)
+    by_time = rows_of(replace(drawn, is_by_time=True), "holt", wanted=wanted)
     assert {row.guaranteed for row in by_time.values()} == {None}
     strict = Slo(kills=1e-6, throttled=1e-6)
-    for row in rows_of(drawn, "phase-shift", wanted=strict).values():
+    for row in rows_of(drawn, "phase-price", wanted=strict).values():
         assert row.guaranteed == (pytest.approx(1 / 11) if row.is_reached and row.resource != "all" else None)
 
 
 def test_figures_are_those_of_the_tuned_policy_on_the_test_containers(drawn):
-    rows = rows_of(drawn, "ewma-5")
-    multiplier = np.array([rows["ewma-5", name].multiplier for name in ("cpu", "memory")])
+    rows = rows_of(drawn, "holt")
+    multiplier = np.array([rows["holt", name].multiplier for name in ("cpu", "memory")])
     world = drawn.test
-    outcome = measure(world, make_plan(world, "ewma-5").allocate(multiplier))
+    outcome = measure(world, make_plan(world, "holt").allocate(multiplier))
     days = world.lengths.sum() * 15 / 86400
-    cpu, memory = rows["ewma-5", "cpu"], rows["ewma-5", "memory"]
+    cpu, memory = rows["holt", "cpu"], rows["holt", "memory"]
     assert cpu.per_day == pytest.approx(outcome.violations.throttled[:, 0].sum() / 240 / days)
     assert memory.per_day == pytest.approx(outcome.violations.kills[:, 1].sum() / days)
     assert memory.restart_h_per_day == pytest.approx(outcome.violations.restart_s.sum() / 3600 / days)
@@ -101,10 +101,10 @@ def test_figures_are_those_of_the_tuned_policy_on_the_test_containers(drawn):
 
 
 def test_the_papers_measure_charges_no_restarts(drawn):
-    rows = rows_of(drawn, "ewma-5", wanted=PAPERS)
-    assert rows["ewma-5", "memory"].kills > 0
-    assert rows["ewma-5", "memory"].charge_over_demand == 0.0
-    assert rows["ewma-5", "memory"].risk == rows["ewma-5", "memory"].under_time
+    rows = rows_of(drawn, "holt", wanted=PAPERS)
+    assert rows["holt", "memory"].kills > 0
+    assert rows["holt", "memory"].charge_over_demand == 0.0
+    assert rows["holt", "memory"].risk == rows["holt", "memory"].under_time
 
 
 def test_no_policy_saves_more_than_the_bound_at_its_own_harm(drawn):
@@ -118,17 +118,17 @@ def test_no_policy_saves_more_than_the_bound_at_its_own_harm(drawn):
 
 
 def test_reductions_are_against_the_reference(drawn):
-    rows = rows_of(drawn, "phase-shift", "prev-step-rules")
+    rows = rows_of(drawn, "phase-price", "prev-step-rules")
     for resource in ("cpu", "memory", "all"):
-        own, reference = rows["phase-shift", resource], rows["prev-step-rules", resource]
+        own, reference = rows["phase-price", resource], rows["prev-step-rules", resource]
         assert own.reduction == pytest.approx(1 - own.total_allocation / reference.total_allocation)
         assert own.reduction_low <= own.reduction <= own.reduction_high
         assert reference.reduction == reference.reduction_low == reference.reduction_high == 0.0
 
 
 def test_the_same_seed_gives_the_same_rows_whatever_else_is_compared(drawn):
-    assert rows_of(drawn, "ewma-5")["ewma-5", "all"] == rows_of(drawn, "vpa", "ewma-5")["ewma-5", "all"]
-    assert rows_of(drawn, "ewma-5", seed=1) != rows_of(drawn, "ewma-5")
+    assert rows_of(drawn, "holt")["holt", "all"] == rows_of(drawn, "vpa", "holt")["holt", "all"]
+    assert rows_of(drawn, "holt", seed=1) != rows_of(drawn, "holt")
 
 
 def test_resamples_hold_as_many_containers_as_there_are(drawn):
@@ -148,7 +148,7 @@ def test_known_savings_on_constant_demand():
 def test_a_resource_that_nobody_uses_saves_nothing_and_costs_nothing():
     used = np.tile([2.0, 1.0, 3.0], 8)
     world = world_of([np.stack([used, np.zeros(24)], axis=1)] * 3)
-    names = ("prev-step-rules", "running-max", "level-price", "clairvoyant")
+    names = ("prev-step-rules", "quantile-95", "level-price", "clairvoyant")
     rows = rows_of(CalibrationTestSplit(calibration=world, test=world), *names)
     for name in names:
         own = rows[name, "memory"]
@@ -186,8 +186,8 @@ class Hurried:
 
 @pytest.mark.parametrize("questions", [0, 5])
 def test_a_policy_that_is_stopped_has_no_rows_and_the_others_keep_theirs(drawn, questions):
-    names = ("prev-step-rules", "ewma-2", "static")
-    engine = Hurried("ewma-2", questions)
+    names = ("prev-step-rules", "holt", "static")
+    engine = Hurried("holt", questions)
     found = compare_policies(drawn, names, HARM, num_resamples=10, seed=0, engine=engine)
     assert [rows[0].policy for rows in found] == ["prev-step-rules", "static"]
 

@@ -5,9 +5,9 @@ import pytest
 
 from optim.core.errors import MissingDependencyError
 from optim.rightsizing import Slo, compare_policies, make_plan
-from optim.rightsizing.engine import views
 from optim.rightsizing.features import view_features
 from optim.rightsizing.learned_policies import DRAWS_OF_A_LEAF, NUM_TREES, Forest, KnnQuantiles
+from optim.rightsizing.policy import views
 from optim.rightsizing.world import WorldOptions, prepare_split
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import world_of

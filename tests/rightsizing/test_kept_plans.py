@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from optim.rightsizing import Measure, Slo, compare_policies, make_plan, measure
-from optim.rightsizing.catalogue import BOUNDS, need_phases, policy_names
+from optim.rightsizing.clairvoyant import claim_of, clairvoyant
 from optim.rightsizing.comparison import by_unit, resampled, resamples, trade_curve, trade_points
 from optim.rightsizing.engine import Restarts
 from optim.rightsizing.features import examples_of
-from optim.rightsizing.oracles import claim_of, clairvoyant
+from optim.rightsizing.policy import BOUNDS, need_phases, policy_names
 from optim.rightsizing.recommendation import Recommender, RecommendOptions, as_json, as_yaml, recommend_blocks
 from optim.rightsizing.tuning import draw_needs, requirement_on
 from optim.rightsizing.vpa import Buckets, DecayingHistograms
@@ -51,8 +51,7 @@ def test_a_policy_allocates_what_it_did(name):
 def test_policies_without_phases_do_without_and_others_say_that_they_need_them():
     bare = prepare_split(drawn_series(1, 26), WorldOptions(test_share=0.4, cycle_s=CYCLE_S), 3, has_phases=False).test
     found = {
-        name: outcome(allocated, name, bare)
-        for name in ("vpa-warm", "analogs", "level-price", "phase-rule", "phase-price")
+        name: outcome(allocated, name, bare) for name in ("vpa", "analogs", "level-price", "phase-rule", "phase-price")
     }
     assert_kept(KEPT / "without-phases.json", found)
 
@@ -63,7 +62,7 @@ def test_comparisons_and_bounds_come_out_as_before(wanted):
     found = {}
     for rows in compare_policies(trial(), names, WANTED[wanted], num_resamples=20, seed=4):
         found |= {f"{row.policy} {row.resource}": asdict(row) for row in rows}
-    for name in ("ewma-5", "phase-price"):
+    for name in ("holt", "phase-price"):
         found[f"points {name}"] = trade_points(trial().test, name, WANTED[wanted], (0.0, 0.8, 2.0))
         found[f"curve {name}"] = trade_curve(trial().test, name, WANTED[wanted], 3)
     series = split_series(drawn_series(1, 26), WorldOptions(test_share=0.4, calibration_share=0.4, cycle_s=CYCLE_S), 3)[

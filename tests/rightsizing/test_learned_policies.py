@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.errors import InvalidOptionError, MissingDependencyError
-from optim.rightsizing import CalibrationTestSplit, Slo, compare_policies, learned_policies, make_plan
-from optim.rightsizing.catalogue import need_phases
-from optim.rightsizing.engine import views
+from optim.core.errors import InvalidOptionError
+from optim.rightsizing import CalibrationTestSplit, Slo, compare_policies, make_plan
 from optim.rightsizing.features import examples_of, view_features
-from optim.rightsizing.learned_policies import BoostedQuantiles, KnnQuantiles, quantiles
+from optim.rightsizing.learned_policies import KnnQuantiles, quantiles
+from optim.rightsizing.policy import need_phases, views
 from optim.rightsizing.world import WorldOptions, prepare_split
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import world_of
@@ -92,38 +91,6 @@ def test_neighbours_save_more_than_looking_back_and_less_than_the_bound():
     rows = {r.policy: r for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=0) for r in rows}
     assert rows["analogs"].is_reached
     assert rows["clairvoyant"].most > rows["analogs"].reduction > rows["prev-step-max"].reduction
-
-
-@pytest.mark.prove
-def test_boosted_quantiles_cover_what_they_say():
-    training = [np.stack([np.full(60, 2.0) * RNG.lognormal(0, 0.3, 60), np.full(60, 3.0)], axis=1) for _ in range(60)]
-    world = world_of(training[:10], training=training)
-    view = next(iter(views(world, np.zeros((*world.samples.shape, 2)))))
-    answer = BoostedQuantiles(world).estimate(view)
-    middle = np.median(answer.need[:, 0, 1])
-    assert middle == pytest.approx(2.0, rel=0.1)
-    assert np.median(answer.need[:, 0, 4]) == pytest.approx(2.0 * np.exp(0.3 * 1.645), rel=0.15)
-    assert (np.diff(answer.need, axis=2) >= 0).all()
-    assert answer.need[:, 1, :8] == pytest.approx(3.0, rel=1e-6)
-
-
-@pytest.mark.parametrize("most", [20_000, 40])
-def test_boosted_quantiles_learn_from_all_moments_or_from_some_spread_from_the_first_to_the_last(most, monkeypatch):
-    taught = []
-    monkeypatch.setattr(learned_policies, "_fit", lambda features, needs, level: taught.append(features))
-    monkeypatch.setattr(learned_policies, "MAX_EXAMPLES", most)
-    world = world_of([RNG.lognormal(size=(60, 2)) for _ in range(4)])
-    known = examples_of(world, has_phases=False).features.values
-    BoostedQuantiles(world)
-    assert all(len(features) == min(most, len(known)) for features in taught)
-    assert len(taught) > 0
-    assert np.array_equal(taught[0][[0, -1]], known[[0, -1]])
-
-
-def test_boosted_quantiles_name_the_extra_that_they_need(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.ensemble", None)
-    with pytest.raises(MissingDependencyError, match=r"mlcluster-optim\[learn\]"):
-        make_plan(world_of([np.ones(20)]), "boosted-quantiles")
 
 
 def test_a_policy_of_ones_own_is_compared_as_all_others(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.phases import ENCODERS, PhaseModel
-from optim.rightsizing import make_plan
 from optim.rightsizing.world import TRUTH, WorldOptions, prepare_split, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
@@ -49,16 +48,6 @@ def test_labels_of_a_series_do_not_change_when_it_goes_on(encoder):
     for length in (41, 80):
         part = series_of([whole.values[:length]])
         np.testing.assert_array_equal(model.predict(part), labels[:length])
-
-
-def test_forecasts_of_phases_that_never_change_are_the_scaled_rule():
-    training = [np.random.default_rng(k).random(60) for k in range(6)]
-    series = series_of(training, phase=np.zeros(360, dtype=np.int64))
-    series = type(series)(**{name: getattr(series, name) for name in series.__slots__} | {"phase_names": ("only",)})
-    world = prepare_split(series, WorldOptions(encoder=TRUTH, cycle_s=300.0), seed=0).test
-    scaled = make_plan(world, "phase-rule-scaled").allocate(np.full(2, 1.5))
-    for name in ("phase-markov", "phase-semi-markov"):
-        np.testing.assert_allclose(make_plan(world, name).allocate(np.full(2, 1.5)), scaled, rtol=1e-9)
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -26,7 +26,7 @@ def varied_world(rng, number):
     seed=st.integers(0, 2**32 - 1),
     number=st.integers(3, 8),
     allowed=st.floats(0.1, 0.6),
-    name=st.sampled_from(["prev-step-max", "running-max", "prev-step-rules"]),
+    name=st.sampled_from(["prev-step-max", "holt", "prev-step-rules"]),
 )
 def test_of_n_plus_one_containers_at_most_the_allowed_share_is_uncovered_by_what_the_others_tune(
     seed, number, allowed, name

@@ -35,7 +35,7 @@ def test_constant_demand_has_a_closed_form(multiplier):
 
 
 @pytest.mark.parametrize("wanted", [PAPERS, Slo(kills=0.1, throttled=0.1)])
-@pytest.mark.parametrize("name", ["phase-shift", "quantile-95", "vpa"])
+@pytest.mark.parametrize("name", ["phase-price", "quantile-95", "vpa"])
 def test_points_at_tuned_multipliers_are_the_rows_of_the_comparison(drawn, name, wanted):
     trial = CalibrationTestSplit(calibration=drawn, test=drawn)
     (group,) = compare_policies(trial, [name], wanted, num_resamples=2, seed=0)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.containers.series import CPU, MEMORY
 from optim.rightsizing import make_plan, make_world
-from optim.rightsizing.vpa import LEVEL_BUCKETS, RATE_BUCKETS, DecayingHistograms, warm_weights
+from optim.rightsizing.vpa import LEVEL_BUCKETS, RATE_BUCKETS, DecayingHistograms
 from tests.support.containers.worlds import series_of
 
 GIB = 2**30
@@ -83,12 +82,12 @@ class PlainRecommender:
         used = max(requested_bytes, self.peak)
         self.raise_peak(max(used + 100 * 2**20, 1.2 * used))
 
-    def target(self, has_floor):
+    def target(self):
         cores, used = 1.15 * self.cpu.percentile(0.9), 1.15 * self.memory.percentile(0.9)
-        return (max(cores, 0.025), max(used, 250 * 2**20)) if has_floor else (cores, used)
+        return max(cores, 0.025), max(used, 250 * 2**20)
 
 
-def plain_targets(cpu, memory_gib, cycle_samples, first, *, has_floor):
+def plain_targets(cpu, memory_gib, cycle_samples, first):
     """Targets of the cycles 1, 2, ... of one container."""
     own, given_gib, targets = PlainRecommender(), first[1], []
     for cycle in range(1, -(-len(cpu) // cycle_samples)):
@@ -98,24 +97,23 @@ def plain_targets(cpu, memory_gib, cycle_samples, first, *, has_floor):
                 own.observe(row * 15, cpu[row], memory_gib[row] * GIB)
         if max(memory_gib[row] for row in rows) > given_gib:
             own.kill(given_gib * GIB)
-        cores, used = own.target(has_floor)
+        cores, used = own.target()
         given_gib = used / GIB
         targets.append((cores, given_gib))
     return np.array(targets)
 
 
-@pytest.mark.parametrize("name", ["vpa", "vpa-no-floor"])
 @pytest.mark.parametrize("seed", range(4))
-def test_targets_are_those_of_the_transcription(name, seed):
+def test_targets_are_those_of_the_transcription(seed):
     rng = np.random.default_rng(seed)
     arrays = [
         np.stack([rng.gamma(1.0, 0.4, size=n), rng.gamma(4.0, 0.1) * np.exp(np.cumsum(rng.normal(0, 0.1, n)))], axis=1)
         for n in (410, 333, 120, 30)
     ]
     world = make_world(series_of(arrays), series_of([np.full(8, 0.2)]))
-    found = make_plan(world, name).allocate(np.full(2, 1.15))
+    found = make_plan(world, "vpa").allocate(np.full(2, 1.15))
     for place, own in enumerate(arrays):
-        wanted = plain_targets(own[:, 0], own[:, 1], 40, world.first, has_floor=name == "vpa")
+        wanted = plain_targets(own[:, 0], own[:, 1], 40, world.first)
         np.testing.assert_allclose(found[place, 1 : 1 + len(wanted)], wanted.reshape(-1, 2), rtol=1e-12)
 
 
@@ -124,7 +122,7 @@ def test_peaks_of_several_days_stay_side_by_side():
     memory = np.repeat([4.0, 2.0, 1.0], 4 * 1440)
     own = np.stack([np.full(len(memory), 0.5), memory], axis=1)
     world = make_world(series_of([own]), series_of([np.full(8, 9.0)]))
-    wanted = plain_targets(own[:, 0], own[:, 1], 40, world.first, has_floor=True)
+    wanted = plain_targets(own[:, 0], own[:, 1], 40, world.first)
     found = make_plan(world, "vpa").allocate(np.full(2, 1.15))[0, 1:]
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
@@ -156,32 +154,3 @@ def test_an_hour_of_steady_memory_is_recommended_within_a_bucket():
     target = make_plan(world, "vpa").allocate(np.full(2, 1.15))[0, 1:, 1]
     assert (target == target[0]).all()
     assert 1.15 * 2.0 <= target[0] <= 1.15 * 2.0 * 1.06
-
-
-def test_warm_histograms_are_those_that_the_training_containers_leave():
-    rng = np.random.default_rng(3)
-    arrays = [np.stack([rng.random(n), 1 + rng.random(n)], axis=1) for n in (90, 6000, 3)]
-    # The last sample that is looked at on the first day: days begin with the first such sample, 45 s late.
-    arrays[1][5759, 1] = 4.0
-    training = series_of(arrays, resources=(CPU, MEMORY))
-    for column, plain in enumerate((PlainHistogram(0.01, 1000.0), PlainHistogram(1e7 / GIB, 1e12 / GIB))):
-        for own in arrays:
-            peaks = {}
-            for row in range(3, len(own), 4):
-                if column == 0:
-                    plain.add(own[row, 0], 0.1 * 2 ** ((row - len(own)) * 15 / DAY_S))
-                else:
-                    day = (row - 3) * 15 // DAY_S
-                    peaks[day] = max(peaks.get(day, 0.0), own[row, 1])
-            for day, peak in peaks.items():
-                plain.add(peak, 2 ** ((45 + (day + 1) * DAY_S - len(own) * 15) / DAY_S))
-        np.testing.assert_allclose(warm_weights(training, column), plain.weights, rtol=1e-12)
-
-
-def test_a_warm_recommender_begins_with_what_others_used():
-    rng = np.random.default_rng(4)
-    training = series_of([1.0 + rng.random(400) for _ in range(30)])
-    world = make_world(series_of([np.full(80, 0.1)]), training)
-    cold, warm = (make_plan(world, name).allocate(np.full(2, 1.15))[0, 1, 0] for name in ("vpa", "vpa-warm"))
-    assert cold < 0.15
-    assert warm > 1.9

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.rightsizing.engine import views
 from optim.rightsizing.features import examples_of, post_warmup_parts, view_features
+from optim.rightsizing.policy import views
 from tests.support.containers.worlds import drawn_worlds, world_of
 
 RNG = np.random.default_rng(2)

@@ -1,8 +1,4 @@
-"""References that know the future, and bounds on what any policy allocates.
-
-References
-----------
-HotCloud 2020 (AI4DL), section 4: current.step.max, current.step.rules.
+"""The cheapest plan by one who knows the future, and a bound on what any policy allocates.
 
 A plan gives each resource one amount a cycle: in the first cycle what all get, never more than a limit, and its harm is no more
 than is allowed. By cycle c it chooses a level y from a menu (nothing, or what one of the samples needs; between two of these it
@@ -19,40 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.arrays import FloatArray
+from optim.core.policies import policy
 from optim.models.containers.clairvoyance import ClairvoyantClaim
 from optim.models.containers.series import ContainerSeries
-from optim.rightsizing.engine import UNDER_SHARE, AffinePlan, post_warmup_weight, restart_samples
-from optim.rightsizing.policy import Estimate
+from optim.rightsizing.engine import UNDER_SHARE, post_warmup_weight, restart_samples
 from optim.rightsizing.tuning import Measure, Slo
 from optim.rightsizing.world import World
-
-
-def current_maximum(world: World) -> AffinePlan:
-    """Return the plan m max(x) of each cycle."""
-    peak = world.by_cycle.max(axis=2)
-    return _plan(world, np.zeros_like(peak), peak)
-
-
-def current_rules(world: World) -> AffinePlan:
-    """Return the plan mean + m standard deviations of each cycle."""
-    count = np.maximum(world.samples, 1)[..., None]
-    mean = world.by_cycle.sum(axis=2) / count
-    away = np.where(world.is_sample[..., None], world.by_cycle - mean[:, :, None], 0.0)
-    return _plan(world, mean, np.sqrt((away**2).sum(axis=2) / count))
-
-
-def whole_maximum(world: World) -> AffinePlan:
-    """Return the plan m max(x) of each container's whole life."""
-    peak = world.values.max(axis=1)[:, None] * (world.samples > 0)[..., None]
-    return _plan(world, np.zeros_like(peak), peak)
-
-
-def _plan(world: World, base: FloatArray, spread: FloatArray) -> AffinePlan:
-    """Return the plan base + m spread, after the first cycle."""
-    base, spread = base.copy(), spread.copy()
-    base[:, 0], spread[:, 0] = world.first, 0.0
-    return AffinePlan(world, Estimate(base=base, spread=spread))
-
 
 NUM_HALVINGS = 100
 
@@ -100,6 +68,19 @@ class _Menu:
         return np.asarray(np.take_along_axis(values, choice[:, :, None], axis=2)[:, :, 0])
 
 
+@policy(
+    "clairvoyant",
+    world="containers",
+    summary="The cheapest plan with the allowed harm and all demand known, compared with its lower bound.",
+    is_reference=True,
+)
+@policy(
+    "clairvoyant-harmless",
+    world="containers",
+    summary="As `clairvoyant`, without harm.",
+    is_reference=True,
+    is_harmless=True,
+)
 def clairvoyant(world: World, slo: Slo, *, is_harmless: bool = False) -> Clairvoyant:
     """Return bound and plan at the allowed harm, or where what a plan decides does no harm that can be avoided."""
     allowed = slo.allowed(world) * (0.0 if is_harmless else 1.0)
