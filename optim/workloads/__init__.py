@@ -1,1 +1,1 @@
-"""Where instances come from: calibrated generators, named stress instances, public traces."""
+"""Where instances come from: calibrated generators, public traces."""

@@ -3,13 +3,13 @@
 from functools import cache
 
 import pytest
+from optim_studies.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.reference import reference_instance
 from optim.solvers.conformance import CHECKS, ConformanceError, Trial
 from optim.solvers.solve import solve, solvers_of
-from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 
 SOLVERS = [solver.name for solver in solvers_of("admission")]
 REFERENCES = ("tiny-0", "tiny-1")

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optim_studies.stress import saturated
 
 from optim.core.solution import PointStatus, Sense, Solution, Stats, Termination
 from optim.models.admission.decision import AdmissionPlan
 from optim.solvers.conformance import CHECKS, ConformanceError, Trial, failures
-from optim.workloads.admission.stress import saturated
 
 NOBODY = AdmissionPlan.from_rows([], [])
 

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import numpy as np
+from optim_studies.stress import STRESS_INSTANCES
 
 from optim.core.errors import UnsupportedProblemError
 from optim.core.stopping import IterationLimit
@@ -19,7 +20,6 @@ from optim.simulation.cluster.index.policy import IndexPolicy, Key
 from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
 from optim.solvers.admission.warm_up import compile_columns, compile_nodes, compile_online
 from optim.solvers.solve import solve, solvers_of
-from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
 
 ROUNDS = 10

@@ -30,6 +30,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     job_value_stats,
     price_ranges,
     sample_jobs,
+    theorem_of,
 )
 from optim.solvers.admission.posted_prices.theorems import full_share, ratio_claim
 from optim.solvers.admission.pricing.classes import JobTables
@@ -230,7 +231,7 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
             stats = job_value_stats(instance)
             bounds = make_bounds(instance, options, np.random.default_rng(seed), stats)
             function = make_function(instance, options, stats)
-            has_claim = options.strict and options.bounds is not BoundSource.SEEN
+            has_claim = options.strict and options.bounds is not BoundSource.SEEN and theorem_of(function) is not None
             claim = ratio_claim(instance, bounds, function, stats=stats) if has_claim else None
             tables = JobTables.build(instance)
             finder = ResidualSearch(instance, tables=tables)

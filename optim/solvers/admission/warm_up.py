@@ -11,14 +11,7 @@ from optim.models.admission.data import MICRO, ConstantUtility, Jobs, ServerClas
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node import NodeBounder
-from optim.solvers.admission.cuts.count_cuts import CountSpace, best_counts, lift_counts, mixture_gains
-from optim.solvers.admission.cuts.server_cuts import (
-    PackingSpace,
-    best_packing,
-    lifted_gain,
-    separate_fenchel,
-    to_integers,
-)
+from optim.solvers.admission.cuts.packings import PackingSpace, best_packing, lift, separate_fenchel, to_integers
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
@@ -128,25 +121,20 @@ def compile_nodes(*, is_shared: bool) -> None:
 
 @cache
 def compile_cuts() -> None:
-    """Separate two jobs, of which a server holds one, from three quarters of each, and lift the cut."""
+    """Separate three quarters of each of two jobs, of which a server holds one, and lift the cut."""
     # Arrays that may be written to: others would be compiled for once more.
-    unit, most, room = np.full((2, 1), 2), np.ones(2, dtype=np.int64), np.full(1, 3)
-    fractional, gain, packing = np.empty(2), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)
-    separate_fenchel(np.array([0.75, 0.75]), most, PackingSpace(unit, room, most, 10), 10, fractional)
+    units, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
+    space, fractional = PackingSpace(np.arange(3), units, np.full((2, 1), 2), np.full(1, 3), 10), np.empty(2)
+    separate_fenchel(np.array([0.75, 0.75]), units, np.arange(2), space, 10, fractional)
     to_integers(fractional, 10, 10, gain)
-    best_packing(gain, unit, room, most, 10, packing)
-    lifted_gain(gain, unit, room, most, 1, unit[0], 1, 10, packing, room.copy())
+    best_packing(gain, space, packing)
+    lift(gain, space, 1, True)
 
 
 @cache
 def compile_count_cuts(*, is_shared: bool) -> None:
-    """Separate three quarters of each of two jobs, of which a class holds one, lift the cut, and price with a curve."""
-    unit, room, first = np.full((2, 1), 2), np.full(1, 3), np.arange(3)
-    count, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
-    space = CountSpace(first, count, unit, room, 10)
-    mixture_gains(np.array([0.75, 0.75]), count, space, 10, np.empty(2))
-    best_counts(gain, space, packing)
-    lift_counts(gain, space, 1)
+    """Separate a cut, and price with a curve."""
+    compile_cuts()
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)
     curves = CountCharges(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 2)))

@@ -1,1 +1,1 @@
-"""Admission instances: drawn from calibrated distributions, built to be hard, or sampled from traces."""
+"""Admission instances: drawn from calibrated distributions, or sampled from traces."""

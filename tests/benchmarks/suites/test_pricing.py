@@ -1,12 +1,12 @@
 """The pricing suite: both ways prove the same bound, and bad requests are refused."""
 
 import pytest
+from optim_studies.stress import STRESS_INSTANCES
 
 from optim.benchmarks.suite import SUITES, BenchRequest, Skipped
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.workloads.admission.stress import STRESS_INSTANCES
 from optim.workloads.instances import NamedSource
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from optim_studies import stress
+from optim_studies.stress import document, job, servers
 
 from optim.models.admission.instance import AdmissionInstance, instance_from_document
 from optim.models.admission.summary import describe
 from optim.models.reference import reference_instance
-from optim.workloads.admission import stress
-from optim.workloads.admission.stress import document, job, servers
 
 
 @pytest.mark.parametrize(("name", "number"), [("medium-0", 188), ("heavy-0", 163), ("heavy-1", 146), ("heavy-2", 126)])

@@ -1,13 +1,13 @@
 """Figures of plans."""
 
 import pytest
+from optim_studies import stress
+from optim_studies.stress import document, job, servers
 
 from optim.models.admission.codec import StepDocument
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import instance_from_document
 from optim.models.admission.summary import PlanLoad, plan_load
-from optim.workloads.admission import stress
-from optim.workloads.admission.stress import document, job, servers
 
 NOTHING = AdmissionPlan.from_rows([], [])
 

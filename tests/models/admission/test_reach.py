@@ -6,12 +6,12 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optim_studies import stress
+from optim_studies.stress import document, job, servers
 
 from optim.models.admission.data import ServerClasses
 from optim.models.admission.earliest_completion import earliest_completion
 from optim.models.admission.instance import AdmissionInstance, instance_from_document
-from optim.workloads.admission import stress
-from optim.workloads.admission.stress import document, job, servers
 from tests.support.admission.strategies import tiny_instances
 
 

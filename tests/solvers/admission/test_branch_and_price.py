@@ -6,15 +6,14 @@ from functools import cache
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from optim_studies.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 
 import optim
 from optim.core.solution import CertificateKind
 from optim.core.stopping import IterationLimit
 from optim.models.admission.codec import ConstantDocument
 from optim.models.admission.decision import TreeProof
-from optim.solvers.admission.cuts.count_cuts import CountSeparator
-from optim.solvers.admission.cuts.server_cuts import CutSeparator
-from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
+from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
 from tests.support.admission.oracle import ilp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
 from tests.support.admission.tiny import job_document, tiny_instance

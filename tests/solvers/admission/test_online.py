@@ -11,7 +11,7 @@ from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import verify
 from optim.models.reference import reference_instance
-from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds
+from optim.solvers.admission.online import FUNCTIONS, BoundSource, OnlineOptions, PriceKind, make_bounds
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
@@ -282,3 +282,19 @@ def test_a_claim_whose_conditions_fail_in_several_ways_is_verified():
     solution = solve(instance, "online", options=options)
     assert "C1, C2, C3 of the exponential price's conditions fail" in solution.certificate.statement
     assert verify(instance, solution).violations == ()
+
+
+class SteeperPrice(ZeroStartPrice):
+    """A price function of a user's own, about which there is no theorem."""
+
+
+def test_strict_claims_no_ratio_for_a_price_without_a_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = BY_HAND["plain"]
+    proven = solve(instance, "online", options={"strict": True, "eps": 0.5})
+    monkeypatch.setitem(FUNCTIONS, PriceKind.ZERO_START, SteeperPrice)
+    custom = solve(instance, "online", options={"strict": True, "eps": 0.5})
+    assert (custom.objective, custom.bound) == (proven.objective, proven.bound)
+    assert proven.certificate.conditions
+    assert not custom.certificate.conditions
+    assert "price" not in custom.certificate.statement
+    assert verify(instance, custom).is_ok

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+from optim_studies import stress
 
-from optim.workloads.admission import stress
 from optim.workloads.admission.generator import (
     GPU_TYPES,
     GeneratorOptions,

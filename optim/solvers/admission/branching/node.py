@@ -18,9 +18,8 @@ from scipy.sparse import csc_array, csr_array, hstack, vstack
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.decision import Cut
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions, NodePricer
-from optim.solvers.admission.cuts.count_cuts import CountSeparator
 from optim.solvers.admission.cuts.cut_table import CutTable
-from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.packing.column_pool import ScheduleKeys, class_loads, sorted_counts
 from optim.solvers.admission.packing.dual_points import DualPoint

@@ -25,9 +25,8 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, run_iteration
 from optim.core.solution import Relaxation, Termination
 from optim.models.admission.decision import AdmissionPlan, Cut
-from optim.solvers.admission.cuts.count_cuts import CountSeparator
 from optim.solvers.admission.cuts.cut_table import CutTable
-from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL, DualPoint, bounded, named_relaxation

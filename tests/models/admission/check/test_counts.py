@@ -49,7 +49,7 @@ def test_accepts_the_exact_right_hand_side_and_refuses_one_less(instance: Admiss
         assert causes(instance, cut) == []
         if cut.right_hand_side > 0:
             lower = replace(cut, right_hand_side=cut.right_hand_side - 1)
-            assert "exceed the right-hand side" in causes(instance, lower)[0]
+            assert "exceeds the right-hand side" in causes(instance, lower)[0]
 
 
 @given(st.integers(1, 9), SEEDS)
@@ -110,9 +110,9 @@ def test_bounds_are_those_of_an_enumeration(instance: AdmissionInstance, seed: i
 @pytest.mark.parametrize(
     ("cause", "fields"),
     [
-        ("exceed the right-hand side 0", {"right_hand_side": 0}),
-        ("exceed the right-hand side 1", {"gain": np.array([[0, 1, 1], [0, 1, 1]])}),
-        ("exceed the right-hand side 1", {"gain": np.array([[0, 0, 1, 2], [0, 0, 1, 1]])}),
+        ("exceeds the right-hand side 0", {"right_hand_side": 0}),
+        ("exceeds the right-hand side 1", {"gain": np.array([[0, 1, 1], [0, 1, 1]])}),
+        ("exceeds the right-hand side 1", {"gain": np.array([[0, 0, 1, 2], [0, 0, 1, 1]])}),
         ("right-hand side must be", {"right_hand_side": -1}),
         ("right-hand side must be", {"right_hand_side": 1.5}),
         ("multiplier", {"multiplier": -1e-9}),
@@ -149,8 +149,8 @@ def shared_jobs() -> AdmissionInstance:
     ("cause", "fields"),
     [
         (None, {}),
-        ("exceed the right-hand side 1", {"right_hand_side": 1}),
-        ("exceed the right-hand side 2", {"ps_gain": np.array([[1, 1], [0, 1]])}),
+        ("exceeds the right-hand side 1", {"right_hand_side": 1}),
+        ("exceeds the right-hand side 2", {"ps_gain": np.array([[1, 1], [0, 1]])}),
         ("nowhere else", {"ps_gain": None}),
         ("must not fall", {"ps_gain": np.array([[1, 0], [0, 1]])}),
         ("must not be negative", {"ps_gain": np.array([[0, 1], [-1, 1]])}),
@@ -185,7 +185,7 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
     hard = make_count_cut(gain=np.array([[0, 0, 9, 9], [0, 0, 9, 9]]), right_hand_side=9)
     assert causes(TWO_JOBS, hard) == []
     monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 0)
-    assert "counts don't suffice" in causes(TWO_JOBS, hard)[0]
+    assert "packings don't suffice" in causes(TWO_JOBS, hard)[0]
 
 
 def test_files_hold_count_cuts() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 import optim
 from optim.core.stopping import IterationLimit
-from optim.solvers.admission.cuts.count_cuts import CountSeparator
-from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
 from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance

@@ -7,7 +7,7 @@ import optim
 from optim.solvers.admission.branching.node import NodeBounder, NodeMaster
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.branching.tree import ROOT_EFFORT
-from optim.solvers.admission.cuts.server_cuts import CutSeparator
+from optim.solvers.admission.cuts.separation import CutSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.classes import JobTables

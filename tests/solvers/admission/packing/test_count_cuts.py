@@ -14,8 +14,8 @@ from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.decision import CountCut, Cut, Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.cuts.count_cuts import CountSeparator
 from optim.solvers.admission.cuts.cut_table import CutTable
+from optim.solvers.admission.cuts.separation import CountSeparator
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.packing_lp import solve_with_cuts
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from optim.core.arrays import FloatArray
-from optim.solvers.admission.cuts.count_cuts import CountSpace, best_counts, lift_counts, mixture_gains
+from optim.solvers.admission.cuts.packings import PackingSpace, best_packing, lift, separate_fenchel
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = 10**6
 
 
-def random_space(rng: np.random.Generator) -> tuple[CountSpace, FloatArray]:
+def random_space(rng: np.random.Generator) -> tuple[PackingSpace, FloatArray]:
     """Draw up to four jobs with some of their counts, and list all kinds that fit together as rows of 0 and 1."""
     num_jobs = int(rng.integers(1, 5))
     unit, room = rng.integers(0, 6, (num_jobs, 2)), rng.integers(4, 16, 2)
@@ -25,7 +25,7 @@ def random_space(rng: np.random.Generator) -> tuple[CountSpace, FloatArray]:
         assume(alone >= 1)
         counts += sorted(rng.choice(np.arange(1, alone + 1), rng.integers(1, alone + 1), replace=False).tolist())
         first.append(len(counts))
-    space = CountSpace(np.array(first), np.array(counts), unit, room, MANY)
+    space = PackingSpace(np.array(first), np.array(counts), unit, room, MANY)
     rows = []
     for chosen in product(*(range(first[j] - 1, first[j + 1]) for j in range(num_jobs))):
         units = np.array([counts[k] if k >= first[j] else 0 for j, k in enumerate(chosen)])
@@ -38,15 +38,15 @@ def random_space(rng: np.random.Generator) -> tuple[CountSpace, FloatArray]:
 
 
 @given(SEEDS)
-def test_finds_the_best_counts(seed: int) -> None:
+def test_finds_the_best_packing(seed: int) -> None:
     rng = np.random.default_rng(seed)
     space, rows = random_space(rng)
     gain, packing = rng.integers(0, 8, len(space.units)), np.empty(len(space.units), dtype=np.int64)
-    value = best_counts(gain, space, packing)
+    value = best_packing(gain, space, packing)
     assert value == (rows @ gain).max()
     assert (rows == packing).all(axis=1).any()
     assert packing @ gain == value
-    assert best_counts(gain, space._replace(node_limit=0), packing) == -1
+    assert best_packing(gain, space._replace(node_limit=0), packing) == -1
 
 
 @given(SEEDS)
@@ -56,7 +56,7 @@ def test_lifts_gains_to_the_last_unit_one_job_after_the_other(seed: int) -> None
     gain = rng.integers(0, 8, len(space.units))
     right_hand_side = int((rows @ gain).max())
     lifted = gain.copy()
-    lift_counts(lifted, space, right_hand_side)
+    lift(lifted, space, right_hand_side, False)
     assert (lifted >= 0).all()
     assert (rows @ lifted).max() <= right_hand_side
     # The job that was lifted last, at its largest count, leaves nothing over.
@@ -74,8 +74,8 @@ def test_tells_how_far_a_mixture_is_outside(seed: int) -> None:
     share = np.concatenate(
         [np.sort(rng.uniform(0.05, 1.0, end - begin))[::-1] for begin, end in pairwise(space.first.tolist())]
     )
-    gains = np.empty(len(share))
-    covered = mixture_gains(share, np.ones(len(share), dtype=np.int64), space, MANY, gains)
+    gains, ones = np.empty(len(share)), np.ones(len(share), dtype=np.int64)
+    covered = separate_fenchel(share, ones, np.arange(len(share)), space, MANY, gains)
     needed = linprog(np.ones(len(rows)), A_ub=-rows.T, b_ub=-share).fun
     if covered == 0.0:
         assert needed <= 1.0 + 1e-5

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.check.cuts import CutCheck
@@ -14,20 +13,12 @@ from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.decision import ServerCut, Side
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.cuts.cut_table import CutTable
-from optim.solvers.admission.cuts.server_cuts import (
-    CutSeparator,
-    PackingSpace,
-    SeparationOptions,
-    best_packing,
-    separate_fenchel,
-    to_integers,
-)
+from optim.solvers.admission.cuts.separation import CutSeparator, SeparationOptions
 from optim.solvers.admission.pricing.classes import PricedSchedules
 from tests.support.admission.oracle import fits_on_one_server
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
-MANY = 10**6
 INSTANCES = st.one_of(
     tiny_instances(), tiny_instances(), tiny_instances(is_shared=True), tiny_instances(has_segments=True)
 )
@@ -197,58 +188,3 @@ def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInst
     table.keep(kept)
     assert np.array_equal(table.use(schedules), use[kept])
     assert table.cuts == tuple(cuts[k] for k in kept)
-
-
-Kinds = tuple[IntArray, IntArray, IntArray, list[tuple[int, ...]]]
-
-
-def random_kinds(seed: int) -> Kinds:
-    """Draw up to five kinds of units: their demands, a server's room, the most of each, and all packings."""
-    rng = np.random.default_rng(seed)
-    unit, room = rng.integers(0, 8, (rng.integers(1, 6), 2)), rng.integers(5, 20, 2)
-    fits = np.min(room // np.maximum(unit, 1), axis=1)
-    most = np.minimum(fits, rng.integers(1, 5, len(unit)))
-    packings = [p for p in product(*(range(n + 1) for n in most)) if (np.array(p) @ unit <= room).all()]
-    return unit, room, most, packings
-
-
-@given(SEEDS)
-def test_finds_the_best_packing(seed: int) -> None:
-    unit, room, most, packings = random_kinds(seed)
-    gain = np.random.default_rng(seed).integers(0, 10, len(unit))
-    packing = np.empty(len(unit), dtype=np.int64)
-    value = best_packing(gain, unit, room, most, MANY, packing)
-    assert value == max(int(gain @ p) for p in packings)
-    assert tuple(packing.tolist()) in packings
-    assert gain @ packing == value
-
-
-@given(SEEDS)
-def test_tells_how_many_servers_cover_a_load(seed: int) -> None:
-    unit, room, most, packings = random_kinds(seed)
-    assume((most > 0).all())
-    load = most * np.random.default_rng(seed).uniform(0.05, 1.0, len(unit))
-    gains = np.empty(len(unit))
-    covered = separate_fenchel(load, most, PackingSpace(unit, room, most, MANY), MANY, gains)
-    array = np.array(packings, dtype=np.float64)
-    servers = linprog(np.ones(len(packings)), A_ub=-array.T, b_ub=-load).fun
-    if covered == 0.0:
-        assert servers <= 1.0 + 1e-5
-    else:
-        assert covered == pytest.approx(servers, rel=1e-6)
-        assert (array @ gains <= 1.0 + 1e-6).all()
-
-
-@pytest.mark.parametrize(
-    ("gains", "expected"), [([1 / 3, 0.5, 0.0], [2, 3, 0]), ([1.0, 1.0], [1, 1]), ([0.142857142857, 1.0], [1, 7])]
-)
-def test_writes_gains_over_their_common_denominator(gains: list[float], expected: list[int]) -> None:
-    whole = np.empty(len(gains), dtype=np.int64)
-    to_integers(np.array(gains), 200, 5000, whole)
-    assert whole.tolist() == expected
-
-
-def test_rounds_gains_without_a_small_denominator_down() -> None:
-    whole = np.empty(2, dtype=np.int64)
-    to_integers(np.array([np.sqrt(0.5), np.pi / 4]), 20, 1000, whole)
-    assert whole.tolist() == [707, 785]

@@ -1,4 +1,4 @@
-"""Packings of one server against trying all of them: the best one, covers by linear programme, lifted gains."""
+"""Packings where each unit gains the same, against all of them: the best one, covers by linear programme, lifted gains."""
 
 from itertools import product
 
@@ -6,25 +6,34 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from optim.solvers.admission.cuts.server_cuts import (
-    PackingSpace,
-    best_packing,
-    lifted_gain,
-    separate_fenchel,
-    to_integers,
-)
+from optim.solvers.admission.cuts.packings import PackingSpace, best_packing, lift, separate_fenchel, to_integers
 
 PLENTY = 10_000
 
 
 def drawn(seed, kinds=None):
-    """Return units that fit alone, a server's room, how many of each it may hold, and whole gains."""
+    """Return units, a server's room, how many of each it may hold, at least one, and whole gains."""
     rng = np.random.default_rng(seed)
     kinds = int(rng.integers(1, 5)) if kinds is None else kinds
     resources = int(rng.integers(1, 4))
     room = rng.integers(3, 12, resources)
     unit = np.minimum(rng.integers(0, 6, (kinds, resources)), room)
-    return unit, room, rng.integers(1, 4, kinds), rng.integers(0, 9, kinds)
+    alone = np.min(np.where(unit > 0, room // np.maximum(unit, 1), 9), axis=1)
+    return unit, room, np.minimum(rng.integers(1, 4, kinds), alone), rng.integers(0, 9, kinds)
+
+
+def space_of(unit, room, most, limit=PLENTY):
+    """Return the space of units, and the job of each kind."""
+    first = np.concatenate([[0], np.cumsum(most)])
+    job = np.repeat(np.arange(len(most)), most)
+    return PackingSpace(first, np.arange(1, first[-1] + 1) - first[job], unit, room, limit), job
+
+
+def best_of(unit, room, most, gain, limit=PLENTY):
+    """Return the largest gain, and how many units of each job gain it."""
+    space, job = space_of(unit, room, most, limit)
+    packing = np.empty(len(job), dtype=np.int64)
+    return best_packing(gain[job], space, packing), np.bincount(job, packing, len(most))
 
 
 def all_packings(unit, room, most):
@@ -36,8 +45,7 @@ def all_packings(unit, room, most):
 @pytest.mark.parametrize("seed", range(40))
 def test_the_best_packing_is_the_best_of_all(seed):
     unit, room, most, gain = drawn(seed)
-    packing = np.empty(len(gain), dtype=np.int64)
-    best = best_packing(gain, unit, room, most, PLENTY, packing)
+    best, packing = best_of(unit, room, most, gain)
     table = all_packings(unit, room, most)
     assert best == (table @ gain).max() == packing @ gain
     assert (table == packing).all(axis=1).any()
@@ -47,9 +55,8 @@ def test_the_best_packing_is_the_best_of_all(seed):
 @pytest.mark.parametrize("seed", range(8))
 def test_a_search_is_given_up_at_its_limit_and_not_before(seed):
     unit, room, most, gain = drawn(seed, kinds=4)
-    packing = np.empty(4, dtype=np.int64)
-    full = best_packing(gain, unit, room, most, PLENTY, packing)
-    answers = [best_packing(gain, unit, room, most, limit, packing) for limit in range(1, 80)]
+    full = best_of(unit, room, most, gain)[0]
+    answers = [best_of(unit, room, most, gain, limit)[0] for limit in range(1, 80)]
     first = answers.index(full)
     assert answers == [-1] * first + [full] * (len(answers) - first)
 
@@ -57,11 +64,10 @@ def test_a_search_is_given_up_at_its_limit_and_not_before(seed):
 @pytest.mark.parametrize("seed", range(25))
 def test_a_load_outside_is_told_from_all_packings_by_the_dual_of_its_cover(seed):
     unit, room, most, _ = drawn(seed)
-    alone = np.min(np.where(unit > 0, room // np.maximum(unit, 1), 9), axis=1)
-    most = np.minimum(most, alone)
     load = np.random.default_rng(seed).uniform(0.2, 1.0, len(most)) * most
     gains = np.empty(len(most))
-    found = separate_fenchel(load, most, PackingSpace(unit, room, most, PLENTY), 200, gains)
+    space, job = space_of(unit, room, most)
+    found = separate_fenchel(load, most, job, space, 200, gains)
     table = all_packings(unit, room, most)
     servers = linprog(np.ones(len(table)), A_ub=-table.T, b_ub=-load).fun
     if servers <= 1.0 + 1e-6:
@@ -75,19 +81,22 @@ def test_a_load_outside_is_told_from_all_packings_by_the_dual_of_its_cover(seed)
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_lifted_gain_is_the_largest_that_keeps_the_cut(seed):
-    unit, room, most, gain = drawn(seed)
+    """The last job gains nothing at first; the others are lifted no further."""
+    unit, room, most, gain = drawn(seed, kinds=4)
+    gain = np.append(np.maximum(gain[:3], 1), 0)
     table = all_packings(unit, room, most)
     right = int((table @ gain).max())
-    rng = np.random.default_rng(seed)
-    new_unit, new_most = np.minimum(rng.integers(0, 5, len(room)), room), int(rng.integers(1, 4))
-    packing, rest = np.empty(len(gain), dtype=np.int64), np.empty_like(room)
-    found = lifted_gain(gain, unit, room, most, right, new_unit, new_most, PLENTY, packing, rest)
-    slack = [
-        (right - int((table[(table @ unit <= room - n * new_unit).all(axis=1)] @ gain).max())) // n
-        for n in range(1, new_most + 1)
-        if (n * new_unit <= room).all()
-    ]
-    assert found == min([right, *slack])
+    space, job = space_of(unit, room, most)
+    spread = gain[job]
+    lift(spread, space, right, True)
+    lifted = spread[space.first[:-1]]
+    assert np.array_equal(spread, lifted[job])
+    assert lifted[:3].tolist() == gain[:3].tolist()
+    with_some = table[table[:, 3] > 0]
+    assert lifted[3] == min([right, *((right - with_some @ gain) // with_some[:, 3]).tolist()])
+    spread = gain[job]
+    lift(spread, space._replace(node_limit=0), right, True)
+    assert np.array_equal(spread, gain[job])
 
 
 def test_gains_are_written_over_their_smallest_common_denominator_or_rounded_down():

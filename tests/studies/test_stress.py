@@ -1,12 +1,12 @@
 """The stress instances are what their descriptions say."""
 
 import pytest
+from optim_studies import stress
+from optim_studies.stress import document, job, servers
 
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import instance_from_document
 from optim.models.admission.problem import PROBLEM
-from optim.workloads.admission import stress
-from optim.workloads.admission.stress import document, job, servers
 from tests.support.admission.oracle import ilp_optimum, lp_optimum, packing
 
 NAMES = tuple(stress.STRESS_INSTANCES)

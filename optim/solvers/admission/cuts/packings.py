@@ -1,0 +1,403 @@
+"""Integer packings of jobs' units: the best one, facets that tell a fractional point from all of them, lifted gains.
+
+A *kind* is a job together with a number of units: it is there if the job has at least so many. Kinds of a job follow each
+other by rising number, so that a job which has one has those before it, too. Gains belong to kinds, and a job earns the
+sum of those it has: any function of its number of units that doesn't fall. Where each unit gains the same, a job's kinds
+have equal gains.
+
+Source: Boyd, "Fenchel cutting planes for integer programs", 1994, DOI 10.1287/opre.42.1.53 (facets from packings).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.compiled import compiled, inner
+from optim.core.arrays import IntArray
+from optim.solvers.admission.pricing.best_schedule import ZERO
+
+ROUNDING = 1e-2
+"""Added to bounds computed in doubles before they are compared with whole gains below `MAX_GAIN`."""
+
+MAX_GAIN = 2**40
+"""Largest total gain of a packing: doubles of this size are wrong by far less than `ROUNDING`."""
+
+HULL_TOL = 1e-6
+"""A point that needs at most this much more than one packing counts as inside the hull."""
+
+SCALE = 2**28
+"""Fractional gains are priced as whole multiples of 1 / SCALE."""
+
+
+class PackingSpace(NamedTuple):
+    """Units that fit together.
+
+    Parameters
+    ----------
+    first
+        Shape (jobs + 1,): where each job's kinds begin.
+    units
+        Shape (kinds,): units, rising within a job, each at most what fits alone.
+    unit
+        Shape (jobs, resources): demand of one unit.
+    room
+        Shape (resources,).
+    node_limit
+        Nodes of each search after which it is given up.
+    """
+
+    first: IntArray
+    units: IntArray
+    unit: IntArray
+    room: IntArray
+    node_limit: int
+
+
+@inner
+def _steps(gain, space, weight, worth):
+    """Write each job's gain by resource used as concave steps, one a kind: how much more, and for how much more gain.
+
+    Steps that aren't on the concave hull gain nothing, for more than nothing: steps can be sorted by gain a unit.
+    """
+    for j in range(len(space.unit)):
+        begin, end = space.first[j], space.first[j + 1]
+        for r in range(space.unit.shape[1]):
+            at, total = begin - 1, 0.0
+            used, gained = 0.0, 0.0
+            weight[r, begin:end] = 1.0
+            worth[r, begin:end] = 0.0
+            while at < end - 1:
+                best, slope, more, gains = -1, -1.0, 0.0, 0.0
+                total = gained
+                for k in range(at + 1, end):
+                    total += gain[k]
+                    need = float(space.unit[j, r] * space.units[k]) - used
+                    steep = (total - gained) / need if need > 0 else np.inf if total > gained else 0.0
+                    if steep >= slope:
+                        best, slope, more, gains = k, steep, need, total - gained
+                if gains > 0:
+                    weight[r, best], worth[r, best] = more, gains
+                used, gained, at = used + more, gained + gains, best
+
+
+@inner
+def _ranked(weight, worth, rank, number):
+    """For each resource list the kinds that gain by falling gain a unit of the resource (insertion sort: short lists)."""
+    for r in range(len(weight)):
+        number[r] = 0
+        for k in range(weight.shape[1]):
+            if worth[r, k] == 0.0:
+                continue
+            place = number[r]
+            number[r] += 1
+            while place > 0:
+                other = rank[r, place - 1]
+                if worth[r, k] * weight[r, other] > worth[r, other] * weight[r, k]:
+                    rank[r, place] = other
+                    place -= 1
+                else:
+                    break
+            rank[r, place] = k
+
+
+@inner
+def _optimistic_bound(depth, rest, position, weight, worth, rank, number):
+    """Bound what the jobs from position `depth` on gain in `rest`: fractions of steps, one resource at a time."""
+    least = np.inf
+    for r in range(len(weight)):
+        left, total = float(rest[r]), 0.0
+        for place in range(number[r]):
+            k = rank[r, place]
+            if position[k] < depth:
+                continue
+            if weight[r, k] <= left:
+                left -= weight[r, k]
+                total += worth[r, k]
+            else:
+                total += worth[r, k] * (left / weight[r, k])
+                break
+        least = min(least, total)
+    return least
+
+
+@inner
+def _order(gain, space, order, position):
+    """Sort the jobs by falling gain for the scarcest resource's share, ties by number; tell each kind its job's place."""
+    num_jobs = len(space.unit)
+    key = np.empty(num_jobs)
+    for j in range(num_jobs):
+        begin, end = space.first[j], space.first[j + 1]
+        share, total = 0.0, 0.0
+        for r in range(space.unit.shape[1]):
+            if space.unit[j, r] > 0:
+                share = max(share, space.unit[j, r] / space.room[r] if space.room[r] > 0 else np.inf)
+        for k in range(begin, end):
+            total += gain[k]
+        key[j] = -total / space.units[end - 1] / share if share > 0 else -np.inf
+        place = j
+        while place > 0 and key[order[place - 1]] > key[j]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = j
+    for place in range(num_jobs):
+        position[space.first[order[place]] : space.first[order[place] + 1]] = place
+
+
+@inner
+def _most(j, gain, rest, space):
+    """Return the last kind of a job that fits in `rest` and gains, or the one before its first."""
+    for k in range(space.first[j + 1] - 1, space.first[j] - 1, -1):
+        fits = gain[k] > 0
+        for r in range(len(rest)):
+            if space.units[k] * space.unit[j, r] > rest[r]:
+                fits = False
+        if fits:
+            return k
+    return space.first[j] - 1
+
+
+@inner
+def _choose(depth, j, k, gain, space, rest, gained):
+    """Give the job at a position the kinds up to k: what is left, and what is gained."""
+    begin = space.first[j]
+    units = space.units[k] if k >= begin else ZERO
+    for r in range(rest.shape[1]):
+        rest[depth + 1, r] = rest[depth, r] - units * space.unit[j, r]
+    total = gained[depth]
+    for other in range(begin, k + 1):
+        total += gain[other]
+    gained[depth + 1] = total
+
+
+@compiled
+def best_packing(gain, space, packing):
+    """Find the units of the largest gain that fit together, exactly.
+
+    Parameters
+    ----------
+    gain
+        Shape (kinds,), whole numbers >= 0 whose sum is at most `MAX_GAIN`.
+    space
+        What fits.
+    packing
+        Shape (kinds,): receives 1 for kinds that are there, else 0.
+
+    Returns
+    -------
+    int
+        The gain; -1 if the search was given up.
+
+    Notes
+    -----
+    Depth-first over jobs by falling density, most units first, cut off by the concave hulls of the jobs' gains, shared
+    fractionally, one resource at a time.
+    """
+    num_jobs, num_kinds = len(space.unit), len(space.units)
+    packing[:] = 0
+    shape = (len(space.room), num_kinds)
+    weight, worth, rank = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
+    order, position = np.empty(num_jobs, dtype=np.int64), np.empty(num_kinds, dtype=np.int64)
+    _steps(gain, space, weight, worth)
+    number = np.empty(len(space.room), dtype=np.int64)
+    _ranked(weight, worth, rank, number)
+    _order(gain, space, order, position)
+    rest = np.empty((num_jobs + 1, len(space.room)), dtype=np.int64)
+    rest[0] = space.room
+    gained = np.zeros(num_jobs + 1, dtype=np.int64)
+    last = np.zeros(num_jobs, dtype=np.int64)
+    best, depth, nodes = ZERO, ZERO, ZERO
+    is_new = True
+    while depth >= 0:
+        if is_new:
+            nodes += 1
+            if nodes > space.node_limit:
+                return -1
+            if gained[depth] > best:
+                best = gained[depth]
+                packing[:] = 0
+                for place in range(depth):
+                    packing[space.first[order[place]] : last[place] + 1] = 1
+            if depth == num_jobs or (
+                gained[depth] + _optimistic_bound(depth, rest[depth], position, weight, worth, rank, number) + ROUNDING
+                < best + 1
+            ):
+                depth -= 1
+                is_new = False
+                continue
+            last[depth] = _most(order[depth], gain, rest[depth], space)
+        else:
+            last[depth] -= 1
+            if last[depth] < space.first[order[depth]] - 1:
+                depth -= 1
+                continue
+        _choose(depth, order[depth], last[depth], gain, space, rest, gained)
+        depth += 1
+        is_new = True
+    return best
+
+
+@compiled
+def separate_fenchel(load, most, variable, space, max_pivots, gains):
+    """Find gains that tell a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
+
+    They are the optimal dual point of covering the load by as few (fractional) servers as possible,
+
+        min sum of x_p  s.t.  sum of x_p p >= load, x >= 0,
+
+    solved by the revised simplex method; the packing that enters is a best one at the present dual.
+    Optimal dual points are facets of the packings' hull.
+
+    Parameters
+    ----------
+    load
+        Shape (variables,), all positive, each at most `most`.
+    most
+        Shape (variables,): largest number of each, at least 1.
+    variable
+        Shape (kinds,): the variable that each kind adds 1 to: itself, or its job where all units gain the same.
+    space
+        What the packings are.
+    max_pivots
+        Pivots after which the search is given up.
+    gains
+        Shape (variables,): receives the gains.
+
+    Returns
+    -------
+    float
+        ``gains @ load``, or 0 if the load is inside the hull (to `HULL_TOL`) or the search was given up.
+    """
+    size = len(load)
+    inverse = np.zeros((size, size))
+    level = np.empty(size)
+    price = np.ones(size)
+    column = np.empty(size)
+    packing = np.empty(size, dtype=np.int64)
+    gain, chosen = np.empty(len(variable), dtype=np.int64), np.empty(len(variable), dtype=np.int64)
+    for k in range(size):
+        inverse[k, k] = 1.0 / most[k]
+        level[k] = load[k] / most[k]
+    for _ in range(max_pivots):
+        if np.sum(level * price) <= 1.0 + HULL_TOL:
+            return 0.0
+        enters, lowest = -1, -1e-9
+        for k in range(size):
+            gains[k] = np.sum(price * inverse[:, k])
+            if gains[k] < lowest:
+                enters, lowest = k, gains[k]
+        if enters >= 0:
+            column[:] = -inverse[:, enters]
+            cost = 0.0
+        else:
+            for k in range(size):
+                gains[k] = max(gains[k], 0.0)
+            for k in range(len(variable)):
+                gain[k] = int(gains[variable[k]] * SCALE)
+            if best_packing(gain, space, chosen) < 0:
+                return 0.0
+            packing[:] = 0
+            for k in range(len(variable)):
+                packing[variable[k]] += chosen[k]
+            if np.sum(gains * packing) <= 1.0 + 1e-7:
+                return np.sum(gains * load)
+            for k in range(size):
+                column[k] = np.sum(inverse[k] * packing)
+            cost = 1.0
+        leaves, ratio = -1, np.inf
+        for k in range(size):
+            if column[k] > 1e-9 and level[k] / column[k] < ratio - 1e-12:
+                leaves, ratio = k, level[k] / column[k]
+        if leaves < 0:
+            return 0.0
+        inverse[leaves] /= column[leaves]
+        level[leaves] = ratio
+        for k in range(size):
+            if k != leaves and column[k] != 0.0:
+                inverse[k] -= column[k] * inverse[leaves]
+                level[k] = max(0.0, level[k] - column[k] * ratio)
+        price[leaves] = cost
+    return 0.0
+
+
+@compiled
+def to_integers(gains, max_denominator, fallback, whole):
+    """Write gains as whole numbers over a common denominator, the smallest that fits; else rounded down.
+
+    Parameters
+    ----------
+    gains
+        Numbers >= 0.
+    max_denominator
+        Largest common denominator that is tried.
+    fallback
+        Denominator for gains that no smaller one fits.
+    whole
+        Receives the whole numbers.
+    """
+    for denominator in range(1, max_denominator + 1):
+        fits = True
+        for k in range(len(gains)):
+            scaled = gains[k] * denominator
+            nearest = np.rint(scaled)
+            if abs(scaled - nearest) > 1e-6 * max(1.0, denominator * 0.01):
+                fits = False
+                break
+            whole[k] = int(nearest)
+        if fits:
+            return
+    for k in range(len(gains)):
+        whole[k] = int(gains[k] * fallback)
+
+
+@inner
+def _support(without, gain, space):
+    """Return the kinds that gain, and their space, of all jobs but one: what gains nothing only costs time."""
+    num_jobs = len(space.unit)
+    first = np.zeros(num_jobs + 1, dtype=np.int64)
+    kinds, jobs = np.empty(len(gain), dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    kept, number = ZERO, ZERO
+    for j in range(num_jobs):
+        for k in range(space.first[j], space.first[j + 1]):
+            if gain[k] > 0 and j != without:
+                kinds[kept] = k
+                kept += 1
+        if kept > first[number]:
+            jobs[number] = j
+            number += 1
+            first[number] = kept
+    kinds, jobs = kinds[:kept], jobs[:number]
+    return gain[kinds], PackingSpace(
+        first[: number + 1], space.units[kinds], space.unit[jobs], space.room, space.node_limit
+    )  # fmt: skip
+
+
+@compiled
+def lift(gain, space, right_hand_side, is_linear):
+    """Raise the gains job by job, in their order, as far as all packings still keep to the right-hand side.
+
+    A job with n units earns at most the right-hand side less what the others reach in what n units leave. Where each unit
+    has to gain the same (`is_linear`) only jobs without gain are raised, by the least share of that a unit. Where a search
+    takes too long the job keeps what it gained.
+    """
+    for j in range(len(space.unit)):
+        begin, end = space.first[j], space.first[j + 1]
+        if end == begin or (is_linear and gain[begin] > 0):
+            continue
+        others, among = _support(j, gain, space)
+        packing = np.empty(len(others), dtype=np.int64)
+        raised = np.empty(end - begin, dtype=np.int64)
+        reached, before, least = ZERO, ZERO, right_hand_side
+        for k in range(begin, end):
+            reached += gain[k]
+            rest = space.room - space.units[k] * space.unit[j]
+            value = best_packing(
+                others, PackingSpace(among.first, among.units, among.unit, rest, among.node_limit), packing
+            )
+            least = min(least, (right_hand_side - value) // space.units[k] if value >= 0 else ZERO)
+            if is_linear and least == 0:
+                break
+            most = reached if value < 0 else max(reached, right_hand_side - value)
+            raised[k - begin], before = max(most, before) - before, max(most, before)
+        if is_linear:
+            raised[:] = least
+        gain[begin:end] = raised

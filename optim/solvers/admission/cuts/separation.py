@@ -1,0 +1,352 @@
+"""Separation of cuts: facets of what one server, or a whole class, may hold in a slot, lifted to all jobs.
+
+The packing LP lets the jobs share a server fractionally. A server's integer packings of a slot have a hull of their own;
+where the average load of a class' servers lies outside of it, a facet of the hull that tells them apart is a valid
+inequality which the LP violates (a Fenchel cut). With all of them the LP's bound is that of the Dantzig-Wolfe
+decomposition by jobs and by servers at once. Their duals only add to the cost of a job's worker or PS in a class and slot,
+so pricing carries them for nothing.
+
+A server cut sees how many units of a job a class holds on average. The packing form knows more: which share of a job's
+schedules has how many. Where half of a job's schedules have four units and half none, two on average may fit beside the
+others and four do not. A facet of the hull of whole counts, over variables "job i has at least n units here", tells such
+mixtures apart: it sums functions of each job's count, of which those that round a combination of a capacity row with
+jobs' rows down are special cases (rank-1 Chvatal-Gomory cuts, subset-row cuts among them). Its coefficient in a schedule
+depends on one slot and one class, so that the dynamic programme needs no further state: the slot's table of costs takes
+any function of a class' count. Here a class' servers count as one large one.
+
+A job's workers or its PSs are an *item*. On shared servers both are items of the same servers: a cap on a job's share of a
+server bounds each of them, not both together, which leaves cuts valid.
+
+Sources: Boyd, "Fenchel cutting planes for integer programs", 1994, DOI 10.1287/opre.42.1.53; Jepsen, Petersen, Spoorendonk,
+Pisinger, "Subset-row inequalities applied to the vehicle-routing problem with time windows", 2008, DOI
+10.1287/opre.1070.0449 (cuts over the master's variables, charged in pricing).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.models.admission.data import ServerClasses, units_per_server
+from optim.models.admission.decision import CountCut, ServerCut, Side
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.cuts.packings import PackingSpace, best_packing, lift, separate_fenchel, to_integers
+
+LOAD_TOL = 1e-6
+"""Smaller average numbers of units, and smaller shares, count as none."""
+
+MAX_DENOMINATOR = 200
+
+FALLBACK_DENOMINATOR = 5000
+"""A facet's gains have small common denominators as a rule; others are rounded down over this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeparationOptions:
+    """How hard cuts are looked for.
+
+    Parameters
+    ----------
+    least_violation
+        Relative violation from which a cut is worth having.
+    node_limit
+        Nodes of each search for a best packing; a cut that needs more is given up.
+    max_pivots
+        Pivots of each facet's search.
+    """
+
+    least_violation: float = 1e-4
+    node_limit: int = 5_000
+    max_pivots: int = 300
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Items:
+    """What the servers of a side hold: workers or PSs of each job, on shared servers both.
+
+    Parameters
+    ----------
+    side, servers
+        Whose servers.
+    job, is_ps
+        Shape (items,).
+    demand
+        Shape (items, resources): of one unit, the least over a job's segments. A cut has to hold whatever segment it is in.
+    limit
+        Shape (items,): most units in all.
+    per_server
+        Shape (items, classes, slots): most units on one server, 0 where the job can't be there.
+    """
+
+    side: Side
+    servers: ServerClasses
+    job: IntArray
+    is_ps: IntArray
+    demand: IntArray
+    limit: IntArray
+    per_server: IntArray
+
+    def select(self, order: IntArray) -> "_Items":
+        """Return the items in another order."""
+        arrays = (self.job, self.is_ps, self.demand, self.limit, self.per_server)
+        job, is_ps, demand, limit, per_server = (array[order] for array in arrays)
+        return _Items(
+            side=self.side,
+            servers=self.servers,
+            job=job,
+            is_ps=is_ps,
+            demand=demand,
+            limit=limit,
+            per_server=per_server,
+        )
+
+
+def _items(instance: AdmissionInstance) -> list[_Items]:
+    """Return the items of each side; on shared servers of all, workers first."""
+    jobs, slots, sides = instance.jobs, np.arange(instance.horizon), []
+    present = (jobs.arrival[:, None] <= slots) & (slots <= instance.deadline[:, None])
+    most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
+    for side, demand, servers, limit in (
+        (Side.WORKER, jobs.worker_demand, instance.worker_servers, instance.max_workers),
+        (Side.PS, jobs.ps_demand, instance.ps_servers, most_ps),
+    ):
+        least = np.minimum.reduceat(demand, jobs.segment_offset[:-1], axis=0) if len(jobs) else demand
+        per_server = units_per_server(least, servers.capacity, limit, instance.max_share_per_server)
+        sides.append(
+            _Items(
+                side=side,
+                servers=servers,
+                job=np.arange(len(jobs)),
+                is_ps=np.full(len(jobs), int(side is Side.PS)),
+                demand=least,
+                limit=limit,
+                per_server=per_server * present[:, None, :],
+            )
+        )
+    if not instance.has_shared_servers:
+        return sides
+    names = ("job", "is_ps", "demand", "limit", "per_server")
+    both = {name: np.concatenate([getattr(side, name) for side in sides]) for name in names}
+    return [_Items(side=Side.WORKER, servers=instance.worker_servers, **both)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Point:
+    """A point of the LP in a class and slot: how many units of some items, or how often at least so many, it has.
+
+    Parameters
+    ----------
+    items
+        Shape (present,), ascending: items that are there at all.
+    first, units
+        Kinds of these items, as in `PackingSpace`.
+    variable, load, most
+        Variable of each kind; and the point, shape (variables,), with the largest value of each.
+    """
+
+    items: IntArray
+    first: IntArray
+    units: IntArray
+    variable: IntArray
+    load: FloatArray
+    most: IntArray
+
+
+class _Separator:
+    """What both kinds of cuts share: a facet that a point violates, lifted to all items.
+
+    Parameters
+    ----------
+    instance
+        Any admission instance.
+    options
+        How hard to look.
+    """
+
+    def __init__(self, instance: AdmissionInstance, options: SeparationOptions | None = None) -> None:
+        self._instance = instance
+        self._options = options if options is not None else SeparationOptions()
+        self._sides = _items(instance)
+
+    def _facet(
+        self, on: _Items, most: IntArray, room: IntArray, point: _Point, *, is_linear: bool
+    ) -> tuple[IntArray, IntArray, IntArray, int] | None:
+        """Find the most violated facet of the packings in `room`, if the point is outside, and lift it.
+
+        Returns
+        -------
+        tuple
+            Items in some order, where the kinds of each (1, ..., most units) begin, the kinds' gains, and the right-hand side.
+        """
+        options, limit = self._options, self._options.node_limit
+        demand = on.demand[point.items]
+        # What all at their largest need together fits: no facet is violated.
+        if (demand.T @ point.units[point.first[1:] - 1] <= room).all():
+            return None
+        fractional, whole = np.empty(len(point.load)), np.empty(len(point.load), dtype=np.int64)
+        space = PackingSpace(point.first, point.units, demand, room, limit)
+        if separate_fenchel(point.load, point.most, point.variable, space, options.max_pivots, fractional) == 0.0:
+            return None
+        to_integers(fractional, MAX_DENOMINATOR, FALLBACK_DENOMINATOR, whole)
+        gain, packing = whole[point.variable], np.empty_like(point.variable)
+        right_hand_side = int(best_packing(gain, space, packing))
+        if right_hand_side < 0 or whole @ point.load <= right_hand_side * (1.0 + options.least_violation):
+            return None
+        # Those that are there come first: what lifts them lifts the violation. Units that all have to gain the same can't.
+        head = point.items[whole > 0] if is_linear else point.items
+        others = np.setdiff1d(np.flatnonzero(most > 0), head)
+        share = (on.demand[others] / np.maximum(room, 1)).max(axis=1, initial=0.0)
+        order = np.concatenate([head, others[np.lexsort((others, -share))]])
+        first = np.concatenate([[0], np.cumsum(most[order])]).astype(np.int64)
+        units = np.arange(1, first[-1] + 1) - np.repeat(first[:-1], most[order])
+        spread = np.zeros(len(units), dtype=np.int64)
+        if is_linear:
+            spread[: first[len(head)]] = np.repeat(whole[whole > 0], most[head])
+        else:
+            spread[first[np.repeat(np.arange(len(head)), np.diff(point.first))] + point.units - 1] = gain
+        lift(spread, PackingSpace(first, units, on.demand[order], room, limit), right_hand_side, is_linear)
+        return order, first, spread, right_hand_side
+
+
+class CutSeparator(_Separator):
+    """Finds violated cuts of single servers."""
+
+    def __init__(self, instance: AdmissionInstance, options: SeparationOptions | None = None) -> None:
+        super().__init__(instance, options)
+        self._sides = [side.select(np.lexsort((side.is_ps, side.job))) for side in self._sides]
+
+    def separate(self, worker_load: FloatArray, ps_load: FloatArray) -> list[ServerCut]:
+        """Find cuts that a point of the LP violates, at most one a class and slot.
+
+        Parameters
+        ----------
+        worker_load, ps_load
+            Shape (jobs, classes, slots): how many workers (PSs) of a job a class holds, over all its servers.
+
+        Returns
+        -------
+        list of ServerCut
+            Multipliers are 0. Sorted by side, class and slot.
+        """
+        found = []
+        for on in self._sides:
+            load = np.zeros(on.per_server.shape)
+            for is_ps, of_side in enumerate((worker_load, ps_load)):
+                own = np.flatnonzero(on.is_ps == is_ps)
+                if len(own):
+                    load[own] = of_side[on.job[own]]
+            for c, t in np.argwhere((load > LOAD_TOL).any(axis=0)).tolist():
+                cut = self._separate_one(on, c, t, load[:, c, t])
+                if cut is not None:
+                    found.append(cut)
+        return found
+
+    def _separate_one(self, on: _Items, c: int, t: int, load: FloatArray) -> ServerCut | None:
+        most, average = on.per_server[:, c, t], load / on.servers.count[c]
+        items = np.flatnonzero((average > LOAD_TOL) & (most > 0))
+        if not len(items):
+            return None
+        first = np.concatenate([[0], np.cumsum(most[items])]).astype(np.int64)
+        variable = np.repeat(np.arange(len(items)), most[items])
+        point = _Point(
+            items=items,
+            first=first,
+            units=np.arange(1, first[-1] + 1) - first[variable],
+            variable=variable,
+            load=np.minimum(average[items], most[items]),
+            most=most[items],
+        )
+        facet = self._facet(on, most, on.servers.capacity[c, t].copy(), point, is_linear=True)
+        if facet is None:
+            return None
+        order, begin, spread, right_hand_side = facet
+        coefficient = np.zeros((2, self._instance.num_jobs), dtype=np.int64)
+        coefficient[on.is_ps[order], on.job[order]] = spread[begin[:-1]]
+        jobs = np.flatnonzero(coefficient.any(axis=0))
+        return ServerCut(
+            side=on.side,
+            server_class=c,
+            slot=t,
+            jobs=jobs,
+            worker_coefficient=coefficient[0, jobs],
+            ps_coefficient=coefficient[1, jobs],
+            right_hand_side=right_hand_side,
+            multiplier=0.0,
+        )
+
+
+class CountSeparator(_Separator):
+    """Finds violated count cuts."""
+
+    def separate(self, rows: IntArray, weight: FloatArray) -> list[CountCut]:
+        """Find cuts that a point of the LP violates, at most one a side, class and slot.
+
+        Parameters
+        ----------
+        rows, weight
+            As `ColumnPool.counts` returns them.
+
+        Returns
+        -------
+        list of CountCut
+            Multipliers are 0. Sorted by side, class and slot.
+        """
+        if not len(rows):
+            return []
+        if self._instance.has_shared_servers:
+            items = rows[:, 3] + rows[:, 0] * self._instance.num_jobs
+            rows = np.column_stack([np.zeros_like(items), rows[:, 1:3], items, rows[:, 4]])
+            order = np.lexsort(rows.T[::-1])
+            rows, weight = rows[order], weight[order]
+        found = []
+        places, starts = np.unique(rows[:, :3], axis=0, return_index=True)
+        for (side, c, t), begin, end in zip(places.tolist(), starts, [*starts[1:], len(rows)], strict=True):
+            cut = self._separate_one(self._sides[side], c, t, _mixture(rows[begin:end, 3:], weight[begin:end]))
+            if cut is not None:
+                found.append(cut)
+        return found
+
+    def _separate_one(self, on: _Items, c: int, t: int, mixture: _Point) -> CountCut | None:
+        """Find the most violated facet of a class' counts, if the mixture is outside, and lift it."""
+        count, num_jobs = int(on.servers.count[c]), self._instance.num_jobs
+        most = np.minimum(on.per_server[:, c, t] * count, on.limit)
+        facet = self._facet(on, most, on.servers.capacity[c, t] * count, mixture, is_linear=False)
+        if facet is None:
+            return None
+        order, begin, spread, right_hand_side = facet
+        gains = np.zeros((len(most), max(int(most[order].max()), 1)), dtype=np.int64)
+        for item, own in zip(order.tolist(), np.split(spread, begin[1:-1]), strict=True):
+            total = np.cumsum(own)
+            gains[item, : len(own)], gains[item, len(own) :] = total, total[-1]
+        by_side = gains.reshape(-1, num_jobs, gains.shape[1])
+        jobs = np.flatnonzero((by_side[:, :, -1] > 0).any(axis=0))
+        return CountCut(
+            side=on.side,
+            server_class=c,
+            slot=t,
+            jobs=jobs,
+            gain=by_side[0, jobs],
+            right_hand_side=right_hand_side,
+            multiplier=0.0,
+            ps_gain=by_side[1, jobs] if len(by_side) > 1 else None,
+        )
+
+
+def _mixture(rows: IntArray, weight: FloatArray) -> _Point:
+    """Sum up how often each item has at least so many units; rows are (item, count), sorted."""
+    kinds, place = np.unique(rows, axis=0, return_inverse=True)
+    share = np.bincount(place.ravel(), weight)
+    for k in range(len(kinds) - 2, -1, -1):
+        if kinds[k, 0] == kinds[k + 1, 0]:
+            share[k] += share[k + 1]
+    kept = share > LOAD_TOL
+    items, first = np.unique(kinds[kept, 0], return_index=True)
+    size = int(kept.sum())
+    return _Point(
+        items=items,
+        first=np.append(first, size),
+        units=np.ascontiguousarray(kinds[kept, 1]),
+        variable=np.arange(size),
+        load=np.minimum(share[kept], 1.0),
+        most=np.ones(size, dtype=np.int64),
+    )
