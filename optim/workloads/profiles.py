@@ -12,7 +12,7 @@ from msgspec import UNSET, structs
 
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, Jobs
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.auction.data import PRESETS, Slowdown
 from optim.models.auction.instance import AuctionInstance
@@ -20,7 +20,6 @@ from optim.models.bidding.instance import BiddingInstance
 from optim.profiling.document import SCHEMA, Demand, JobProfile, MeasuredValue, Placement, ProfileDocument, ScalingPoint
 from optim.profiling.fitting import scalability_of, speedup_table
 from optim.workloads.admission import generator as admission
-from optim.workloads.admission.generator import JobColumns
 from optim.workloads.auction import generator as auction
 from optim.workloads.bidding import generator as bidding
 
@@ -105,10 +104,10 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
     has_work = all(job.epochs is not UNSET for job in profiles.jobs)
     is_drawn = profiles.is_work_drawn if options.draw_work is None else options.draw_work
 
-    def draw(options: admission.GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> JobColumns:
-        columns = JobColumns.draw(options, arrival, rng)
+    def draw(options: admission.GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> Jobs:
+        drawn = admission.draw_jobs(options, arrival, rng)
         kind = rng.integers(len(profiles.jobs), size=len(arrival))
-        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
+        return _with_profiles(drawn, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
 
     # What can't finish isn't drawn again: whether it can is what the measurement says.
     draw_options = replace(options, min_schedulable=0.0) if has_work else options
@@ -143,38 +142,33 @@ def _stated(job: JobProfile) -> float:
     return 0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches
 
 
-def _with_profiles(
-    columns: JobColumns, jobs: list[JobProfile], options: admission.GeneratorOptions, *, is_drawn: bool
-) -> JobColumns:
-    """Return the columns with another profile for each job, its work, and its speed by workers."""
+def _with_profiles(drawn: Jobs, jobs: list[JobProfile], options: admission.GeneratorOptions, *, is_drawn: bool) -> Jobs:
+    """Return drawn jobs with another profile for each job, its work, and its speed by workers."""
     compute, gradient, rate, ps_rate = _micro(
         [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
     ).T
     drawn_s = (
-        columns.epochs
-        * columns.minibatches
+        drawn.epochs
+        * drawn.minibatches
         * (
-            columns.minibatch_micro_s / MICRO
-            + MEGABITS_THERE_AND_BACK * columns.gradient_micro_mb / columns.worker_micro_mbps
+            drawn.minibatch_micro_s / MICRO
+            + MEGABITS_THERE_AND_BACK * drawn.gradient_micro_mb / drawn.worker_micro_mbps
         )
     )
     own_s = np.maximum(compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate, 1.0 / MICRO)
     # Mini-batches a chunk: of the whole job, where the kind states its work; else as many as the drawn seconds hold.
     stated = np.array([_stated(job) for job in jobs])
     size = drawn_s / (options.duration_median * options.slot_s)
-    number = np.where(stated > 0, stated * size / columns.chunks, drawn_s / own_s)
-    minibatches = np.clip(np.round(number), 1, columns.minibatches).astype(np.int64)
-    epochs, chunks = np.maximum(1, np.round(number / minibatches)).astype(np.int64), columns.chunks.copy()
+    number = np.where(stated > 0, stated * size / drawn.chunks, drawn_s / own_s)
+    minibatches = np.clip(np.round(number), 1, drawn.minibatches).astype(np.int64)
+    epochs, chunks = np.maximum(1, np.round(number / minibatches)).astype(np.int64), drawn.chunks.copy()
     for place in np.flatnonzero(stated > 0).tolist() if not is_drawn else ():
         chunks[place], per_chunk = _equal_chunks(stated[place], int(chunks[place]))
         passes = jobs[place].epochs
         epochs[place] = math.gcd(per_chunk, 1 if passes is UNSET else max(1, round(passes)))
         minibatches[place] = per_chunk // epochs[place]
-    segments = columns.worker_demand.shape[1]
-    tables = np.empty(len(jobs), dtype=np.object_)
-    tables[:] = [speedup_table(job, int(max_workers)) for job, max_workers in zip(jobs, chunks.tolist(), strict=True)]
     return replace(
-        columns,
+        drawn,
         epochs=epochs,
         chunks=chunks,
         minibatches=minibatches,
@@ -182,9 +176,9 @@ def _with_profiles(
         gradient_micro_mb=gradient,
         worker_micro_mbps=rate,
         ps_micro_mbps=ps_rate,
-        worker_demand=_demands([job.worker for job in jobs], segments),
-        ps_demand=_demands([job.ps for job in jobs], segments),
-        speedup=tables,
+        worker_demand=_demands([job.worker for job in jobs]),
+        ps_demand=_demands([job.ps for job in jobs]),
+        speedup=tuple(map(speedup_table, jobs, chunks.tolist())),
     )
 
 
@@ -197,9 +191,8 @@ def _equal_chunks(total: float, max_chunks: int) -> tuple[int, int]:
     return int(number[best]), int(each[best])
 
 
-def _demands(demands: list[Demand], segments: int) -> IntArray:
-    units = _micro([(d.gpu, d.vcpu, d.memory_gb, d.storage_gb) for d in demands])
-    return np.repeat(units[:, None, :], segments, axis=1)
+def _demands(demands: list[Demand]) -> IntArray:
+    return _micro([(d.gpu, d.vcpu, d.memory_gb, d.storage_gb) for d in demands])
 
 
 def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:

@@ -93,7 +93,6 @@ SMALL_BIDS = bidding.GeneratorOptions(num_types=1, num_zones=2, days=3)
 
 DRAWN: dict[str, Callable[[], Figures]] = {
     "jobs": lambda: jobs(1),
-    "jobs with segments and nights": lambda: jobs(2, segments=3, night_only_share=0.5, max_share_per_server=0.75),
     "jobs on shared servers": lambda: jobs(
         3, shared_servers=True, arrival_burstiness=0.0, chunks=(2, 9), min_utility=0.2
     ),
@@ -117,7 +116,6 @@ DRAWN: dict[str, Callable[[], Figures]] = {
 
 EXPECTED: dict[str, Figures] = {
     "jobs": (603, 887.4155203449419, 41297.14066684577),
-    "jobs with segments and nights": (1421, 386.4224931463758, 18070.220060824067),
     "jobs on shared servers": (608, 902.5114120476974, 41137.426425649675),
     "apps": (1008, 1685.076362372187, 65462.910326953504),
     "apps of any gang": (477, 2534.107698069797, 121496.63856883983),

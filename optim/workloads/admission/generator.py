@@ -1,13 +1,12 @@
 """Draw admission instances: the paper's ranges, bursty arrivals, heavy tails that can end in time."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import count, islice
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -15,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.limits import check_drawn
-from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, Jobs, ServerClasses, SigmoidUtility, Utility
+from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, Jobs, ServerClasses, SigmoidUtility
 from optim.models.admission.instance import AdmissionInstance
 
 DAY_S = 86_400
@@ -105,11 +104,6 @@ def draw_durations(
 RESOURCES = ("gpu", "vcpu", "memory_gb", "storage_gb")
 """Resource types of generated instances."""
 
-HOUR_S = 3600
-
-DAY_HOURS = (8, 20)
-"""Hours of the day (begin, end) in which night-only servers serve somebody else."""
-
 SERVER_TYPES: Mapping[str, tuple[float, ...]] = MappingProxyType(
     {
         "p2.xlarge": (1, 4, 61, 200),
@@ -142,47 +136,15 @@ def check_types(name: str, types: tuple[str, ...]) -> None:
         raise InvalidOptionError(f"{name} must be among {', '.join(SERVER_TYPES)}, at least one, got {found}")
 
 
-def is_day(num_slots: int, slot_s: float) -> IntArray:
-    """Tell which slots begin in the daytime, the horizon starting at midnight; shape (slots,), 0 or 1."""
-    hour = np.arange(num_slots) * slot_s / HOUR_S % 24
-    return ((hour >= DAY_HOURS[0]) & (hour < DAY_HOURS[1])).astype(np.int64)
-
-
-def draw_servers(
-    types: tuple[str, ...], num_servers: int, night_only_share: float, day: IntArray, rng: np.random.Generator
-) -> ServerClasses:
-    """Draw each server's type uniformly; of each type a share has no capacity by day.
-
-    Parameters
-    ----------
-    types
-        Types to draw from.
-    num_servers
-        Number of servers.
-    night_only_share
-        Share of the servers of each type (rounded) that are lent at night only.
-    day
-        Which slots are by day, shape (slots,).
-    rng
-        Source of chance.
-    """
+def draw_servers(types: tuple[str, ...], num_servers: int, num_slots: int, rng: np.random.Generator) -> ServerClasses:
+    """Draw each server's type uniformly; types that none is drawn of are left out."""
     drawn = np.bincount(rng.integers(len(types), size=num_servers), minlength=len(types))
-    names, counts, capacities = [], [], []
-    for name, number in zip(types, drawn.tolist(), strict=True):
-        at_night = round(night_only_share * number)
-        whole = np.tile(np.rint(np.array(SERVER_TYPES[name]) * MICRO).astype(np.int64), (len(day), 1))
-        for label, servers, capacity in (
-            (name, number - at_night, whole),
-            (f"{name} (night)", at_night, whole * (1 - day)[:, None]),
-        ):
-            if servers:
-                names.append(label)
-                counts.append(servers)
-                capacities.append(capacity)
+    counts = {name: number for name, number in zip(types, drawn.tolist(), strict=True) if number}
+    capacity = np.array([np.rint(np.array(SERVER_TYPES[name]) * MICRO) for name in counts], dtype=np.int64)
     return ServerClasses(
-        types=tuple(names),
-        capacity=np.array(capacities, dtype=np.int64),
-        count=np.array(counts, dtype=np.int64),
+        types=tuple(counts),
+        capacity=np.repeat(capacity.reshape(-1, 1, len(RESOURCES)), num_slots, axis=1),
+        count=np.array(list(counts.values()), dtype=np.int64),
     )
 
 
@@ -319,10 +281,6 @@ class GeneratorOptions:
         Server types, each server's drawn uniformly.
     shared_servers
         Whether workers and PSs may use all servers.
-    night_only_share
-        Share of the servers of each type that serve somebody else by day.
-    segments
-        Demand segments a job; later ones redraw vCPUs and memory. Jobs of less work have fewer.
     chunk_integral, max_share_per_server, min_utility
         As in the instance.
     min_schedulable
@@ -383,8 +341,6 @@ class GeneratorOptions:
     worker_types: tuple[str, ...] = GPU_TYPES
     ps_types: tuple[str, ...] = CPU_TYPES
     shared_servers: bool = False
-    night_only_share: float = 0.0
-    segments: int = 1
     chunk_integral: bool = False
     max_share_per_server: float | None = None
     min_utility: float = 0.01
@@ -393,10 +349,10 @@ class GeneratorOptions:
 
     def __post_init__(self) -> None:
         check_in("[0, inf)", self, "num_jobs", "arrival_burstiness")
-        check_in("[1, inf)", self, "num_slots", "num_worker_servers", "num_ps_servers", "segments")
+        check_in("[1, inf)", self, "num_slots", "num_worker_servers", "num_ps_servers")
         check_in("(0, 1e9]", self, "slot_s")
         check_in("(0, inf)", self, "duration_median", "duration_sigma", "shortest")
-        check_in("[0, 1]", self, "arrival_swing", "night_only_share", "min_utility", "min_schedulable")
+        check_in("[0, 1]", self, "arrival_swing", "min_utility", "min_schedulable")
         check_in("(0, 1]", self, "arrival_span", "max_share_per_server")
         for name in ("epochs", "minibatches", "gradient_mb", "worker_mbps", "ps_mbps", "target_delay"):
             check_range(name, getattr(self, name), least=0.0, is_open=True)
@@ -433,136 +389,54 @@ KILO = 1_000
 """Gradients are whole kilobytes: 1e3 of their 1e-6 megabytes."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class JobColumns:
-    """One array per field over all jobs, in the instance's own units.
+def draw_jobs(options: GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> Jobs:
+    """Draw a job for each arrival."""
+    size = len(arrival)
+    epochs, chunks, minibatches = (
+        rng.integers(low, high, size=size, endpoint=True)
+        for low, high in (options.epochs, options.chunk_range, options.minibatches)
+    )
+    target_delay = rng.integers(*options.target_delay, size=size, endpoint=True)
+    slots_left = options.num_slots - arrival
+    longest = np.minimum(np.minimum(target_delay, options.num_slots * HORIZON_SHARE), slots_left)
+    duration = draw_durations(options.duration_median, options.duration_sigma, options.shortest, longest, rng)
+    seconds = duration * options.slot_s / (epochs * minibatches)
+    gradient, rate = _draw_communication(options, seconds, rng)
+    compute = seconds * MICRO - MEGABITS_THERE_AND_BACK * MICRO * gradient / rate
+    width = len(str(max(size - 1, 0)))
+    return Jobs(
+        ids=tuple(f"job-{i:0{width}d}" for i in range(size)),
+        arrival=arrival,
+        epochs=epochs,
+        chunks=chunks,
+        minibatches=minibatches,
+        minibatch_micro_s=np.maximum(np.floor(compute), 0).astype(np.int64),
+        gradient_micro_mb=gradient,
+        worker_micro_mbps=rate,
+        utilities=options.utilities.draw(target_delay.astype(np.float64), rng),
+        ps_micro_mbps=rng.integers(*options.ps_mbps, size=size, endpoint=True) * MICRO,
+        segment_offset=np.arange(size + 1, dtype=np.int64),
+        segment_start=np.zeros(size, dtype=np.int64),
+        worker_demand=_draw_demands(
+            size, (options.worker_gpu, options.worker_vcpu, options.worker_memory_gb, options.storage_gb), rng
+        ),
+        ps_demand=_draw_demands(size, ((0, 0), options.ps_vcpu, options.ps_memory_gb, options.storage_gb), rng),
+        min_utility=np.full(size, np.nan),
+    )
 
-    Parameters
-    ----------
-    arrival, epochs, chunks, minibatches
-        As in `Jobs`, shape (jobs,).
-    minibatch_micro_s, gradient_micro_mb, worker_micro_mbps, ps_micro_mbps
-        Likewise.
-    cut
-        Where demand segments begin, in 1e-6 of the job's work, ascending from 0; shape (jobs, segments).
-    worker_demand, ps_demand
-        Demands by segment, shape (jobs, segments, resources).
-    utilities
-        One function per job, an array of objects.
-    speedup
-        One table of twentieths a job, an array of tuples; None where all speeds are linear.
-    """
 
-    arrival: IntArray
-    epochs: IntArray
-    chunks: IntArray
-    minibatches: IntArray
-    minibatch_micro_s: IntArray
-    gradient_micro_mb: IntArray
-    worker_micro_mbps: IntArray
-    ps_micro_mbps: IntArray
-    cut: IntArray
-    worker_demand: IntArray
-    ps_demand: IntArray
-    utilities: np.ndarray[Any, np.dtype[np.object_]]
-    speedup: np.ndarray[Any, np.dtype[np.object_]] | None = None
-
-    @classmethod
-    def draw(cls, options: GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> Self:
-        """Draw a job for each arrival."""
-        size = len(arrival)
-        epochs, chunks, minibatches = (
-            rng.integers(low, high, size=size, endpoint=True)
-            for low, high in (options.epochs, options.chunk_range, options.minibatches)
-        )
-        target_delay = rng.integers(*options.target_delay, size=size, endpoint=True)
-        slots_left = options.num_slots - arrival
-        longest = np.minimum(np.minimum(target_delay, options.num_slots * HORIZON_SHARE), slots_left)
-        duration = draw_durations(options.duration_median, options.duration_sigma, options.shortest, longest, rng)
-        seconds = duration * options.slot_s / (epochs * minibatches)
-        gradient, rate = _draw_communication(options, seconds, rng)
-        compute = seconds * MICRO - MEGABITS_THERE_AND_BACK * MICRO * gradient / rate
-        utilities = np.empty(size, dtype=np.object_)
-        utilities[:] = options.utilities.draw(target_delay.astype(np.float64), rng)
-        return cls(
-            arrival=arrival,
-            epochs=epochs,
-            chunks=chunks,
-            minibatches=minibatches,
-            minibatch_micro_s=np.maximum(np.floor(compute), 0).astype(np.int64),
-            gradient_micro_mb=gradient,
-            worker_micro_mbps=rate,
-            ps_micro_mbps=rng.integers(*options.ps_mbps, size=size, endpoint=True) * MICRO,
-            cut=_draw_cuts(size, options.segments, rng),
-            worker_demand=_draw_demands(
-                size,
-                options.segments,
-                (options.worker_gpu, options.worker_vcpu, options.worker_memory_gb, options.storage_gb),
-                rng,
-            ),
-            ps_demand=_draw_demands(
-                size,
-                options.segments,
-                ((0, 0), options.ps_vcpu, options.ps_memory_gb, options.storage_gb),
-                rng,
-            ),
-            utilities=utilities,
-        )
-
-    def with_rows(self, which: IntArray, others: "JobColumns") -> "JobColumns":
-        """Return these columns with the jobs `which` exchanged for others."""
-        columns = {}
-        for each in dataclasses.fields(self):
-            column = getattr(self, each.name)
-            if column is not None:
-                column = column.copy()
-                column[which] = getattr(others, each.name)
-            columns[each.name] = column
-        return JobColumns(**columns)
-
-    def jobs(self) -> Jobs:
-        """Return the jobs with their first segments only."""
-        number = len(self.arrival)
-        width = len(str(max(number - 1, 0)))
-        utilities: list[Utility] = self.utilities.tolist()
-        return Jobs(
-            ids=tuple(f"job-{i:0{width}d}" for i in range(number)),
-            arrival=self.arrival,
-            epochs=self.epochs,
-            chunks=self.chunks,
-            minibatches=self.minibatches,
-            minibatch_micro_s=self.minibatch_micro_s,
-            gradient_micro_mb=self.gradient_micro_mb,
-            worker_micro_mbps=self.worker_micro_mbps,
-            ps_micro_mbps=self.ps_micro_mbps,
-            segment_offset=np.arange(number + 1, dtype=np.int64),
-            segment_start=np.zeros(number, dtype=np.int64),
-            worker_demand=self.worker_demand[:, 0],
-            ps_demand=self.ps_demand[:, 0],
-            utilities=tuple(utilities),
-            min_utility=np.full(number, np.nan),
-            speedup=() if self.speedup is None else tuple(self.speedup.tolist()),
-        )
-
-    def segmented(self, instance: AdmissionInstance) -> AdmissionInstance:
-        """Return an instance of these jobs with all segments; cuts that fall together are one."""
-        offset, start = [0], []
-        rows: list[tuple[int, int]] = []
-        for i, target in enumerate(instance.target.tolist()):
-            places = [cut * target // MICRO for cut in self.cut[i].tolist()]
-            kept = [s for s, place in enumerate(places) if s == 0 or place > places[s - 1]]
-            rows += [(i, s) for s in kept]
-            start += [places[s] for s in kept]
-            offset.append(len(start))
-        job, segment = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-        jobs = dataclasses.replace(
-            instance.jobs,
-            segment_offset=np.array(offset, dtype=np.int64),
-            segment_start=np.array(start, dtype=np.int64),
-            worker_demand=self.worker_demand[job, segment],
-            ps_demand=self.ps_demand[job, segment],
-        )
-        return dataclasses.replace(instance, jobs=jobs)
+def _exchange(jobs: Jobs, which: IntArray, others: Jobs) -> Jobs:
+    """Return jobs of one segment each with those of `which` exchanged for others, under the same names."""
+    changed: dict[str, Any] = {}
+    for name in {each.name for each in fields(jobs)} - {"ids", "segment_offset", "segment_start"}:
+        column = getattr(jobs, name)
+        if isinstance(column, np.ndarray):
+            changed[name] = column.copy()
+            changed[name][which] = getattr(others, name)
+        elif column:
+            by_place = dict(zip(which.tolist(), getattr(others, name), strict=True))
+            changed[name] = tuple(by_place.get(place, entry) for place, entry in enumerate(column))
+    return replace(jobs, **changed)
 
 
 def _draw_communication(
@@ -581,29 +455,20 @@ def _draw_communication(
     return kilobytes.astype(np.int64) * KILO, rate.astype(np.int64) * MICRO
 
 
-def _draw_cuts(size: int, segments: int, rng: np.random.Generator) -> IntArray:
-    cut = np.zeros((size, segments), dtype=np.int64)
-    cut[:, 1:] = np.sort(rng.integers(MICRO, size=(size, segments - 1)), axis=1)
-    return cut
-
-
-def _draw_demands(size: int, segments: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator) -> IntArray:
-    """Draw whole demands by job, segment and resource; GPUs and storage don't change between segments."""
-    columns = [rng.integers(low, high, size=(size, segments), endpoint=True) for low, high in ranges]
-    for fixed in (0, -1):
-        columns[fixed][:] = columns[fixed][:, :1]
-    return np.stack(columns, axis=2) * MICRO
+def _draw_demands(size: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator) -> IntArray:
+    """Draw whole demands by job and resource."""
+    return np.stack([rng.integers(low, high, size=size, endpoint=True) for low, high in ranges], axis=1) * MICRO
 
 
 __all__ = ["GeneratorOptions", "generate"]
 
-DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], JobColumns]
+DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], Jobs]
 
 MAX_ROUNDS = 50
 """Rounds of redrawing jobs that can't finish: where one job in five can, 50 rounds leave one in 70,000."""
 
 
-def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobColumns.draw) -> AdmissionInstance:
+def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = draw_jobs) -> AdmissionInstance:
     """Draw an admission instance.
 
     Parameters
@@ -643,13 +508,13 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
         burstiness=options.arrival_burstiness,
         rng=arrival_rng,
     )
-    columns = draw_jobs(options, arrival, job_rng)
+    jobs = draw_jobs(options, arrival, job_rng)
     for _ in range(MAX_ROUNDS):
-        instance = _assemble(options, seed, columns, sides)
+        instance = _assemble(options, seed, jobs, sides)
         stuck = np.flatnonzero(instance.earliest_completion < 0)
         if len(stuck) <= (1 - options.min_schedulable) * options.num_jobs:
             return instance
-        columns = columns.with_rows(stuck, draw_jobs(options, arrival[stuck], job_rng))
+        jobs = _exchange(jobs, stuck, draw_jobs(options, arrival[stuck], job_rng))
     raise InvalidOptionError(
         f"min_schedulable must be at most {1 - len(stuck) / options.num_jobs:.2f} on these servers, got "
         f"{options.min_schedulable}: {len(stuck)} of {options.num_jobs} jobs can't finish even alone; "
@@ -659,17 +524,15 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
 
 def _check_sizes(options: GeneratorOptions) -> None:
     """Raise where an instance would be larger than what a reader takes."""
-    for name in ("num_jobs", "num_slots", "num_worker_servers", "num_ps_servers", "segments"):
+    for name in ("num_jobs", "num_slots", "num_worker_servers", "num_ps_servers"):
         check_drawn("count", getattr(options, name), name)
     check_drawn("cells", options.num_slots * options.num_jobs, "num_slots times num_jobs")
-    check_drawn("cells", options.segments * options.num_jobs, "segments times num_jobs")
 
 
 def _draw_sides(options: GeneratorOptions, rng: np.random.Generator) -> tuple[ServerClasses, ServerClasses]:
     """Draw the worker and the PS servers: one object twice where they are shared."""
-    day = is_day(options.num_slots, options.slot_s)
     workers, ps = (
-        draw_servers(types, number, options.night_only_share, day, rng)
+        draw_servers(types, number, options.num_slots, rng)
         for types, number in (
             (options.worker_types, options.num_worker_servers),
             (options.ps_types, options.num_ps_servers),
@@ -681,23 +544,22 @@ def _draw_sides(options: GeneratorOptions, rng: np.random.Generator) -> tuple[Se
 
 
 def _assemble(
-    options: GeneratorOptions, seed: int, columns: JobColumns, sides: tuple[ServerClasses, ServerClasses]
+    options: GeneratorOptions, seed: int, jobs: Jobs, sides: tuple[ServerClasses, ServerClasses]
 ) -> AdmissionInstance:
     share = options.max_share_per_server
-    instance = AdmissionInstance(
+    return AdmissionInstance(
         name=f"generated-{options.num_jobs}-{options.num_slots}-{options.num_worker_servers}"
         f"-{options.num_ps_servers}-{seed}",
         horizon=options.num_slots,
         slot_micro_s=round(options.slot_s * MICRO),
         resources=RESOURCES,
-        jobs=columns.jobs(),
+        jobs=jobs,
         worker_servers=sides[0],
         ps_servers=sides[1],
         min_utility_share=_decimal_fraction(options.min_utility),
         max_share_per_server=None if share is None else _decimal_fraction(share),
         chunk_integral=options.chunk_integral,
     )
-    return columns.segmented(instance) if options.segments > 1 else instance
 
 
 def _decimal_fraction(value: float) -> Fraction:

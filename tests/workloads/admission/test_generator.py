@@ -51,8 +51,8 @@ def test_another_seed_gives_another_instance() -> None:
     [
         {},
         {"shared_servers": True, "max_share_per_server": 0.25},
-        {"night_only_share": 0.5, "slot_s": 1800.5},
-        {"segments": 3, "chunk_integral": True},
+        {"slot_s": 1800.5},
+        {"chunk_integral": True},
     ],
     ids=lambda options: ",".join(options) or "plain",
 )
@@ -158,32 +158,10 @@ def test_arrivals_are_sorted_and_within_their_span() -> None:
     assert arrival.max() < 12
 
 
-def test_night_only_servers_are_gone_by_day() -> None:
-    servers = generate(GeneratorOptions(**SMALL, night_only_share=0.5), 0).worker_servers
-    lent = [kind.endswith("(night)") for kind in servers.types]
-    hours = np.arange(24)
-    is_there = servers.capacity.any(axis=2)
-    assert any(lent)
-    for kind, there in zip(lent, is_there, strict=True):
-        assert there.tolist() == (((hours < 8) | (hours >= 20)) if kind else hours >= 0).tolist()
-    assert servers.num_servers == SMALL["num_worker_servers"]
-
-
 def test_shared_servers_are_one_pool() -> None:
     instance = generate(GeneratorOptions(**SMALL, shared_servers=True), 0)
     assert instance.has_shared_servers
     assert instance.worker_servers.num_servers == 12
-
-
-def test_segments_cut_the_work_and_keep_the_gpus() -> None:
-    instance = generate(GeneratorOptions(**SMALL, segments=3), 0)
-    jobs = instance.jobs
-    assert (np.diff(jobs.segment_offset) <= 3).all()
-    assert (np.diff(jobs.segment_offset) > 1).any()
-    assert (jobs.segment_start < instance.target[instance.segment_job]).all()
-    for i in range(instance.num_jobs):
-        demand = jobs.worker_demand[jobs.segment_offset[i] : jobs.segment_offset[i + 1]]
-        assert len(np.unique(demand[:, 0])) == 1
 
 
 def test_small_clusters_get_small_jobs() -> None:
@@ -203,7 +181,6 @@ def test_an_instance_without_jobs_can_be_drawn() -> None:
         ({"num_slots": 0}, "num_slots must be at least 1"),
         ({"num_worker_servers": 0}, "num_worker_servers"),
         ({"num_ps_servers": 0}, "num_ps_servers"),
-        ({"segments": 0}, "segments"),
         ({"epochs": (5, 4)}, "epochs must be a range"),
         ({"worker_mbps": (100, 6000)}, "worker_mbps must not exceed ps_mbps"),
         ({"communication": (0.5, 1.0)}, "communication must stay below 1"),
@@ -245,9 +222,7 @@ def test_refuses_a_mix_of_utilities_out_of_range(options: dict[str, Any]) -> Non
         ({"num_slots": 10**6}, "num_slots: at most 100000"),
         ({"num_worker_servers": 10**6}, "num_worker_servers: at most 100000"),
         ({"num_ps_servers": 2**63}, "num_ps_servers: at most 100000"),
-        ({"segments": 10**6}, "segments: at most 100000"),
         ({"num_jobs": 10**5, "num_slots": 10**5}, "num_slots times num_jobs: at most 50000000"),
-        ({"num_jobs": 10**5, "num_slots": 1, "segments": 10**5}, "segments times num_jobs: at most 50000000"),
     ],
 )
 def test_refuses_to_draw_more_than_a_reader_takes_before_anything_is_made(sizes: dict[str, Any], text: str) -> None:

@@ -16,7 +16,6 @@ from optim.workloads.admission.generator import (
     draw_servers,
     drawn_days,
     generate,
-    is_day,
     merged,
 )
 from optim.workloads.admission.traces import TraceOptions, num_ps, read_trace
@@ -28,8 +27,8 @@ TYPES = GPU_TYPES[:2]
 KEPT = Path(__file__).parent / "kept"
 TINY = {"num_jobs": 6, "num_slots": 8, "num_worker_servers": 3, "num_ps_servers": 2, "min_schedulable": 0.1}
 MORE = [
-    {"segments": 3}, {"shared_servers": True}, {"night_only_share": 0.5}, {"chunk_integral": True}, {"max_share_per_server": 0.25}, {"chunks": (1, 3)},
-    {"shared_servers": True, "night_only_share": 1.0, "num_slots": 30}, {"arrival_swing": 0.0}, {"arrival_burstiness": 0.0}, {"slot_s": 600.0},
+    {"shared_servers": True}, {"chunk_integral": True}, {"max_share_per_server": 0.25}, {"chunks": (1, 3)},
+    {"shared_servers": True, "num_slots": 30}, {"arrival_swing": 0.0}, {"arrival_burstiness": 0.0}, {"slot_s": 600.0},
     {"min_schedulable": 1.0}, {"utilities": UtilityMix(insensitive=1.0, sensitive=0.0, critical=0.0)},
 ]  # fmt: skip
 
@@ -55,11 +54,10 @@ def test_parts_of_draws():
     def rng():
         return np.random.default_rng(8)
 
-    day = is_day(30, 3600.0)
-    sides = [draw_servers(TYPES[:number], 5, share, day, rng()) for number in (1, 2) for share in (0.0, 0.6)]
+    sides = [draw_servers(TYPES[:number], 5, 30, rng()) for number in (1, 2)]
     found = {
         "arrivals": [draw_arrivals(20, 40, 3600.0, swing=swing, burstiness=burst, rng=rng()) for swing in (0.0, 0.5) for burst in (0.0, 0.7)],
-        "durations": draw_durations(5.0, 2.0, 0.5, np.linspace(1, 9, 12), rng()), "day": [day, is_day(9, 40_000.0)],
+        "durations": draw_durations(5.0, 2.0, 0.5, np.linspace(1, 9, 12), rng()),
         "servers": outcome(lambda: sides), "merged": outcome(lambda: merged(sides[0], sides[1])),
         "types": [outcome(check_types, "types", given) for given in ((), ("nothing",), TYPES[:1])],
         "ranges": [outcome(check_range, "r", given, least=1.0, is_open=is_open) for given in ((1, 2), (2, 1), (0, 3)) for is_open in (False, True)],
