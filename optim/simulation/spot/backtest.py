@@ -14,11 +14,10 @@ from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
 from optim.models.bidding.check.zones import check_optimum
-from optim.models.bidding.market.billing import Billing, bill_stay, billing_at
+from optim.models.bidding.market.billing import AMAZON, Billing, bill_stay, billing_at
 from optim.models.bidding.market.evictions import EvictionOptions, fit_evictions, without_evictions
 from optim.models.bidding.market.prices import HOUR_S, PriceHistory
 from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
-from optim.simulation.spot.bill import RULES
 from optim.simulation.spot.engine import RunResult, run_policy
 from optim.simulation.spot.oracle import Oracle, OracleResult
 from optim.simulation.spot.oracle_check import ReferenceChecker
@@ -325,9 +324,9 @@ def make_world(
     names = {market.name for market in known.markets}
     test = later.with_markets([m for m, market in enumerate(later.markets) if market.name in names])
     billing = billing_at(cut) if billing is None else billing
-    if billing not in RULES:
+    if billing not in AMAZON:
         raise InvalidOptionError(
-            f"--billing {billing.value} goes with --availability; prices are billed by: {', '.join(rule.value for rule in RULES)}"
+            f"--billing {billing.value} goes with --availability; prices are billed by: {', '.join(rule.value for rule in AMAZON)}"
         )
     table = fit_evictions(known, EvictionOptions(at_equal=options.at_equal))
     if not billing.has_bids:

@@ -1,23 +1,20 @@
 """The bill of a run, added up twice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim.core.errors import NotAllowedError
 from optim.models.bidding.market.billing import (
-    EC2_2013,
-    EC2_TODAY,
-    ON_DEMAND_2013,
-    ON_DEMAND_TODAY,
     Billing,
-    BillingRule,
     End,
     Lease,
     LedgerLine,
     Prices,
     Reason,
+    charged_hours,
+    lease_lines,
 )
-from optim.models.bidding.market.prices import HOUR_S, MINUTE_S
+from optim.models.bidding.market.prices import HOUR_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +37,6 @@ class Bill:
     free_hours: float
 
 
-RULES: Mapping[Billing, tuple[BillingRule, BillingRule]] = {
-    Billing.AWS_2009: (EC2_2013, ON_DEMAND_2013),
-    Billing.AWS_2017: (EC2_TODAY, ON_DEMAND_TODAY),
-}
-"""Rules of spot leases and of those on demand; the others are of traces of availability."""
-
-
 def bill_of(
     ended: Sequence[EndedLease],
     written_s: Sequence[int] = (),
@@ -62,7 +52,7 @@ def bill_of(
     written_s, write_micro
         When checkpoints were complete, and micro-dollars of each; those that cost nothing are no lines.
     billing
-        The rule: one of `RULES`.
+        The rule: one of `AMAZON`.
 
     Raises
     ------
@@ -71,9 +61,8 @@ def bill_of(
     """
     lines: list[LedgerLine] = []
     hours = {"on_demand": 0.0, "paid": 0.0, "free": 0.0}
-    spot, on_demand = RULES[billing]
     for own in ended:
-        bill = (spot if own.is_spot else on_demand).lines(own.lease, own.prices)
+        bill = lease_lines(own.lease, own.prices, billing)
         lines += bill
         for line in bill:
             kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
@@ -107,12 +96,6 @@ def _written(time_s: int, write_micro: int) -> LedgerLine:
 
 def _invoice(lease: Lease, prices: Prices, billing: Billing) -> int:
     """Return the bill of a lease added up by hours, without a ledger."""
-    held = lease.ended_s - lease.granted_s
-    if billing is Billing.AWS_2017:
-        if lease.end is End.EVICTED and held < HOUR_S:
-            return 0
-        charged = [(n, min(HOUR_S, max(held, MINUTE_S) - n * HOUR_S)) for n in range(-(-held // HOUR_S))]
-        parts = ((prices.price_at(lease.granted_s + n * HOUR_S) or 0) * seconds for n, seconds in charged)
-        return sum((lease.count * part + HOUR_S // 2) // HOUR_S for part in parts)  # each hour to a whole micro-dollar
-    hours = held // HOUR_S if lease.end is End.EVICTED else -(-held // HOUR_S)
-    return lease.count * sum(prices.price_at(lease.granted_s + n * HOUR_S) or 0 for n in range(hours))
+    charged = charged_hours(lease.ended_s - lease.granted_s, billing, is_evicted=lease.end is End.EVICTED)
+    parts = (seconds * (prices.price_at(lease.granted_s + n * HOUR_S) or 0) for n, seconds in enumerate(charged))
+    return sum((lease.count * part + HOUR_S // 2) // HOUR_S for part in parts)  # each hour to a whole micro-dollar

@@ -12,15 +12,7 @@ from optim.models.bidding.codec import bid_columns
 from optim.models.bidding.cost_per_work import describe, evaluate, evaluate_many, footprint_load
 from optim.models.bidding.data import EvictionTerm, HourOutlook, LastingCapacity, survival_probability
 from optim.models.bidding.decision import FootprintPlan
-from optim.models.bidding.market.billing import (  # fmt: skip
-    End,
-    FixedPrice,
-    HourlyOnDemand,
-    HourlySpot,
-    Lease,
-    SecondsOnDemand,
-    SecondsSpot,
-)
+from optim.models.bidding.market.billing import AMAZON, End, FixedPrice, Lease, lease_lines
 from optim.models.bidding.market.evictions import (
     EvictionOptions,
     crossings,
@@ -159,25 +151,19 @@ def test_hazards_and_availability():
 def test_bills_of_every_rule():
     path = history(1).paths[1]
     start = int(path.time_s[2])
-    rules = (
-        HourlySpot(),
-        SecondsSpot(),
-        SecondsSpot(free_s=60),
-        SecondsSpot(least_s=600),
-        HourlyOnDemand(),
-        SecondsOnDemand(),
-    )
     found = {}
-    for rule in rules:
+    for rule in AMAZON:
         for end in End:
             leases = [
                 Lease(market="m", count=count, granted_s=start, ended_s=start + held, end=end)
                 for held in (0, 1, 59, 60, 61, 3599, 3600, 3601, 7200, 20_000)
                 for count in (1, 3)
             ]
-            lines = [outcome(rule.lines, lease, prices) for lease in leases for prices in (path, FixedPrice(90_001))]
+            lines = [
+                outcome(lease_lines, lease, prices, rule) for lease in leases for prices in (path, FixedPrice(90_001))
+            ]
             found[f"{rule} {end}"] = lines
-    early = outcome(HourlySpot().lines, Lease(market="m", count=1, granted_s=0, ended_s=9, end=End.RETURNED), path)
+    early = outcome(lease_lines, Lease(market="m", count=1, granted_s=0, ended_s=9, end=End.RETURNED), path, AMAZON[0])
     assert_kept(KEPT / "bills.json", {**found, "early": early})
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from optim.models.bidding.market.billing import EC2_2013, End, Lease
+from optim.models.bidding.market.billing import Billing, End, Lease, lease_lines
 from optim.models.bidding.market.evictions import fit_evictions
 from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.simulation.spot.engine import run_policy
@@ -224,7 +224,7 @@ def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, at_equal, d
         return
     lease = Lease(market="m", count=1, granted_s=granted, ended_s=crossing, end=End.EVICTED)
     intervals = free_intervals(path, at_equal=at_equal)
-    for line in EC2_2013.lines(lease, path):
+    for line in lease_lines(lease, path, Billing.AWS_2009):
         if line.amount_micro == 0:
             assert ((intervals[:, 0] <= line.begin_s) & (intervals[:, 1] >= line.end_s)).any()
 

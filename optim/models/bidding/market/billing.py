@@ -1,10 +1,9 @@
 """Billing rules: the cost of a lease line by line, and the bills of machines over zones.
 
 A lease is `count` instances of one market, acquired together at `granted_s` and gone at `ended_s`. Its clock is
-anchored at the grant. Every rule is a small object with one method; the lines it returns add up to the bill.
+anchored at the grant. The lines of a lease add up to its bill.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -52,6 +51,10 @@ class Billing(StrEnum):
             Billing.PER_SECOND: "seconds at the price in force, nothing free",
             Billing.WHOLE_TICKS: "every started tick in full, nothing free",
         }[self]
+
+
+AMAZON = (Billing.AWS_2009, Billing.AWS_2017)
+"""Rules of leases on prices, see `lease_lines`; the others are of traces of availability."""
 
 
 def billing_at(time_s: int) -> Billing:
@@ -137,14 +140,6 @@ class Prices(Protocol):
         ...
 
 
-class BillingRule(Protocol):
-    """Write the bill of a lease."""
-
-    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
-        """Return lines that add up to the bill."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class FixedPrice:
     """A price that never changes: on demand."""
@@ -157,114 +152,44 @@ class FixedPrice:
         return self.price_micro
 
 
-@dataclass(frozen=True, slots=True)
-class HourlySpot:
-    """EC2 from 2013 to October 2017: every started hour at the price of its start, the evicted hour free.
+def lease_lines(lease: Lease, prices: Prices, billing: Billing) -> tuple[LedgerLine, ...]:
+    """Return the bill of a lease by one of Amazon's rules, one line an hour; on demand is a lease that is returned.
 
-    Hour `n` runs from ``granted + n`` to ``granted + n + 1`` and is charged at the market's price at its start,
-    whatever the price does later and whatever the bid. The hour in which the price crosses the bid is free. A crossing
-    exactly on an hour's boundary lets the new hour never begin: the hour before is paid, and none is free. Instances
-    that the user returns owe the started hour in full.
+    Hour `n` runs from ``granted + n`` to ``granted + n + 1`` and is charged at the market's price at its start, whatever
+    the price does later and whatever the bid. Until 2017 every started hour is paid in full, but that in which the price
+    crosses the bid is free; a crossing exactly on an hour's boundary lets the new hour never begin: the hour before is
+    paid, and none is free. Since then seconds are charged, `MINUTE_S` at least, and nothing of a lease that is evicted
+    within its first hour.
     """
-
-    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
-        """Return one line an hour."""
-        result = []
-        for begin in range(lease.granted_s, lease.ended_s, HOUR_S):
-            end = begin + HOUR_S
-            is_free = lease.end is End.EVICTED and lease.ended_s < end
-            price = _price(prices, lease, begin)
-            result.append(
-                LedgerLine(
-                    market=lease.market,
-                    count=lease.count,
-                    begin_s=begin,
-                    end_s=lease.ended_s if is_free else end,
-                    price_micro=price,
-                    amount_micro=0 if is_free else lease.count * price,
-                    reason=Reason.EVICTED_FREE if is_free else Reason.USED,
-                )
-            )
-        return tuple(result)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondsSpot:
-    """EC2 since October 2017: seconds at the price of their hour's start; nothing if evicted in the first `free_s`.
-
-    Parameters
-    ----------
-    free_s
-        A lease that is evicted within so many seconds of its grant is free: an hour at Amazon, a minute at Google.
-    least_s
-        Fewest seconds that are charged.
-    """
-
-    free_s: int = HOUR_S
-    least_s: int = MINUTE_S
-
-    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
-        """Return one line an hour, the last one cut."""
-        if lease.ended_s <= lease.granted_s:
-            return ()
-        is_free = lease.end is End.EVICTED and lease.ended_s - lease.granted_s < self.free_s
-        until = lease.ended_s if is_free else max(lease.ended_s, lease.granted_s + self.least_s)
-        reason = Reason.EVICTED_FREE if is_free else Reason.USED
-        return tuple(
+    is_hourly, is_evicted = billing is Billing.AWS_2009, lease.end is End.EVICTED
+    held = lease.ended_s - lease.granted_s
+    is_free = is_evicted and held < HOUR_S
+    until = lease.ended_s if is_free or is_hourly or held <= 0 else max(lease.ended_s, lease.granted_s + MINUTE_S)
+    lines = []
+    for begin in range(lease.granted_s, until, HOUR_S):
+        end = min(begin + HOUR_S, until)
+        if is_hourly:
+            is_free = is_evicted and lease.ended_s < begin + HOUR_S
+            end = lease.ended_s if is_free else begin + HOUR_S
+        price = _price(prices, lease, begin)
+        charge = lease.count * price if is_hourly else _share(lease.count * price, end - begin)
+        lines.append(
             LedgerLine(
                 market=lease.market,
                 count=lease.count,
                 begin_s=begin,
                 end_s=end,
-                price_micro=_price(prices, lease, begin),
-                amount_micro=0 if is_free else _share(lease.count * _price(prices, lease, begin), end - begin),
-                reason=reason,
+                price_micro=price,
+                amount_micro=0 if is_free else charge,
+                reason=Reason.EVICTED_FREE if is_free else Reason.USED,
             )
-            for begin, end in _hours(lease.granted_s, until)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class HourlyOnDemand:
-    """On demand before October 2017: every started hour in full."""
-
-    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
-        """Return one line an hour."""
-        _refuse_eviction(lease)
-        return HourlySpot().lines(lease, prices)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondsOnDemand:
-    """On demand since October 2017: by the second, a minute at least."""
-
-    least_s: int = MINUTE_S
-
-    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
-        """Return one line an hour, the last one cut."""
-        _refuse_eviction(lease)
-        return SecondsSpot(least_s=self.least_s).lines(lease, prices)
-
-
-EC2_2013 = HourlySpot()
-
-EC2_TODAY = SecondsSpot()
-
-GCP_LIKE = SecondsSpot(free_s=MINUTE_S)
-
-ON_DEMAND_2013 = HourlyOnDemand()
-
-ON_DEMAND_TODAY = SecondsOnDemand()
+    return tuple(lines)
 
 
 def to_usd(micro: int) -> float:
     """Return micro-dollars as dollars."""
     return micro / MICRO
-
-
-def _hours(begin_s: int, end_s: int) -> Iterator[tuple[int, int]]:
-    for begin in range(begin_s, end_s, HOUR_S):
-        yield begin, min(begin + HOUR_S, end_s)
 
 
 def _share(hour_micro: int, seconds: int) -> int:
@@ -277,11 +202,6 @@ def _price(prices: Prices, lease: Lease, time_s: int) -> int:
     if price is None:
         raise InvalidProblemError(f"{lease.market} has no price at {time_s}; lease it later")
     return price
-
-
-def _refuse_eviction(lease: Lease) -> None:
-    if lease.end is End.EVICTED:
-        raise InvalidProblemError(f"{lease.market} is on demand and can't be evicted; end the lease by returning it")
 
 
 MAX_UNITS = 2**57
@@ -314,8 +234,7 @@ class _PlacePrices:
 def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, billing: Billing) -> StayBill:
     """Return what a stay of a job that starts at tick `first` is billed."""
     prices = _PlacePrices(market, first, stay)
-    if billing in (Billing.AWS_2009, Billing.AWS_2017):
-        rule = EC2_2013 if billing is Billing.AWS_2009 else EC2_TODAY
+    if billing in AMAZON:
         lease = Lease(
             market=market.zones[stay.zone],
             count=job.machines,
@@ -323,7 +242,7 @@ def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bi
             ended_s=stay.end_s,
             end=End.EVICTED if stay.is_lost else End.RETURNED,
         )
-        lines = rule.lines(lease, prices)
+        lines = lease_lines(lease, prices, billing)
         free_s = sum(line.end_s - line.begin_s for line in lines if line.reason is Reason.EVICTED_FREE)
         # Exact: a ledger's lines are rounded to whole micro-dollars.
         paid = (line for line in lines if line.reason is Reason.USED)
@@ -338,21 +257,21 @@ def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bi
     return StayBill(int((seconds * micro).sum()) * job.machines)
 
 
+def charged_hours(held_s: int, billing: Billing, *, is_evicted: bool) -> list[int]:
+    """Return the seconds charged of each hour of a lease, without a ledger: a second derivation of its bill."""
+    if billing is Billing.AWS_2009:
+        return [HOUR_S] * (held_s // HOUR_S if is_evicted else -(-held_s // HOUR_S))
+    if is_evicted and held_s < HOUR_S:
+        return []
+    return [min(HOUR_S, max(held_s, MINUTE_S) - begin) for begin in range(0, held_s, HOUR_S)]
+
+
 def invoice(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, billing: Billing) -> int:
     """Return the units of a stay added up piece by piece, without a ledger."""
-    price, held = _PlacePrices(market, first, stay).price_at, stay.end_s - stay.begin_s
-    if billing is Billing.AWS_2009:
-        hours = held // HOUR_S if stay.is_lost else -(-held // HOUR_S)
-        return HOUR_S * job.machines * sum(price(stay.begin_s + n * HOUR_S) for n in range(hours))
-    if billing is Billing.AWS_2017:
-        if stay.is_lost and held < HOUR_S:
-            return 0
-        total, left, begin = 0, max(held, MINUTE_S), stay.begin_s
-        while left > 0:
-            part = min(left, HOUR_S)
-            total += job.machines * price(begin) * part
-            left, begin = left - part, begin + part
-        return total
+    price = _PlacePrices(market, first, stay).price_at
+    if billing in AMAZON:
+        charged = charged_hours(stay.end_s - stay.begin_s, billing, is_evicted=stay.is_lost)
+        return job.machines * sum(price(stay.begin_s + n * HOUR_S) * seconds for n, seconds in enumerate(charged))
     total = 0
     for begin in range(stay.begin_s, stay.end_s, market.tick_s):
         is_cut = billing is Billing.PER_SECOND and begin + market.tick_s > stay.end_s
@@ -415,7 +334,7 @@ def place_costs(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing) 
             f"{job.machines} machines at {dearest / job.machines / 1e6:g} dollars an hour may cost more than can be counted "
             f"exactly, {MAX_UNITS // UNITS_USD} dollars; give fewer machines, lower prices or a nearer deadline"
         )
-    is_aws = billing in (Billing.AWS_2009, Billing.AWS_2017)
+    is_aws = billing in AMAZON
     if is_aws:
         window = min(ticks, -(-(HOUR_S - 1) // tick_s) + 1)
         padded = np.concatenate([np.broadcast_to(spot[0], (window - 1, market.num_zones)), spot])
