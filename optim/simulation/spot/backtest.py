@@ -15,7 +15,7 @@ from optim.core.stopping import Interruption, StoppingCriterion
 from optim.execution import AbstractTask, Engine, run_in_order
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.billing import AMAZON, Billing, bill_stay, billing_at
-from optim.models.bidding.market.evictions import EvictionOptions, fit_evictions, without_evictions
+from optim.models.bidding.market.evictions import fit_evictions, without_evictions
 from optim.models.bidding.market.prices import HOUR_S, PriceHistory
 from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
 from optim.simulation.spot.engine import RunResult, run_policy
@@ -328,7 +328,7 @@ def make_world(
         raise InvalidOptionError(
             f"--billing {billing.value} goes with --availability; prices are billed by: {', '.join(rule.value for rule in AMAZON)}"
         )
-    table = fit_evictions(known, EvictionOptions(at_equal=options.at_equal))
+    table = fit_evictions(known)
     if not billing.has_bids:
         table = without_evictions(table)
     world = World(history=test, table=table, options=options, billing=billing)

@@ -291,7 +291,7 @@ class SpotRun:
         held = self._grant(request, price)
         if not self._world.billing.has_bids:
             return  # a bid is a limit on what is paid, and prices take nobody's machines away
-        crossing = path.first_above(self._now, bid_micro, at_equal=self._options.at_equal)
+        crossing = path.first_above(self._now, bid_micro)
         held.crossing_s = NEVER if crossing is None else crossing
 
     def _take_on_demand(self, market: int, count: int, *, works: bool = True) -> None:

@@ -5,7 +5,7 @@ that follow one another at the same cost are one segment, and a history of price
 
 What nobody can beat is bounded by a relaxation: at every moment a machine's hour costs no less than the lowest price
 of the past hour, as it was charged at some moment within it, or on demand, and nothing at a moment that some bid could have had for
-free, because the price rises above everything since less than an hour before (or, where a price equal to the bid evicts, is told again).
+free, because the price rises above everything since less than an hour before.
 Machines under warning work for nothing, too: where new ones start up sooner than a warning lasts, they do so beside those that replace
 them, above the limit on spot instances. With a price of work the moments fall
 apart, and the best price of work is found by bisection: a Lagrangian dual. Start-up and pauses are left out.
@@ -226,10 +226,9 @@ class Oracle:
 
     @cached_property
     def _intervals(self) -> list[IntArray]:
-        at_equal = self._world.options.at_equal
         if not self._world.billing.has_bids:
             return [np.zeros((0, 2), dtype=np.int64)] * self._world.history.num_markets
-        return [free_intervals(path, at_equal=at_equal) for path in self._world.history.paths]
+        return [free_intervals(path) for path in self._world.history.paths]
 
     @cached_property
     def _beside(self) -> FloatArray:
@@ -238,10 +237,10 @@ class Oracle:
         All that was taken a start-up ago and not warned by then keeps to the limit. Others at work were warned since a
         warning ago, all but a start-up, and each rise of a price warns at most as many as may be taken.
         """
-        options, startup_s = self._world.options, minutes(self._world.options.startup_min)
+        startup_s = minutes(self._world.options.startup_min)
         if startup_s >= WARNING_S or not self._world.billing.has_bids:
             return np.zeros(self._slots)
-        rises = [path.time_s[_rises(path, at_equal=options.at_equal)] for path in self._world.history.paths]
+        rises = [path.time_s[_rises(path)] for path in self._world.history.paths]
         times = np.unique(np.concatenate(rises))
         rates = np.full(len(times), self._world.spot_capacity)
         total = np.concatenate([[0.0], np.cumsum(rates)])
@@ -350,27 +349,24 @@ def _cheapest_first(unit: FloatArray, gain: FloatArray, work: float, likely: flo
     return np.argsort(unit, kind="stable")
 
 
-def _rises(path: PricePath, *, at_equal: bool) -> IntArray:
-    """Return the changes that can evict somebody: to a higher price, or, where an equal price evicts, to one no lower."""
-    return np.flatnonzero(np.diff(path.price_micro) > -int(at_equal)) + 1
+def _rises(path: PricePath) -> IntArray:
+    """Return the changes that can evict somebody: those to a higher price."""
+    return np.flatnonzero(np.diff(path.price_micro) > 0) + 1
 
 
-def free_intervals(path: PricePath, *, at_equal: bool = False) -> IntArray:
+def free_intervals(path: PricePath) -> IntArray:
     """Return the times that some bid would have had for free, shape (changes, 2), not merged.
 
     A rise at u to a price above all since g evicts a bid of the highest price between, granted at g or later; with a
-    grant, or an hour's begin, less than an hour before u, all of it is free, and the warning after it. Where an equal
-    price evicts, so does a price at u that is that of g and above all between.
+    grant, or an hour's begin, less than an hour before u, all of it is free, and the warning after it.
     """
     size = len(path)
-    rises = _rises(path, at_equal=at_equal)
+    rises = _rises(path)
     # Reversed in time, the last change with a price at least as high is a first crossing.
     mirrored = PricePath(time_s=np.arange(size, dtype=np.int64), price_micro=path.price_micro[::-1].copy())
     before = crossings(mirrored, np.array([0]), at_equal=True)[0][::-1]
     last_high = np.where(before >= NEVER, -1, size - 1 - before)[rises]
-    # The high price itself ends with the next change; where an equal price evicts, a bid may be granted at an equal one.
-    is_granted = at_equal & (last_high >= 0) & (path.price_micro[last_high] == path.price_micro[rises])
-    open_s = path.time_s[np.where(is_granted, last_high, last_high + 1)]
+    open_s = path.time_s[last_high + 1]  # the high price itself ends with the next change
     end = path.time_s[rises]
     begin = np.maximum(open_s, end - HOUR_S + 1)
     return np.column_stack([begin, end + WARNING_S])

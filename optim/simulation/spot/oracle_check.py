@@ -3,9 +3,8 @@
 The bound follows from weak duality. Let q be the price of work. Who does all the work and pays least loses nothing by
 being paid q a unit; what is left is a problem for every moment by itself, whose best value is an upper bound of what
 anybody can gain at that moment. A moment costs a machine no less than the lowest price of the hour before, and nothing
-if some bid has it for free: if the price rises above the present one within the hour, or rose in the last two minutes. Where a price
-equal to the bid evicts, a price that comes back or is told again does the same as a rise. Where start-up takes less than a warning,
-machines under warning work beside those that replace them: as many more as may be taken, for every rise in the last two minutes.
+if some bid has it for free: if the price rises above the present one within the hour, or rose in the last two minutes. Where
+start-up takes less than a warning, machines under warning work beside those that replace them: as many more as may be taken, for every rise in the last two minutes.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,10 +21,10 @@ TOL = 1e-9
 
 
 class _Steps:
-    """A price path as plain lists, whether prices evict at all, and whether one equal to the bid does."""
+    """A price path as plain lists, and whether prices evict at all."""
 
-    def __init__(self, path: PricePath, *, at_equal: bool = False, has_bids: bool = True) -> None:
-        self.equal, self.has_bids = int(at_equal), has_bids
+    def __init__(self, path: PricePath, *, has_bids: bool = True) -> None:
+        self.has_bids = has_bids
         self.times: list[int] = path.time_s.tolist()
         self.prices: list[int] = path.price_micro.tolist()
 
@@ -50,11 +49,11 @@ class _Steps:
         return max(self.prices[bisect_left(self.times, begin_s) : bisect_left(self.times, end_s)], default=-1)
 
     def rises(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int]]:
-        """Yield (time, price) of the changes within a time that evict somebody: of the rises, but for equal prices."""
+        """Yield (time, price) of the changes within a time that evict somebody: the rises."""
         if not self.has_bids:
             return
         for step in range(max(1, bisect_left(self.times, begin_s)), bisect_left(self.times, end_s)):
-            if self.prices[step] > self.prices[step - 1] - self.equal:
+            if self.prices[step] > self.prices[step - 1]:
                 yield self.times[step], self.prices[step]
 
     def has_free_moment(self, begin_s: int, end_s: int) -> bool:
@@ -63,26 +62,19 @@ class _Steps:
             return False
         if any(True for _ in self.rises(begin_s - WARNING_S + 1, end_s)):
             return True
-        return any(
-            self.highest_change(end, end + HOUR_S - 1) > price - self.equal
-            for _, end, price in self.within(begin_s, end_s)
-        )
+        return any(self.highest_change(end, end + HOUR_S - 1) > price for _, end, price in self.within(begin_s, end_s))
 
     def is_free(self, begin_s: int, end_s: int) -> bool:
         """Tell whether a single lease has the whole time for free."""
         for time_s, price in self.rises(end_s - WARNING_S, begin_s + HOUR_S):
             granted = min(begin_s, time_s - 1)
-            if (
-                granted >= self.times[0]
-                and time_s - granted < HOUR_S
-                and self._bid(granted, time_s) < price + self.equal
-            ):
+            if granted >= self.times[0] and time_s - granted < HOUR_S and self._bid(granted, time_s) < price:
                 return True
         return False
 
     def _bid(self, granted_s: int, end_s: int) -> int:
         """Return the lowest bid that is granted at a time and holds until before another."""
-        return max(self.highest(granted_s, granted_s + 1), self.highest_change(granted_s + 1, end_s) + self.equal)
+        return max(self.highest(granted_s, granted_s + 1), self.highest_change(granted_s + 1, end_s))
 
 
 def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
@@ -108,9 +100,8 @@ class ReferenceChecker:
     """
 
     def __init__(self, world: World) -> None:
-        rules = {"at_equal": world.options.at_equal, "has_bids": world.billing.has_bids}
         self._world = world
-        self._steps = [_Steps(path, **rules) for path in world.history.paths]
+        self._steps = [_Steps(path, has_bids=world.billing.has_bids) for path in world.history.paths]
         self._slots: dict[tuple[int, bool], tuple[float, float, float]] = {}
 
     def problems(self, result: OracleResult) -> tuple[str, ...]:

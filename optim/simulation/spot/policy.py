@@ -90,8 +90,6 @@ class SpotOptions:
         What `CheckpointCost` says of the storage; each checkpoint that was written is a line of the bill.
     horizon
         A run is given up after so many times `job_hours`.
-    at_equal
-        Whether a price equal to the bid evicts.
     linger
         Hold instances to the end of their hour when the job is done, hoping for an eviction that makes it free.
     """
@@ -114,7 +112,6 @@ class SpotOptions:
     read_gb_per_s: float = 1.0
     checkpoint_usd_per_gb: float = 0.0
     horizon: float = 5.0
-    at_equal: bool = False
     linger: bool = False
 
     def __post_init__(self) -> None:

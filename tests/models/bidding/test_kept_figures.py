@@ -99,11 +99,11 @@ def test_price_histories_and_crossings():
         path, times = past.paths[0], np.arange(0, 200_000, 7001)
         spot = [(t, t + 500) for t in range(past.begin_s, past.end_s, 5000)]
         told = {
-            "path": [[path.price_at(t), outcome(path.index_at, t), path.first_above(t, 50_000), path.first_above(t, 50_000, at_equal=True)] for t in times.tolist()],
+            "path": [[path.price_at(t), outcome(path.index_at, t), path.first_above(t, 50_000)] for t in times.tolist()],
             "censor": outcome(past.censor_after, times), "touches": [past.touches_gap(*one) for one in spot],
             "volatility": past.volatility(), "some": past.with_markets([2, 0]), "between": past.between(20_000, 90_000),
             "crossings": [crossings(path, np.array([0, 1000, 20_000]), at_equal=equal) for equal in (False, True)],
-            "of bid": [crossings_of_bid(path, bid, at_equal=equal) for bid in (30_000, 60_000) for equal in (False, True)],
+            "of bid": [crossings_of_bid(path, bid) for bid in (30_000, 60_000)],
         }  # fmt: skip
         found.append({**parts(past), **told})
     assert_kept(KEPT / "histories.json", by_name(found))
@@ -111,7 +111,7 @@ def test_price_histories_and_crossings():
 
 def test_eviction_tables():
     options = [
-        EvictionOptions(), EvictionOptions(at_equal=True, step_s=300),
+        EvictionOptions(), EvictionOptions(step_s=300),
         EvictionOptions(deltas_micro=(0, 1000, 30_000)),
     ]  # fmt: skip
     found = []

@@ -25,19 +25,18 @@ def test_a_price_holds_from_its_change_on():
 
 
 @pytest.mark.parametrize(
-    ("time_s", "bid", "at_equal", "crossed"),
+    ("time_s", "bid", "crossed"),
     [
-        (0, 15, False, 100),
-        (0, 20, False, None),
-        (0, 20, True, 100),
-        (100, 15, False, None),
-        (99, 15, False, 100),
-        (-5, 5, False, 0),
-        (300, 1, False, None),
+        (0, 15, 100),
+        (0, 20, None),
+        (100, 15, None),
+        (99, 15, 100),
+        (-5, 5, 0),
+        (300, 1, None),
     ],
 )
-def test_a_bid_is_crossed_by_the_first_higher_price_after_a_time(time_s, bid, at_equal, crossed):
-    assert ONE.first_above(time_s, bid, at_equal=at_equal) == crossed
+def test_a_bid_is_crossed_by_the_first_higher_price_after_a_time(time_s, bid, crossed):
+    assert ONE.first_above(time_s, bid) == crossed
 
 
 def test_long_times_without_any_change_are_gaps():

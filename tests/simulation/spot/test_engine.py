@@ -333,14 +333,6 @@ def test_lingering_for_an_eviction_makes_the_last_hour_free():
     assert bills[True].hours == bills[False].hours == 1.5
 
 
-def test_a_price_equal_to_the_bid_evicts_only_where_it_is_said_to():
-    path = ((0, 50_000), (1800, 100_000), (2400, 50_000))
-    for at_equal in (False, True):
-        result = run_policy(world(path, job_hours=1, at_equal=at_equal, **PLAIN), Scripted({0: ask(4, 100_000)}), 0)
-        assert result.evictions == at_equal
-        assert result.is_done != at_equal
-
-
 def test_a_run_is_given_up_at_the_horizon():
     result = run_policy(world(CALM, job_hours=2, horizon=1.5, **PLAIN), Scripted({0: ask(2, 100_000)}), 0)
     assert (result.hours, result.is_done, result.work_done) == (3.0, False, pytest.approx(6.0))

@@ -25,7 +25,7 @@ SMALL = {"job_hours": 3, "baseline": 6, "max_spot": 14}
 OPTIONS = {
     "usual": {},
     "state": {"state_gb": 60.0, "checkpoint_usd_per_gb": 0.002, "restart_min": 2.0},
-    "equal": {"at_equal": True, "linger": True, "reliable": 0, "serial": 0.1},
+    "equal": {"linger": True, "reliable": 0, "serial": 0.1},
     "slow": {"startup_min": 11.0, "scale_min": 4.0, "eviction_min": 7.0, "tick_s": 600, "checkpoint_min": 9.0},
     "short": {"horizon": 1.0, "checkpoint_min": 1.0, "tick_s": 60},
 }

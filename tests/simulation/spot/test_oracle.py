@@ -70,7 +70,7 @@ class Gambler(Policy):
 
     def _is_free(self, request, now_s):
         path = self._job.history.paths[request.market]
-        crossing = path.first_above(now_s, request.bid_micro, at_equal=self._job.options.at_equal)
+        crossing = path.first_above(now_s, request.bid_micro)
         return crossing is not None and crossing - now_s < HOUR
 
 
@@ -102,22 +102,21 @@ RELAY = (((1800, 1), (9000, 6)), ((1800, 6), (1800, 1), (9000, 6)), ((3600, 6), 
     rates=st.permutations([1.0, 2.0, 0.5]),
     job=st.tuples(st.sampled_from([0.1, 0.4, 1.0]), st.integers(1, 2), st.integers(1, 3), st.sampled_from([0.0, 0.1])),
     tick_s=st.sampled_from([60, 120]),
-    at_equal=st.booleans(),
     startup_min=st.sampled_from([0, 1, 2, 5]),
     first=st.integers(0, 60),
     seed=st.integers(0, 9),
     limit=st.sampled_from([10_000, 20_000, 60_000]),
     looks_ahead=st.booleans(),
 )
-@example([BACK], [1.0, 2.0, 0.5], (0.85, 1, 1, 0.0), 120, True, 0, 0, 13, 60_000, True)
-@example(RELAY, [1.0, 1.0, 1.0], (124 / 60, 1, 1, 0.0), 120, False, 0, 0, 4, 10_000, False)
+@example([BACK], [1.0, 2.0, 0.5], (0.85, 1, 1, 0.0), 120, 0, 0, 13, 60_000, True)
+@example(RELAY, [1.0, 1.0, 1.0], (124 / 60, 1, 1, 0.0), 120, 0, 0, 4, 10_000, False)
 def test_no_bids_and_drops_cost_less_than_the_bound(
-    steps, rates, job, tick_s, at_equal, startup_min, first, seed, limit, looks_ahead
+    steps, rates, job, tick_s, startup_min, first, seed, limit, looks_ahead
 ):
     job_hours, baseline, max_spot, serial = job
     small = small_world(
         rates[: len(steps)], steps, job_hours=job_hours, baseline=baseline, max_spot=max_spot, serial=serial, reliable=0,
-        tick_s=tick_s, at_equal=at_equal, startup_min=startup_min, scale_min=0, eviction_min=0,
+        tick_s=tick_s, startup_min=startup_min, scale_min=0, eviction_min=0,
     )  # fmt: skip
     reference = Oracle(small).solve("oracle", first * tick_s)
     assert check_reference(small, reference) == ()
@@ -210,20 +209,19 @@ def test_a_slot_of_which_a_part_is_free_costs_nothing_in_the_bound():
 
 @given(
     steps=st.lists(st.tuples(st.integers(60, 3000), st.integers(1, 8)), min_size=2, max_size=15),
-    at_equal=st.booleans(),
     data=st.data(),
 )
-def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, at_equal, data):
+def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, data):
     path = PricePath(
         time_s=np.cumsum([gap for gap, _ in steps]), price_micro=np.array([1000 * p for _, p in steps], dtype=np.int64)
     )
     granted = data.draw(st.integers(int(path.time_s[0]), int(path.time_s[-1])))
     bid = 1000 * data.draw(st.integers(1, 8))
-    crossing = path.first_above(granted, bid, at_equal=at_equal)
+    crossing = path.first_above(granted, bid)
     if path.price_at(granted) > bid or crossing is None:
         return
     lease = Lease(market="m", count=1, granted_s=granted, ended_s=crossing, end=End.EVICTED)
-    intervals = free_intervals(path, at_equal=at_equal)
+    intervals = free_intervals(path)
     for line in lease_lines(lease, path, Billing.AWS_2009):
         if line.amount_micro == 0:
             assert ((intervals[:, 0] <= line.begin_s) & (intervals[:, 1] >= line.end_s)).any()

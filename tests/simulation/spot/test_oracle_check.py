@@ -53,38 +53,6 @@ def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin
     assert STEPS.is_free(begin, end) == is_free
 
 
-TOLD_TIMES, TOLD_PRICES = (0, 500, 900, 1500, 5400, 5500, 9800), (5, 3, 5, 5, 2, 2, 1)
-TOLD = _Steps(PricePath(time_s=np.array(TOLD_TIMES), price_micro=np.array(TOLD_PRICES)), at_equal=True)
-
-
-def equal_leases():
-    """Yield (grant, eviction) of all leases shorter than an hour that an equal or a higher price ends, by every bid."""
-    for granted in range(TOLD_TIMES[-1]):
-        present = TOLD_PRICES[np.searchsorted(TOLD_TIMES, granted, side="right") - 1]
-        for bid in range(present, 7):
-            later = zip(TOLD_TIMES, TOLD_PRICES, strict=True)
-            crossing = next((time for time, told in later if time > granted and told >= bid), None)
-            if crossing is not None and crossing - granted < 3600:
-                yield granted, crossing
-
-
-@pytest.fixture(scope="module")
-def leases_of_equal_prices():
-    return np.array(list(equal_leases()))
-
-
-@given(begin=st.integers(0, 9900), length=st.integers(1, 900))
-@example(begin=1600, length=100)
-@example(begin=5500, length=100)
-def test_where_an_equal_price_evicts_a_price_that_comes_back_or_is_told_again_frees(
-    leases_of_equal_prices, begin, length
-):
-    granted, crossing = leases_of_equal_prices.T
-    end = begin + length
-    assert TOLD.has_free_moment(begin, end) == bool(((granted < end) & (crossing + 120 > begin)).any())
-    assert TOLD.is_free(begin, end) == bool(((granted <= begin) & (crossing + 120 >= end)).any())
-
-
 @pytest.fixture(scope="module")
 def is_free():
     """Of each second, whether a bid that is below the next rise, held from before it, has it in a lease of less than an hour."""

@@ -26,7 +26,7 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     deltas_micro
         Shape (deltas,): bid deltas, ascending, at least 0.
     at_equal
-        Whether a price equal to the bid evicts, too.
+        Whether a price equal to `price + delta` counts, too.
 
     Returns
     -------
@@ -57,9 +57,9 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     return result
 
 
-def crossings_of_bid(path: PricePath, bid_micro: int, *, at_equal: bool = False) -> IntArray:
+def crossings_of_bid(path: PricePath, bid_micro: int) -> IntArray:
     """Return when the price first exceeds one fixed bid after each step, shape (changes,); `NEVER` if it doesn't."""
-    above = np.flatnonzero(path.price_micro >= bid_micro if at_equal else path.price_micro > bid_micro)
+    above = np.flatnonzero(path.price_micro > bid_micro)
     time_s = np.append(path.time_s[above], NEVER)
     return time_s[np.searchsorted(above, np.arange(len(path)), side="right")]
 
@@ -95,13 +95,10 @@ class EvictionOptions:
         Grid of bid deltas, ascending.
     step_s
         A bid is replayed every so many seconds of history.
-    at_equal
-        Whether a price equal to the bid evicts.
     """
 
     deltas_micro: tuple[int, ...] = DELTAS_MICRO
     step_s: int = 120
-    at_equal: bool = False
 
     def __post_init__(self) -> None:
         grid = self.deltas_micro
@@ -202,11 +199,11 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
     for m, (market, path) in enumerate(zip(history.markets, history.paths, strict=True)):
         replay = _Replay(history, path, options)
         hours[m] = replay.hours
-        times = crossings(path, deltas, at_equal=options.at_equal)
+        times = crossings(path, deltas)
         for d, time_s in enumerate(times):
             survival[m, d], mean_h[m, d] = replay.estimate(time_s)
         is_granted = path.price_micro <= market.on_demand_micro
-        of_bid = crossings_of_bid(path, market.on_demand_micro, at_equal=options.at_equal)
+        of_bid = crossings_of_bid(path, market.on_demand_micro)
         survival[m, -1], mean_h[m, -1] = replay.estimate(of_bid, is_granted)
         survival[m, :-1] = _rising(survival[m, :-1])
     beta = 1.0 - survival[..., -1]

@@ -83,7 +83,7 @@ class PricePath(ComparesByValue):
         step = bisect_right(times, time_s)
         return prices[step - 1] if step else None
 
-    def first_above(self, time_s: int, bid_micro: int, *, at_equal: bool = False) -> int | None:
+    def first_above(self, time_s: int, bid_micro: int) -> int | None:
         """Return when the price first exceeds a bid after a time, None if it never does.
 
         Parameters
@@ -92,12 +92,10 @@ class PricePath(ComparesByValue):
             Changes at this very time count as known.
         bid_micro
             The bid.
-        at_equal
-            Whether a price equal to the bid evicts, too.
         """
         step = self.index_at(time_s) + 1
         later = self.price_micro[step:]
-        above = later >= bid_micro if at_equal else later > bid_micro
+        above = later > bid_micro
         first = int(above.argmax()) if len(above) else 0
         return int(self.time_s[step + first]) if len(above) and above[first] else None
 
