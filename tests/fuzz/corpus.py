@@ -45,8 +45,8 @@ def solution_bytes(name: str, solver: str) -> bytes:
 
 
 ADMISSION = ("tiny-0", ("online", "fifo", "column-generation", "branch-and-price", "drf", "dorm", "rrh"))
-AUCTION = ("auction-tiny-0", ("exact", "greedy", "count-dp"))
-BIDDING = ("spot-tiny-windows", ("dinkelbach", "greedy", "exchange", "plain-milp"))
+AUCTION = ("auction-tiny-0", ("exact", "greedy"))
+BIDDING = ("spot-tiny-windows", ("dinkelbach", "greedy", "exchange"))
 
 
 def _instances() -> list[Kind]:

@@ -318,7 +318,7 @@ def test_a_measured_profile_is_written_read_and_made_into_jobs(tmp_path):
     ("problem", "options", "solver"),
     [
         ("admission", GeneratorOptions(num_jobs=6, num_slots=12, num_worker_servers=4, num_ps_servers=4), "online"),
-        ("auction", AuctionOptions(num_apps=4, num_gpus=8, num_machines=4), "count-dp"),
+        ("auction", AuctionOptions(num_apps=4, num_gpus=8, num_machines=4), "exact"),
         ("bidding", BiddingOptions(num_types=2, num_zones=2, days=3), "greedy"),
     ],
 )

@@ -70,7 +70,6 @@ def test_work_without_end_ends_by_the_limit(problem: str, solver: str, options: 
     [
         ("admission", "search", "chains", 1000),
         ("admission", "column-generation", "workers", 1000),
-        ("bidding", "plain-milp", "pieces", 10000),
     ],
 )
 def test_what_is_made_at_once_is_bounded(problem: str, solver: str, option: str, most: int) -> None:

@@ -13,7 +13,7 @@ from tests.support.admission.tiny import BY_HAND
 SOLVERS = {
     "tiny-0": ("online", "rrh"),
     "plain": ("column-generation", "search", "branch-and-price"),
-    "auction-tiny-0": ("exact", "greedy", "count-dp"),
+    "auction-tiny-0": ("exact", "greedy"),
     "spot-tiny-own": ("greedy", "exchange", "dinkelbach"),
 }
 

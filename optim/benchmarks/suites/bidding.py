@@ -14,7 +14,7 @@ WINDOWS_TOL = 1e-4
 
 WINDOWS = {name: {"tol": WINDOWS_TOL} for name in ("dinkelbach", "frontier")}
 
-SLOW = frozenset({"plain-milp", "frontier"})
+SLOW = frozenset({"frontier"})
 """Solvers left out of windows and of hours with many evictions unless asked for."""
 
 

@@ -1,5 +1,4 @@
 """Solvers of the auction. Importing this package registers them all."""
 
-from optim.solvers.auction import count_dp as count_dp
 from optim.solvers.auction import exact as exact
 from optim.solvers.auction import greedy as greedy

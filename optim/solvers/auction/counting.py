@@ -1,4 +1,9 @@
-"""The relaxation in which only the number of GPUs counts: knapsacks, with all apps and without each."""
+"""The relaxation in which only the number of GPUs counts: knapsacks, with all apps and without each.
+
+Dropping everything but ``sum of GPUs <= GPUs on offer`` leaves a multiple-choice knapsack. It is an upper bound always, and
+exact whenever its own solution can be placed; on free machines that is always so if the sizes divide one another and the
+machine and the rack.
+"""
 
 from functools import cached_property
 

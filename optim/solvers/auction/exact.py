@@ -54,7 +54,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
 
     Notes
     -----
-    1. The count relaxation (`count-dp`) gives a bound, exact where its solution can be placed.
+    1. The count relaxation (`CountRelaxation`) gives a bound, exact where its solution can be placed.
     2. Otherwise a linear programme over kinds of bundles: machines are covered by packing patterns, equal racks
        are one class. Given whole numbers of bundles of each kind the choice of rows is a transportation
        problem, so that those numbers are all that has to be branched on.

@@ -22,47 +22,6 @@ from optim.solvers.auction.settlement import CLOSED_TOL, Award, Interval
 from optim.solvers.auction.tables import Tables
 
 
-class LeaveOneOut:
-    """What the others can have without each winner, by counting; exact where what is counted can be placed.
-
-    Parameters
-    ----------
-    tables, packer, allocator, relaxed
-        Of the auction.
-    main
-        Returns the allocation of all apps, from which others may start as well; None where it was counted.
-    """
-
-    def __init__(
-        self,
-        tables: Tables,
-        packer: Packer,
-        allocator: Allocator,
-        relaxed: CountRelaxation,
-        main: Callable[[], Allocation | None],
-    ) -> None:
-        self._tables, self._packer, self._allocator, self._relaxed, self._main = (
-            tables,
-            packer,
-            allocator,
-            relaxed,
-            main,
-        )
-
-    def without(self, app: int) -> Interval:
-        """Return both ends for one app: what is counted if there is room for it, otherwise the best repair."""
-        tables = self._tables
-        bound, choice = self._relaxed.without(app)
-        witness = self._packer.witness(tables, choice)
-        if witness is not None:
-            return Interval(reached=tables.welfare(choice), bound=bound, witness=witness)
-        main = self._main()
-        candidates = [] if main is None else [self._allocator.without(main, app)]
-        candidates.append(self._allocator.repaired(choice, app))
-        best = max(candidates, key=lambda found: tables.welfare(found.choice))
-        return _bracket(tables, best, bound)
-
-
 def bounded_award(
     tables: Tables,
     allocator: Allocator,

@@ -3,4 +3,3 @@
 from optim.solvers.bidding import dinkelbach as dinkelbach
 from optim.solvers.bidding import frontier as frontier
 from optim.solvers.bidding import greedy as greedy
-from optim.solvers.bidding import plain_milp as plain_milp

@@ -9,7 +9,7 @@ on its word, and a wrong one is caught where it is used:
 
 - dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
   added up from them again, and `verify` does so again;
-- points of mixed-integer programmes (`compact-milp`, `plain-milp`, `dorm`, servers of recurring jobs, the search for
+- points of mixed-integer programmes (`compact-milp`, `dorm`, servers of recurring jobs, the search for
   bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
 - its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
 

@@ -13,6 +13,9 @@ from optim.models.auction.decision import CountProof, PaymentRule
 from optim.models.auction.payment import grant_size
 from optim.models.files import verify
 from optim.solvers.auction import bundle_type_lp, packing
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.tables import Tables
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction, fractional, linear
@@ -60,10 +63,9 @@ def test_no_bundle_moves_to_a_machine_that_lacks_its_slot():
         [(0, [0, 4]), (1, [4]), (1, [0, 4])],
         [(3, "slot", 3.0)], [(3, "rack", 3.0)], [(4, "slot", 3.0)], [(2, "slot", 3.0)],
     )  # fmt: skip
-    for solver in ("exact", "count-dp"):
-        solution, best = check_against_enumeration(instance, solver)
-        assert solution.objective == pytest.approx(best, abs=TOL)
-        assert solution.decision.awarded_gpus(4).tolist() == [3, 3, 4, 2]
+    solution, best = check_against_enumeration(instance, "exact")
+    assert solution.objective == pytest.approx(best, abs=TOL)
+    assert solution.decision.awarded_gpus(4).tolist() == [3, 3, 4, 2]
 
 
 def test_a_leaf_that_awards_more_than_there_is_needs_no_proof():
@@ -110,18 +112,12 @@ def test_exact_treats_bids_that_name_their_machines(instance):
     assert solution.objective == pytest.approx(best, abs=TOL)
 
 
-@given(auctions())
-def test_counting_bounds_the_optimum_and_every_payment(instance):
-    check_against_enumeration(instance, "count-dp")
-
-
-@pytest.mark.parametrize("solver", ["exact", "count-dp"])
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_identical_apps_with_linear_values_keep_the_closed_forms_share(solver, number):
+def test_identical_apps_with_linear_values_keep_the_closed_forms_share(number):
     """n equal apps, one divisible resource, values proportional: c = (1 - 1/n)^(n-1)."""
     gpus = number * (number - 1) * 4
     instance = auction([gpus], *[linear(gpus, 1000.0) for _ in range(number)])
-    solution = solve(instance, solver, options={"payments": "closed"} if solver == "exact" else {})
+    solution = solve(instance, "exact", options={"payments": "closed"})
     expected = (1 - 1 / number) ** (number - 1)
     assert shares(solution) == [pytest.approx((expected, expected))] * number
 
@@ -147,10 +143,10 @@ def test_removing_a_loser_can_only_raise_the_others_shares():
 def test_three_bundles_of_five_do_not_fit_on_two_machines_of_eight():
     """Total capacity alone would admit them."""
     instance = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
-    counted, exact = solve(instance, "count-dp"), solve(instance, "exact")
+    exact = solve(instance, "exact")
     assert exact.objective == pytest.approx(2 * math.log(4.0))
     assert exact.bound == pytest.approx(exact.objective)
-    assert counted.bound == pytest.approx(3 * math.log(4.0))
+    assert CountRelaxation.of(Tables.build(instance)).bound == pytest.approx(3 * math.log(4.0))
 
 
 def test_where_nothing_is_worth_nothing_as_many_apps_as_possible_are_served():
@@ -172,9 +168,9 @@ def test_an_app_whose_presence_keeps_another_out_keeps_nothing_under_the_zero_co
 def test_sizes_that_divide_one_another_always_pack(gangs):
     for seed in range(8):
         options = GeneratorOptions(num_apps=24, num_gpus=128, num_machines=16, sizes="dividing", gangs=gangs)
-        solution = solve(generate(options, seed), "count-dp")
-        assert solution.termination == "optimal"
-        assert solution.stats.counts["exact_payments"] == solution.stats.counts["winners"]
+        instance = generate(options, seed)
+        tables = Tables.build(instance)
+        assert Packer(instance).place(tables.chosen_rows(CountRelaxation.of(tables).choice())) is not None
 
 
 @pytest.mark.parametrize("held_share", [0.0, 0.3])

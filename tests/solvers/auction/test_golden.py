@@ -13,7 +13,6 @@ from tests.support.golden import check
 OPTIONS = {
     "exact": ({}, {"payments": "closed", "rule": "nearest"}, {"main_nodes": 2, "payment_nodes": 1, "rule": "ceil"}),
     "greedy": ({}, {"moves": 0, "rule": "lottery"}),
-    "count-dp": ({}, {"exchange_moves": 5, "rule": "none"}),
 }
 
 

@@ -18,7 +18,7 @@ def losing(evicted, usable_h, **fields):
     return hour_instance(range(size), [0.1] * size, [1.0] * size, **given)
 
 
-@pytest.mark.parametrize("solver", ["dinkelbach", "greedy", "frontier", "plain-milp"])
+@pytest.mark.parametrize("solver", ["dinkelbach", "greedy", "frontier"])
 @pytest.mark.parametrize("evicted", [1.0, 0.9])
 def test_bids_whose_losses_eat_their_work_are_no_answer(solver, evicted):
     instance = losing([evicted], [0.5], max_count=100)

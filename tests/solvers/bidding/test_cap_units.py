@@ -15,7 +15,7 @@ from optim.solvers.bidding.outcome import cap_units, in_units, unscale
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import best_of_all, hour_instance, varied
 
-SOLVERS = ("dinkelbach", "greedy", "frontier", "plain-milp")
+SOLVERS = ("dinkelbach", "greedy", "frontier")
 
 
 def in_other_unit(instance, scale):

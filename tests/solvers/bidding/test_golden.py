@@ -12,7 +12,6 @@ OPTIONS = {
     "exchange": ({}, {"bound": False}),
     "frontier": ({"max_points": 6, "tol": 1e-3},),
     "greedy": ({}, {"bound": False}),
-    "plain-milp": ({"pieces": 8}, {"mip_gap": 0.1, "pieces": 4}),
 }
 INSTANCES = [published_vector(), *(form(seed) for seed in range(5) for form in (drawn, varied, lasting))]
 
@@ -27,7 +26,7 @@ def attempt(instance, solver, options):
 
 def solved(solver):
     """Solve instances of every form under each of a solver's options, fewer of them where each takes long."""
-    instances = INSTANCES[:: 4 if solver in ("frontier", "plain-milp") else 1]
+    instances = INSTANCES[:: 4 if solver == "frontier" else 1]
     first, *others = OPTIONS[solver]
     found = [attempt(instance, solver, first) for instance in instances[::2]]
     return found + [attempt(instance, solver, options) for options in others for instance in instances[::3]]

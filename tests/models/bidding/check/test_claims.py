@@ -242,7 +242,7 @@ def test_what_the_least_work_may_be_missed_by_has_no_price(price):
     assert "bound" in [wrong.row for wrong in refused.violations]
 
 
-@pytest.mark.parametrize("solver", ["dinkelbach", "frontier", "greedy", "plain-milp"])
+@pytest.mark.parametrize("solver", ["dinkelbach", "frontier", "greedy"])
 @pytest.mark.parametrize(("least", "limit"), [(0.0, 3 * 0.1), (0.0, 0.3), (0.9999999999, 0.3), (1.0000000005, 0.3)])
 def test_what_rounding_may_miss_is_an_answer_to_all(solver, least, limit):
     """Three tenths as a sum are more than 0.3 by 6e-17."""
@@ -273,7 +273,7 @@ def test_all_bids_together_show_that_enough_work_can_be_done():
         assert verify(given, claim).is_ok is is_hopeless
 
 
-@pytest.mark.parametrize("solver", ["plain-milp", "dinkelbach", "greedy", "frontier"])
+@pytest.mark.parametrize("solver", ["dinkelbach", "greedy", "frontier"])
 def test_a_solver_that_finds_no_footprint_with_enough_work_says_nothing_false(solver):
     instance = hour_instance([0, 1], [0.1, 0.2], [1.0, 1.0], max_count=4, cap=6, min_work=10.0)
     found = solve(instance, solver)

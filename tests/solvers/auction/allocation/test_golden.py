@@ -30,7 +30,6 @@ def steps():
 
 RUNS = {
     "greedy": lambda: [optim.solve(one, "greedy", options={"moves": 40}, seed=3) for one in whole()],
-    "counted": lambda: [optim.solve(one, "count-dp", options={"exchange_moves": 7}) for one in whole()],
     "steps": steps,
 }
 

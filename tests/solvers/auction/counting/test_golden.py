@@ -7,7 +7,6 @@ from tests.support.auction.golden_auctions import whole
 from tests.support.golden import check
 
 RUNS = {
-    "counted": lambda: [optim.solve(one, "count-dp") for one in whole()],
     "exact": lambda: [optim.solve(one, "exact") for one in whole()],
 }
 

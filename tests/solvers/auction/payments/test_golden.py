@@ -14,7 +14,6 @@ RUNS = {
         optim.solve(one, "exact", options={"payments": "closed", "payment_nodes": 3}) for one in whole()
     ],
     "greedy": lambda: [optim.solve(one, "greedy", options={"rule": rule}) for one in whole() for rule in RULES],
-    "counted": lambda: [optim.solve(one, "count-dp") for one in whole()],
 }
 
 

@@ -57,18 +57,14 @@ def test_optimal_is_said_where_objective_and_bound_agree():
     assert closed.termination is Termination.OPTIMAL
     assert closed.certificate.kind is CertificateKind.OPTIMALITY
     assert closed.stats.counts["exact_payments"] == closed.stats.counts["winners"] == 2
-    fives = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
-    opened = solve(fives, "count-dp")
+    opened = solve(fractional(), "greedy", options={"moves": 0})
     assert opened.certificate.kind is CertificateKind.BOUND
     assert opened.termination is Termination.COMPLETED
-    assert opened.stats.counts["gap_log"] == pytest.approx(math.log(4.0))
-    assert opened.stats.counts["exact_main"] == 0.0
+    assert opened.stats.counts["gap_log"] > 1e-4
 
 
-@pytest.mark.parametrize("solver", ["count-dp", "greedy"])
-def test_what_is_complete_is_not_called_cut_though_its_time_is_over(solver):
-    options = {"moves": 0} if solver == "greedy" else {}
-    free, hurried = (solve(fractional(), solver, options=options, time_limit_s=limit) for limit in (None, 0.0))
+def test_what_is_complete_is_not_called_cut_though_its_time_is_over():
+    free, hurried = (solve(fractional(), "greedy", options={"moves": 0}, time_limit_s=limit) for limit in (None, 0.0))
     assert free.gap > 1e-4
     assert hurried.termination is free.termination is Termination.COMPLETED
     assert hurried.decision.grants.tolist() == free.decision.grants.tolist()
@@ -114,7 +110,7 @@ def test_a_heuristics_bounds_hold_for_all_and_without_each_winner(instance):
         assert part.witness.row[i] == -1
 
 
-@pytest.mark.parametrize("solver", ["exact", "greedy", "count-dp"])
+@pytest.mark.parametrize("solver", ["exact", "greedy"])
 def test_a_lotterys_small_share_is_decided_only_where_its_ends_meet(solver):
     """Beside an app without any GPU, which is worth next to nothing, shares are small: a billionth is much of them."""
     bids = {

@@ -1,12 +1,9 @@
-"""The plain programme by HiGHS beside the exact method."""
+"""The exact method against the plain programme, which HiGHS solves."""
 
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidOptionError
 from optim.models.bidding.programme import parametric_model, supports_programme
-from optim.models.files import verify
-from optim.solvers.bidding.plain_milp import PlainMilpOptions
 from optim.solvers.lp.highs import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import best_of_all, drawn, hour_instance
@@ -20,9 +17,7 @@ def test_agrees_with_the_plain_programme_by_highs(seed):
     instance = drawn(seed)
     if supports_programme(instance) is not None or not np.isfinite(best_of_all(instance)):
         pytest.skip("without a linear form, or without work")
-    exact, plain = (solve(instance, name) for name in ("dinkelbach", "plain-milp"))
-    assert verify(instance, plain).is_ok
-    assert plain.objective >= exact.bound * (1 - 1e-9)
+    exact = solve(instance, "dinkelbach")
     outcome = solve_with_highs(CompiledModel(parametric_model(instance, exact.objective, pieces=200)))
     assert outcome.bound <= 1e-9
     assert outcome.objective >= -2e-3 * max(instance.fixed_usd, 0.1)  # tangents overrate the work a little
@@ -39,12 +34,7 @@ def test_where_all_adds_up_greedy_and_the_exact_method_agree_with_the_plain_prog
         max_count=rng.integers(1, 5, size).tolist(),
         fixed_usd=0.4,
     )
-    found = [solve(instance, name).objective for name in ("greedy", "dinkelbach", "plain-milp")]
-    assert found == pytest.approx([found[0]] * 3, rel=REL_TOL)
-
-
-def test_refuses_options_out_of_range():
-    with pytest.raises(InvalidOptionError, match="pieces"):
-        PlainMilpOptions(pieces=0)
-    with pytest.raises(InvalidOptionError, match="mip_gap"):
-        PlainMilpOptions(mip_gap=1.0)
+    greedy, exact = (solve(instance, name).objective for name in ("greedy", "dinkelbach"))
+    assert greedy == pytest.approx(exact, rel=REL_TOL)
+    plain = solve_with_highs(CompiledModel(parametric_model(instance, exact)))
+    assert plain.objective == pytest.approx(0.0, abs=REL_TOL)
