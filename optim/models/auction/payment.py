@@ -10,7 +10,7 @@ DOI 10.1145/2492002.2482582 (partial allocation). Mahajan et al., NSDI 2020, alg
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -143,7 +143,7 @@ def share_leftover(
     free: IntArray,
     wanted: Sequence[int] | IntArray,
     gang: Sequence[int] | IntArray,
-    holds: Sequence[Sequence[int]],
+    machines_of: Callable[[int], Collection[int]],
     rng: np.random.Generator,
 ) -> IntArray:
     """Give leftover GPUs to apps at random, a gang at a time, beside the GPUs they hold where possible.
@@ -154,8 +154,8 @@ def share_leftover(
         The cluster and the GPUs left over by slot.
     wanted, gang
         How many more GPUs each app can use, and its gang.
-    holds
-        Machines where each app holds GPUs already; asked for of those that get some.
+    machines_of
+        Returns the machines where an app holds GPUs already; called for those that get some.
     rng
         Picks the next app, uniformly over those that can use another gang.
 
@@ -175,7 +175,7 @@ def share_leftover(
             break
         i = int(rng.choice(open_apps))
         if i not in home:
-            home[i] = set(holds[i])
+            home[i] = set(machines_of(i))
         is_away = np.ones(cluster.num_machines, np.bool_)
         is_away[list(home[i])] = False
         left = int(size[i])

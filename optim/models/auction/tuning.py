@@ -18,34 +18,12 @@ def rung_sizes(num_trials: int, eta: int) -> tuple[int, ...]:
     >>> rung_sizes(9, 3)
     (9, 3, 1)
     """
-    _check(num_trials, eta, 1.0)
+    if num_trials < 1 or eta < 2:
+        raise InvalidOptionError(f"halving needs at least 1 trial and eta of at least 2, got {num_trials} and {eta}")
     sizes = [num_trials]
     while sizes[-1] > 1:
         sizes.append(-(-num_trials // eta ** len(sizes)))
     return tuple(sizes)
-
-
-def halving_work(num_trials: int, eta: int, epochs: float, *, is_resumed: bool = True) -> float:
-    """Return the epochs that all trials of one run of successive halving train together.
-
-    Rung k trains its trials up to ``epochs * eta^k`` epochs: from where they stopped if trials resume, from
-    the start otherwise.
-
-    Examples
-    --------
-    >>> halving_work(9, 3, 1.0)
-    21.0
-
-    References
-    ----------
-    Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 18 (2018), algorithm 1.
-    """
-    _check(num_trials, eta, epochs)
-    total = 0.0
-    for k, kept in enumerate(rung_sizes(num_trials, eta)):
-        already = epochs * eta ** (k - 1) if k and is_resumed else 0.0
-        total += kept * (epochs * eta**k - already)
-    return total
 
 
 def expected_trial_work(num_trials: int, eta: int, epochs: float, rung: int) -> float:
@@ -123,10 +101,3 @@ def classify_trials(
     return tuple(
         TrialClass.GOOD if e <= good else TrialClass.POOR if e > poor else TrialClass.PROMISING for e in excess
     )
-
-
-def _check(num_trials: int, eta: int, epochs: float) -> None:
-    if num_trials < 1 or eta < 2 or not epochs > 0:
-        raise InvalidOptionError(
-            f"halving needs at least 1 trial, eta of at least 2 and positive epochs, got {num_trials}, {eta}, {epochs}"
-        )

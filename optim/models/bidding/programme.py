@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyomo.environ as pyo
 
-from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.arrays import BoolArray, FloatArray
 from optim.core.errors import UnsupportedProblemError
 from optim.models.bidding.data import CurveKind, EvictionTerm, HourOutlook, Scalability
 from optim.models.bidding.instance import BiddingInstance
@@ -109,12 +109,6 @@ def charnes_cooper_model(instance: BiddingInstance, *, pieces: int = PIECES) -> 
     model.unit_work = pyo.Constraint(expr=model.work == 1.0, doc="work is scaled to 1")
     model.objective = pyo.Objective(expr=model.cost, sense=pyo.minimize)
     return model
-
-
-def counts_of(model: Model, instance: BiddingInstance) -> IntArray:
-    """Return the whole counts at the present values of a parametric model."""
-    counts = [round(model.count[j].value or 0.0) for j in range(instance.num_bids)]
-    return np.clip(np.array(counts, dtype=np.int64), 0, instance.bids.max_count)
 
 
 def tangents(curve: Scalability, max_rate: float, pieces: int) -> tuple[tuple[float, float], ...]:

@@ -503,7 +503,7 @@ class Arbiter:
             np.array(ledger.left, dtype=np.int64),
             wanted[group] - wins,
             batch.gangs[group],
-            _Homes(cluster, batch, group, won),
+            lambda k: _machines_of(cluster, batch[group[k]], won),
             rng,
         )
         return [
@@ -512,29 +512,10 @@ class Arbiter:
         ]
 
 
-class _Homes(Sequence[Sequence[int]]):
-    """Machines where each of a group of apps holds GPUs or won some, found out when asked for."""
-
-    def __init__(
-        self, cluster: Cluster, batch: AgentGroup[Agent], group: Sequence[int], won: Mapping[str, Grant]
-    ) -> None:
-        self._cluster, self._batch, self._group, self._won = cluster, batch, group, won
-
-    def __len__(self) -> int:
-        return len(self._group)
-
-    @overload
-    def __getitem__(self, k: int) -> Sequence[int]: ...
-
-    @overload
-    def __getitem__(self, k: slice) -> Sequence[Sequence[int]]: ...
-
-    def __getitem__(self, k: int | slice) -> Sequence[int] | Sequence[Sequence[int]]:
-        if isinstance(k, slice):
-            return [self[position] for position in range(*k.indices(len(self)))]
-        agent = self._batch[self._group[k]]
-        places = (*agent.places, *(self._won[agent.name].entries if agent.name in self._won else ()))
-        return sorted({int(self._cluster.slot_machine[slot]) for slot, _ in places})
+def _machines_of(cluster: Cluster, agent: Agent, won: Mapping[str, Grant]) -> set[int]:
+    """Return the machines where an app holds GPUs or won some."""
+    places = (*agent.places, *(won[agent.name].entries if agent.name in won else ()))
+    return {int(cluster.slot_machine[slot]) for slot, _ in places}
 
 
 def _paid_grants(

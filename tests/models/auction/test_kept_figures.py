@@ -15,7 +15,6 @@ from optim.models.auction.tuning import (  # fmt: skip
     classify_trials,
     expected_trial_work,
     fit_loss_curve,
-    halving_work,
     rung_sizes,
 )
 from optim.models.auction.welfare import explicit_model
@@ -53,7 +52,7 @@ def test_what_plans_and_proofs_tell(auctions):
         documents = [PROBLEM.decision_to_json(one, plan), PROBLEM.proof_to_json(one, proof)]
         plain = json.loads(json.dumps(documents, default=parts))
         left = leftover(one.cluster, plan.grants)
-        more = share_leftover(one.cluster, left, [3] * one.num_apps, one.apps.gang, [[0], [], [1], []], rng)
+        more = share_leftover(one.cluster, left, [3] * one.num_apps, one.apps.gang, [[0], [], [1], []].__getitem__, rng)
         told = {f"load {name}": figure for name, figure in plan_load(one, plan).items()}
         told |= {"rho": rho_paid(one, plan), "left": left, "more": more, "columns": plan.columns(one)}
         told |= {"picture": plan.picture(), "documents": documents}
@@ -90,7 +89,6 @@ def test_tuning():
     fits = [fit_loss_curve(one) for one in curves]
     found = {
         "rungs": [rung_sizes(n, eta) for n in (1, 2, 7, 9, 30) for eta in (2, 3, 4)],
-        "halving": [halving_work(n, 3, 9.0, is_resumed=resumed) for n in (1, 5, 27) for resumed in (True, False)],
         "expected": [expected_trial_work(27, 3, 9.0, rung) for rung in range(3)],
         "fits": [[round(number, 4) for number in (one.limit, one.scale, one.power, one.at(20.0))] for one in fits],
         "classes": [classify_trials(curves, last, good=good, poor=poor) for last in (5, 50) for good, poor in ((0.05, 0.25), (1, 4))],

@@ -82,7 +82,7 @@ def test_the_part_with_the_best_locality_is_kept(entries, number, kept):
 
 def test_leftover_never_exceeds_what_an_app_wants_in_whole_gangs():
     given_away = share_leftover(
-        CLUSTER, CLUSTER.slot_free, [5, 1, 0], [2, 1, 1], [[], [], []], np.random.default_rng(0)
+        CLUSTER, CLUSTER.slot_free, [5, 1, 0], [2, 1, 1], lambda app: [], np.random.default_rng(0)
     )
     assert np.bincount(given_away[:, 0], given_away[:, 2], 3).tolist() == [4, 1, 0]
 

@@ -8,14 +8,8 @@ from optim.models.auction.tuning import (
     classify_trials,
     expected_trial_work,
     fit_loss_curve,
-    halving_work,
     rung_sizes,
 )
-
-
-def test_nine_trials_train_twenty_one_epochs_if_they_resume_and_twenty_seven_if_they_restart():
-    assert halving_work(9, 3, 1.0) == 9 + 3 * 2 + 1 * 6
-    assert halving_work(9, 3, 1.0, is_resumed=False) == 9 + 3 * 3 + 1 * 9
 
 
 def test_rungs_keep_a_rounded_up_share():
@@ -24,7 +18,7 @@ def test_rungs_keep_a_rounded_up_share():
 
 
 def test_a_trials_expected_work_adds_up_to_the_runs():
-    assert 9 * expected_trial_work(9, 3, 1.0, 0) == pytest.approx(halving_work(9, 3, 1.0))
+    assert 9 * expected_trial_work(9, 3, 1.0, 0) == pytest.approx(9 + 3 * 2 + 1 * 6)
     assert expected_trial_work(9, 3, 1.0, 2) == 6.0
 
 
@@ -42,11 +36,8 @@ def test_trials_are_good_promising_or_poor_by_their_predicted_loss():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: halving_work(0, 3, 1.0),
-        lambda: halving_work(9, 1, 1.0),
-        lambda: halving_work(9, 3, 0.0),
-        lambda: halving_work(9, 3, float("nan")),
         lambda: rung_sizes(3, 1),
+        lambda: rung_sizes(0, 3),
         lambda: fit_loss_curve([1.0]),
     ],
 )

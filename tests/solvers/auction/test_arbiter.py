@@ -108,7 +108,7 @@ def test_leftover_goes_by_what_bidders_want_beside_their_wins_and_where_these_li
     asked = []
 
     def share(cluster, free, wanted, gang, holds, rng):
-        asked.append((list(wanted), list(holds)))
+        asked.append((list(wanted), [sorted(holds(k)) for k in range(len(wanted))]))
         return share_leftover(cluster, free, wanted, gang, holds, rng)
 
     monkeypatch.setattr("optim.solvers.auction.mechanism.share_leftover", share)
@@ -243,7 +243,7 @@ def test_an_app_is_active_itself_however_few_others_are(rivals):
 
 def test_leftover_prefers_machines_that_an_app_uses_and_keeps_to_gangs():
     where = cluster(machines=3, gpus=4)
-    given = share_leftover(where, np.array([1, 2, 3]), [2, 4], [2, 4], [[1], [0]], np.random.default_rng(0))
+    given = share_leftover(where, np.array([1, 2, 3]), [2, 4], [2, 4], [[1], [0]].__getitem__, np.random.default_rng(0))
     by_app = {i: [(s, k) for a, s, k in given.tolist() if a == i] for i in (0, 1)}
     assert by_app[0] == [(1, 2)]
     assert sum(k for _, k in by_app[1]) in (0, 4)
