@@ -186,11 +186,3 @@ def test_a_gang_of_a_thousand_million_gpus_is_no_list_of_servers(tmp_path, monke
     code, error = assert_ends_well(tmp_path, monkeypatch, CONVERT, "\n".join(rows).encode())
     assert code == 2
     assert "servers for a trace's jobs" in error
-
-
-def test_a_fairness_that_the_cone_solver_fails_on_is_one_line(tmp_path, monkeypatch, documents):
-    fields = json.loads(documents["auction-tiny-0"])
-    fields["apps"][3]["bids"]["rows"][6][2] = 1e-300
-    code, said = assert_ends_well(tmp_path, monkeypatch, "solve {} --solver convex", json.dumps(fields).encode())
-    assert code == 2
-    assert "nearer to 1" in said
