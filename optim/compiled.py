@@ -40,7 +40,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils, imputils
 from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.typing.templates import AttributeTemplate
@@ -188,7 +189,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a loop at its first call, or load what an earlier process compiled.
+    """Compile a loop at its first call, or load the machine code that an earlier process compiled.
 
     Parameters
     ----------
@@ -205,51 +206,106 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     def decorate(plain: Callable[..., Any]) -> Any:
         loop: Any = numba.njit(**{"nogil": True, "no_cfunc_wrapper": True, **options})(plain)
-        if not numba.config.DISABLE_JIT:
-            loop = Loop(plain, targetoptions=loop.targetoptions)
-            loop._cache = LoopCache(loop)
-        return loop
+        return loop if numba.config.DISABLE_JIT else Loop(plain, loop.targetoptions)
 
     return decorate if function is None else decorate(function)
 
 
-def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a loop that only other loops call, without the wrapper that makes it callable from Python.
+inner = compiled
 
-    A wrapper takes every array of every named tuple apart: for most such loops it is longer than the loop, and costs
-    more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
-    those of `compiled`.
+
+class LoweredLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
+    """A loop's intermediate code, to be linked into machine code; no machine code is made of it alone."""
+
+    def finalize(self) -> None:
+        """Say that the code is complete."""
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class LoweringPipeline(Compiler):  # type: ignore[misc]
+    """Numba's passes up to intermediate code."""
+
+    def define_pipelines(self) -> Any:
+        """Return Numba's own passes, whose result goes into a library for linking."""
+        state = self.state
+        state.library = LoweredLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.flags.no_compile = True
+        return super().define_pipelines()
+
+
+class LoweredLoop(CPUDispatcher):  # type: ignore[misc]
+    """A loop as other loops call it: intermediate code, typed and lowered once for all its callers."""
+
+    def __init__(self, plain: Callable[..., Any], options: dict[str, Any]) -> None:
+        super().__init__(
+            plain, targetoptions={**options, "no_cpython_wrapper": True}, pipeline_class=LoweringPipeline
+        )
+
+    def add_overload(self, cres: Any) -> None:
+        """Make the code known to callers, who link it and all that it links itself."""
+        key = object()
+        cres.target_context.insert_user_function(key, cres.fndesc, reached_libraries(cres.library))
+        self.overloads[cres.signature.args] = cres._replace(entry_point=key)
+
+
+class Loop(CPUDispatcher):  # type: ignore[misc]
+    """A loop as Python calls it: machine code of it and of all that it calls, optimised as one.
+
+    It is compiled for the types of its arguments, and not anew for each number that a caller spells out.
     """
 
-    def decorate(plain: Callable[..., Any]) -> Any:
-        outer = compiled(plain, **options)
-        if numba.config.DISABLE_JIT:
-            return outer
-        loop = InnerLoop(plain, targetoptions={**outer.targetoptions, "no_cpython_wrapper": True})
-        loop._cache = LoopCache(loop)
-        loop.outer = outer
-        return loop
-
-    return decorate if function is None else decorate(function)
-
-
-class Loop(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
-    """A loop that is compiled for the types of its arguments, and not anew for each number that a caller spells out."""
+    def __init__(self, plain: Callable[..., Any], options: dict[str, Any]) -> None:
+        super().__init__(plain, targetoptions=options)
+        self.lowered = LoweredLoop(plain, options)
+        self._compiler.compile = self._make_machine_code
+        self._cache = LoopCache(self)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Answer a loop that calls this one: a literal 3 is any integer."""
         plain = tuple(map(types.unliteral, args))
-        return super().get_call_template(plain, {name: types.unliteral(kind) for name, kind in kws.items()})
+        return self.lowered.get_call_template(plain, {name: types.unliteral(kind) for name, kind in kws.items()})
+
+    def get_overload(self, sig: Any) -> Any:
+        """Return what stands for the code that a calling loop links."""
+        return self.lowered.get_overload(sig)
+
+    @property
+    def is_compiling(self) -> Any:
+        """Whether the loop is being lowered, so that a call of it is its own."""
+        return self.lowered.is_compiling
+
+    def _make_machine_code(self, args: Any, return_type: Any) -> Any:
+        """Make machine code of a loop's intermediate code, of all that it calls, and of a wrapper for Python."""
+        self.lowered.compile(args)
+        lowered = self.lowered.overloads[args]
+        context, descriptor = lowered.target_context, lowered.fndesc
+        library = context.codegen().create_library(descriptor.qualname)
+        library.enable_object_caching()
+        for each in reached_libraries(lowered.library):
+            library.add_linking_library(each)
+        with context.push_code_library(library):
+            context.create_cpython_wrapper(
+                library, descriptor, lowered.environment, lowered.call_helper, self.targetoptions["nogil"]
+            )
+        entry_point = context.get_executable(library, descriptor, lowered.environment)
+        initial = {"reload_init": list(library._reload_init), "metadata": {}}
+        result = lowered._replace(library=library, entry_point=entry_point, **initial)
+        for environment in result._find_referenced_environments():
+            library.codegen.set_env(environment.env_name, environment)
+        return result
 
 
-class InnerLoop(Loop):
-    """A loop for loops; calls from Python go to its twin."""
+def reached_libraries(library: LoweredLibrary) -> list[Any]:
+    """Return a loop's library and all that it links, each after one that refers to it: LLVM drops unreferenced code.
 
-    outer: Any
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call the twin that has a wrapper."""
-        return self.outer(*arguments)
+    Libraries of Numba's own functions hold already what they link.
+    """
+    reached: list[Any] = [library]
+    for one in reached:
+        if isinstance(one, LoweredLibrary):
+            reached += [each for each in dict.fromkeys(one._linking_libraries) if each not in reached]
+    return reached
 
 
 class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
