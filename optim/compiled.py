@@ -41,7 +41,7 @@ from numba import types
 from numba.core import cgutils, imputils
 from numba.core.caching import NullCache
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler import Compiler, CompileResult, Flags
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.typing.templates import AttributeTemplate
@@ -154,10 +154,14 @@ def unpack(kind: Reference, source: Any, c: Any) -> NativeValue:
             if isinstance(each, Reference):
                 fill(each, item, place)
                 continue
+            leaves.append((each, place))
+            if isinstance(each, types.Array):
+                is_error = builder.call(array_unpacker(c, each), [item, place])
+                builder.store(builder.or_(builder.load(failed), is_error), failed)
+                continue
             native = c.unbox(each, item)
             builder.store(native.value, place)
             builder.store(builder.or_(builder.load(failed), native.is_error), failed)
-            leaves.append((each, place))
             if native.cleanup is not None:
                 cleanups.append(native.cleanup)
 
@@ -169,6 +173,22 @@ def unpack(kind: Reference, source: Any, c: Any) -> NativeValue:
 
     fill(kind, source, space)
     return NativeValue(space, is_error=builder.load(failed), cleanup=clean_up)
+
+
+def array_unpacker(c: Any, kind: types.Array) -> Any:
+    """Return a function of the wrapper's module that unpacks one array: written once a type, called for each array."""
+    module, name = c.builder.module, f"unpack.{kind}"
+    if name in module.globals:
+        return module.globals[name]
+    place = c.context.data_model_manager[kind].get_value_type().as_pointer()
+    function = ir.Function(module, ir.FunctionType(cgutils.bool_t, [c.pyapi.pyobj, place]), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    native = c.context.get_python_api(builder).to_native_value(kind, function.args[0])
+    builder.store(native.value, function.args[1])
+    builder.ret(native.is_error)
+    return function
 
 
 FOLDER = "mlcluster-optim"
@@ -223,6 +243,22 @@ class LoweredLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no type
         self._finalized = True
 
 
+class CollectedFlags(Flags):  # type: ignore[misc]
+    """Numba's flags, collected once: typing compares them at every call, which takes a tenth of all compiling else."""
+
+    _collected: dict[str, Any] | None = None
+    _hash = hash(tuple(sorted(Flags.options)))  # as Numba's own: of the names alone
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def values(self) -> dict[str, Any]:
+        """Return all flags; they don't change once somebody has asked."""
+        if self._collected is None:
+            self._collected = super().values()
+        return self._collected
+
+
 class LoweringPipeline(Compiler):  # type: ignore[misc]
     """Numba's passes up to intermediate code."""
 
@@ -241,6 +277,7 @@ class LoweredLoop(CPUDispatcher):  # type: ignore[misc]
         super().__init__(
             plain, targetoptions={**options, "no_cpython_wrapper": True}, pipeline_class=LoweringPipeline
         )
+        self._compiler._customize_flags = CollectedFlags
 
     def add_overload(self, cres: Any) -> None:
         """Make the code known to callers, who link it and all that it links itself."""
@@ -474,7 +511,7 @@ def _loop_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
 def code_of_references() -> str:
     """Return a digest of what writes the machine code of references, which is part of every loop that meets one."""
     from_argument = ReferenceModel.from_argument
-    writers = (layout, from_argument, read_field, unpack)
+    writers = (layout, from_argument, read_field, unpack, array_unpacker)
     parts = []
     for code in (code for writer in writers for code in _codes(writer.__code__)):
         values = [_plain(value) for value in code.co_consts if not isinstance(value, CodeType)]

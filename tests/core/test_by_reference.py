@@ -123,11 +123,11 @@ def test_calls_leave_no_reference_whether_they_end_or_fail():
 
 def test_arrays_of_other_types_compile_once_more_and_a_field_of_another_name_is_told():
     part = Part(np.array([1.5, 2.0], np.float32), True)
-    shapes = len(add_up.outer.overloads)
+    shapes = len(add_up.overloads)
     assert add_up(part, 2.0) == 7.0
     assert add_up(part._replace(numbers=np.array([1.0])), 2.0) == 2.0
     assert add_up(part._replace(numbers=np.array([2.0], np.float32)), 2.0) == 4.0
-    assert len(add_up.outer.overloads) == shapes + 2
+    assert len(add_up.overloads) == shapes + 2
     with pytest.raises(TypingError, match="absent"):
         compiled(lambda part: part.absent)(part)
 

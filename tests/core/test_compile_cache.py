@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 
 from optim import compiled as compile_cache
-from optim.compiled import LoopCache, compiled, drop_oldest, inner
+from optim.compiled import LoopCache, compiled, drop_oldest
 
 INNER = """
 from typing import NamedTuple
@@ -116,28 +117,40 @@ def modules(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
-def test_a_loop_for_loops_has_no_wrapper_until_python_calls_it(modules):
-    loop = inner(lambda x: 2 * x + 1)
+def test_a_loop_becomes_machine_code_only_where_python_calls_it(modules):
+    loop = compiled(lambda x: 2 * x + 1)
     assert compiled(lambda: loop(3))() == 7
-    (result,) = loop.overloads.values()
+    (result,) = loop.lowered.overloads.values()
     names = [function.name for function in result.library.get_defined_functions()]
     assert not any(name.startswith("_ZN7cpython") for name in names), names
-    assert loop.outer.overloads == {}
+    assert loop.overloads == {}
+    assert len(modules.entries) == 1
     assert loop(4) == 9
-    assert len(loop.outer.overloads) == 1
+    assert len(loop.lowered.overloads) == len(loop.overloads) == 1
+    assert len(modules.entries) == 2
+
+
+def test_a_loop_that_several_paths_reach_is_linked_with_what_it_raises(modules):
+    @compiled
+    def deepest(x):
+        if x < 0:
+            raise ValueError("negative")
+        return np.zeros(x)
+
+    middle = compiled(lambda x: len(deepest(x)) + 1)
+    for outer in (compiled(lambda x: middle(x) + len(deepest(x))), compiled(lambda x: len(deepest(x)) + middle(x))):
+        assert outer(3) == 7
+        with pytest.raises(ValueError, match="negative"):
+            outer(-1)
 
 
 def test_numbers_that_callers_spell_out_compile_a_loop_once(modules):
-    for decorate in (compiled, inner):
-        loop = decorate(lambda x, is_added=False: x + 1 if is_added else 2 * x)
-        assert (
-            compiled(lambda loop=loop: loop(3) + loop(4) + loop(5, True) + loop(6, is_added=False))()
-            == 3 * 2 + 4 * 2 + 6 + 12
-        )
-        assert sorted(str(kind.args) for kind in loop.nopython_signatures) == [
-            "(int64, bool)",
-            "(int64, omitted(default=False))",
-        ]
+    loop = compiled(lambda x, is_added=False: x + 1 if is_added else 2 * x)
+    assert compiled(lambda: loop(3) + loop(4) + loop(5, True) + loop(6, is_added=False))() == 3 * 2 + 4 * 2 + 6 + 12
+    assert sorted(str(kind.args) for kind in loop.lowered.nopython_signatures) == [
+        "(int64, bool)",
+        "(int64, omitted(default=False))",
+    ]
 
 
 def test_machine_code_of_other_optimisation_is_another_entry(modules, monkeypatch):

@@ -21,7 +21,7 @@ import numpy as np
 from optim.compiled import compiled, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.solvers.admission.local_search.insertion import copy_job, copy_plan, insert_all, shift, take_out
-from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, sort_by_key
+from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, copy_first, sort_by_key
 
 
 @compiled(inline="always")
@@ -51,7 +51,10 @@ def draw_noise(noise, ps_noise, random):
 @inner
 def holds(listed, count, j):
     """Tell whether job j is among the first so many listed."""
-    return (listed[:count] == j).any()
+    for k in range(count):
+        if listed[k] == j:
+            return True
+    return False
 
 
 LONGEST = 6
@@ -304,21 +307,25 @@ def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
 
     Now and then any jobs.
     """
-    admitted = np.flatnonzero(state.completion >= 0)
-    if len(admitted) == 0:
+    admitted, num_admitted = np.empty(len(state.completion), dtype=np.int64), 0
+    for i in range(len(admitted)):
+        if state.completion[i] >= 0:
+            admitted[num_admitted] = i
+            num_admitted += 1
+    if num_admitted == 0:
         return 0
     # Small ruins are cheap and often good; the square favours them.
-    size = 1 + int(uniform(random) ** 2 * min(max_destroyed, len(admitted)))
+    size = 1 + int(uniform(random) ** 2 * min(max_destroyed, num_admitted))
     if forced >= 0:
         count, low, high = 0, data.jobs.arrival[forced], data.jobs.deadline[forced]
     else:
-        ruined[0] = admitted[int(uniform(random) * len(admitted))]
+        ruined[0] = admitted[int(uniform(random) * num_admitted)]
         count, low, high = 1, data.jobs.arrival[ruined[0]], state.completion[ruined[0]]
     anywhere = uniform(random) < 0.1
     for _ in range(8 * size):
         if count >= size:
             break
-        j = admitted[int(uniform(random) * len(admitted))]
+        j = admitted[int(uniform(random) * num_admitted)]
         if not anywhere and (state.completion[j] < low or data.jobs.arrival[j] > high):
             continue
         if not holds(ruined, count, j):
@@ -374,7 +381,9 @@ def _arrange(data, waiting, forced, random):
             key[k] = -INFINITE
     order = np.empty(len(waiting), dtype=np.int64)
     sort_by_key(key, len(waiting), order)
-    waiting[:] = waiting[order]
+    copy_first(len(waiting), waiting, key)
+    for k in range(len(waiting)):
+        waiting[k] = int(key[order[k]])
 
 
 @inner

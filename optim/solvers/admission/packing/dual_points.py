@@ -28,6 +28,7 @@ from optim.models.admission.decision import AdmissionPlan, CountCut, Cut, PriceP
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_usage
 from optim.solvers.admission.packing.column_pool import Schedule
+from optim.solvers.admission.pricing.best_schedule import copy_first
 from optim.solvers.admission.pricing.classes import (
     JobTables,
     Prices,
@@ -177,13 +178,19 @@ def _steps_by(price_jobs, is_shared):
             fill_costs(source.ps_cost, d.ps_demand, d.point[split:])
             d.workers[:], d.ps[:] = 0, 0
             price_jobs(d.which, d.floor, jobs, source, True, d.payoff, d.completion, d.workers, d.ps)
-            here = d.payoff.sum() + np.sum(d.point * d.capacity)
+            here, worth = 0.0, 0.0
+            for i in range(len(d.payoff)):
+                here += d.payoff[i]
+            for k in range(len(d.point)):
+                worth += d.point[k] * d.capacity[k]
+            here += worth
             d.pace[1] = 0.0 if here < bound * (1 - MIN_PROGRESS) else d.pace[1] + 1.0
             if d.pace[1] >= PATIENCE:
                 d.pace[0], d.pace[1] = d.pace[0] / 2, 0.0
             if here < bound:
                 bound = here
-                best[:], best_payoff[:] = d.point, d.payoff
+                copy_first(len(best), d.point, best)
+                copy_first(len(best_payoff), d.payoff, best_payoff)
             goal = max(target, MIN_TARGET * bound)
             fill_segments(d.segment, d.completion, d.workers, jobs)
             d.use[:] = 0.0

@@ -535,8 +535,8 @@ def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_
     """
     _, num_classes, num_slots = workers.shape
     num_resources = worker_demand.shape[1]
-    for k in np.flatnonzero(completion >= 0):
-        for c in range(num_classes):
+    for k in range(len(completion)):
+        for c in range(num_classes if completion[k] >= 0 else 0):
             for t in range(num_slots):
                 # On a shared server what a job's workers and PSs use is one amount.
                 y, z = workers[k, c, t], ps[k, c, t] if is_shared else ZERO
@@ -545,8 +545,8 @@ def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_
                     for r in range(num_resources):
                         out[row + r] += y * worker_demand[segment[k, t], r] + z * ps_demand[segment[k, t], r]
     if not is_shared:
-        for k in np.flatnonzero(completion >= 0):
-            for c in range(ps.shape[1]):
+        for k in range(len(completion)):
+            for c in range(ps.shape[1] if completion[k] >= 0 else 0):
                 for t in range(num_slots):
                     if ps[k, c, t] > 0:
                         row = ((num_classes + c) * num_slots + t) * num_resources
@@ -626,8 +626,8 @@ class PricedSchedules:
             jobs=jobs,
             payoff=np.zeros(len(jobs)),
             completion=np.full(len(jobs), -1, dtype=np.int64),
-            workers=np.zeros((len(jobs), tables.worker_limit.shape[1], horizon), dtype=np.int64),
-            ps=np.zeros((len(jobs), tables.ps_limit.shape[1], horizon), dtype=np.int64),
+            workers=np.zeros((len(jobs), tables.worker_limit.shape[1], horizon), dtype=np.int32),
+            ps=np.zeros((len(jobs), tables.ps_limit.shape[1], horizon), dtype=np.int32),
         )
 
     def select(self, which: IntArray) -> "PricedSchedules":

@@ -32,7 +32,7 @@ from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges
-from optim.solvers.admission.pricing.best_schedule import Space, best_by, make_space, trace_by
+from optim.solvers.admission.pricing.best_schedule import Space, best_by, copy_first, make_space, trace_by
 from optim.solvers.admission.pricing.classes import JobTables, Prices
 from optim.solvers.admission.pricing.shared import (
     INFINITE,
@@ -416,7 +416,7 @@ def group_places(number, most_workers, most_ps, shared):
         while end < number and _are_equal(first, end, width, places):
             end += 1
         if end - first >= MIN_GROUP:
-            shared.one[:width] = places.front[first * width : (first + 1) * width]
+            copy_first(width, places.front[first * width :], shared.one)
             _move(first, kept, width, places)
             total = places.front[kept * width : (kept + 1) * width]
             fold_frontier(shared.one, end - first, most_workers, most_ps, total, shared.power, shared.work)

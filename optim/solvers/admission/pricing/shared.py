@@ -21,7 +21,7 @@ from optim.compiled import by_reference, compiled, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import share_of
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.pricing.best_schedule import sort_by_key
+from optim.solvers.admission.pricing.best_schedule import copy_first, sort_by_key
 
 
 @by_reference
@@ -219,15 +219,15 @@ def fold_frontier(one, count, most_workers, most_ps, total, power, work):
     """
     total[: most_workers + 1] = -1
     total[0] = 0
-    power[: most_workers + 1] = one[: most_workers + 1]
+    copy_first(most_workers + 1, one, power)
     while count > 0:
         if count % 2 == 1:
             _join_frontiers(total, power, most_workers, most_ps, work)
-            total[: most_workers + 1] = work[: most_workers + 1]
+            copy_first(most_workers + 1, work, total)
         count //= 2
         if count > 0:
             _join_frontiers(power, power, most_workers, most_ps, work)
-            power[: most_workers + 1] = work[: most_workers + 1]
+            copy_first(most_workers + 1, work, power)
 
 
 @inner
@@ -260,7 +260,9 @@ def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, 
     start, front
         As in `Places`, `start` by segment and pattern, negative where nothing is wanted.
     """
-    widest = most_workers.max() + 1 if len(most_workers) > 0 else 1
+    widest = 1
+    for most in most_workers:
+        widest = max(widest, most + 1)
     one, power, work = np.empty((3, widest), dtype=np.int64)
     for s in range(len(worker)):
         for p in range(len(count)):
@@ -280,9 +282,9 @@ def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps,
     for z in range(most_ps + 1):
         after[z, :end] = INFINITE
     for placed in range(most_ps + 1):
-        if before[placed, :end].min() == INFINITE:
+        if not _is_any_finite(before[placed, :end]):
             continue
-        windows[0, :end] = before[placed, :end]
+        copy_first(end, before[placed], windows[0])
         level, width = ZERO, ZERO + 1
         while 2 * width <= top + 1:
             _double_window(windows[level, :end], windows[level + 1, :end], width, worker_cost * width)
@@ -302,9 +304,17 @@ def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps,
 
 
 @inner
+def _is_any_finite(costs):
+    for cost in costs:
+        if cost < INFINITE:
+            return True
+    return False
+
+
+@inner
 def _double_window(source, goal, width, cost):
     """Extend windows of `width` entries to twice as many."""
-    goal[:width] = source[:width]
+    copy_first(width, source, goal)
     near, far, result = source[width:], source[: len(source) - width], goal[width:]
     for k in range(len(result)):
         shifted = far[k] + cost
