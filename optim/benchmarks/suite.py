@@ -134,9 +134,17 @@ class AbstractWork(ABC):
             self.seed,
             self.time_limit_s,
             plain(self.labels),
-            *([user_code_digest(self.solver.rpartition(":")[0])] if is_file_reference(self.solver) else []),
+            *(user_code_digest(name.rpartition(":")[0]) for name in self._own_files()),
         ]
         return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:16]
+
+    def _own_files(self) -> list[str]:
+        """Return the solver and those options that are classes of a user's files."""
+        texts = [
+            self.solver,
+            *(value for _, value in sorted(self.resolved_options().items()) if isinstance(value, str)),
+        ]
+        return [text for text in texts if is_file_reference(text)]
 
     def identity(self) -> dict[str, Any]:
         """Return the fields of the record that state the request."""

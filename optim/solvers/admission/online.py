@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, run_iteration
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
+from optim.core.user_code import is_file_reference, load_class_from_file
 from optim.models.admission.instance import AdmissionInstance, check_compatible_cluster, merge_days
 from optim.models.reference import read_day
 from optim.solvers.admission.packing.dual_points import certified
@@ -23,6 +25,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
     JobValueStats,
     PriceFloorRule,
+    PriceFunction,
     PriceRanges,
     SeenRanges,
     ZeroStartPrice,
@@ -80,7 +83,7 @@ class OnlineOptions:
     Parameters
     ----------
     price
-        Form of the price function. The zero-start form needs no constant that depends on the cluster's size
+        Form of the price function, or a class of your own as ``./mine.py:MyPrice``. The zero-start form needs no constant that depends on the cluster's size
         or the horizon; its proven ratio is the smaller one where jobs are small and the cluster is large.
     strict
         Whether prices reach U at (1 - eps) of the capacity, with eps the largest share of a row that one
@@ -102,7 +105,7 @@ class OnlineOptions:
         Factor by which the lower scale is wrong, likewise.
     """
 
-    price: PriceKind = PriceKind.ZERO_START
+    price: PriceKind | str = PriceKind.ZERO_START
     strict: bool = False
     eps: float | None = None
     bounds: BoundSource = BoundSource.ORACLE
@@ -114,10 +117,12 @@ class OnlineOptions:
 
     def __post_init__(self) -> None:
         for name, kind in (("price", PriceKind), ("bounds", BoundSource)):
+            if name == "price" and is_file_reference(self.price):
+                continue
             try:
                 object.__setattr__(self, name, kind(getattr(self, name)))
             except ValueError:
-                known = ", ".join(kind)
+                known = ", ".join([*kind, *["or ./mine.py:MyPrice"] * (name == "price")])
                 raise InvalidOptionError(f"{name} must be one of {known}, got {getattr(self, name)!r}") from None
         if (self.bounds is BoundSource.HISTORY) != bool(self.history):
             raise InvalidOptionError(
@@ -134,12 +139,29 @@ class OnlineOptions:
         check_in("(0, inf)", self, "upper_scale", "lower_scale")
 
 
+def price_form(options: OnlineOptions) -> type[Any]:
+    """Return the class of the options' price function.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is to come from a file that hasn't it.
+    """
+    if isinstance(options.price, PriceKind):
+        return FUNCTIONS[options.price]
+    return load_class_from_file(options.price, PriceFunction, "a price function")
+
+
 def lower_scale(options: OnlineOptions) -> PriceFloorRule:
-    """Return which lower scale goes with the options' price function."""
-    form = FUNCTIONS[options.price]
-    if options.bounds is BoundSource.PAPER:
-        return form.paper_scale
-    return form.unit_free_scale if options.unit_free else form.simple_scale
+    """Return which lower scale goes with the options' price function: one that states none begins at 0."""
+    scale = (
+        "paper_scale"
+        if options.bounds is BoundSource.PAPER
+        else "unit_free_scale"
+        if options.unit_free
+        else "simple_scale"
+    )
+    return PriceFloorRule(getattr(price_form(options), scale, getattr(ZeroStartPrice, scale)))
 
 
 def make_bounds(
@@ -177,14 +199,28 @@ def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
 
 def make_function(
     instance: AdmissionInstance, options: OnlineOptions, stats: JobValueStats | None = None
-) -> ExponentialPrice | ZeroStartPrice:
-    """Return the price function as the options ask."""
-    full_at = 1.0
+) -> PriceFunction:
+    """Return the price function as the options ask.
+
+    Raises
+    ------
+    InvalidOptionError
+        If prices are to be strict, and a class of one's own doesn't say where they reach U.
+    """
+    full_at, form = 1.0, price_form(options)
+    if not issubclass(form, ExponentialPrice | ZeroStartPrice):
+        if options.strict:
+            raise InvalidOptionError(
+                f"strict asks that prices reach U at 1 - eps of the capacity, which {form.__name__} isn't told; derive it from "
+                "ZeroStartPrice or ExponentialPrice, or choose strict=false"
+            )
+        made: PriceFunction = form()
+        return made
     if options.strict and options.bounds is BoundSource.HISTORY:
         full_at = full_share(_past(instance, options.history), options.eps)
     elif options.strict:
         full_at = full_share(instance, options.eps, stats)
-    return FUNCTIONS[options.price](full_at=full_at)
+    return form(full_at=full_at)
 
 
 @register("online", problem="admission")

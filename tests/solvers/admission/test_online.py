@@ -11,7 +11,7 @@ from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import verify
 from optim.models.reference import reference_instance
-from optim.solvers.admission.online import FUNCTIONS, BoundSource, OnlineOptions, PriceKind, make_bounds
+from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
@@ -284,17 +284,52 @@ def test_a_claim_whose_conditions_fail_in_several_ways_is_verified():
     assert verify(instance, solution).violations == ()
 
 
-class SteeperPrice(ZeroStartPrice):
-    """A price function of a user's own, about which there is no theorem."""
+MINE = """import numpy as np
+
+from optim.solvers.admission.posted_prices.price_functions import RatioTheorem, ZeroStartPrice
 
 
-def test_strict_claims_no_ratio_for_a_price_without_a_theorem(monkeypatch: pytest.MonkeyPatch) -> None:
-    instance = BY_HAND["plain"]
-    proven = solve(instance, "online", options={"strict": True, "eps": 0.5})
-    monkeypatch.setitem(FUNCTIONS, PriceKind.ZERO_START, SteeperPrice)
-    custom = solve(instance, "online", options={"strict": True, "eps": 0.5})
-    assert (custom.objective, custom.bound) == (proven.objective, proven.bound)
-    assert proven.certificate.conditions
-    assert not custom.certificate.conditions
-    assert "price" not in custom.certificate.statement
-    assert verify(instance, custom).is_ok
+class Quad:
+    def price(self, share, log_lower, log_upper):
+        return np.where(np.isfinite(log_lower), np.exp(log_upper) * share**2, 0.0)
+
+
+class Same(ZeroStartPrice):
+    theorem = RatioTheorem.ZERO_START
+
+
+class Other(ZeroStartPrice):
+    pass
+
+
+class Broken:
+    def price(self, share, log_lower, log_upper):
+        return np.full(share.shape, np.nan)
+"""
+
+
+def test_a_price_of_ones_own_comes_from_a_file(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    mine, instance = f"{tmp_path / 'mine.py'}:", reference_instance("small-0")
+    usual, same, quad = (
+        solve(instance, "online", options={"price": price}) for price in ("zero-start", f"{mine}Same", f"{mine}Quad")
+    )
+    assert same.objective == usual.objective
+    assert verify(instance, quad).is_ok
+    assert quad.objective != usual.objective
+    assert quad.options["price"] == f"{mine}Quad"
+    strict = {name: solve(instance, "online", options={"price": price, "strict": True, "eps": 0.5}) for name, price in
+              (("usual", "zero-start"), ("same", f"{mine}Same"), ("other", f"{mine}Other"))}  # fmt: skip
+    assert strict["same"].certificate.statement == strict["usual"].certificate.statement
+    assert "competitive ratio" in strict["same"].certificate.statement
+    assert "competitive ratio" not in strict["other"].certificate.statement
+    for price, said in (
+        (f"{mine}Broken", "mine.py:20 in Broken.price: prices must be finite numbers of at least 0, got nan"),
+        (f"{mine}Absent", "has no class Absent; it has Quad, Same, Other, Broken"),
+        (mine[:-1], "name one of its classes"),
+        ("flat", "price must be one of zero-start, exponential, or ./mine.py:MyPrice, got 'flat'"),
+    ):
+        with pytest.raises(InvalidOptionError, match=said):
+            solve(instance, "online", options={"price": price})
+    with pytest.raises(InvalidOptionError, match="which Quad isn't told; derive it from ZeroStartPrice"):
+        solve(instance, "online", options={"price": f"{mine}Quad", "strict": True})

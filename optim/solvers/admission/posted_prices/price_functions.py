@@ -17,12 +17,13 @@ for a unit, when it is full: then no job finds a schedule there that is worth it
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
+from optim.core.user_code import who_answers
 from optim.models.admission.data import MICRO, ServerClasses, curve_of
 from optim.models.admission.instance import AdmissionInstance
 
@@ -379,11 +380,13 @@ class RatioTheorem(StrEnum):
     ZERO_START = "zero-start"
 
 
+@runtime_checkable
 class PriceFunction(Protocol):
     """A non-decreasing price of a row's unit as a function of the share of its capacity that is taken.
 
     A class that states `theorem: ClassVar[RatioTheorem]` claims that the theorem is about its prices; without it no
-    competitive ratio is claimed. A subclass inherits no theorem, since it may price otherwise.
+    competitive ratio is claimed. A subclass inherits no theorem, since it may price otherwise. Only a class that derives from
+    `ZeroStartPrice` or `ExponentialPrice` can have one, and `ratio_claim` compares its prices with the theorem's curve.
     """
 
     def price(self, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
@@ -472,6 +475,37 @@ class ZeroStartPrice:
             exponent = start + x + np.log(-np.expm1(-x))
         exponent = np.where(level < 1.0, np.minimum(exponent, end), end)
         return np.where(is_used, np.exp(exponent), 0.0)
+
+
+PROVEN = (ExponentialPrice, ZeroStartPrice)
+"""The classes whose prices the theorems are about."""
+
+
+def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
+    """Return a function's prices in utility units per unit; those of a class that isn't this library's are looked at first.
+
+    Raises
+    ------
+    InvalidOptionError
+        If they have another shape than the shares, or one is no number, infinite or below 0.
+    """
+    prices = function.price(share, log_lower, log_upper)
+    if type(function) in PROVEN:
+        return prices
+    who = who_answers(function, "price")
+    try:
+        found = np.asarray(prices, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidOptionError(f"{who}: prices must be numbers, got {type(prices).__name__}") from error
+    if found.shape != share.shape:
+        raise InvalidOptionError(f"{who}: prices must have the shares' shape {share.shape}, got {found.shape}")
+    wrong = ~(np.isfinite(found) & (found >= 0))
+    if wrong.any():
+        at = float(share[wrong][0])
+        raise InvalidOptionError(
+            f"{who}: prices must be finite numbers of at least 0, got {found[wrong][0]} where {at:.6g} of the capacity is taken"
+        )
+    return found
 
 
 def theorem_of(function: PriceFunction) -> RatioTheorem | None:

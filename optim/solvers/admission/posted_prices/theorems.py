@@ -21,7 +21,7 @@ The conditions are numbered C1 to C6:
 
 1. every schedule uses at most eps c of a row, eps < 1;
 2. U is at least the value of any schedule over its use of the row;
-3. the price reaches U at (1 - eps) c;
+3. the price is the theorem's curve, which reaches U at (1 - eps) c;
 4. each job's best schedule is found exactly, and admitted if and only if its payoff is positive;
 5. the lower scale is small enough, as said above;
 6. the optimum is over the same schedules: caps and deadlines are fields of the instance.
@@ -38,6 +38,7 @@ from optim.core.errors import InvalidOptionError
 from optim.models.admission.data import MICRO, share_of
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import (
+    PROVEN,
     ExponentialPrice,
     JobValueStats,
     PriceFloorRule,
@@ -48,6 +49,7 @@ from optim.solvers.admission.posted_prices.price_functions import (
     ZeroStartPrice,
     job_value_stats,
     price_ranges,
+    prices_of,
     theorem_of,
 )
 
@@ -126,8 +128,10 @@ def ratio_claim(
     """
     theorem = theorem_of(function)
     if theorem is None or not isinstance(function, ExponentialPrice | ZeroStartPrice):
+        remedy = "state its theorem" if theorem is None else "derive it from ZeroStartPrice or ExponentialPrice"
         raise InvalidOptionError(
-            f"no theorem gives a competitive ratio for {type(function).__name__}; claim none, or use a price that states one"
+            f"no theorem gives a competitive ratio for {type(function).__name__}; claim none, or, if it prices as one of the two "
+            f"proven forms, {remedy}"
         )
     stats = job_value_stats(instance) if stats is None else stats
     is_zero_start = theorem is RatioTheorem.ZERO_START
@@ -138,13 +142,14 @@ def ratio_claim(
     if not is_zero_start:
         factor = max(1.0, factor)
     full = _rounded_down(function.full_at)
+    off_curve = _off_curve(function, theorem, sides)
     conditions = (
         Condition(name="C1", holds=eps < 1, figures=f"eps = {eps}"),
         _upper_condition(instance, bounds, stats),
         Condition(
             name="C3",
-            holds=full <= 1 - eps,
-            figures=f"U is reached at {function.full_at:.12g} of the capacity",
+            holds=full <= 1 - eps and not off_curve,
+            figures=off_curve or f"U is reached at {function.full_at:.12g} of the capacity",
         ),
         Condition(name="C4", holds=True, figures="best schedules are exact, positive payoffs are admitted"),
         _scale_condition(instance, bounds, stats) if is_zero_start else _start_condition(initial, stats),
@@ -157,6 +162,37 @@ def ratio_claim(
         ratio=factor + max(1.0, factor) if is_zero_start else 2 * factor,
         initial_dual=initial,
         conditions=conditions,
+    )
+
+
+GRID = np.sort(np.concatenate([np.linspace(0.0, 1.0, 129), np.random.default_rng(0).random(64)]))
+"""Shares of a capacity at which a price of one's own is compared with the theorem's curve, some of them drawn."""
+
+OFF_CURVE = 1e-9
+"""Difference from the curve, relative to the price and the lower scale, that is allowed as rounding."""
+
+
+def _off_curve(
+    function: ExponentialPrice | ZeroStartPrice, theorem: RatioTheorem, sides: tuple[SideRanges, ...]
+) -> str:
+    """Return where a function prices otherwise than the theorem's form with its `full_at` does; "" if it does nowhere on the grid."""
+    if type(function) in PROVEN:
+        return ""
+    form = ZeroStartPrice if theorem is RatioTheorem.ZERO_START else ExponentialPrice
+    ends = np.concatenate([np.stack([side.log_lower.ravel(), side.log_upper.ravel()]) for side in sides], axis=1)
+    lower, upper = np.unique(ends[:, np.isfinite(ends[0])], axis=1)[:, :, None]
+    share = np.broadcast_to(np.append(GRID, function.full_at), (len(lower), len(GRID) + 1))
+    lower, upper = np.broadcast_to(lower, share.shape), np.broadcast_to(upper, share.shape)
+    due = form(full_at=function.full_at).price(share, lower, upper)
+    found = prices_of(function, share.copy(), lower.copy(), upper.copy())
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = np.where(found == due, 0.0, np.abs(found - due) / (due + np.exp(lower)))
+    if not off.size or off.max() <= OFF_CURVE:
+        return ""
+    at = np.unravel_index(int(off.argmax()), off.shape)
+    return (
+        f"{type(function).__name__} prices {found[at]:.6g}, and the {theorem} curve {due[at]:.6g}, where {share[at]:.6g} of the "
+        "capacity is taken"
     )
 
 

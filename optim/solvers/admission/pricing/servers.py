@@ -31,7 +31,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges
+from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges, prices_of
 from optim.solvers.admission.pricing.best_schedule import Space, best_by, copy_first, make_space, trace_by
 from optim.solvers.admission.pricing.classes import JobTables, Prices
 from optim.solvers.admission.pricing.shared import (
@@ -583,7 +583,7 @@ class ServerSide:
         """Shape (slots, resources, servers), 1e-6 units; whole numbers, exact in floats."""
         self.residual: FloatArray = self.capacity.copy()
         """Likewise: what is left."""
-        empty = function.price(np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
+        empty = prices_of(function, np.zeros(servers.capacity.shape), bounds.log_lower, bounds.log_upper)
         self.price: FloatArray = np.ascontiguousarray(empty.transpose(1, 2, 0)[:, :, self._class])
         """Shape (slots, resources, servers), utility units per whole unit."""
 
@@ -599,7 +599,7 @@ class ServerSide:
         """Price the rows again of which something was taken."""
         cell, row = (use.slot, slice(None), use.server), (self._class[use.server], use.slot)
         share = _taken_share(self.capacity[cell], self.residual[cell])
-        self.price[cell] = self._function.price(share, self._bounds.log_lower[row], self._bounds.log_upper[row])
+        self.price[cell] = prices_of(self._function, share, self._bounds.log_lower[row], self._bounds.log_upper[row])
 
     def reprice(self, bounds: SideRanges, function: PriceFunction | None = None) -> None:
         """Price every row again, between other bounds, and by another function if one is given."""
@@ -607,7 +607,7 @@ class ServerSide:
         self._function = self._function if function is None else function
         share = _taken_share(self.capacity, self.residual).transpose(2, 0, 1)
         lower, upper = bounds.log_lower[self._class], bounds.log_upper[self._class]
-        self.price[...] = self._function.price(share, lower, upper).transpose(1, 2, 0)
+        self.price[...] = prices_of(self._function, share, lower, upper).transpose(1, 2, 0)
 
     def capacity_value(self) -> float:
         """Return the summed price of the whole capacity, the rows' part of the dual."""

@@ -1,6 +1,7 @@
 """The theorems' constants: their table, eps exactly, and which conditions hold where."""
 
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +17,7 @@ from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import (
     ExponentialPrice,
     PriceFloorRule,
+    RatioTheorem,
     SideRanges,
     ZeroStartPrice,
     job_value_stats,
@@ -50,6 +52,40 @@ class SteeperPrice(ExponentialPrice):
 
     def price(self, share, log_lower, log_upper):
         return ExponentialPrice.price(self, np.sqrt(share), log_lower, log_upper)
+
+
+class LowPrice(ZeroStartPrice):
+    """A millionth of the proven price, under its theorem's name."""
+
+    theorem = RatioTheorem.ZERO_START
+
+    def price(self, share, log_lower, log_upper):
+        return 1e-6 * ZeroStartPrice.price(self, share, log_lower, log_upper)
+
+
+class PlainPrice(ZeroStartPrice):
+    """The proven price by powers instead of logarithms."""
+
+    theorem = RatioTheorem.ZERO_START
+
+    def price(self, share, log_lower, log_upper):
+        scale, level = np.exp(log_lower), np.clip(share / self.full_at, 0, 1)
+        return np.where(scale > 0, scale * ((1 + np.exp(log_upper - log_lower)) ** level - 1), 0.0)
+
+
+class DippedPrice(ExponentialPrice):
+    """The proven price but for a stretch of it."""
+
+    theorem = RatioTheorem.EXPONENTIAL
+
+    def price(self, share, log_lower, log_upper):
+        return np.where((share > 0.4) & (share < 0.42), 0, ExponentialPrice.price(self, share, log_lower, log_upper))
+
+
+class Unrelated(LinearPrice):
+    """A theorem's name on a class that has nothing of it."""
+
+    theorem = RatioTheorem.ZERO_START
 
 
 def one_row(ratio: float) -> SideRanges:
@@ -189,6 +225,54 @@ def test_a_price_without_a_theorem_of_its_own_is_labelled_with_none(function) ->
     with pytest.raises(InvalidOptionError, match=f"no theorem gives a competitive ratio for {type(function).__name__}"):
         ratio_claim(instance, bounds, function)
     assert run_online(instance, bounds=bounds, function=function).decisions
+
+
+@pytest.mark.parametrize(
+    ("form", "lower", "fails", "said"),
+    [
+        (LowPrice, PriceFloorRule.UNIT_FREE_LAMBDA, ["C3"], "C3 fails: LowPrice prices .*, and the zero-start curve "),
+        (
+            DippedPrice,
+            PriceFloorRule.UNIT_FREE_L,
+            ["C3"],
+            r"C3 fails: DippedPrice prices 0, .* where 0\.4\d* of the capacity",
+        ),
+        (PlainPrice, PriceFloorRule.UNIT_FREE_LAMBDA, [], "C3 holds: U is reached at 0.9"),
+    ],
+)
+def test_prices_off_the_theorems_curve_fail_the_third_condition(form, lower, fails, said) -> None:
+    found = ratio_claim(CAPPED, price_ranges(CAPPED, lower), form(full_at=full_share(CAPPED)))
+    assert failing(found) == fails
+    assert re.search(said, str(found.conditions[2]))
+
+
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [(LinearPrice(), "state its theorem"), (Unrelated(), "derive it from ZeroStartPrice or Exp")],
+)
+def test_a_price_without_a_claim_is_told_what_it_lacks(function, remedy) -> None:
+    with pytest.raises(InvalidOptionError, match=remedy):
+        ratio_claim(CAPPED, price_ranges(CAPPED, PriceFloorRule.UNIT_FREE_LAMBDA), function)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda share: np.where(share > 0, np.nan, 1.0), "finite numbers of at least 0, got nan where"),
+        (lambda share: np.full(share.shape, -1.0), "got -1.0 where 0 of the capacity is taken"),
+        (lambda share: share.sum(axis=-1), "must have the shares' shape"),
+        (lambda share: "dear", "must be numbers, got str"),
+        (lambda share: np.full(share.shape, np.inf), "got inf"),
+    ],
+)
+def test_prices_that_are_none_are_refused_by_class_and_value(given, said) -> None:
+    class Mine:
+        def price(self, share, log_lower, log_upper):
+            return given(share)
+
+    bounds = price_ranges(CAPPED, PriceFloorRule.UNIT_FREE_LAMBDA)
+    with pytest.raises(InvalidOptionError, match=f"'Mine': prices .*{said}"):
+        run_online(CAPPED, bounds=bounds, function=Mine())
 
 
 def test_the_two_proven_prices_state_their_theorem_and_their_scales() -> None:
