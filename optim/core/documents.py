@@ -92,7 +92,25 @@ def convert(data: Any, kind: Any, what: str = "solution") -> Any:
     try:
         return msgspec.convert(data, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise InvalidProblemError(f"{what}: {error}{_choices(str(error), kind)}") from error
+        raise InvalidProblemError(f"{what}: {_in_words(_with_path(str(error)))}{_choices(str(error), kind)}") from error
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "None",
+}
+"""What the decoder's names of types are called where values come from Python."""
+
+
+def _in_words(text: str) -> str:
+    """Return a decoder's message with types in words: ``horizon: expected a whole number of at least 1``."""
+    text = re.sub(r"`(\w+)`", lambda match: _WORDS.get(match[1], f"`{match[1]}`"), text)
+    return text.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
 
 
 def distinct(entries: Iterable[tuple[KeyT, ValueT]], kind: str) -> dict[KeyT, ValueT]:

@@ -5,7 +5,7 @@ digits after the point, so that it is an exact integer of 1e-6 units.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
@@ -451,6 +451,9 @@ def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
 def _resources(classes: Mapping[str, list[dict[str, Any]]], given: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the resources: as given, or those that capacities name."""
     if given is not None:
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            wanted = f"; write [{given!r}]" if isinstance(given, str) else ""
+            raise InvalidProblemError(f"resources must be a list of names, got {given!r}{wanted}")
         return tuple(given)
     capacities = [row.get("capacity") for rows in classes.values() for row in rows]
     for side, rows in classes.items():
@@ -497,9 +500,15 @@ def _job(row: Mapping[str, Any], i: int, kinds: Sequence[str], slot_s: float) ->
     elif "epochs" not in job:
         raise InvalidProblemError(f"jobs[{i}] lacks work; give it in worker-slots, or give epochs, chunks, minibatches")
     if "value" in job:
+        if not _is_number(job["value"]) or not 0 <= job["value"] < math.inf:
+            raise InvalidProblemError(f"jobs[{i}].value must be a finite number of at least 0, got {job['value']!r}")
         job["utility"] = _utility_of_job(job, i)
     elif "deadline" in job:
         raise InvalidProblemError(f"jobs[{i}].deadline belongs to a value; add value, or give a utility")
+    elif "utility" not in job:
+        raise InvalidProblemError(
+            f"jobs[{i}] lacks value; give what completing it is worth, in utility units, or give a utility"
+        )
     return {name: value for name, value in job.items() if name not in (*IN_SHORT, "value", "deadline")}
 
 

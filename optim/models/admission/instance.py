@@ -47,9 +47,9 @@ class AdmissionInstance(AdmissionData):
         Parameters
         ----------
         jobs
-            One mapping per job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id``,
+            One mapping per job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id`` (``job-0`` and so on where it is None),
             ``arrival`` (a slot, 0), ``work`` in worker-slots, ``max_workers`` at once (1), ``worker`` and ``ps``, what a
-            worker and a parameter server take by resource, ``value`` if the job ends by slot ``deadline`` (or ever).
+            worker and a parameter server take by resource, ``value`` if the job ends by slot ``deadline`` (or ever; a slot beyond the horizon is no limit).
             Without ``worker_mbps`` and ``ps_mbps`` one parameter server will do. ``work`` is all that a job takes, sending
             included, and excludes ``gradient_mb``, which belongs to ``epochs``, ``chunks``, ``minibatches`` and ``minibatch_s``.
             In frames ``worker.gpu`` is a worker's demand for ``gpu``.

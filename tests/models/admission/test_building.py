@@ -1,5 +1,8 @@
 """Admission instances from plain Python and frames."""
 
+import math
+import re
+
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -105,3 +108,35 @@ def test_resources_must_be_known():
     with pytest.raises(InvalidProblemError, match="resources must be given where no capacity names them"):
         build(worker_servers=[{"capacity": [4]}])
     assert build(worker_servers=[{"capacity": [4]}], resources=["gpu"]).resources == ("gpu",)
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "said"),
+    [
+        ({"value": math.nan}, {}, "jobs[0].value must be a finite number of at least 0, got nan"),
+        ({"value": -1}, {}, "jobs[0].value must be a finite number of at least 0, got -1"),
+        ({"value": "3"}, {}, "jobs[0].value must be a finite number of at least 0, got '3'"),
+        (
+            {"value": None},
+            {},
+            "jobs[0] lacks value; give what completing it is worth, in utility units, or give a utility",
+        ),
+        ({}, {"horizon": 0}, "instance: horizon: expected a whole number of at least 1"),
+        ({}, {"horizon": 2.5}, "instance: horizon: expected a whole number, got a number"),
+        ({}, {"resources": "gpu"}, "resources must be a list of names, got 'gpu'; write ['gpu']"),
+        ({}, {"resources": 5}, "resources must be a list of names, got 5"),
+    ],
+)
+def test_what_is_wrong_is_named_as_it_was_given(job, more, said):
+    jobs = [{"work": 2, "worker": {"gpu": 1}, "value": 3, **job}]
+    given = {"horizon": 4, "worker_servers": [{"capacity": {"gpu": 4}}], **more}
+    with pytest.raises(InvalidProblemError, match=f"^{re.escape(said)}"):
+        optim.AdmissionInstance.from_jobs(jobs, **given)
+
+
+def test_a_job_without_a_name_has_its_number_and_a_deadline_beyond_the_horizon_is_no_limit():
+    servers = [{"capacity": {"gpu": 4}}]
+    jobs = [{"id": None, "work": 2, "worker": {"gpu": 1}, "value": 3, **late} for late in ({}, {"deadline": 99})]
+    instance = optim.AdmissionInstance.from_jobs(jobs, horizon=4, worker_servers=servers)
+    assert instance.jobs.ids == ("job-0", "job-1")
+    assert instance.deadline.tolist() == [3, 3]
