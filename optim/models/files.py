@@ -198,7 +198,8 @@ def read_solution(data: bytes, instance: Any) -> Solution:
         raise InvalidProblemError(f"problem: the solution is of {document.problem!r}, the instance isn't")
     certificate, decision = document.certificate, document.decision
     return Solution(
-        **{name: getattr(document, name) for name in PLAIN},
+        **{name: getattr(document, name) for name in PLAIN}
+        | {"options": {name: _as_tuples(value) for name, value in document.options.items()}},
         decision=None if decision is None else problem.decision_from_json(instance, decision),
         certificate=None
         if certificate is None
@@ -211,6 +212,11 @@ def read_solution(data: bytes, instance: Any) -> Solution:
         stats=Stats(**fields_of(document.stats) | {"decision_ms": tuple(document.stats.decision_ms)}),
         stated={"gap": document.gap},
     )
+
+
+def _as_tuples(value: Any) -> Any:
+    """Return an option as a solver's options hold it: with tuples for a file's lists."""
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def write_solution(solution: Solution, instance: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -101,3 +102,12 @@ def test_prices_that_are_not_listed_are_zero() -> None:
     prices = PROBLEM.proof_from_json(instance, leaf(proof))
     assert np.count_nonzero(prices.worker_price) == len(leaf(proof)["worker_price"])
     assert prices.payoff.shape == (instance.num_jobs,)
+
+
+def test_a_solution_read_back_has_the_same_options_also_where_they_are_lists(tmp_path) -> None:
+    instance = optim.reference_instance("tiny-0")
+    solution = replace(optim.solve(instance, "fifo"), options={"days": ("a", "b"), "nested": ((1, 2.5), ()), "n": 3})
+    optim.save_solution(solution, instance, tmp_path / "s.json")
+    again = optim.load_solution(tmp_path / "s.json", instance)
+    assert again == solution
+    assert again.options == solution.options
