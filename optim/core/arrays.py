@@ -142,7 +142,7 @@ def derived(function: Callable[[Any], ValueT]) -> cached_property[ValueT]:
 def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> None:
     """Replace fields of a frozen dataclass by read-only arrays that it owns; for its `__post_init__`.
 
-    Lists become arrays of whole numbers; what an array holds is left for the checker to judge.
+    Lists and arrays of floats become arrays of whole numbers; what an array of whole numbers holds is left for the checker to judge.
 
     Parameters
     ----------
@@ -154,10 +154,10 @@ def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> 
     Raises
     ------
     InvalidProblemError
-        If a list's numbers aren't whole, or its rows have another length.
+        If numbers aren't whole, or a list's rows have another length.
     """
     for name, width in columns.items():
-        if isinstance(given := getattr(owner, name), np.ndarray):
+        if isinstance(given := getattr(owner, name), np.ndarray) and given.dtype.kind in "iu":
             object.__setattr__(owner, name, read_only(given.copy() if given.flags.writeable else given))
             continue
         table = whole_numbers(given, f"{what} {name}")

@@ -118,8 +118,8 @@ class Relaxation:
     """
 
     objective: float
-    columns: Columns
-    rows: Columns
+    columns: Columns = field(repr=False)
+    rows: Columns = field(repr=False)
 
     def columns_frame(self) -> "DataFrame":
         """Return the columns as a pandas frame.

@@ -267,6 +267,58 @@ def test_no_array_of_a_decision_can_be_written(name, solver):
     assert [path for path, array in found if array.flags.writeable] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "solver"), [("tiny-0", "branch-and-price"), ("auction-tiny-0", "exact"), ("spot-tiny-own", "dinkelbach")]
+)
+def test_no_array_of_a_certificate_can_be_written(name, solver):
+    found = arrays_of(optim.solve(optim.reference_instance(name), solver).certificate, name)
+    assert [path for path, array in found if array.flags.writeable] == []
+
+
+def test_a_relaxation_is_shown_in_a_line():
+    relaxation = optim.solve(optim.reference_instance("tiny-0"), "column-generation").relaxation
+    assert repr(relaxation) == f"Relaxation(objective={relaxation.objective!r})"
+
+
+def test_a_plans_floats_become_whole_numbers_or_are_refused():
+    instance, none = optim.reference_instance("tiny-0"), np.zeros((0, 4))
+    plan = optim.AdmissionPlan(workers=np.array([[0, 1, 0, 1 - 1e-9]]), ps=none)
+    assert (plan.workers.dtype, plan.workers.tolist(), plan.ps.shape) == (np.int64, [[0, 1, 0, 1]], (0, 4))
+    assert plan.objective(instance) == optim.AdmissionPlan.from_rows([(0, 1, 0, 1)], []).objective(instance)
+    for bad in (1.5, np.nan):
+        with pytest.raises(InvalidProblemError, match="a plan's workers must be whole numbers"):
+            optim.AdmissionPlan(workers=np.array([[0, 1, 0, bad]]), ps=none)
+    with pytest.raises(InvalidProblemError, match="a footprint's counts must be whole"):
+        optim.FootprintPlan(counts=np.array([0.5]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([(0, 1, 0, -1)], r"workers must be numbers of at least 0, got \(0, 1, 0, -1\)"),
+        ([(-1, 1, 0, 1)], r"got \(-1, 1, 0, 1\)"),
+        (
+            [(0, 1, 0, 1), (0, 0, 0, 1), (0, 1, 0, 2)],
+            r"two rows of job, slot and server \(0, 1, 0\); add their counts up",
+        ),
+    ],
+)
+def test_a_plan_refuses_rows_that_cannot_be(rows, said):
+    with pytest.raises(InvalidProblemError, match=said):
+        optim.AdmissionPlan.from_rows(rows, [])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"), [((99, 1, 0, 1), "job 99, and instance 'tiny-0' has jobs 0 to 5"), ((0, 99, 0, 1), "slot 99")]
+)
+def test_rows_that_an_instance_lacks_are_named(row, said):
+    instance, plan = optim.reference_instance("tiny-0"), optim.AdmissionPlan.from_rows([row], [])
+    for use in (plan.objective, plan.columns):
+        with pytest.raises(InvalidProblemError, match=said):
+            use(instance)
+    assert not optim.verify(instance, replace(optim.solve(instance, "fifo"), decision=plan)).is_ok
+
+
 def test_the_arrays_that_a_caller_gave_stay_the_callers():
     market, count = np.array([0]), np.array([3])
     bids = Bids(market=market, delta_micro=np.array([MICRO]), rate=np.ones(1), max_count=count, is_new=np.ones(1, bool))

@@ -9,7 +9,15 @@ from enum import StrEnum
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, own_whole_rows, whole_numbers
+from optim.core.arrays import (
+    ComparesByValue,
+    FloatArray,
+    IntArray,
+    derived,
+    freeze_arrays,
+    own_whole_rows,
+    whole_numbers,
+)
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import Columns
 from optim.models.admission.instance import AdmissionInstance
@@ -51,7 +59,7 @@ class AdmissionPlan(ComparesByValue):
         Raises
         ------
         InvalidProblemError
-            If a number is not whole, or a row has another length.
+            If a number is not whole or below 0, a row has another length, or two rows are of one job, slot and server.
         """
         return cls(workers=_sorted_rows(workers, "workers"), ps=_sorted_rows(ps, "ps"))
 
@@ -69,11 +77,30 @@ class AdmissionPlan(ComparesByValue):
         return completion
 
     def objective(self, instance: AdmissionInstance) -> float:
-        """Return the summed value of all admitted jobs at their completion slots."""
+        """Return the summed value of all admitted jobs at their completion slots.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a row's job or slot isn't the instance's.
+        """
+        self._check_rows(instance)
         return float(np.sum(instance.value[self.admitted, self.completion])) if len(self.admitted) else 0.0
+
+    def _check_rows(self, instance: AdmissionInstance) -> None:
+        """Refuse rows whose job or slot isn't the instance's: a negative one would be another's, counted from the end."""
+        for rows, side in ((self.workers, "workers"), (self.ps, "ps")):
+            for column, name, most in ((JOB, "job", instance.num_jobs), (SLOT, "slot", instance.horizon)):
+                wrong = rows[(rows[:, column] < 0) | (rows[:, column] >= most)]
+                if len(wrong):
+                    raise InvalidProblemError(
+                        f"a plan's {side} name {name} {wrong[0, column]}, and instance {instance.name!r} has {name}s 0 to {most - 1}"
+                    )
 
     def columns(self, instance: AdmissionInstance | None = None) -> Columns:
         """Return the rows as columns side, job, slot, server, count; with the instance, jobs by their names."""
+        if instance is not None:
+            self._check_rows(instance)
         rows = np.concatenate([self.workers, self.ps])
         jobs = rows[:, JOB] if instance is None else [instance.jobs.ids[job] for job in rows[:, JOB].tolist()]
         side = ["worker"] * len(self.workers) + ["ps"] * len(self.ps)
@@ -101,8 +128,17 @@ def _sorted_rows(rows: Iterable[Iterable[float]], side: str) -> IntArray:
     if wrong is not None:
         raise InvalidProblemError(f"a plan's {side} must be rows of job, slot, server and count, got {wrong!r}")
     array = whole_numbers(listed, "a plan's rows").reshape(-1, 4)
+    if array.size and array.min() < 0:
+        raise InvalidProblemError(
+            f"a plan's {side} must be numbers of at least 0, got {tuple(array[array.min(axis=1) < 0][0].tolist())}"
+        )
     array = array[array[:, COUNT] != 0]
     ordered: IntArray = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
+    same = (np.diff(ordered[:, :COUNT], axis=0) == 0).all(axis=1)
+    if same.any():
+        raise InvalidProblemError(
+            f"a plan's {side} have two rows of job, slot and server {tuple(ordered[:-1][same][0, :COUNT].tolist())}; add their counts up"
+        )
     return ordered
 
 
@@ -148,6 +184,9 @@ class ServerCut(ComparesByValue):
     right_hand_side: int
     multiplier: float
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountCut(ComparesByValue):
@@ -186,6 +225,9 @@ class CountCut(ComparesByValue):
     multiplier: float
     ps_gain: IntArray | None = None
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
 
 Cut = ServerCut | CountCut
 """What tightens the packing LP."""
@@ -217,6 +259,9 @@ class PriceProof(ComparesByValue):
     payoff: FloatArray
     cuts: tuple[ServerCut, ...] = ()
     count_cuts: tuple[CountCut, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
 
 class BranchKind(StrEnum):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, FloatArray, IntArray, own_whole_rows, whole_numbers
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray, freeze_arrays, own_whole_rows, whole_numbers
 from optim.core.frames import Columns
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.prices import MICRO
@@ -120,6 +120,9 @@ class Multipliers(ComparesByValue):
     theta: float = 0.0
     rate: float = 0.0
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cover(ComparesByValue):
@@ -138,6 +141,9 @@ class Cover(ComparesByValue):
 
     weight: IntArray
     short_of: int
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

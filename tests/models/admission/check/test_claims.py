@@ -283,12 +283,20 @@ def test_refuses_a_decision_of_another_type() -> None:
     assert families(check(one_job(), foreign).violations) == {"decision"}
 
 
+def forged(**arrays: Any) -> AdmissionPlan:
+    """Return a plan that no constructor would make."""
+    plan = object.__new__(AdmissionPlan)
+    for name, array in arrays.items():
+        object.__setattr__(plan, name, array)
+    return plan
+
+
 @pytest.mark.parametrize(
     "decision",
     [
-        AdmissionPlan(workers=np.full((1, 4), np.nan), ps=np.zeros((0, 4))),
+        forged(workers=np.full((1, 4), np.nan), ps=np.zeros((0, 4))),
         AdmissionPlan(workers=np.ones((2, 3), dtype=np.int64), ps=np.zeros((0, 4), dtype=np.int64)),
-        AdmissionPlan(workers=np.zeros((0, 4), dtype=np.int64), ps=np.array([[0.0, 0.0, 0.0, 0.5]])),
+        forged(workers=np.zeros((0, 4), dtype=np.int64), ps=np.array([[0.0, 0.0, 0.0, 0.5]])),
     ],
 )
 def test_refuses_what_is_no_plan_at_all(decision: Any) -> None:
