@@ -17,7 +17,7 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, Run
 from optim.models.cluster.rules import Rules, tries_of
-from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.index.loop import level_order, next_event, pop_event, push_event, time_for, work_in
 from optim.simulation.cluster.options import KNOWN_OUTAGES, LOGGED, STEPS, EngineOptions, OutageFeed, Placement
 from optim.simulation.cluster.planning.engine import MAX_CALLS, MAX_IDLE_CALLS, as_log
@@ -31,18 +31,16 @@ NONE = -1
 NOT_COME, WAITING, STARTING, RUNNING, STOPPING, BACKOFF, OVER = range(7)
 """States of a job; those that a pass starts or stops are told apart until it is over."""
 
-NUM_SCALARS = 33
+NUM_SCALARS = 29
 
-NOW, ARRIVED, ACTIVE, ENDS, TURNS, FREE, HELD, DOWN, RUNNING_JOBS, WAITING_JOBS, *_REST = range(NUM_SCALARS)
+NOW, ARRIVED, ACTIVE, ENDS, TURNS, FREE, HELD, DOWN, RUNNING_JOBS, *_REST = range(NUM_SCALARS)
 
 EVENTS, PLACES, IS_OVER, OUTAGES, AGAIN, IDLE_CALLS, CALLS, LAST_RUNNING, ORDERS, STARTED, STOPPED, CHOSEN, *_REST = (
     _REST
 )
 
-SEEN_AT, SEEN_FAIR_SHARE, SEEN_FRAGMENTATION, *_REST = _REST
-
 STEP, ENOUGH, LARGEST, OVERHEAD, CHECKPOINT, RETRY_WAIT, MAY_SPREAD, TAKES_FIRST = _REST
-"""Entries of `World.scalar`: time and counts; what the log holds; the last pass; and what doesn't change."""
+"""Entries of `World.scalar`: time and counts; what the log holds; and what doesn't change."""
 
 NUM_JOB_COLUMNS = 34
 
@@ -82,9 +80,6 @@ USED, SPARE, VISITED, GROUP_WAITING, REACHED, IS_PASSED_OVER = range(6)
 """Columns of `World.group`: GPUs that its jobs hold, the same while victims are sought and at each visit of a pass, how many
 jobs wait, and how far the pass got."""
 
-SHARE_S, SHARE_US, FRAGMENT_S, FRAGMENT_US = range(4)
-"""Entries of `World.delay`: seconds and microseconds waited by cause; their sum in microseconds might leave 64 bits."""
-
 
 @by_reference
 class World(NamedTuple):
@@ -112,8 +107,6 @@ class World(NamedTuple):
         Jobs that a pass starts and stops, and victims that it looks at; shape (GPUs,).
     choice
         Machines that a gang takes GPUs of, and how many; shape (machines, 2).
-    delay
-        Time waited, by cause.
     event, place
         Log of the last instants: time, kind, job and number of places of each event, and GPUs by number.
     """
@@ -141,7 +134,6 @@ class World(NamedTuple):
     stopped: IntArray
     passed: IntArray
     choice: IntArray
-    delay: IntArray
     event: IntArray
     place: IntArray
 
@@ -190,7 +182,6 @@ def make_world(
         **heaps,
         **{name: np.zeros(gpus, np.int64) for name in ("started", "stopped", "passed")},
         choice=np.zeros((cluster.num_machines, 2), np.int64),
-        delay=np.zeros(4, np.int64),
         event=np.zeros((events, 4), np.int64),
         place=np.zeros(events, np.int64),
     )
@@ -407,7 +398,6 @@ def _count(w, job, change):
     w.queue[w.job[job, QUEUE], AT_LEVEL + level] += change
     w.kind[kind, NUM_AT + level] += change
     w.group[w.job[job, GROUP], GROUP_WAITING] += change
-    w.scalar[WAITING_JOBS] += change
 
 
 @inner
@@ -1007,27 +997,6 @@ def _arrive(w):
 
 
 @inner
-def _delay(w, cause, count):
-    """Add the time since the last pass that so many jobs waited for a cause."""
-    elapsed = w.scalar[NOW] - w.scalar[SEEN_AT]
-    rest = w.delay[cause + 1] + elapsed % US * count
-    w.delay[cause], w.delay[cause + 1] = w.delay[cause] + elapsed // US * count + rest // US, rest % US
-
-
-@inner
-def _classify_waits(w):
-    """Note how many jobs wait at quota, and how many though enough GPUs are free, but not where they may take them."""
-    count = 0
-    for kind in range(len(w.kind)):
-        if w.kind[kind, ASKS] <= w.scalar[FREE] and num_from(w.kind, kind, NUM_AT, 0):
-            for group in range(len(w.group)):
-                if w.group[group, USED] + w.kind[kind, ASKS] <= w.quota[group]:
-                    count += num_from(w.queue, group * len(w.kind) + kind, AT_LEVEL, 0)
-    w.scalar[SEEN_AT] = w.scalar[NOW]
-    w.scalar[SEEN_FAIR_SHARE], w.scalar[SEEN_FRAGMENTATION] = w.scalar[WAITING_JOBS] - count, count
-
-
-@inner
 def _log_stops(w):
     """Write down whom the pass stopped, in the order of their starts."""
     for nth in range(w.scalar[STOPPED]):
@@ -1042,9 +1011,7 @@ def _log_stops(w):
 
 @inner
 def _look(w):
-    """Book the time since the last pass, and let those wait that it stopped."""
-    _delay(w, SHARE_S, w.scalar[SEEN_FAIR_SHARE])
-    _delay(w, FRAGMENT_S, w.scalar[SEEN_FRAGMENTATION])
+    """Let those wait that the last pass stopped, and relax locality."""
     for nth in range(w.scalar[STOPPED]):
         wait(w, w.stopped[nth])
     w.scalar[STARTED] = w.scalar[STOPPED] = 0
@@ -1101,7 +1068,6 @@ def advance(w, steps, margin):
         _look(w)
         fill(w)
         take_back(w)
-        _classify_waits(w)
         w.scalar[AGAIN] = next_relaxation(w)
         _log_stops(w)
         for nth in range(w.scalar[STARTED]):
@@ -1156,8 +1122,6 @@ def _as_run(
     end = np.where(table[END] != NONE, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
     is_done = np.zeros(len(jobs), np.bool_)
     is_done[log.job[log.kind == Event.END]] = True
-    for cause, column in (("fair_share", SHARE_S), ("fragmentation", FRAGMENT_S)):
-        policy.delays[cause] = int(world.delay[column]) * US + int(world.delay[column + 1])
     return Run(
         policy=policy.name,
         log=log,

@@ -1,14 +1,12 @@
 """What published clusters were like in sum: figures to hold a trace, a generator or a cluster's size against."""
 
 from dataclasses import dataclass, fields
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_columns, require_whole
-from optim.workloads.traces.job_table import PHILLY_STAMP, since_first
 
 SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name,"
 """How quotas are given that are no whole machines."""
@@ -99,45 +97,6 @@ def read_quotas(path: str | Path) -> dict[str, int]:
     due = f"a whole number of machines is due, or {SHARES} in place of the file"
     refuse(path, "node num", nodes != np.floor(nodes), due, nodes)
     return {str(name): int(number) for name, number in zip(columns["vc"], nodes.tolist(), strict=True)}
-
-
-def read_daily_gpus(path: str | Path) -> tuple[tuple[str, ...], IntArray]:
-    """Read GPUs of each virtual cluster day by day: ``date``, then a column each, then ``total``.
-
-    Returns
-    -------
-    tuple
-        Names, and GPUs of shape (days, virtual clusters).
-
-    Raises
-    ------
-    InvalidProblemError
-        If a field is no whole number of at least 0.
-    """
-    names = tuple(name for name in header_of(path) if name not in ("date", "total"))
-    columns = read_columns(path, names, ("date",))
-    require_columns(path, columns, *names, least=0.0)
-    return names, np.stack([require_whole(path, name, columns[name]) for name in names], axis=1)
-
-
-def read_nodes_in_use(path: str | Path) -> tuple[datetime, FloatArray, IntArray, IntArray]:
-    """Read how many nodes of Philly were in use, minute by minute: ``time, active, total``.
-
-    Returns
-    -------
-    tuple
-        The first time, seconds since then, nodes in use, and nodes.
-
-    Raises
-    ------
-    InvalidProblemError
-        If a field is no date, or no whole number of at least 0.
-    """
-    columns = read_columns(path, ("active", "total"), ("time",))
-    require_columns(path, columns, "active", "total", least=0.0)
-    seconds, begin = since_first(path, "time", columns["time"], PHILLY_STAMP)
-    active, total = (require_whole(path, name, columns[name]) for name in ("active", "total"))
-    return begin, seconds, active, total
 
 
 def read_samples(path: str | Path) -> tuple[FloatArray, IntArray]:

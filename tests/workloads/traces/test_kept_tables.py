@@ -12,8 +12,6 @@ from optim.workloads.traces.gavel import read_throughputs
 from optim.workloads.traces.job_table import ReadOptions, read_times, seconds_of
 from optim.workloads.traces.pollux_workload import read_curve, read_step_times
 from optim.workloads.traces.summaries import (
-    read_daily_gpus,
-    read_nodes_in_use,
     read_quotas,
     read_samples,
     read_summaries,
@@ -76,8 +74,6 @@ def test_other_tables_with_one_cell_changed(tmp_path):
     cases = {
         "summaries": (read_summaries, [names.split(","), ["A", "5", "10", "2", "3", "1", "1.5", "1", ".6", ".2", ".2", "50", "30", "20"], ["B", "5", "10", "2", "3", "1", "1.5", "1", "", "", "", "", "", ""], ["C", "5", "10", "2", "3", "1", "1.5", "1", "0", "0", "0", "0", "0", "0"]]),
         "quotas": (read_quotas, [("vc", "node num"), ("a", 64), ("b", 8)]),
-        "daily": (read_daily_gpus, [("date", "x", "y", "total"), ("2020-04-01", 1, 2, 3), ("2020-04-02", 0, 4, 4)]),
-        "nodes": (read_nodes_in_use, [("time", "active", "total"), ("2017-10-03 00:00:00", 3, 9), ("2017-10-03 00:01:00", 4, 9)]),
         "samples": (read_samples, [("duration_s", "num_gpus"), (5, 2), (7, 1)]), "service": (read_samples, [("duration",), (5,), (7,)]),
         "times": (lambda path: read_times(path, "t"), [("t", "x"), (5, 1), (7, 1)]), "dates": (lambda path: read_times(path, "t", 1000.0), [("t", "x"), ("2017-10-03 00:00:09", 1), ("2017-10-03T00:01:00", 1)]),
         "steps": (lambda path: read_step_times(path.parent), [("placement", "local_bsz", "step_time", "sync_time"), (2, 10, 1.0, 0), (11, 10, 1.5, 0), (4, 10, 1.0, 0), (1111, 10, 2, 0)]),

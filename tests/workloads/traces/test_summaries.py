@@ -1,13 +1,9 @@
 """Summaries of published clusters, sizes of virtual clusters, samples of jobs."""
 
-from datetime import datetime
-
 import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.workloads.traces.summaries import (
-    read_daily_gpus,
-    read_nodes_in_use,
     read_quotas,
     read_samples,
     read_summaries,
@@ -34,17 +30,6 @@ def test_summaries_tell_shares_of_gpu_time(tmp_path):
 
 def test_machines_and_gpus_of_virtual_clusters(tmp_path):
     assert read_quotas(_file(tmp_path, "vc,node num\na,64\nb,8\n")) == {"a": 64, "b": 8}
-    names, gpus = read_daily_gpus(_file(tmp_path, "date,x,y,total\n2020-04-01,1,2,3\n2020-04-02,0,4,4\n"))
-    assert (names, gpus.tolist()) == (("x", "y"), [[1, 2], [0, 4]])
-    begin, seconds, active, total = read_nodes_in_use(
-        _file(tmp_path, "time,active,total\n2017-10-03 00:00:00,3,9\n2017-10-03 00:01:00,4,9\n")
-    )
-    assert (begin, seconds.tolist(), active.tolist(), total.tolist()) == (
-        datetime(2017, 10, 3),
-        [0, 60],
-        [3, 4],
-        [9, 9],
-    )
 
 
 def test_samples_are_run_times_with_gpus_or_service(tmp_path):
@@ -57,7 +42,6 @@ def test_samples_are_run_times_with_gpus_or_service(tmp_path):
 
 
 def test_a_mark_of_the_byte_order_makes_no_other_column(tmp_path):
-    assert read_daily_gpus(_file(tmp_path, "\ufeffdate,x\n2020-04-01,1\n"))[0] == ("x",)
     assert read_samples(_file(tmp_path, "\ufeffduration_s,num_gpus\n5,2\n"))[1].tolist() == [2]
 
 
@@ -65,5 +49,4 @@ def test_the_published_files_are_read():
     assert [s.id for s in read_summaries(trace_file("acme/cluster_summary.csv"))][2:4] == ["Philly", "Helios"]
     assert len(read_summaries(trace_file("helios/helios_cluster_summary.csv"))) == 5
     assert sum(read_quotas(trace_file("philly/philly_vc_nodes.csv")).values()) == 352
-    assert read_daily_gpus(trace_file("helios/Earth_gpu_number.csv.gz"))[1].shape == (181, 25)
     assert len(read_samples(trace_file("tiresias/yarn-gput1000.csv"))[0]) == 1001

@@ -139,13 +139,10 @@ class YarnCs(PlanningPolicy):
         self.limit = np.maximum(self.quota, 1e-9)  # what use is divided by
         self.fewest = -(-self.jobs.gpus // np.maximum(1, max_machines(self.jobs, cluster)))
         self.since = np.full(len(self.jobs), NEVER)
-        self.delays = {"fair_share": 0, "fragmentation": 0}
-        self.seen: tuple[int, Mapping[str, int]] = (0, {})
 
     def plan(self, view: View) -> Plan:
         """Go through the virtual clusters, and let those under quota take from those above."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
-        self._account(view)
         self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
         running = np.fromiter(gpus, np.int64, len(gpus))
         used = np.bincount(view.group[running], weights=view.gpus[running], minlength=len(self.limit)).astype(
@@ -155,7 +152,6 @@ class YarnCs(PlanningPolicy):
         self._preempt(view, room, stuck, used, gpus)
         self.since[np.fromiter(gpus, np.int64, len(gpus))] = NEVER
         left = stuck[self.since[stuck] != NEVER]
-        self.seen = (view.now_us, self._causes(view, left, room, used))
         return Plan(gpus=gpus, again_us=self._next_try(left, view, room))
 
     def _fill(self, view: View, room: FreeGpus, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> IntArray:
@@ -285,19 +281,3 @@ class YarnCs(PlanningPolicy):
             if job in gpus and used[group[job]] - len(gpus[job]) >= self.limit[group[job]]:
                 used[group[job]] -= len(gpus[job])
                 yield job
-
-    def _causes(self, view: View, jobs: IntArray, room: FreeGpus, used: FloatArray) -> dict[str, int]:
-        """Return how many jobs wait at quota, and how many though enough GPUs are free, but not where they may take them."""
-        group, width = view.group[jobs], view.gpus[jobs]
-        fragmented = (used[group] + width <= self.limit[group]) & (room.num_free >= width)
-        count = int(np.count_nonzero(fragmented))
-        return {"fair_share": len(jobs) - count, "fragmentation": count}
-
-    def _account(self, view: View) -> None:
-        since, causes = self.seen
-        for cause, count in causes.items():
-            self.delays[cause] += count * (view.now_us - since)
-
-    def figures(self) -> Mapping[str, float]:
-        """Return the hours waited by cause."""
-        return {f"{cause}_wait_h": us / US / 3600 for cause, us in self.delays.items()}

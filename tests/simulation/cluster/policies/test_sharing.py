@@ -10,6 +10,7 @@ from scipy.optimize import linprog
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.waiting import CAUSES, waiting
 from optim.models.cluster.workload import US
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
@@ -96,9 +97,11 @@ def test_a_virtual_cluster_takes_back_within_its_quota_only(above, quota, start)
 def test_locality_is_relaxed_after_its_tries(racks, start):
     """A GPU is free on each of two machines; a gang of two takes them after three tries of 180 s a level."""
     jobs = workload([(0, 3, 5000), (0, 3, 5000), (0, 2, 10)])
-    starts, run = _starts(jobs, Cluster(gpus=np.array([4, 4]), rack=np.array(racks)), "yarn-cs", {"preempts_above": 1})
+    cluster = Cluster(gpus=np.array([4, 4]), rack=np.array(racks))
+    starts, run = _starts(jobs, cluster, "yarn-cs", {"preempts_above": 1})
     assert starts == [0, 0, start]
-    assert run.figures == pytest.approx({"fair_share_wait_h": 0, "fragmentation_wait_h": start / 3600})
+    shares = waiting(jobs, cluster, run.log, run.end_us, run.rules).shares()
+    assert shares.tolist() == [float(cause == "fragmented") for cause in CAUSES]
 
 
 @pytest.mark.parametrize("is_taken_back", [False, True], ids=["free", "taken back"])
@@ -133,13 +136,6 @@ def test_a_job_that_a_wrapper_confines_holds_up_none_of_its_width(is_taken_back)
     run = simulate(jobs, Cluster.grid("1x4"), policy, FREE)
     assert (run.first_start_us // US)[4] == 10
     assert run.first_start_us[3] == run.end_us[[0, 1, 2, 4]].max()
-
-
-def test_who_never_waits_waits_for_no_cause():
-    jobs = workload([(0, 1, 10), (1, 1, 10)])
-    # Neighbours that slow down are planned for; else the compiled loop counts the hours.
-    run = _starts(jobs, Cluster.grid("1x2"), "yarn-cs", neighbour=1.5)[1]
-    assert run.figures == {"fair_share_wait_h": 0, "fragmentation_wait_h": 0}
 
 
 def test_quotas_come_from_the_traces_gpu_hours():
