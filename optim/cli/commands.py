@@ -66,11 +66,6 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "--generate 200 --policy phase-price --policy vpa",
         "--input cpu=cpu.json --input memory=mem.json --report page.html",
     ),
-    "simulate servers": (
-        "",
-        "--jobs 50 --seeds 10 --kills 0.01",
-        "--most-shift 6 --model-s 10 --format json",
-    ),
     "simulate packing": ("", "--jobs 60 --servers 3", "--risk 0.01 --solver search --time-limit 10"),
     "containers recommend": (
         "--generate 20 --cycle-minutes 30 --out recommended.json",

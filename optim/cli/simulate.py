@@ -3,7 +3,6 @@
 import typer
 
 from optim.cli import simulate_cluster, simulate_containers, simulate_packing, simulate_spot, simulate_training
-from optim.cli import simulate_packing as simulate_servers
 
 app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
 
@@ -18,4 +17,3 @@ app.command("spot")(simulate_spot.spot)
 app.command("training")(simulate_training.training)
 app.command("containers")(simulate_containers.containers)
 app.command("packing")(simulate_packing.packing)
-app.command("servers")(simulate_servers.servers)

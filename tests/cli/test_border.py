@@ -59,7 +59,7 @@ def test_limits_are_raised_on_the_command_line(tmp_path):
         ("simulate spot --starts 0", "value for '--starts': 0 is less than 1; see"),
         ("solve heavy-0 --time-limit x", "value for '--time-limit': 'x' is not a number; see"),
         ("info --format x", "value for '--format': 'x' is not one of 'table', 'json'; see"),
-        ("simulate servers --rows x", "No such option: --rows (Possible options: --error, --jobs, --runs); see"),
+        ("simulate packing --job x", "No such option: --job (Possible options: --jobs); see"),
     ],
 )
 def test_wrong_words_are_told_alike_by_all_releases_of_typer(command, said):

@@ -90,7 +90,6 @@ QUICK = {
     "simulate cluster --generate themis --apps 3 --gpus 2x4 --policy fifo,srtf --bound-steps 1": 2,
     "simulate spot --policy on-demand --starts 3 --job-hours 1": 3,
     "simulate containers --generate 30 --policy static,prev-step-max --resamples 2": 3,
-    "simulate servers --jobs 4 --seeds 2 --kills 0.3": 3,
 }
 SLOW = {
     "simulate packing --jobs 4 --learned 10 --encoder raw-window --phases 2": 3,

@@ -76,7 +76,7 @@ bench admission --instance nothing
 simulate cluster --policy none
 simulate nothing
 simulate packing --policy none
-simulate servers --rows x
+simulate packing --rows x
 simulate spot --policy none
 """.strip().splitlines()
 TIMED = re.compile(r"seconds|_s\b|_ms\b|memory|elapsed|version|python|numpy|took|finished", re.IGNORECASE)

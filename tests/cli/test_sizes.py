@@ -32,18 +32,14 @@ COMMANDS = {
     "clocks": ("simulate training --clocks 1000000000000", "1000000000000 is more than 1"),
     "workers": ("run --application matrix-factorisation --workers 1000000", "1000000 is more than 1"),
     "servers": ("simulate packing --servers 1000000000000", "1000000000000 is more than 1"),
-    "runs": ("simulate servers --runs 1000000000000", "1000000000000 is more than 1"),
-    "seeds": ("simulate servers --seeds 1000000000000", "1000000000000 is more than 1"),
-    "jobs of sets": ("simulate servers --jobs 1000000000000", "jobs of all sets: at most 100000 are drawn"),
     "histories": (
         "bench admission --instance tiny-0 --solver online-learned --histories 1000000000000",
         "1000000000000 is more than 1000",
     ),
-    "shifts": ("simulate servers --most-shift 1000000000000", "1000000000000 is more than 1"),
     "resamples": ("simulate containers --generate 4 --resamples 1000000000000", "1000000000000 is more than 1"),
     "processes": ("bench admission --processes 1000000", "1000000 is more than 1"),
 }  # fmt: skip
-QUICK = ("chunks", "grid", "seeds")
+QUICK = ("chunks", "grid", "starts")
 """One of each way to ask for much; before a release all are run."""
 
 

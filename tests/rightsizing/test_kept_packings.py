@@ -1,6 +1,6 @@
-"""Placements, bounds, pairs, profiles and the rows of both studies come out as they were kept."""
+"""Profiles, instances, replays and rows of packing come out as they were kept."""
 
-from itertools import product
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +10,13 @@ from optim.rightsizing import PhaseLabels
 from optim.rightsizing.packing import (
     PackingOptions,
     admission_instance,
+    demand_by_slot,
     pack,
-    pair_jobs,
+    perturbed,
     phase_spread,
     profile_of,
     replay,
 )
-from optim.rightsizing.packing.bin_packing import (
-    ServerProblem,
-    best_weights,
-    first_fit,
-    is_feasible,
-    joint_demand,
-    joint_peak,
-    loads,
-    min_servers,
-    proven_bound,
-)
-from optim.rightsizing.packing.recurring_jobs import RequestSizing, demand_by_slot, earlier_runs, perturbed, requests
-from optim.rightsizing.packing.study import ServerStudyOptions, compare_asking, draw_set
 from tests.support.containers.worlds import drawn_series
 from tests.support.kept import assert_kept, outcome
 
@@ -42,30 +30,8 @@ def drawn_demands(seed, number=7):
     return tuple(rng.choice([0.5, 1.0, 1.5, 2.5], (int(rng.integers(1, 6)), 2)) for _ in range(number))
 
 
-def test_placements_and_bounds_come_out_as_before():
-    found = {}
-    for seed, shift in product(range(4), (0, 1, 3)):
-        demands, rng = drawn_demands(seed), np.random.default_rng(seed + 50)
-        problem = ServerProblem(requests=demands, arrival=rng.integers(0, 5, 7), capacity=CAPACITY, most_shift=shift)
-        placed = first_fit(problem)
-        weights = rng.random((problem.num_slots, 2)) - 0.2
-        series = [np.repeat(own, 3, axis=0) * rng.uniform(0.5, 1.5) for own in demands]
-        found[f"{seed} {shift}"] = {
-            "placed": placed, "slots": problem.num_slots, "bounds": [proven_bound(problem, weights), min_servers(problem)],
-            "best": proven_bound(problem, best_weights(problem)), "loads": loads(series, placed, 3),
-            "feasible": [is_feasible(problem, placed), is_feasible(ServerProblem(requests=demands, arrival=problem.arrival + 1, capacity=CAPACITY, most_shift=shift), placed)],
-        }  # fmt: skip
-    found["too large"] = outcome(ServerProblem, requests=drawn_demands(0), arrival=np.zeros(7), capacity=CAPACITY / 2)
-    assert_kept(KEPT / "placements.json", found)
-
-
-def test_pairs_profiles_and_requests_come_out_as_before():
+def test_profiles_and_demands_come_out_as_before():
     rng, found = np.random.default_rng(4), {}
-    for seed in range(4):
-        demands = drawn_demands(seed, 5 + seed % 2)
-        pairing = pair_jobs(demands)
-        found[f"pairs {seed}"] = pairing
-        found[f"joint {seed}"] = [[joint_demand(*demands[:2]), joint_peak(*demands[1:3])]]
     series = drawn_series(11, 6)
     labels = np.where(rng.random(len(series.phase)) < 0.1, -1, series.phase)
     spread = phase_spread(series, np.where(labels < 0, 3, labels), 3)
@@ -74,9 +40,7 @@ def test_pairs_profiles_and_requests_come_out_as_before():
         profile = profile_of(series.values[rows], labels[rows], 3)
         found[f"profile {number}"] = [profile, perturbed(profile, 0.2, np.random.default_rng(number))]
         found[f"demand {number}"] = [demand_by_slot(profile, spread.factor(0.1), slots, 8) for slots in (2, 12)]
-        runs = earlier_runs(series.values[rows], 3, 0.1, np.random.default_rng(number))
-        found[f"requests {number}"] = [requests(runs, asking, 7) for asking in RequestSizing]
-    assert_kept(KEPT / "profiles.json", found)
+    assert_kept(KEPT / "packing-profiles.json", found)
 
 
 def test_instances_and_replays_come_out_as_before():
@@ -97,21 +61,12 @@ def test_instances_and_replays_come_out_as_before():
     plan = AdmissionPlan.from_rows(workers=rows, ps=[])
     found["replay"] = replay(plan, series, list(demands), CAPACITY, 2, 3)
     found["none"] = outcome(admission_instance, "none", (), np.zeros(0), CAPACITY, 2, 12, 300.0, ("cpu", "memory"))
-    assert_kept(KEPT / "instances.json", found)
+    assert_kept(KEPT / "packing-instances.json", found)
 
 
-def test_rows_of_both_studies_come_out_as_before():
+def test_rows_come_out_as_before():
     training, jobs = drawn_series(21, 12), drawn_series(22, 10)
     phases = PhaseLabels(labels=jobs.phase, training=training.phase, num_phases=3)
     options = PackingOptions(num_servers=2, jobs_per_server=2.0, slot_s=75.0, horizon_hours=0.5, risk=0.1)
-    found = {f"packed {row.sizing}": row for row in pack(training, jobs, phases, options, 3)}
-    study = ServerStudyOptions(jobs=8, seeds=2, kills=0.1, throttled=0.1, most_shift=1, runs=2, slot_s=600.0)
-    found |= {f"asked {row.asking}": row for row in compare_asking(study, 7)}
-    drawn = draw_set(study, 5)
-    found["set"] = [
-        drawn.arrival,
-        drawn.capacity,
-        drawn.slot_samples,
-        [drawn.asked[asking] for asking in RequestSizing],
-    ]
-    assert_kept(KEPT / "studies.json", found)
+    rows = pack(training, jobs, phases, options, 3)
+    assert_kept(KEPT / "packed.json", {f"packed {row.sizing}": asdict(row) for row in rows})

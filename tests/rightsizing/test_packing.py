@@ -1,6 +1,4 @@
-"""Profiles, instances, replays and pairs by hand and against brute force; and the study as a whole."""
-
-import itertools
+"""Profiles, instances, and replays by hand; and the comparison as a whole."""
 
 import numpy as np
 import pytest
@@ -15,14 +13,13 @@ from optim.rightsizing.packing import (
     Profile,
     admission_instance,
     demand_by_slot,
+    min_phase_samples,
     pack,
-    pair_jobs,
+    perturbed,
     phase_spread,
     profile_of,
     replay,
 )
-from optim.rightsizing.packing.bin_packing import joint_peak, share_saved
-from optim.rightsizing.packing.recurring_jobs import min_phase_samples, perturbed
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
 
@@ -91,53 +88,6 @@ def test_a_replay_finds_the_samples_that_do_not_fit():
     assert found.used.tolist() == [16 / 24]
 
 
-def best_saving(demands):
-    """Most that any way of pairing saves, by trying all."""
-    scale = np.mean([demand.max(axis=0) for demand in demands], axis=0)
-    best = 0.0
-    for order in itertools.permutations(range(len(demands))):
-        saved = sum(
-            ((demands[i].max(axis=0) + demands[j].max(axis=0) - joint_peak(demands[i], demands[j])) / scale).sum()
-            for i, j in zip(order[::2], order[1::2], strict=True)
-        )
-        best = max(best, saved)
-    return best
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_way_of_pairing_saves_more(seed):
-    rng = np.random.default_rng(seed)
-    demands = [rng.random((int(rng.integers(1, 6)), 2)) for _ in range(6)]
-    pairing = pair_jobs(demands)
-    scale = np.mean([demand.max(axis=0) for demand in demands], axis=0)
-    assert ((pairing.apart - pairing.joint) / scale).sum() == pytest.approx(best_saving(demands))
-    assert sorted(sum(pairing.pairs, ())) == list(range(6))
-
-
-def test_jobs_that_are_high_in_turn_are_paired():
-    early, late = column(4, 1), column(1, 4)
-    pairing = pair_jobs([early, early, late, late])
-    assert {tuple(sorted(pair)) for pair in pairing.pairs} <= {(0, 2), (0, 3), (1, 2), (1, 3)}
-    assert pairing.saving.tolist() == [1 - 5 / 8]
-
-
-def test_who_has_nobody_to_be_paired_with_saves_nothing():
-    assert pair_jobs([column(1, 4)]).saving.tolist() == [0.0]
-    series = generate_containers(ContainerOptions(num_containers=12), seed=0)
-    training, jobs = series.select(np.arange(11)), series.select(np.arange(11, 12))
-    phases = PhaseLabels(labels=jobs.phase, training=training.phase, num_phases=5)
-    for row in pack(training, jobs, phases, PackingOptions(num_servers=1, horizon_hours=2.0), seed=0):
-        assert row.jobs == 1
-        assert set(row.pair_saving.values()) == set(row.pair_overload.values()) == {0.0}
-
-
-def test_pairs_save_nothing_of_what_nobody_uses():
-    """The first resource as above, of the second nothing is used."""
-    early, late = np.array([[4.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [4.0, 0.0]])
-    assert pair_jobs([early, late]).saving.tolist() == [1 - 5 / 8, 0.0]
-    assert share_saved(np.array([5.0, 2.0]), np.array([8.0, 0.0])).tolist() == [1 - 5 / 8, 0.0]
-
-
 def test_phases_pack_more_than_peaks_and_peaks_never_overload():
     series = generate_containers(ContainerOptions(num_containers=34), seed=0)
     training, jobs = series.select(np.arange(20)), series.select(np.arange(20, 34))
@@ -148,10 +98,6 @@ def test_phases_pack_more_than_peaks_and_peaks_never_overload():
     assert peak.gain == 0.0
     assert set(peak.overload.values()) == {0.0}
     assert set(peak.under_time.values()) == {0.0}
-    assert max(peak.pair_overload.values()) == 0.0
-    # Savings are against true peaks: peaks that last for ever save nothing.
-    assert list(peak.pair_saving.values()) == pytest.approx([0.0, 0.0])
-    assert all(flat.pair_saving[name] > 0 for name in ("cpu", "memory"))
     assert phase.work >= peak.work
     assert phase.gain == pytest.approx(phase.work / peak.work - 1)
     assert all(0 <= value < 0.2 for row in (flat, phase) for value in row.overload.values())
@@ -196,17 +142,6 @@ def test_demands_are_rounded_up_to_a_millionth_but_not_by_rounding_noise():
         "one", [np.array([[0.1 + 0.2], [0.3000004]])], np.array([0]), np.array([1.0]), 1, 4, 60.0, ("cpu",)
     )
     assert instance.jobs.worker_demand[:, 0].tolist() == [300_000, 300_001]
-
-
-def test_a_pair_saves_what_its_peaks_do_not_share():
-    pairing = pair_jobs([np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]])])
-    assert len(pairing.pairs) == 1
-    (pair,) = pairing.pairs
-    demands = [np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]])]
-    joint = joint_peak(demands[pair[0]], demands[pair[1]])
-    apart = demands[pair[0]].max(axis=0) + demands[pair[1]].max(axis=0)
-    assert pairing.joint.tolist() == [joint.tolist()]
-    assert pairing.saving == pytest.approx(1 - joint / apart)
 
 
 def test_a_replay_of_nothing_is_nothing():

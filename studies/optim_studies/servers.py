@@ -1,0 +1,530 @@
+"""The study `servers`: how many equal servers recurring jobs need at equal kills, by how their requests are sized.
+
+Each way of asking has the same earlier runs of each job and one multiplier, tuned on some sets of jobs to the same kills and
+throttling; servers are counted on others. Requests by slot of five minutes save 2.7 % [1.3, 4.1] of the servers of a flat
+quantile, and 1.2 % [-0.7, 3.1] where jobs may start four slots late.
+
+The fewest equal servers that hold jobs whose requests change with the work done.
+
+Job j arrives in slot a_j and starts at most S slots later, on one server, where it stays; in slot t of a start at s it asks for
+d_j(t - s). A server holds any jobs whose requests fit at all times. For weights w(t, r) >= 0 with sum_t,r w(t, r) c(r) = 1, c the capacity,
+
+    sum_j min_s sum_t,r w(t, r) d_j(t - s, r)
+
+servers at least are busy at some time: weak duality of the programme that starts fractions of jobs, whose optimum the best weights give.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.driver import PhaseClock
+from optim.core.errors import InvalidProblemError, check_in
+from optim.core.limits import check_drawn
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+from optim.solvers.lp.highs import CompiledModel, solve_with_highs
+from optim.statistics import Interval
+from optim.workloads.containers import ContainerOptions, generate_containers
+
+FIT_TOL = 1e-9
+"""Sums of many floats that just fill a server fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServerProblem:
+    """Jobs and servers.
+
+    Attributes
+    ----------
+    requests
+        Of each job what it asks for in each slot of its work, shape (slots, R), each at most the capacity.
+    arrival
+        Shape (J,): slot of arrival.
+    capacity
+        Shape (R,): of each server.
+    most_shift
+        S: a job starts at most so many slots after its arrival.
+    """
+
+    requests: tuple[FloatArray, ...]
+    arrival: IntArray
+    capacity: FloatArray
+    most_shift: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse jobs that no server holds."""
+        for number, request in enumerate(self.requests):
+            if (request > self.capacity * (1 + FIT_TOL)).any():
+                raise InvalidProblemError(f"job {number} asks for more than a server has; make servers larger")
+
+    @property
+    def num_slots(self) -> int:
+        """Slots until the last job has ended, whenever it starts."""
+        ends = [int(a) + self.most_shift + len(d) for a, d in zip(self.arrival, self.requests, strict=True)]
+        return max(ends, default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placement:
+    """Where each job runs and from when, shape (J,) both.
+
+    Attributes
+    ----------
+    server, start
+        Number of the server, and the slot that it starts in.
+    """
+
+    server: IntArray
+    start: IntArray
+
+    @property
+    def num_servers(self) -> int:
+        """Servers that are used."""
+        return len(np.unique(self.server))
+
+
+def first_fit(problem: ServerProblem) -> Placement:
+    """Place jobs in the order of their arrival: on the first server, and there in the first slot, that holds them, else on a new one."""
+    load: list[FloatArray] = []
+    server, start = np.zeros(len(problem.requests), dtype=np.int64), problem.arrival.astype(np.int64).copy()
+    capacity = problem.capacity * (1 + FIT_TOL)
+    for job in np.argsort(problem.arrival, kind="stable").tolist():
+        request, arrival = problem.requests[job], int(problem.arrival[job])
+        choices = ((k, arrival + shift) for k in range(len(load)) for shift in range(problem.most_shift + 1))
+        position = next(
+            ((k, s) for k, s in choices if (load[k][s : s + len(request)] + request <= capacity).all()), None
+        )
+        if position is None:
+            load.append(np.zeros((problem.num_slots, len(problem.capacity))))
+            position = len(load) - 1, arrival
+        server[job], start[job] = position
+        load[position[0]][position[1] : position[1] + len(request)] += request
+    return Placement(server=server, start=start)
+
+
+def is_feasible(problem: ServerProblem, placement: Placement) -> bool:
+    """Return whether no server ever has to hold more than it has, and each job starts when it may."""
+    late = placement.start - problem.arrival
+    load = np.zeros((int(placement.server.max(initial=-1)) + 1, problem.num_slots, len(problem.capacity)))
+    if (late < 0).any() or (late > problem.most_shift).any():
+        return False
+    for request, server, start in zip(problem.requests, placement.server, placement.start, strict=True):
+        load[server, start : start + len(request)] += request
+    return bool((load <= problem.capacity * (1 + len(problem.requests) * FIT_TOL)).all())
+
+
+def proven_bound(problem: ServerProblem, weights: FloatArray) -> float:
+    """Return the bound above that weights, shape (slots, R), prove, whatever their scale."""
+    weights = np.maximum(weights, 0.0)
+    scale = float((weights * problem.capacity).sum())
+    if scale <= 0:
+        return 0.0
+    total = 0.0
+    for request, arrival in zip(problem.requests, problem.arrival.tolist(), strict=True):
+        starts = range(arrival, arrival + problem.most_shift + 1)
+        total += min(float((weights[s : s + len(request)] * request).sum()) for s in starts)
+    return total / scale
+
+
+def best_weights(problem: ServerProblem) -> FloatArray:
+    """Return the weights, shape (slots, R), of the best such bound, by the linear programme's dual."""
+    jobs, shifts, width = len(problem.requests), problem.most_shift + 1, len(problem.capacity)
+    rows, columns, values = [], [], []
+    for job, (request, arrival) in enumerate(zip(problem.requests, problem.arrival.tolist(), strict=True)):
+        for shift in range(shifts):
+            slot = np.repeat(np.arange(arrival + shift, arrival + shift + len(request)), width)
+            rows.append(slot * width + np.tile(np.arange(width), len(request)))
+            columns.append(np.full(request.size, job * shifts + shift))
+            values.append((request / problem.capacity).ravel())
+    size = problem.num_slots * width
+    rows.append(np.arange(size))
+    columns.append(np.full(size, jobs * shifts))
+    values.append(np.full(size, -1.0))
+    load = coo_array(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), shape=(size, jobs * shifts + 1)
+    ).tocsr()
+    starts = coo_array((np.ones(jobs * shifts), (np.repeat(np.arange(jobs), shifts), np.arange(jobs * shifts))))
+    starts = coo_array((starts.data, starts.coords), shape=(jobs, jobs * shifts + 1)).tocsr()
+    cost = np.append(np.zeros(jobs * shifts), 1.0)
+    solution = linprog(cost, A_ub=load, b_ub=np.zeros(size), A_eq=starts, b_eq=np.ones(jobs), method="highs")
+    if not solution.success:  # any weights prove a bound
+        return np.ones((problem.num_slots, width)) / problem.capacity
+    return np.asarray(-solution.ineqlin.marginals.reshape(-1, width) / problem.capacity)
+
+
+def min_servers(problem: ServerProblem) -> int:
+    """Return a number of servers that no placement is below, proven by weights."""
+    return math.ceil(proven_bound(problem, best_weights(problem)) - 1e-6)
+
+
+def min_servers_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int, int]:
+    """Return a placement, a proven bound and a claimed one: first-fit's, or better by the mixed-integer programme within the time.
+
+    Notes
+    -----
+    Minimise sum_k u_k over binaries u_k (server k is used) and x_jks (job j starts on k in slot s): each job once, requests
+    on each server in each slot at most u_k c, and u falling in k. HiGHS' bound comes without a proof: it is the claim, unless the
+    placement refutes it. The placement is checked against the requests themselves.
+    """
+    start = first_fit(problem)
+    bound = min_servers(problem)
+    if start.num_servers <= bound:
+        return start, bound, bound
+    model = _model(problem, start.num_servers)
+    outcome = solve_with_highs(CompiledModel(model), time_limit_s=time_limit_s)
+    if not outcome.has_values:
+        return start, bound, bound
+    chosen = [key for key, variable in model.x.items() if variable.value > 0.5]
+    server, begin = np.zeros(len(problem.requests), dtype=np.int64), np.zeros(len(problem.requests), dtype=np.int64)
+    for job, k, slot in chosen:
+        server[job], begin[job] = k, slot
+    placement = Placement(server=server, start=begin)
+    if not is_feasible(problem, placement) or placement.num_servers >= start.num_servers:
+        placement = start
+    claimed = math.ceil((outcome.bound or 0.0) - 1e-6)
+    return placement, bound, max(bound, claimed) if claimed <= placement.num_servers else bound
+
+
+def _model(problem: ServerProblem, max_servers: int) -> Any:
+    """Return the programme with at most so many servers, in Pyomo."""
+    import pyomo.environ as pyo
+
+    jobs, servers = range(len(problem.requests)), range(max_servers)
+    starts = [range(int(a), int(a) + problem.most_shift + 1) for a in problem.arrival]
+    model = pyo.ConcreteModel()
+    model.u = pyo.Var(servers, domain=pyo.Binary)
+    model.x = pyo.Var([(j, k, s) for j in jobs for k in servers for s in starts[j]], domain=pyo.Binary)
+    model.total = pyo.Objective(expr=pyo.quicksum(model.u[k] for k in servers))
+    model.once = pyo.Constraint(jobs, rule=lambda m, j: sum(m.x[j, k, s] for k in servers for s in starts[j]) == 1)
+    model.order = pyo.Constraint(range(1, max_servers), rule=lambda m, k: m.u[k] <= m.u[k - 1])
+
+    def fits(m: Any, k: int, slot: int, column: int) -> Any:
+        load = [
+            float(problem.requests[j][slot - s, column]) * m.x[j, k, s]
+            for j in jobs
+            for s in starts[j]
+            if 0 <= slot - s < len(problem.requests[j])
+        ]
+        return sum(load) <= float(problem.capacity[column]) * m.u[k] if load else pyo.Constraint.Skip
+
+    model.fits = pyo.Constraint(servers, range(problem.num_slots), range(len(problem.capacity)), rule=fits)
+    return model
+
+
+def loads(series: Sequence[FloatArray], placement: Placement, slot_samples: int) -> list[FloatArray]:
+    """Return what the true series of the jobs on each used server add up to, a (samples, R) each, from slot 0 on."""
+    totals = []
+    for server in np.unique(placement.server).tolist():
+        jobs = np.flatnonzero(placement.server == server).tolist()
+        begin = {job: int(placement.start[job]) * slot_samples for job in jobs}
+        total = np.zeros((max(begin[job] + len(series[job]) for job in jobs), series[0].shape[1]))
+        for job in jobs:
+            total[begin[job] : begin[job] + len(series[job])] += series[job]
+        totals.append(total)
+    return totals
+
+
+FLAT_LEVEL = 0.95
+"""Level of the quantiles of `flat` and `slot`."""
+
+
+class RequestSizing(StrEnum):
+    """How requests follow from earlier runs."""
+
+    PEAK = "peak"
+    """The most of any run, for the whole life."""
+    FLAT = "flat"
+    """The 95 % quantile of all samples, for the whole life."""
+    SLOT = "slot"
+    """The 95 % quantile of the samples in the slot and its two neighbours."""
+
+
+def earlier_runs(values: FloatArray, number: int, error: float, rng: np.random.Generator) -> list[FloatArray]:
+    """Return runs like a job's own that differ in lengths and levels by factors exp(error N(0, 1)).
+
+    Parameters
+    ----------
+    values
+        Shape (samples, R): the run to come, which nobody knows.
+    number, error
+        Of runs, and how far each is off.
+    rng
+        Source of randomness.
+    """
+    runs = []
+    for _ in range(number):
+        length = max(1, round(len(values) * float(np.exp(error * rng.normal()))))
+        place = np.minimum((np.arange(length) * len(values) / length).astype(np.int64), len(values) - 1)
+        runs.append(values[place] * np.exp(error * rng.normal(size=(1, values.shape[1]))))
+    return runs
+
+
+def requests(
+    runs: Sequence[FloatArray], sizing: RequestSizing, slot_samples: int, level: float = FLAT_LEVEL
+) -> FloatArray:
+    """Return a job's request in each slot of its work, shape (slots, R), as many slots as its longest run has.
+
+    `level` is that of the quantiles of `flat` and `slot`.
+    """
+    slots = max(-(-len(run) // slot_samples) for run in runs)
+    if sizing is not RequestSizing.SLOT:
+        level = 1.0 if sizing is RequestSizing.PEAK else level
+        return np.tile(np.quantile(np.concatenate(runs), level, axis=0), (slots, 1))
+    windows = []
+    for slot in range(slots):
+        begin, end = max(0, slot - 1) * slot_samples, (slot + 2) * slot_samples
+        windows.append(np.concatenate([run[begin:end] for run in runs if len(run) > begin]))
+    return np.array([np.quantile(values, level, axis=0) for values in windows])
+
+
+HALVINGS = 9
+MULTIPLIERS = (0.5, 3.0)
+TUNING_SEED = 10_000
+"""Seeds of the sets that multipliers are tuned on begin here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """Jobs, servers and what is held equal.
+
+    Attributes
+    ----------
+    jobs, seeds
+        Jobs of a set, and sets to count on; as many others are tuned on.
+    runs, error
+        Earlier runs of each job, and how far each is off in length and levels (deviation of logarithms).
+    kills
+        Share of jobs that may be killed, of all sets that are tuned on together.
+    throttled
+        Share of a busy server's samples that may be short of CPU.
+    most_shift
+        Slots that a job may start late.
+    jobs_per_server
+        A server has so many times the mean peak of a job.
+    slot_s, horizon_slots
+        Length of a slot; jobs arrive in so many.
+    model_s
+        Seconds for the mixed-integer programme on each set that is counted on; 0 leaves it out.
+    """
+
+    jobs: int = 40
+    seeds: int = 20
+    runs: int = 3
+    error: float = 0.05
+    kills: float = 0.02
+    throttled: float = 0.02
+    most_shift: int = 0
+    jobs_per_server: float = 4.0
+    slot_s: float = 300.0
+    horizon_slots: int = 12
+    model_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_in("[1, inf)", self, "jobs", "runs", "horizon_slots")
+        check_in(f"[2, {TUNING_SEED}]", self, "seeds")  # with more, a set would be both tuned and counted on
+        check_drawn("count", self.jobs * self.seeds, "jobs of all sets")
+        check_in("[0, 1]", self, "error")
+        check_in("(0, 1)", self, "kills", "throttled")
+        check_in("[0, inf)", self, "most_shift", "model_s")
+        check_in("(0, inf)", self, "jobs_per_server", "slot_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobSet:
+    """Jobs of a set: true series (CPU, memory), arrivals, capacity of the servers, samples of a slot, requests by way of asking."""
+
+    series: list[FloatArray]
+    arrival: np.ndarray
+    capacity: FloatArray
+    slot_samples: int
+    asked: dict[RequestSizing, list[FloatArray]]
+
+    def problem(self, asking: RequestSizing, multiplier: float, most_shift: int) -> ServerProblem:
+        """Return the problem of requests times a multiplier, none above what a server has."""
+        asked = tuple(np.minimum(multiplier * request, self.capacity) for request in self.asked[asking])
+        return ServerProblem(requests=asked, arrival=self.arrival, capacity=self.capacity, most_shift=most_shift)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counted:
+    """Servers of a way of asking.
+
+    Attributes
+    ----------
+    multiplier, is_reached
+        Factor on requests that meets what is held equal, and whether any up to 3 does; if none, figures are those of 3.
+    servers, by_model
+        Shape (sets,): by first-fit, and by the mixed-integer programme where it is given time.
+    least, claimed
+        Mean bound proven by weights, and the larger of it and HiGHS' own, which nobody can check.
+    kills, throttled
+        Shares that came out.
+    """
+
+    multiplier: float
+    is_reached: bool
+    servers: FloatArray
+    by_model: FloatArray
+    least: float
+    claimed: float
+    kills: float
+    throttled: float
+
+
+@lru_cache(maxsize=2)
+def drawn_sets(options: ServerOptions, seed: int) -> tuple[list[JobSet], list[JobSet]]:
+    """Return sets to tune on and sets to count on."""
+    numbers = range(seed, seed + options.seeds)
+    return [draw_set(options, TUNING_SEED + k) for k in numbers], [draw_set(options, k) for k in numbers]
+
+
+@lru_cache(maxsize=3)
+def count_servers(options: ServerOptions, seed: int, asking: RequestSizing) -> Counted:
+    """Tune a way of asking on some sets and count servers on others."""
+    tuning, fresh = drawn_sets(options, seed)
+    *_, multiplier = _halvings(tuning, asking, options)
+    problems = [job_set.problem(asking, multiplier, options.most_shift) for job_set in fresh]
+    placed = [first_fit(problem) for problem in problems]
+    counts = [_by_model(problem, options.model_s, own) for problem, own in zip(problems, placed, strict=True)]
+    by_model, bounds, claimed = np.array(counts, dtype=np.float64).T
+    kills, throttled = _violations(fresh, placed)
+    return Counted(
+        multiplier=multiplier,
+        is_reached=multiplier < MULTIPLIERS[1] or _is_met(tuning, asking, multiplier, options),
+        servers=np.array([own.num_servers for own in placed], dtype=np.float64),
+        by_model=by_model,
+        least=float(bounds.mean()),
+        claimed=float(claimed.mean()),
+        kills=kills,
+        throttled=throttled,
+    )
+
+
+def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tuple[int, int, int]:
+    """Return the number of servers by the model, where it has time, a proven bound and a claimed one."""
+    if model_s <= 0:
+        bound = min_servers(problem)
+        return placed.num_servers, bound, bound
+    placement, bound, claimed = min_servers_by_model(problem, model_s)
+    return placement.num_servers, bound, claimed
+
+
+def draw_set(options: ServerOptions, seed: int) -> JobSet:
+    """Draw jobs, their arrivals and their earlier runs."""
+    containers = generate_containers(ContainerOptions(num_containers=options.jobs), seed)
+    rng = np.random.default_rng([seed, options.jobs])
+    series = [containers.values[rows] for rows in containers.segments()]
+    slot_samples = max(1, round(options.slot_s / (containers.interval_s or options.slot_s)))
+    runs = [earlier_runs(values, options.runs, options.error, rng) for values in series]
+    capacity = options.jobs_per_server * np.mean([values.max(axis=0) for values in series], axis=0)
+    return JobSet(
+        series=series,
+        arrival=np.sort(rng.integers(0, options.horizon_slots, size=options.jobs)),
+        capacity=np.maximum(capacity, np.max([values.max(axis=0) for values in series], axis=0)),
+        slot_samples=slot_samples,
+        asked={asking: [requests(job_runs, asking, slot_samples) for job_runs in runs] for asking in RequestSizing},
+    )
+
+
+def _halvings(sets: Sequence[JobSet], asking: RequestSizing, options: ServerOptions) -> Iterator[float]:
+    """Yield multipliers, the last one the smallest found that keeps kills and throttling of all sets together, or the largest tried."""
+    low, high = MULTIPLIERS
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _is_met(sets, asking, middle, options) else (middle, high)
+        yield high
+
+
+def _is_met(sets: Sequence[JobSet], asking: RequestSizing, multiplier: float, options: ServerOptions) -> bool:
+    """Return whether a multiplier keeps kills and throttling of all sets together."""
+    placed = [first_fit(job_set.problem(asking, multiplier, options.most_shift)) for job_set in sets]
+    kills, throttled = _violations(sets, placed)
+    return kills <= options.kills and throttled <= options.throttled
+
+
+def _violations(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, float]:
+    """Return the share of jobs killed, and of busy servers' samples short of CPU.
+
+    A server that runs out of memory kills one job a slot; its series goes on, so that the next slot may kill another.
+    """
+    kills = jobs = samples = short = 0
+    for job_set, placement in zip(sets, placed, strict=True):
+        slot_samples = job_set.slot_samples
+        for load in loads(job_set.series, placement, slot_samples):
+            over = load > job_set.capacity * (1 + FIT_TOL)
+            slots = -(-len(load) // slot_samples) * slot_samples
+            by_slot = np.zeros(slots, dtype=bool)
+            by_slot[: len(load)] = over[:, 1]
+            kills += int(by_slot.reshape(-1, slot_samples).any(axis=1).sum())
+            busy = load.any(axis=1)
+            samples += int(busy.sum())
+            short += int(over[:, 0].sum())
+        jobs += len(job_set.series)
+    return kills / max(jobs, 1), short / max(samples, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerWork(AbstractStudy):
+    """Count the servers that jobs need which ask as `solver` says."""
+
+    options_type = ServerOptions
+    is_stoppable = False
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Tune, count, and compare with flat requests."""
+        del stop, progress
+        options, clock = self.chosen, PhaseClock()
+        with clock.phase("build"):
+            drawn_sets(options, self.seed)
+        with clock.phase("solve"):
+            flat = count_servers(options, self.seed, RequestSizing.FLAT)
+            own = count_servers(options, self.seed, RequestSizing(self.solver))
+        saved = Interval.of((flat.servers - own.servers) / flat.servers.mean())
+        below = own.servers.mean() < own.least
+        return Finding(
+            findings={
+                "multiplier": own.multiplier,
+                "is_reached": own.is_reached,
+                "servers": float(own.servers.mean()),
+                "saved": saved.mean,
+                "saved_low": saved.low,
+                "saved_high": saved.high,
+                "by_model": float(own.by_model.mean()),
+                "least": own.least,
+                "claimed_bound": own.claimed,
+                "kills": own.kills,
+                "throttled": own.throttled,
+            },
+            seconds=clock.seconds,
+            problems=["fewer servers than the proven bound"] if below else [],
+        )
+
+
+def _subjects(options: ServerOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    name = f"recurring-{options.jobs}-{options.seeds}-{seed}"
+    yield StudySubject(name=name, topic="phases", parameters={"jobs": options.jobs, "sets": options.seeds}), {}
+
+
+SPEC = register_study(
+    "servers",
+    "phases",
+    "servers that recurring jobs need at equal kills, by how requests follow from earlier runs",
+    kind=ServerWork,
+    sizes=MappingProxyType({SMALL: ServerOptions(jobs=12, seeds=2), FULL: ServerOptions(jobs=100)}),
+    subjects=_subjects,
+    ways=tuple(map(str, RequestSizing)),
+    columns=("multiplier", "servers", "saved", "saved_low", "saved_high", "by_model", "least", "kills", "throttled"),
+)
