@@ -280,29 +280,6 @@ class ThroughputModel:
         """Return iterations a second in the best stage: the curve of scalability that a bidder needs."""
         return 1.0 / self.iteration_s(self.stage(reliable, transient), reliable, transient)
 
-    def scaling_s(self, transient: int, input_mb: float) -> float:
-        """Return the seconds lost by growing or shrinking on purpose: data and shards are copied at the same time."""
-        actives = transient if self.max_actives is None else min(transient, self.max_actives)
-        share = input_mb / max(1, transient)
-        return max(self._transfer(share), self._transfer(self.model_mb / max(1, actives)))
-
-    def eviction_s(self, reliable: int, transient: int, *, is_warned: bool, lag: int = 1) -> float:
-        """Return the seconds lost by an eviction: the drain of one backup, or `lag` iterations done again and a read.
-
-        Parameters
-        ----------
-        reliable, transient
-            Machines before it.
-        is_warned
-            Whether there is time to drain.
-        lag
-            Clocks by which the backups are behind, and the staleness.
-        """
-        drain = self._transfer(self.model_mb / max(1, reliable))
-        if is_warned:
-            return drain
-        return lag * self.iteration_s(self.stage(reliable, transient), reliable, transient) + drain
-
     def _transfer(self, megabytes: float) -> float:
         return megabytes / self.bandwidth_mb_per_s
 

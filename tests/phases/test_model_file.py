@@ -15,7 +15,7 @@ KINDS = {
     "whitened": {"encoder": "window-statistics", "encoder_options": {"spread": "whitened"}},
     "raw-window": {"has_logarithm": False},
     "crbm": {"encoder_options": {"num_epochs": 2}},
-    "pooled crbm": {"encoder": "crbm", "encoder_options": {"num_epochs": 2, "pool": "both", "spread": "none"}},
+    "pooled crbm": {"encoder": "crbm", "encoder_options": {"num_epochs": 2, "spread": "none"}},
     "paper's crbm": {"encoder": "crbm", "encoder_options": {"num_epochs": 2, "pooling": 1, "output": "probability"}},
     "hmm": {"encoder_options": {"num_restarts": 2}},
     "levels": {"encoder": "hmm", "encoder_options": {"num_restarts": 2, "is_autoregressive": False, "num_states": 3}},

@@ -144,8 +144,6 @@ def test_stages_by_throughput_come_out_as_before():
             "iterations": [model.iteration_s(stage, *tier) for stage, tier in product(Stage, tiers)],
             "stages": " ".join(model.stage(*tier) for tier in tiers),
             "rates": [model.work_rate(*tier) for tier in tiers[1:]],
-            "scaling": [model.scaling_s(count, 500.0) for count in (0, 1, 4, 60)],
-            "evictions": [model.eviction_s(*tier, is_warned=warned, lag=3) for tier, warned in product(tiers[1:], (False, True))],
             "thresholds": [model.thresholds(reliable, 300) for reliable in (1, 4)],
         }  # fmt: skip
     rules = (Thresholds(), Thresholds(second=2.0, third=2.0), *(Fixed(fixed=stage) for stage in Stage))

@@ -18,8 +18,6 @@ from optim.kernels.parameter_server.compression import encode_int8 as encode_int
 from optim.kernels.parameter_server.compression import encode_top_k as encode_top_k
 from optim.kernels.parameter_server.delta import Backup as Backup
 from optim.kernels.parameter_server.delta import GradientDelta as GradientDelta
-from optim.kernels.parameter_server.delta import ValueDelta as ValueDelta
-from optim.kernels.parameter_server.delta import apply_values as apply_values
 from optim.kernels.parameter_server.delta import copy_arrays as copy_arrays
 from optim.kernels.parameter_server.delta import replay_gradients as replay_gradients
 from optim.kernels.parameter_server.dense import MAX_FOLD as MAX_FOLD

@@ -1,8 +1,8 @@
 """The stream that keeps a backup: what an active server sends of its progress, and how a backup takes it.
 
 A message covers an interval of clocks and is taken only by a backup that stands at the interval's start: repeated,
-late or reordered messages change nothing. It carries *values*, or the gradients to replay. A difference of parameters
-would do neither: it can't rebuild the optimiser's slots, and ``w + (d1 + d2)`` isn't ``(w + d1) + d2``.
+late or reordered messages change nothing. It carries the gradients to replay. A difference of parameters
+wouldn't do: it can't rebuild the optimiser's slots, and ``w + (d1 + d2)`` isn't ``(w + d1) + d2``.
 """
 
 from functools import partial
@@ -32,16 +32,6 @@ class Backup(NamedTuple):
     slots: OptState
 
 
-class ValueDelta(NamedTuple):
-    """A shard's arrays at `to_clock`, for a backup that stands at `from_clock`."""
-
-    shard: int
-    from_clock: int
-    to_clock: int
-    parameters: jax.Array
-    slots: OptState
-
-
 class GradientDelta(NamedTuple):
     """What was applied from `from_clock` on: for each clock its pushes in partition order, and their weights."""
 
@@ -61,13 +51,6 @@ def copy_arrays(arrays: tuple[jax.Array, OptState]) -> tuple[jax.Array, OptState
     """Return copies that outlive the donation of the originals."""
     parameters, slots = arrays
     return jnp.copy(parameters), tuple(jnp.copy(slot) for slot in slots)
-
-
-def apply_values(backup: Backup, delta: ValueDelta) -> tuple[Backup, bool]:
-    """Return the backup after a message, and whether it was taken: only if it starts where the backup stands."""
-    if not _follows(backup, delta.shard, delta.from_clock, delta.to_clock):
-        return backup, False
-    return Backup(delta.shard, delta.to_clock, delta.parameters, delta.slots), True
 
 
 def replay_gradients(backup: Backup, delta: GradientDelta, *, optimiser: AbstractOptimiser) -> tuple[Backup, bool]:

@@ -43,8 +43,6 @@ class Autoregression(StrEnum):
     """Trained with the rest."""
     MIN_SQUARES = "least-squares"
     """Set to the best linear forecast and kept, so that the hiddens are left with its residuals."""
-    NONE = "none"
-    """Zero, so that the hiddens have to explain everything."""
 
 
 class Output(StrEnum):
@@ -52,15 +50,6 @@ class Output(StrEnum):
 
     PROBABILITY = "probability"
     LOGIT = "logit"
-
-
-class Pool(StrEnum):
-    """What is kept of the last few outputs."""
-
-    BOTH = "both"
-    """Their mean and their deviation."""
-    DEVIATION = "deviation"
-    """The square root of their deviation: how much a unit is at work, whatever the level, small differences spread out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +62,15 @@ class CrbmOptions:
         Samples of history and hidden units; 3 and 10 in the paper as well.
     num_epochs, patience
         Most epochs, and how many without a better forecast of held-out series end the training.
-    learning_rate, batch_size, num_gibbs_steps, sampling
+    learning_rate, batch_size, num_gibbs_steps
         Of contrastive divergence.
     autoregression
         What becomes of the direct connections.
-    sparsity_target, sparsity_cost
-        Share of the time that a hidden unit should be on, and how hard it is pushed there.
     output
         Probabilities as in the paper, or their logits.
     pooling
-        An embedding is made of the last so many hidden outputs; 1 for the output itself.
-    pool
-        What is kept of them.
+        An embedding is the square root of the deviation of the last so many hidden outputs: how much a unit is at work, whatever the
+        level, small differences spread out; 1 for the output itself.
     spread
         How embeddings are brought to one scale.
     """
@@ -96,13 +82,9 @@ class CrbmOptions:
     learning_rate: float = 0.03
     batch_size: int = 128
     num_gibbs_steps: int = 1
-    sampling: str = "bernoulli"
     autoregression: Autoregression = Autoregression.MIN_SQUARES
-    sparsity_target: float = 0.2
-    sparsity_cost: float = 0.0
     output: Output = Output.LOGIT
     pooling: int = 8
-    pool: Pool = Pool.DEVIATION
     spread: Spread = Spread.STANDARDISED
 
     def __post_init__(self) -> None:
@@ -113,8 +95,6 @@ class CrbmOptions:
             *("num_delays", "num_hidden", "num_epochs", "patience", "batch_size", "num_gibbs_steps", "pooling"),
         )
         check_in("(0, inf)", self, "learning_rate")
-        check_in("(0, 1)", self, "sparsity_target")
-        check_in("[0, inf)", self, "sparsity_cost")
 
 
 class CrbmEncoder(Encoder):
@@ -146,7 +126,7 @@ class CrbmEncoder(Encoder):
         return self
 
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return embeddings, shape (n, num_hidden), or (n, 2 num_hidden) where mean and deviation are kept."""
+        """Return embeddings, shape (n, num_hidden)."""
         return self._spread.apply(self._outputs(series))
 
     def free_energy(self, series: ScaledSeries) -> FloatArray:
@@ -180,8 +160,6 @@ class CrbmEncoder(Encoder):
             learning_rate=options.learning_rate,
             autoregression_factor=float(options.autoregression == Autoregression.TRAINED),
             autoregression_decay=2e-4 * (options.autoregression == Autoregression.TRAINED),
-            sparsity_target=options.sparsity_target,
-            sparsity_cost=options.sparsity_cost,
         )
         values, rows = jnp.asarray(series.values, jnp.float32), jnp.asarray(ends, jnp.int32)
         state, best, best_parameters, errors = crbm.initial_state(start), np.inf, start, []
@@ -193,7 +171,6 @@ class CrbmEncoder(Encoder):
                 num_epochs=epoch - begun,
                 batch_size=min(options.batch_size, len(ends)),
                 num_gibbs_steps=options.num_gibbs_steps,
-                sampling=options.sampling,
             )
             error = float(crbm.forecast_error(state.parameters, values, jnp.asarray(held_out, jnp.int32)).mean())
             errors.append(error)
@@ -216,8 +193,7 @@ class CrbmEncoder(Encoder):
         outputs = self._windowwise(kernel, series)
         if self.options.pooling == 1:
             return outputs
-        both = pooled(outputs, series, self.num_delays, self.options.pooling)
-        return both if self.options.pool == Pool.BOTH else np.sqrt(both[:, outputs.shape[1] :])
+        return np.sqrt(recent_deviation(outputs, series, self.num_delays, self.options.pooling))
 
     def _windowwise(self, kernel: Callable[..., Any], series: ScaledSeries) -> FloatArray:
         """Return what a kernel says of each window, in double precision."""
@@ -234,7 +210,6 @@ class CrbmEncoder(Encoder):
         """Return what they must be."""
         options = self.options
         history, hidden = num_resources * self.num_delays, options.num_hidden
-        outputs = 2 * hidden if options.pooling > 1 and options.pool == Pool.BOTH else hidden
         shapes = {
             "weights": (num_resources, hidden),
             "autoregression": (history, num_resources),
@@ -243,7 +218,7 @@ class CrbmEncoder(Encoder):
             "hidden_bias": (hidden,),
         }
         machine = {name: Field(shape=shape, least=-MAX_WEIGHT, most=MAX_WEIGHT) for name, shape in shapes.items()}
-        return {**machine, **Whitening.fields(outputs)}
+        return {**machine, **Whitening.fields(hidden)}
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
         """Take parameters and spread."""
@@ -252,10 +227,10 @@ class CrbmEncoder(Encoder):
         return self
 
 
-def pooled(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
-    """Return mean and deviation of each segment's last `size` outputs, or of as many as there are; shape (n, 2 H)."""
+def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
+    """Return the deviation of each segment's last `size` outputs, or of as many as there are; shape (n, H)."""
     if not len(outputs):
-        return np.zeros((0, 2 * outputs.shape[1]))
+        return np.zeros_like(outputs)
     counts = np.maximum(series.lengths - num_delays, 0)
     begin = np.repeat(np.cumsum(counts) - counts, counts)
     row = np.arange(len(outputs))
@@ -268,7 +243,7 @@ def pooled(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int
     )
     mean = (sums[row + 1] - sums[first]) / number
     variance = (squares[row + 1] - squares[first]) / number - mean**2
-    return np.concatenate([mean + outputs.mean(axis=0), np.sqrt(np.maximum(variance, 0.0))], axis=1)
+    return np.sqrt(np.maximum(variance, 0.0))
 
 
 def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
@@ -291,8 +266,6 @@ def _with_autoregression(
 
     if autoregression == Autoregression.TRAINED:
         return parameters
-    if autoregression == Autoregression.NONE:
-        return parameters._replace(autoregression=jnp.zeros_like(parameters.autoregression))
     matrix, bias = least_squares(series, ends, parameters.num_delays)
     return parameters._replace(
         autoregression=jnp.asarray(matrix, jnp.float32), visible_bias=jnp.asarray(bias, jnp.float32)

@@ -13,9 +13,7 @@ from optim.kernels.parameter_server import (
     GradientDelta,
     Momentum,
     Sgd,
-    ValueDelta,
     apply_pushes,
-    apply_values,
     copy_arrays,
     replay_gradients,
     shard_ranges,
@@ -89,27 +87,12 @@ def test_without_the_guard_a_repeated_message_counts_twice(optimiser, monkeypatc
     assert not np.array_equal(flat((backup.parameters, backup.slots)), history(optimiser)[2])
 
 
-@optimisers()
-@given(sent=messages)
-def test_shipped_values_are_taken_only_where_the_backup_stands(optimiser, sent):
-    wanted = history(optimiser)
-    backup = Backup(0, 0, *start(optimiser))
-    for low, high in sent:
-        arrays = np.split(wanted[high], 1 + optimiser.num_slots)
-        delta = ValueDelta(0, low, high, jnp.asarray(arrays[0]), tuple(jnp.asarray(slot) for slot in arrays[1:]))
-        clock = backup.clock
-        backup, is_taken = apply_values(backup, delta)
-        assert is_taken == (low == clock and high > low)
-    assert np.array_equal(flat((backup.parameters, backup.slots)), wanted[backup.clock])
-
-
 def test_a_message_for_another_shard_is_refused():
     optimiser = OPTIMISERS[0]
     backup = Backup(3, 0, *start(optimiser))
     same, is_taken = replay_gradients(backup, gradients(0, 2), optimiser=optimiser)
     assert not is_taken
     assert same is backup
-    assert apply_values(backup, ValueDelta(0, 0, 1, jnp.ones(SIZE), ())) == (backup, False)
 
 
 @optimisers()

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.phases.encoders import make_encoder
 from optim.phases.encoders.base import Spread, Whitening
-from optim.phases.encoders.crbm import CrbmOptions, _split_ends, least_squares, pooled
+from optim.phases.encoders.crbm import CrbmOptions, _split_ends, least_squares, recent_deviation
 from optim.phases.preprocessing import ScaledSeries
 from tests.support.kept import assert_kept, outcome
 
@@ -37,16 +37,14 @@ def test_codes_and_spreads_come_out_as_before():
 def test_what_machines_are_trained_on_comes_out_as_before():
     series, many = drawn(5), drawn(6, tuple(range(1, 16)))
     outputs = np.random.default_rng(7).normal(size=(len(series.ends(3)), 4))
-    found = {f"pooled {size}": pooled(outputs, series, 3, size) for size in (1, 2, 8)}
-    found["nothing"] = pooled(outputs[:0], series, 3, 4)
+    found = {f"pooled {size}": recent_deviation(outputs, series, 3, size) for size in (1, 2, 8)}
+    found["nothing"] = recent_deviation(outputs[:0], series, 3, 4)
     found["split"] = [_split_ends(each, delays, seed) for each in (series, many) for delays, seed in ((1, 0), (3, 2))]
     found["rule"] = [least_squares(each, each.ends(delays), delays) for each in (series, many) for delays in (1, 3)]
     wrong = (
         {"num_delays": 0},
         {"num_epochs": 0},
         {"learning_rate": 0.0},
-        {"sparsity_target": 1.0},
-        {"sparsity_cost": -1.0},
         {"pooling": 0},
     )
     found["options"] = [outcome(CrbmOptions, **options) for options in wrong]
