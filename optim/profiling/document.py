@@ -40,7 +40,7 @@ class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Seconds a step as a sum of terms with coefficients of at least 0 (Optimus: Peng et al., EuroSys 2018).
 
     ``synchronous``: ``t0 M/w + t1 + t2 w/p + t3 w + t4 p`` for a step of `global_batch` M items by w workers and p
-    parameter servers; ``asynchronous``: ``(t0 + t1 w/p + t2 w + t3 p) / w``.
+    parameter servers. Files of earlier versions also hold ``asynchronous`` ones, which are read and not used.
     """
 
     kind: Literal["synchronous", "asynchronous"]

@@ -158,20 +158,14 @@ def _turns_up(first: tuple[float, float], middle: tuple[float, float], last: tup
     return rise <= (last[1] - first[1]) * (middle[0] - first[0])
 
 
-TERMS = {"synchronous": ("M/w", "1", "w/p", "w", "p"), "asynchronous": ("1", "w/p", "w", "p")}
-"""How the terms are written, by the kind of function."""
+TERMS = ("M/w", "1", "w/p", "w", "p")
+"""How the terms of a step's seconds are written."""
 
 
 def synchronous_terms(workers: FloatArray, servers: FloatArray, global_batch: float) -> FloatArray:
     """Return the terms of a synchronous step's seconds, shape (points, 5): ``M/w, 1, w/p, w, p``."""
-    others = asynchronous_terms(workers, servers)
-    return np.column_stack([global_batch / others[:, 2], others])
-
-
-def asynchronous_terms(workers: FloatArray, servers: FloatArray) -> FloatArray:
-    """Return the terms of an asynchronous worker's seconds a step, shape (points, 4): ``1, w/p, w, p``."""
     w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
-    return np.stack([np.ones_like(w), w / p, w, p], axis=1)
+    return np.stack([global_batch / w, np.ones_like(w), w / p, w, p], axis=1)
 
 
 def update_terms(pushes: FloatArray, num_bytes: FloatArray) -> FloatArray:
@@ -181,10 +175,8 @@ def update_terms(pushes: FloatArray, num_bytes: FloatArray) -> FloatArray:
 
 
 def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: FloatArray) -> FloatArray:
-    """Return the speed of a job: global steps a second, or single updates a second where it is asynchronous."""
+    """Return the speed of a job in global steps a second."""
     values = np.array([interval.value for interval in function.coefficients])
-    if function.kind == "asynchronous":
-        return np.asarray(workers / (asynchronous_terms(workers, servers) @ values))
     batch = function.global_batch
     assert isinstance(batch, float), "a synchronous speed function has a global batch"
     return np.asarray(1.0 / (synchronous_terms(workers, servers, batch) @ values))
@@ -255,7 +247,7 @@ def _function(name: str, fit: LinearFit, max_workers: int) -> SpeedFunction:
     """Return a fit as a document's speed function: terms that the model leaves out have coefficient 0."""
     coefficients = dict(zip(MODELS[name], intervals(fit), strict=True))
     nothing = coefficients[MODELS[name][0]].exactly(0.0)
-    left_out = [TERMS["synchronous"][column] for column in range(5) if column not in coefficients]
+    left_out = [TERMS[column] for column in range(5) if column not in coefficients]
     return SpeedFunction(
         kind="synchronous",
         coefficients=[coefficients.get(column, nothing) for column in range(5)],

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
@@ -20,7 +19,7 @@ from optim.profiling.document import (
     SpeedFunction,
     UpdateCost,
 )
-from optim.profiling.fitting import TERMS, asynchronous_terms, fit_times, intervals, synchronous_terms
+from optim.profiling.fitting import TERMS, fit_times, intervals, synchronous_terms
 from optim.profiling.machine_benchmarks import FLOAT_BYTES, LinkFigures
 from optim.profiling.timing import MAX_NOISE, Timing
 
@@ -30,7 +29,7 @@ MAX_ERROR = 0.10
 
 def _fits(job: JobProfile) -> dict[str, SpeedFunction | UpdateCost]:
     """Return the fits that a profile has, by name."""
-    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
+    fits = {"synchronous speed": job.speed, "update cost": job.update}
     return {name: fit for name, fit in fits.items() if fit is not UNSET}
 
 
@@ -164,8 +163,6 @@ class JobMeasurements:
         Their timings.
     startup_s
         Seconds until a new worker's process can compute.
-    updates
-        Timings of asynchronous updates at the same points of the grid; none where they weren't measured.
     num_samples
         Examples in all partitions, 0 where nobody counts them.
     """
@@ -178,7 +175,6 @@ class JobMeasurements:
     grid: tuple[tuple[int, int], ...]
     steps: tuple[Timing, ...]
     startup_s: float
-    updates: tuple[Timing, ...] = ()
     num_samples: int = 0
 
 
@@ -224,10 +220,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         placement=placement_of(tau.value, size / MEGA, worker.value, options),
         worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
-        speed=_speed("synchronous", terms, measured.steps, workers, batch),
-        asynchronous=_speed("asynchronous", asynchronous_terms(workers, servers), measured.updates, workers)
-        if measured.updates
-        else UNSET,
+        speed=_speed(terms, measured.steps, workers, batch),
         linear_error=linear_error(scaling),
         update=server.update,
         epochs=options.epochs,
@@ -275,20 +268,16 @@ def linear_error(points: Sequence[ScalingPoint]) -> float:
 
 
 def _speed(
-    kind: Literal["synchronous", "asynchronous"],
-    terms: FloatArray,
-    timings: Sequence[Timing],
-    workers: FloatArray,
-    global_batch: float | UnsetType = UNSET,
+    terms: FloatArray, timings: Sequence[Timing], workers: FloatArray, global_batch: float | UnsetType
 ) -> SpeedFunction:
     """Fit a speed function to the timings of the grid's points."""
     fit = fit_times(terms, np.array([timing.median for timing in timings]))
     return SpeedFunction(
-        kind=kind,
+        kind="synchronous",
         coefficients=intervals(fit),
         largest_workers=int(workers.max()),
         error=fit.error if np.isfinite(fit.error) else 1.0,
-        untold=[f"the term {TERMS[kind][term]} from those before it" for term in fit.unidentifiable],
+        untold=[f"the term {TERMS[term]} from those before it" for term in fit.unidentifiable],
         global_batch=global_batch,
     )
 
@@ -303,8 +292,8 @@ def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: Profi
     return Placement(rack=step(options.rack_mbps) / best_s, cluster=step(options.cluster_mbps) / best_s)
 
 
-COMPUTED, CARRIED = {"synchronous": 0, "asynchronous": 0}, {"synchronous": 2, "asynchronous": 1}
-"""Which coefficient of a speed function is of computing (M/w, or 1), and which of carrying gradients (w/p)."""
+COMPUTED, CARRIED = 0, 2
+"""Which coefficient of a speed function is of computing (M/w), and which of carrying gradients (w/p)."""
 
 
 def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwidth: float = 1.0) -> JobProfile:
@@ -347,7 +336,7 @@ def rescaled(job: JobProfile, *, tau: float = 1.0, gradient: float = 1.0, bandwi
         eviction_min=job.eviction_min * carrying,
         placement=Placement(**slower),
         speed=UNSET if job.speed is UNSET else _function(job.speed, tau, carrying),
-        asynchronous=UNSET if job.asynchronous is UNSET else _function(job.asynchronous, tau, carrying),
+        asynchronous=UNSET,
     )
 
 
@@ -357,7 +346,7 @@ def _one_worker_s(job: JobProfile) -> float:
 
 
 def _function(function: SpeedFunction, tau: float, carrying: float) -> SpeedFunction:
-    factors = {COMPUTED[function.kind]: tau, CARRIED[function.kind]: carrying}
+    factors = {COMPUTED: tau, CARRIED: carrying}
     coefficients = [
         MeasuredValue(value=coefficient.value * factor, low=coefficient.low * factor, high=coefficient.high * factor)
         for coefficient, factor in (

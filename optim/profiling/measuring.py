@@ -1,22 +1,154 @@
-"""Measure a machine and jobs on it: the whole of `optim profile`."""
+"""Measure a machine and jobs on it: the whole of `optim profile`, and the steps of one job.
+
+A step's work is done and timed piece by piece, alone: a gradient, its way to the servers, a server's update. What runs at the
+same time on different machines is then laid side by side on a clock of its own. Workers that share two cores would show
+how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers.
+"""
 
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption
 from optim.profiling.document import SCHEMA, Machine, ProfileDocument
 from optim.profiling.job_profile import JobMeasurements, ProfileOptions, ServerFigures, job_profile
 from optim.profiling.machine_benchmarks import measure_crbm, measure_link, measure_machine, measure_update
-from optim.profiling.steps import Measurable, time_minibatch, time_steps, time_updates
-from optim.profiling.timing import Clock, check_quiet, time_worthwhile
+from optim.profiling.timing import Clock, Timing, check_quiet, time_interleaved, time_worthwhile
+
+Vector = NDArray[np.float32]
+
+
+LEARNING_RATE = 1e-3
+
+
+BUDGET_S, MIN_REPEATS = 0.6, 3
+"""Seconds of repeats at one point of the grid, and how many there are at least."""
+
+
+class Measurable(Protocol):
+    """A training job whose gradients can be computed."""
+
+    @property
+    def num_partitions(self) -> int:
+        """Data partitions."""
+        ...
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the flat vector of parameters."""
+        ...
+
+    def initial_parameters(self) -> Vector:
+        """Return the parameters to begin with, shape (n,), float32."""
+        ...
+
+    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
+        """Return the gradient over a partition, shape (n,), and its loss."""
+        ...
+
+
+class StepWorld:
+    """A job with so many workers and servers, ready to make steps.
+
+    A step computes the gradients of all partitions, dealt out to the workers, carries each worker's sum to the servers,
+    and has each server apply its range of the vector.
+
+    Parameters
+    ----------
+    job
+        The job.
+    workers, servers
+        How many.
+    clock
+        Seconds.
+    """
+
+    def __init__(self, job: Measurable, workers: int, servers: int, clock: Clock) -> None:
+        import jax.numpy as jnp
+
+        from optim.kernels.parameter_server import shard_ranges
+
+        self._job, self._workers, self._servers, self._seconds = job, workers, servers, clock
+        self._parameters = np.array(job.initial_parameters(), dtype=np.float32)
+        self._ranges = [slice(r.start, r.stop) for r in shard_ranges(job.num_parameters, servers)]
+        self._shards = [jnp.asarray(self._parameters[part]) for part in self._ranges]
+        self._carried = np.zeros((workers, job.num_parameters), dtype=np.float32)
+        self._clock = 0
+
+    def step(self) -> float:
+        """Make one step; return its seconds: the slowest worker's and the slowest server's."""
+        computing = max(self._timed(self._work, worker) for worker in range(self._workers))
+        serving = max(self._timed(self._serve, server) for server in range(self._servers))
+        self._clock += 1
+        return computing + serving
+
+    def _timed(self, work: Callable[..., None], *arguments: object) -> float:
+        begun = self._seconds()
+        work(*arguments)
+        return self._seconds() - begun
+
+    def _work(self, worker: int) -> None:
+        total: Vector | None = None
+        for partition in range(worker, self._job.num_partitions, self._workers):
+            gradient, _ = self._job.gradient(self._parameters, partition, self._clock)
+            total = gradient if total is None else total + gradient
+        if total is not None:
+            np.copyto(self._carried[worker], total)
+
+    def _serve(self, server: int) -> None:
+        import jax.numpy as jnp
+
+        from optim.kernels.parameter_server import Sgd, apply_pushes
+
+        part = self._ranges[server]
+        pushes = [jnp.asarray(self._carried[worker, part]) for worker in range(self._workers)]
+        self._shards[server], _ = apply_pushes(
+            self._shards[server],
+            (),
+            pushes,
+            jnp.ones(self._workers, jnp.float32),
+            jnp.zeros((), jnp.int32),
+            optimiser=Sgd(learning_rate=LEARNING_RATE),
+        )
+        np.copyto(self._parameters[part], np.asarray(self._shards[server]))
+
+
+def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
+    """Time steps of a job at each (workers, servers) of a grid: `repeats` of them, fewer where they are long."""
+    return [_time_step(job, workers, servers, clock, repeats) for workers, servers in grid]
+
+
+def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeats: int) -> Timing:
+    """Time a step as often as the budget allows; the first time warms up."""
+    world = StepWorld(job, workers, servers, clock)
+    world.step()
+    begun = clock()
+    first = world.step()
+    number = int(np.clip(BUDGET_S / max(clock() - begun, 1e-9), MIN_REPEATS, repeats))
+    return Timing(seconds=np.array([first, *(world.step() for _ in range(number - 1))]))
+
+
+def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:
+    """Time the gradient of one partition, in turn over all of them."""
+    parameters = np.array(job.initial_parameters(), dtype=np.float32)
+    turn = iter(range(10**9))
+
+    def compute() -> None:
+        number = next(turn)
+        job.gradient(parameters, number % job.num_partitions, number // job.num_partitions)
+
+    return time_interleaved([compute], repeats=repeats, clock=clock)[0]
+
 
 START_PROGRAM = "import jax.numpy; jax.numpy.ones(1).block_until_ready()"
 """What a new worker does before it can compute."""
+
 
 START_REPEATS = 3
 
@@ -104,7 +236,6 @@ def _measure_job(
         steps=tuple(timings.values()),
         startup_s=startup_s,
         num_samples=int(getattr(job, "num_examples", 0)),
-        updates=tuple(time_updates(job, grid, clock, repeats=options.repeats)),
     )
 
 

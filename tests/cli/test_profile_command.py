@@ -35,7 +35,6 @@ def test_writes_a_profile_that_instances_are_drawn_from(quick):
     assert [job.name for job in found.jobs] == ["logistic-regression"]
     assert found.machine.cores >= 1
     assert found.machine.governor
-    assert len(found.jobs[0].asynchronous.coefficients) == 4
     assert len(found.jobs[0].speed.coefficients) == 5
     assert "1 job profiles in profile.json" in result.stderr
     assert "logistic-regression" in result.stdout

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.profiling.fitting import asynchronous_terms, concave_envelope, fit_times, synchronous_terms, update_terms
+from optim.profiling.fitting import concave_envelope, fit_times, synchronous_terms, update_terms
 from optim.profiling.timing import choose_points
 
 NOISE = 0.1
@@ -24,7 +24,6 @@ def noisy(seconds, seed, repeats=REPEATS):
 GRID = np.array([(w, p) for w in (1, 2, 4, 8, 16, 32) for p in (1, 2, 4, 8)], dtype=float)
 CASES = {
     "synchronous": (synchronous_terms(GRID[:, 0], GRID[:, 1], 64.0), [0.05, 0.3, 0.2, 0.05, 0.1]),
-    "asynchronous": (asynchronous_terms(GRID[:, 0], GRID[:, 1]), [0.5, 0.1, 0.02, 0.05]),
     "update": (
         update_terms(*np.array([(w, b) for w in (1, 2, 4, 8, 16) for b in 4.0 ** np.arange(7, 13)]).T),
         [9e-6, 2e-6, 5e-11, 2e-11],
@@ -108,7 +107,7 @@ def test_fits_what_can_be_told_apart_and_names_the_rest():
 
 
 def test_the_design_is_nearly_as_good_as_the_best_of_all():
-    terms = asynchronous_terms(*np.array([(w, p) for w in (1, 2, 4, 8) for p in (1, 2, 3)], dtype=float).T)
+    terms = synchronous_terms(*np.array([(w, p) for w in (1, 2, 4, 8) for p in (1, 2, 3)], dtype=float).T, 1.0)[:, 1:]
     seconds = terms @ np.array([1.0, 0.5, 0.1, 0.1])
     relative = terms / seconds[:, None]
 

@@ -10,7 +10,6 @@ from optim.profiling.commands import Steps, measured, script_profile
 from optim.profiling.document import SpeedFunction, UpdateCost, read_profiles, write_profiles
 from optim.profiling.fitting import (
     MODELS,
-    asynchronous_terms,
     choose_model,
     concave_envelope,
     fit_times,
@@ -76,7 +75,7 @@ def test_fits_and_choices():
     names = ([1, 2, 4], [1, 2, 4, 8], [1, 3])
     bytes_ = np.array([1e3, 1e4, 1e5, 1e6])
     found = {
-        "terms": [terms, asynchronous_terms(workers, servers), update_terms(workers, 1000 * servers)],
+        "terms": [terms, update_terms(workers, 1000 * servers)],
         "fit": [[round(float(one), 6) for one in np.ravel(getattr(fit, name))] for name in ("coefficients",)], "intervals": len(intervals(fit)),
         "apart": [identifiable_columns(terms), identifiable_columns(np.ones((4, 3))), identifiable_columns(np.eye(3))], "chosen": [choose_points(terms, seconds, number).tolist() for number in (3, 5, 8)],
         "models": [choose_model(given, [4.0 / w + 1.0 + 0.1 * w for w in given])[0] for given in names], "names": list(MODELS),
@@ -104,7 +103,7 @@ def test_profiles_of_measurements_and_scripts():
             continue
         told = JobMeasurements(
             name="job", source="here", minibatch=timing(0.4, 0.41, 0.42), num_parameters=1000, num_partitions=8, grid=grid,
-            steps=steps, startup_s=3.0, updates=steps[:3], num_samples=64,
+            steps=steps, startup_s=3.0, num_samples=64,
         )  # fmt: skip
         made = outcome(job_profile, told, ServerFigures(link=link, update=update, options=options))
         found[f"options {what}"] = (

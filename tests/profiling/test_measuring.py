@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -13,7 +12,7 @@ import optim
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.profiling import machine_benchmarks
 from optim.profiling.document import SCHEMA, MeasuredValue, ProfileDocument, UpdateCost, read_profiles, write_profiles
-from optim.profiling.fitting import asynchronous_terms, steps_per_second, synchronous_terms
+from optim.profiling.fitting import steps_per_second, synchronous_terms
 from optim.profiling.job_profile import (
     MAX_ERROR,
     JobMeasurements,
@@ -25,8 +24,7 @@ from optim.profiling.job_profile import (
     update_seconds,
 )
 from optim.profiling.machine_benchmarks import LinkFigures, fit_link, measure_link
-from optim.profiling.measuring import measure_profiles
-from optim.profiling.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_steps, time_updates
+from optim.profiling.measuring import LEARNING_RATE, StepWorld, measure_profiles, time_minibatch, time_steps
 from optim.profiling.timing import Timing, check_quiet, time_interleaved
 from optim.workloads.admission.generator import GeneratorOptions
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
@@ -170,51 +168,6 @@ def test_a_profile_recovers_a_simulated_machine_within_a_tenth(seed):
         assert point.low * 0.95 <= best[point.workers] / best[1] <= point.high * 1.05
 
 
-@pytest.mark.parametrize(("workers", "servers"), [(1, 1), (3, 2)])
-def test_asynchronous_updates_are_all_applied_and_none_waits_for_the_others(workers, servers):
-    job = Quadratic()
-    world = StepWorld(job, workers, servers, SteppedClock(0.25))
-    world.update()
-    assert world._versions == [UPDATES * workers] * servers
-    assert sorted(job.asked) == sorted(
-        ((worker + clock * workers) % 4, clock) for worker in range(workers) for clock in range(UPDATES)
-    )
-    assert not np.array_equal(world._parameters, job.initial_parameters())
-    assert np.array_equal(world._parameters, np.concatenate([np.asarray(shard) for shard in world._shards]))
-
-
-@pytest.mark.parametrize(("workers", "first"), [(1, [0, 1, 2, 0, 1, 2]), (3, [0, 1, 2])])
-def test_each_worker_begins_at_a_server_of_its_own_and_goes_on_with_the_next(workers, first, monkeypatch):
-    asked = []
-    monkeypatch.setattr(StepWorld, "_serve_one", lambda self, server, *_: asked.append(server))
-    StepWorld(Quadratic(), workers, 3, SteppedClock(0.25)).update()
-    assert asked[: len(first)] == first
-
-
-def test_one_asynchronous_worker_descends_gradient_by_gradient():
-    job = Quadratic()
-    world = StepWorld(job, 1, 2, SteppedClock(0.25))
-    world.update()
-    plain = job.initial_parameters()
-    for clock in range(UPDATES):
-        plain = plain - np.float32(LEARNING_RATE) * job.gradient(plain, clock % 4, clock)[0]
-    np.testing.assert_allclose(world._parameters, plain, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("workers", "servers", "seconds"),
-    [
-        (1, 1, 0.5),  # a quarter of a second for the gradient, another at the server
-        (1, 2, 0.75),
-        (2, 1, (1.5 + 1.75) / 2 / UPDATES),  # the second worker waits once, then they alternate
-        (2, 2, 0.75),  # they begin at different servers and never meet
-    ],
-)
-def test_an_update_waits_for_nobody_but_whom_its_server_serves(workers, servers, seconds):
-    (timing,) = time_updates(Quadratic(), [(workers, servers)], ticking(0.25), repeats=4)
-    np.testing.assert_allclose(timing.seconds, seconds)
-
-
 def test_steps_are_timed_at_every_point_of_the_grid():
     timings = time_steps(Quadratic(), [(1, 1), (4, 2)], ticking(0.001), repeats=5)
     np.testing.assert_allclose([timing.seconds for timing in timings], np.full((2, 5), 0.002))
@@ -231,19 +184,6 @@ def ticking(seconds, first=0):
     """A clock that goes on a little at each reading, so that every piece of work takes as long."""
     reads = count(first)
     return lambda: seconds * next(reads)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_profile_has_the_asynchronous_speed_where_it_was_measured(seed):
-    job_measured, server = measured(seed)
-    assert job_profile(job_measured, server).asynchronous is msgspec.UNSET
-    rng, theta = np.random.default_rng(seed), np.array([0.5, 0.1, 0.02, 0.05])
-    workers, servers = np.array(job_measured.grid, dtype=float).T
-    exact = asynchronous_terms(workers, servers) @ theta
-    updates = tuple(Timing(seconds=each * np.exp(0.1 * rng.standard_normal(100))) for each in exact.tolist())
-    job = job_profile(replace(job_measured, updates=updates), server)
-    assert [each.value for each in job.asynchronous.coefficients] == pytest.approx(theta, rel=0.1)
-    assert steps_per_second(job.asynchronous, workers, servers) == pytest.approx(workers / exact, rel=0.1)
 
 
 def test_a_mini_batch_takes_longer_by_what_the_links_beyond_the_machine_carry_slower():
