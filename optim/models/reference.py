@@ -66,6 +66,22 @@ BiddingName = Literal[
 SUFFIX = ".json.gz"
 
 
+def _names(folder: str, problem: str | None = None) -> tuple[str, ...]:
+    """Return the names of the files that ship in a folder of one problem or of all, sorted."""
+    names = []
+    for owner in problem_names() if problem is None else (problem,):
+        place = files("optim.models") / owner / folder
+        if place.is_dir():
+            names += [entry.name.removesuffix(SUFFIX) for entry in place.iterdir() if entry.name.endswith(SUFFIX)]
+    return tuple(sorted(names))
+
+
+def _read(folder: str, name: str) -> bytes | None:
+    """Return what ships under a name in a folder of any problem, None if nothing does."""
+    entries = (files("optim.models") / owner / folder / f"{name}{SUFFIX}" for owner in problem_names())
+    return next((read_bytes(str(entry)) for entry in entries if entry.is_file()), None)
+
+
 def reference_names(problem: str | None = None) -> tuple[str, ...]:
     """Return the names of the shipped instances, of one problem or of all, sorted.
 
@@ -75,12 +91,7 @@ def reference_names(problem: str | None = None) -> tuple[str, ...]:
     >>> optim.reference_names("auction")[0]
     'auction-held-0'
     """
-    names = []
-    for owner in problem_names() if problem is None else (problem,):
-        folder = files("optim.models") / owner / "instances"
-        if folder.is_dir():
-            names += [entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX)]
-    return tuple(sorted(names))
+    return _names("instances", problem)
 
 
 def reference_instance(name: str) -> Any:
@@ -91,11 +102,10 @@ def reference_instance(name: str) -> Any:
     InvalidProblemError
         If there is none of that name; the text lists those there are.
     """
-    for owner in problem_names():
-        entry = files("optim.models") / owner / "instances" / f"{name}{SUFFIX}"
-        if entry.is_file():
-            return read_instance(read_bytes(str(entry)))
-    raise InvalidProblemError(f"no reference instance {name!r}; there are: {', '.join(reference_names())}")
+    found = _read("instances", name)
+    if found is None:
+        raise InvalidProblemError(f"no reference instance {name!r}; there are: {', '.join(reference_names())}")
+    return read_instance(found)
 
 
 def reference_solution(name: str) -> Solution:
@@ -112,33 +122,21 @@ def reference_solution(name: str) -> Solution:
     >>> optim.reference_solution("tiny-0").objective == optim.reference_solution("tiny-0").bound
     True
     """
-    for owner in problem_names():
-        entry = files("optim.models") / owner / "solutions" / f"{name}{SUFFIX}"
-        if entry.is_file():
-            return read_solution(read_bytes(str(entry)), reference_instance(name))
-    known = ", ".join(solved_reference_names())
-    raise InvalidProblemError(f"no solution ships for {name!r}; there are: {known}")
+    found = _read("solutions", name)
+    if found is None:
+        known = ", ".join(solved_reference_names())
+        raise InvalidProblemError(f"no solution ships for {name!r}; there are: {known}")
+    return read_solution(found, reference_instance(name))
 
 
 def solved_reference_names() -> tuple[str, ...]:
     """Return the names of the shipped instances of which a solution ships, sorted."""
-    names = []
-    for owner in problem_names():
-        folder = files("optim.models") / owner / "solutions"
-        if folder.is_dir():
-            names += [entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX)]
-    return tuple(sorted(names))
+    return _names("solutions")
 
 
 def history_names(name: str) -> tuple[str, ...]:
     """Return the names of the earlier days that ship for a reference instance, the earliest first; most have none."""
-    names = []
-    for owner in problem_names():
-        folder = files("optim.models") / owner / "histories"
-        if folder.is_dir():
-            days = (entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
-            names += [day for day in days if day.startswith(f"{name}-day")]
-    return tuple(sorted(names))
+    return tuple(day for day in _names("histories") if day.startswith(f"{name}-day"))
 
 
 def history_instance(name: str) -> Any:
@@ -149,13 +147,12 @@ def history_instance(name: str) -> Any:
     InvalidProblemError
         If there is none of that name.
     """
-    for owner in problem_names():
-        entry = files("optim.models") / owner / "histories" / f"{name}{SUFFIX}"
-        if entry.is_file():
-            return read_instance(read_bytes(str(entry)))
-    raise InvalidProblemError(
-        f"{name}: no such file, and no earlier day of that name ships; days are named like medium-0-day1"
-    )
+    found = _read("histories", name)
+    if found is None:
+        raise InvalidProblemError(
+            f"{name}: no such file, and no earlier day of that name ships; days are named like medium-0-day1"
+        )
+    return read_instance(found)
 
 
 def read_day(name: str) -> Any:

@@ -20,6 +20,7 @@ from optim.core.arrays import (
 )
 from optim.core.errors import InvalidProblemError
 from optim.core.frames import Columns
+from optim.models.admission.data import share_of
 from optim.models.admission.instance import AdmissionInstance
 
 JOB, SLOT, SERVER, COUNT = range(4)
@@ -422,60 +423,47 @@ class _Room:
 
     def __init__(self, instance: AdmissionInstance) -> None:
         self._instance = instance
-        self._left: dict[tuple[Side, int, int], IntArray] = {}
+        jobs, workers, ps = instance.jobs, instance.worker_servers, instance.ps_servers
+        self._demand = {Side.WORKER: jobs.worker_demand, Side.PS: jobs.ps_demand}
+        self._most = {Side.WORKER: instance.workers_per_server, Side.PS: instance.ps_per_server}
+        self._class = {Side.WORKER: workers.class_of_server, Side.PS: ps.class_of_server}
+        left = workers.capacity[workers.class_of_server]
+        self._left = {
+            Side.WORKER: left,
+            Side.PS: left if instance.has_shared_servers else ps.capacity[ps.class_of_server],
+        }
 
     def take(self, need: _Need) -> bool:
         """Take what a job needs, or nothing if it doesn't fit; return whether it does."""
-        loads: dict[tuple[Side, int, int], IntArray] = {}
-        for slot, segment in need.segment.items():
-            held = need.units[Side.WORKER, slot], need.units[Side.PS, slot]
-            if not self._is_within_limits(segment, slot, *held):
-                return False
-            for side, by_server in zip((Side.WORKER, Side.PS), held, strict=True):
-                for server, count in by_server.items():
-                    place = (self._host(side), server, slot)
-                    load = self._demand(side)[segment] * count
-                    loads[place] = loads[place] + load if place in loads else load
-        left = {place: self._left_at(place) - load for place, load in loads.items()}
-        if any((rest < 0).any() for rest in left.values()):
+        if not all(self._is_within_limits(need, slot, segment) for slot, segment in need.segment.items()):
             return False
-        self._left.update(left)
-        return True
+        loads = [
+            (self._left[side][server, slot], self._demand[side][need.segment[slot]] * count)
+            for (side, slot), by_server in need.units.items()
+            for server, count in by_server.items()
+        ]
+        for rest, load in loads:
+            np.subtract(rest, load, out=rest)
+        if all((rest >= 0).all() for rest, _ in loads):
+            return True
+        for rest, load in loads:
+            np.add(rest, load, out=rest)
+        return False
 
-    def _host(self, side: Side) -> Side:
-        return Side.WORKER if self._instance.has_shared_servers else side
-
-    def _demand(self, side: Side) -> IntArray:
-        jobs = self._instance.jobs
-        return jobs.worker_demand if side is Side.WORKER else jobs.ps_demand
-
-    def _left_at(self, place: tuple[Side, int, int]) -> IntArray:
-        side, server, slot = place
-        servers = self._instance.worker_servers if side is Side.WORKER else self._instance.ps_servers
-        capacity: IntArray = servers.capacity[servers.class_of_server[server], slot]
-        return self._left.get(place, capacity)
-
-    def _is_within_limits(self, segment: int, slot: int, workers: dict[int, int], ps: dict[int, int]) -> bool:
+    def _is_within_limits(self, need: _Need, slot: int, segment: int) -> bool:
         """Tell whether one job's units keep to what an empty server holds of it, share included."""
+        held = {side: need.units[side, slot] for side in (Side.WORKER, Side.PS)}
+        for side, by_server in held.items():
+            most = self._most[side][segment, :, slot]
+            if any(count > most[self._class[side][server]] for server, count in by_server.items()):
+                return False
         instance = self._instance
-        sides = (
-            (workers, instance.workers_per_server, instance.worker_servers),
-            (ps, instance.ps_per_server, instance.ps_servers),
-        )
-        for held, most, servers in sides:
-            for server, count in held.items():
-                if count > most[segment, servers.class_of_server[server], slot]:
-                    return False
         share = instance.max_share_per_server
         if share is None or not instance.has_shared_servers:
             return True
-        for server in workers.keys() & ps.keys():
-            use = self._demand(Side.WORKER)[segment] * workers[server]
-            use = use + self._demand(Side.PS)[segment] * ps[server]
-            capacity = instance.worker_servers.capacity[instance.worker_servers.class_of_server[server], slot]
-            if any(
-                int(amount) * share.denominator > share.numerator * int(limit)
-                for amount, limit in zip(use, capacity, strict=True)
-            ):
+        for server in held[Side.WORKER].keys() & held[Side.PS].keys():
+            use = sum(self._demand[side][segment] * by_server[server] for side, by_server in held.items())
+            limit = share_of(instance.worker_servers.capacity[self._class[Side.WORKER][server], slot], share)
+            if (use > limit).any():
                 return False
         return True

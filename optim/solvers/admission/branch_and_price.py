@@ -30,7 +30,13 @@ from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.scaling import ScaledSolver
-from optim.solvers.admission.warm_up import compile_columns, compile_moves, compile_nodes
+from optim.solvers.admission.warm_up import (
+    compile_columns,
+    compile_first_order,
+    compile_moves,
+    compile_nodes,
+    has_large_master,
+)
 
 FIRST_SCALES = (1.0, 0.5, 0.2)
 """Price scales at which the first plan is filled up."""
@@ -76,6 +82,8 @@ class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
     def warm_up(self, instance: AdmissionInstance, options: BranchAndPriceOptions) -> None:
         """Compile pricing, masters, moves and cuts."""
         compile_columns(is_shared=instance.has_shared_servers)
+        if has_large_master(instance):
+            compile_first_order()
         compile_moves(is_shared=instance.has_shared_servers)
         compile_nodes(is_shared=instance.has_shared_servers)
 

@@ -16,7 +16,7 @@ from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult,
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.scaling import ScaledSolver
-from optim.solvers.admission.warm_up import compile_columns, compile_online
+from optim.solvers.admission.warm_up import compile_columns, compile_first_order, compile_online, has_large_master
 
 if TYPE_CHECKING:
     from optim.execution.tasks import WorkerPool
@@ -82,6 +82,8 @@ class ColumnGeneration(ScaledSolver[ColumnGenerationOptions]):
     def warm_up(self, instance: AdmissionInstance, options: ColumnGenerationOptions) -> None:
         """Compile pricing and the master, and the online rule where it gives the first columns."""
         compile_columns(is_shared=instance.has_shared_servers)
+        if has_large_master(instance):
+            compile_first_order()
         if options.warm_start:
             compile_online(is_shared=instance.has_shared_servers)
 

@@ -31,7 +31,14 @@ from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.packing.packing_lp import CutLoopResult, PackingResult, solve_with_cuts
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.scaling import ScaledSolver
-from optim.solvers.admission.warm_up import compile_columns, compile_count_cuts, compile_cuts, compile_moves
+from optim.solvers.admission.warm_up import (
+    compile_columns,
+    compile_count_cuts,
+    compile_cuts,
+    compile_first_order,
+    compile_moves,
+    has_large_master,
+)
 
 COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
 """Rounds of count cuts by default, and the most capacity rows of instances that get them. On small-0..2 they close 29,
@@ -113,6 +120,8 @@ class Search(ScaledSolver[SearchOptions]):
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
         """Compile pricing, the master, moves and cuts."""
         compile_columns(is_shared=instance.has_shared_servers)
+        if has_large_master(instance):
+            compile_first_order()
         compile_moves(is_shared=instance.has_shared_servers)
         if options.cut_rounds:
             compile_cuts()

@@ -5,6 +5,7 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from optim.core.driver import Monitor
 from optim.models.admission.data import MICRO, ConstantUtility, Jobs, ServerClasses, as_int_array
@@ -16,7 +17,7 @@ from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.column_pool import ColumnPool
 from optim.solvers.admission.packing.dual_points import DualPoint, certified_point
-from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.packing_lp import PackingLP, is_large
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import PriceFloorRule, ZeroStartPrice, price_ranges
@@ -90,8 +91,20 @@ def compile_columns(*, is_shared: bool) -> None:
     """Run pricing and the master once."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     walk = SubgradientOptions(num_steps=2)
-    pool = PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk).pool
-    solve_pdhg(pool.share, pool.job, pool.value, 1, tol=1e-3, most_steps=1)
+    PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk)
+
+
+@cache
+def compile_first_order() -> None:
+    """Take one first-order step: small masters are solved by Newton's method alone."""
+    one = csc_array((np.ones(1), (np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))), shape=(1, 1))
+    solve_pdhg(one, np.zeros(1, dtype=np.int64), np.ones(1), 1, tol=1e-3, most_steps=1)
+
+
+def has_large_master(instance: AdmissionInstance) -> bool:
+    """Tell whether the packing LP has so many rows that masters take first-order steps."""
+    sides = [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
+    return is_large(np.concatenate([side.capacity.ravel() for side in sides]))
 
 
 @cache

@@ -4,6 +4,7 @@ import importlib
 
 import pytest
 
+from optim.models.reference import reference_instance
 from optim.solvers.admission import warm_up
 from optim.solvers.solve import solve, solver_named
 from tests.support.admission.tiny import BY_HAND
@@ -45,3 +46,8 @@ def test_the_smallest_instance_has_one_job_that_can_run(is_shared):
     assert (instance.num_jobs, instance.horizon, instance.has_shared_servers) == (1, 1, is_shared)
     plan = solve(instance, "fifo").decision
     assert plan.workers.tolist() == plan.ps.tolist() == [[0, 0, 0, 1]]
+
+
+def test_first_order_steps_are_compiled_for_large_clusters_alone():
+    assert not any(warm_up.has_large_master(BY_HAND[form]) for form in ("plain", "shared"))
+    assert warm_up.has_large_master(reference_instance("large-0"))
