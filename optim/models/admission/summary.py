@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.models.admission.data import MICRO, ServerClasses, SigmoidUtility, Utility
+from optim.models.admission.data import MICRO, ServerClasses, SigmoidUtility, Utility, share_of
 from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
-from optim.models.admission.earliest_completion import max_ps_beside
 from optim.models.admission.instance import AdmissionInstance, remark
 
 TIME_SENSITIVE_LIMIT = 1.0
@@ -70,7 +70,7 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
         "best_value": float(instance.value.max(axis=1, initial=0.0)[schedulable].sum()),
         "worker_demand": _demand_over_capacity(instance, instance.worker_servers, jobs.worker_demand, schedulable),
         "ps_demand": _demand_over_capacity(instance, instance.ps_servers, _ps_demand(instance), schedulable),
-        "max_share_of_server": _max_share(instance, schedulable),
+        "max_share_of_server": float(max_share(instance)),
         "utilities": dict(sorted(Counter(map(_kind, jobs.utilities)).items())),
     }
 
@@ -121,43 +121,65 @@ def _demand_over_capacity(
     return {name: float(needed[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}
 
 
-def _max_share(instance: AdmissionInstance, schedulable: NDArray[np.bool_]) -> float:
-    """Return the largest share of one server's resource that one schedulable job may use in one slot."""
-    if instance.has_shared_servers:
-        return _max_shared_share(instance, schedulable)
-    jobs, owner = instance.jobs, instance.segment_job
+def max_share(instance: AdmissionInstance) -> Fraction:
+    """Return eps: the largest share of a row that one job can take in one slot, exactly.
+
+    Only jobs that can complete alone count, and the slots from their arrival to their deadline.
+    """
+    jobs, job = instance.jobs, instance.segment_job
+    is_live = instance.earliest_completion[job] >= 0
     slots = np.arange(instance.horizon)
-    in_time = (slots >= jobs.arrival[owner][:, None]) & (slots <= instance.deadline[owner][:, None])
-    in_time &= schedulable[owner][:, None]
-    largest = 0.0
-    for servers, units, demand in (
-        (instance.worker_servers, instance.workers_per_server, jobs.worker_demand),
-        (instance.ps_servers, instance.ps_per_server, jobs.ps_demand),
+    in_window = is_live[:, None] & (slots >= jobs.arrival[job][:, None]) & (slots <= instance.deadline[job][:, None])
+    if instance.has_shared_servers:
+        return _max_shared(instance, in_window)
+    best = Fraction(0)
+    for units, demand, servers in (
+        (instance.workers_per_server, jobs.worker_demand, instance.worker_servers),
+        (instance.ps_per_server, jobs.ps_demand, instance.ps_servers),
     ):
-        capacity = np.maximum(servers.capacity, 1)  # where there is none, no unit with a demand fits
-        counted = units * in_time[:, None, :]
+        allowed = units * in_window[:, None, :]
         for r in range(instance.num_resources):
-            share = counted * demand[:, r, None, None] / capacity[None, :, :, r]
-            largest = max(largest, float(share.max(initial=0.0)))
-    return largest
+            used = allowed * demand[:, r][:, None, None]
+            capacity = np.broadcast_to(servers.capacity[None, :, :, r], used.shape)
+            best = max(best, _max_ratio(used[used > 0], capacity[used > 0]))
+    return best
 
 
-def _max_shared_share(instance: AdmissionInstance, schedulable: NDArray[np.bool_]) -> float:
-    jobs, largest = instance.jobs, 0.0
-    for segment, i in enumerate(instance.segment_job.tolist()):
-        if not schedulable[i]:
-            continue
-        needed = instance.ps_needed[i]
-        most = (len(needed) - 1, int(needed[-1]))
-        worker, ps = jobs.worker_demand[segment], jobs.ps_demand[segment]
-        lifetime = instance.worker_servers.capacity[:, jobs.arrival[i] : instance.deadline[i] + 1]
-        for room in np.unique(lifetime.reshape(-1, instance.num_resources), axis=0):
-            demand = (tuple(worker.tolist()), tuple(ps.tolist()))
-            beside = max_ps_beside(demand, tuple(room.tolist()), instance.max_share_per_server, most)
-            fits = np.flatnonzero(beside >= 0)
-            used = fits[:, None] * worker + beside[fits][:, None] * ps
-            largest = max(largest, float((used / np.maximum(room, 1)).max(initial=0.0)))
-    return largest
+def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
+    """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
+    servers = instance.worker_servers
+    limit = share_of(servers.capacity, instance.max_share_per_server)
+    best = Fraction(0)
+    for s in np.flatnonzero(in_window.any(axis=1)).tolist():
+        slots = np.flatnonzero(in_window[s])
+        for c in range(servers.num_classes):
+            _, first = np.unique(servers.capacity[c, slots], axis=0, return_index=True)
+            for t in slots[first].tolist():
+                used = _uses(instance, s, c, t, limit[c, t])
+                capacity = np.broadcast_to(servers.capacity[c, t], used.shape)
+                best = max(best, _max_ratio(used[used > 0], capacity[used > 0]))
+    return best
+
+
+def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: int, limit: IntArray) -> IntArray:
+    """Return what each pair that one server holds uses, shape (pairs, resources)."""
+    most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
+    workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
+    used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]
+    # A single worker or a single PS may exceed the share; both numbers already fit by themselves.
+    fits = (used <= limit).all(axis=1) | (workers + ps <= 1).ravel()
+    result: IntArray = used[fits]
+    return result
+
+
+def _max_ratio(used: IntArray, capacity: IntArray) -> Fraction:
+    """Return the largest quotient of two arrays of whole numbers, exactly."""
+    if not len(used):
+        return Fraction(0)
+    quotient = used / capacity
+    close = quotient >= quotient.max() * (1 - 1e-12)
+    pairs = set(zip(used[close].tolist(), capacity[close].tolist(), strict=True))
+    return max(Fraction(a, b) for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,9 +197,7 @@ def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
     return merge_days([day.jobs for day in days], instance)
 
 
-def make_function(
-    instance: AdmissionInstance, options: OnlineOptions, stats: JobValueStats | None = None
-) -> PriceFunction:
+def make_function(instance: AdmissionInstance, options: OnlineOptions) -> PriceFunction:
     """Return the price function as the options ask.
 
     Raises
@@ -219,7 +217,7 @@ def make_function(
     if options.strict and options.bounds is BoundSource.HISTORY:
         full_at = full_share(_past(instance, options.history), options.eps)
     elif options.strict:
-        full_at = full_share(instance, options.eps, stats)
+        full_at = full_share(instance, options.eps)
     return form(full_at=full_at)
 
 
@@ -266,7 +264,7 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
         with clock.phase("build"):
             stats = job_value_stats(instance)
             bounds = make_bounds(instance, options, np.random.default_rng(seed), stats)
-            function = make_function(instance, options, stats)
+            function = make_function(instance, options)
             has_claim = options.strict and options.bounds is not BoundSource.SEEN and theorem_of(function) is not None
             claim = ratio_claim(instance, bounds, function, stats=stats) if has_claim else None
             tables = JobTables.build(instance)
@@ -303,7 +301,7 @@ def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
     instance, options = tables.instance, OnlineOptions()
     stats = job_value_stats(instance)
     bounds = make_bounds(instance, options, np.random.default_rng(0), stats)
-    function, finder = make_function(instance, options, stats), ResidualSearch(instance, tables=tables)
+    function, finder = make_function(instance, options), ResidualSearch(instance, tables=tables)
     return run_iteration(OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder), monitor)
 
 
@@ -326,7 +324,7 @@ def tied_runs(
     options = OnlineOptions() if options is None else options
     stats = job_value_stats(instance)
     bounds = make_bounds(instance, options, np.random.default_rng(seed), stats)
-    function, search = make_function(instance, options, stats), ResidualSearch(instance)
+    function, search = make_function(instance, options), ResidualSearch(instance)
     for number in range(num_orders):
         order = draw_tie_order(instance, np.random.default_rng([seed, number]))
         finder, seen = TiedSearch(instance, search, order, stats), make_seen(instance, options, stats)

@@ -31,12 +31,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optim.core.arrays import FloatArray, IntArray
+from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.data import MICRO, share_of
+from optim.models.admission.data import MICRO
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.summary import max_share
 from optim.solvers.admission.posted_prices.price_functions import (
     PROVEN,
     ExponentialPrice,
@@ -135,7 +135,7 @@ def ratio_claim(
         )
     stats = job_value_stats(instance) if stats is None else stats
     is_zero_start = theorem is RatioTheorem.ZERO_START
-    eps = max_share(instance, stats)
+    eps = max_share(instance)
     sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
     factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
     initial = 0.0 if is_zero_start else _initial_dual(instance, bounds)
@@ -214,31 +214,7 @@ def amplification(side: SideRanges, eps: float, function: ExponentialPrice | Zer
         return float(np.expm1(eps * widest) / eps)
 
 
-def max_share(instance: AdmissionInstance, stats: JobValueStats | None = None) -> Fraction:
-    """Return eps: the largest share of a row that one job can take in one slot, exactly.
-
-    Only jobs that can complete alone count, and the slots from their arrival to their deadline.
-    """
-    jobs, job = instance.jobs, instance.segment_job
-    is_live = np.isin(job, (job_value_stats(instance) if stats is None else stats).jobs)
-    slots = np.arange(instance.horizon)
-    in_window = is_live[:, None] & (slots >= jobs.arrival[job][:, None]) & (slots <= instance.deadline[job][:, None])
-    if instance.has_shared_servers:
-        return _max_shared(instance, in_window)
-    best = Fraction(0)
-    for units, demand, servers in (
-        (instance.workers_per_server, jobs.worker_demand, instance.worker_servers),
-        (instance.ps_per_server, jobs.ps_demand, instance.ps_servers),
-    ):
-        allowed = units * in_window[:, None, :]
-        for r in range(instance.num_resources):
-            used = allowed * demand[:, r][:, None, None]
-            capacity = np.broadcast_to(servers.capacity[None, :, :, r], used.shape)
-            best = max(best, _max_ratio(used[used > 0], capacity[used > 0]))
-    return best
-
-
-def full_share(instance: AdmissionInstance, eps: float | None = None, stats: JobValueStats | None = None) -> float:
+def full_share(instance: AdmissionInstance, eps: float | None = None) -> float:
     """Return 1 - eps, the share of the capacity at which strict prices reach U.
 
     Raises
@@ -246,50 +222,13 @@ def full_share(instance: AdmissionInstance, eps: float | None = None, stats: Job
     InvalidOptionError
         If a job can take a whole server.
     """
-    share = float(max_share(instance, stats)) if eps is None else eps
+    share = float(max_share(instance)) if eps is None else eps
     if share >= 1:
         raise InvalidOptionError(
             f"strict prices need eps < 1, but in instance {instance.name!r} one job can take a whole server; "
             "cap it by max_share_per_server in the instance, or choose strict=false"
         )
     return 1.0 - share
-
-
-def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
-    """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
-    servers = instance.worker_servers
-    limit = share_of(servers.capacity, instance.max_share_per_server)
-    best = Fraction(0)
-    for s in np.flatnonzero(in_window.any(axis=1)).tolist():
-        slots = np.flatnonzero(in_window[s])
-        for c in range(servers.num_classes):
-            _, first = np.unique(servers.capacity[c, slots], axis=0, return_index=True)
-            for t in slots[first].tolist():
-                used = _uses(instance, s, c, t, limit[c, t])
-                capacity = np.broadcast_to(servers.capacity[c, t], used.shape)
-                best = max(best, _max_ratio(used[used > 0], capacity[used > 0]))
-    return best
-
-
-def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: int, limit: IntArray) -> IntArray:
-    """Return what each pair that one server holds uses, shape (pairs, resources)."""
-    most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
-    workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
-    used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]
-    # A single worker or a single PS may exceed the share; both numbers already fit by themselves.
-    fits = (used <= limit).all(axis=1) | (workers + ps <= 1).ravel()
-    result: IntArray = used[fits]
-    return result
-
-
-def _max_ratio(used: IntArray, capacity: IntArray) -> Fraction:
-    """Return the largest quotient of two arrays of whole numbers, exactly."""
-    if not len(used):
-        return Fraction(0)
-    quotient = used / capacity
-    close = quotient >= quotient.max() * (1 - ROUNDING)
-    pairs = set(zip(used[close].tolist(), capacity[close].tolist(), strict=True))
-    return max(Fraction(a, b) for a, b in pairs)
 
 
 def _rounded_down(share: float) -> Fraction:

@@ -145,7 +145,7 @@ def test_a_job_that_fits_nowhere_does_not_count() -> None:
 
 def claim(instance: AdmissionInstance, lower: PriceFloorRule, *, full_at: float | None = None) -> RatioClaim:
     worth = job_value_stats(instance)
-    full = full_share(instance, stats=worth) if full_at is None else full_at
+    full = full_share(instance) if full_at is None else full_at
     is_zero_start = lower in (PriceFloorRule.UNIT_FREE_LAMBDA, PriceFloorRule.SUMMED_LAMBDA)
     function = ZeroStartPrice(full_at=full) if is_zero_start else ExponentialPrice(full_at=full)
     return ratio_claim(instance, price_ranges(instance, lower, stats=worth), function, stats=worth)
