@@ -3,8 +3,7 @@
 from itertools import product
 
 import numpy as np
-import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.arrays import FloatArray, IntArray
@@ -12,9 +11,7 @@ from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import read_exact_instance
 from optim.models.admission.decision import ServerCut, Side
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.cuts.separation import CutSeparator, SeparationOptions
-from optim.solvers.admission.pricing.classes import PricedSchedules
 from tests.support.admission.oracle import fits_on_one_server
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
 
@@ -146,45 +143,3 @@ def test_gives_a_cut_up_when_its_search_takes_too_long() -> None:
     instance = two_large_jobs_and_a_small_one()
     options = SeparationOptions(node_limit=0)
     assert CutSeparator(instance, options).separate(np.full((3, 1, 1), 1.5), np.zeros((3, 1, 1))) == []
-
-
-def cuts_of_some_load(instance: AdmissionInstance, seed: int) -> list[ServerCut]:
-    """Return the cuts that a load violates, of one of a few that are drawn: one in four violates any."""
-    loads = (random_loads(instance, seed ^ k) for k in range(6))
-    return next((cuts for cuts in (CutSeparator(instance).separate(*load) for load in loads) if cuts), [])
-
-
-# Fewer than one instance in six, by chance, is no reason to fail.
-@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-@given(INSTANCES, SEEDS)
-def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInstance, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    cuts = cuts_of_some_load(instance, seed)
-    assume(cuts)
-    table = CutTable(instance, cuts[:1])
-    table.add(cuts[1:])
-    jobs = rng.integers(instance.num_jobs, size=4)
-    workers, ps = (
-        rng.integers(3, size=(4, side.num_classes, instance.horizon))
-        for side in (instance.worker_servers, instance.ps_servers)
-    )
-    schedules = PricedSchedules(
-        jobs=jobs, payoff=np.zeros(4), completion=np.zeros(4, dtype=np.int64), workers=workers, ps=ps
-    )
-    use = np.zeros((len(cuts), 4))
-    for (k, cut), column in product(enumerate(cuts), range(4)):
-        for counts, coefficient in ((workers, cut.worker_coefficient), (ps, cut.ps_coefficient)):
-            own = coefficient[cut.jobs == jobs[column]]
-            if own.any():
-                use[k, column] += int(own[0]) * counts[column, cut.server_class, cut.slot]
-    assert np.array_equal(table.use(schedules), use)
-    assert np.array_equal(table.use(schedules, 1), use[1:])
-    multiplier = rng.random(len(cuts)) * rng.choice([0, 1], len(cuts))
-    worker_extra, ps_extra = table.extra(multiplier)
-    first = instance.jobs.segment_offset[jobs]
-    charged = (worker_extra[first] * workers).sum(axis=(1, 2)) + (ps_extra[first] * ps).sum(axis=(1, 2))
-    assert charged == pytest.approx(multiplier @ use)
-    kept = np.flatnonzero(rng.random(len(cuts)) < 0.5)
-    table.keep(kept)
-    assert np.array_equal(table.use(schedules), use[kept])
-    assert table.cuts == tuple(cuts[k] for k in kept)
