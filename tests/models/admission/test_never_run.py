@@ -27,7 +27,7 @@ def worth_nothing_alone(instance):
     size = (exact.horizon, len(exact.resources))
     worker = np.zeros((len(exact.worker_servers.count), *size))
     ps = worker if exact.is_shared else np.zeros((len(exact.ps_servers.count), *size))
-    free = Prices(worker=worker, ps=ps, charges={}, count_charges={})
+    free = Prices(worker=worker, ps=ps, charges={})
     return {instance.jobs.ids[job.index] for job in exact.jobs if min_payoff(exact, job, free, FREE, enough=0.0) <= 0}
 
 

@@ -92,7 +92,7 @@ class CutCheck:
         return None
 
     def _malformed_gains(self, cut: ServerCut | CountCut) -> str | None:
-        is_shared, sides, dimensions = self._exact.is_shared, _sides(cut), 1
+        is_shared, sides, dimensions = self._exact.is_shared, sides_of(cut), 1
         if isinstance(cut, CountCut):
             dimensions = 2
             if (cut.ps_gain is not None) != is_shared:
@@ -147,7 +147,7 @@ class CutCheck:
         """Yield what a class holds of each job; where servers are shared workers and PSs apart."""
         servers = self._exact.servers(cut.side)
         room, count = servers.room(cut.server_class, cut.slot), servers.count[cut.server_class]
-        for side, gains in _sides(cut):
+        for side, gains in sides_of(cut):
             for row, job, demand in self._present(cut):
                 gain, unit = np.asarray(gains)[row].tolist(), demand.of(side)
                 most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
@@ -157,7 +157,7 @@ class CutCheck:
                 )
 
 
-def _sides(cut: ServerCut | CountCut) -> list[tuple[Side, IntArray]]:
+def sides_of(cut: ServerCut | CountCut) -> list[tuple[Side, IntArray]]:
     """Return whose units gain what."""
     if isinstance(cut, ServerCut):
         return [(Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient)]

@@ -10,10 +10,10 @@ import numpy as np
 from optim.core.arrays import FloatArray
 from optim.core.solution import Violation, violation
 from optim.models.admission.check import placement
-from optim.models.admission.check.cuts import CutCheck
+from optim.models.admission.check.cuts import CutCheck, sides_of
 from optim.models.admission.check.exact_instance import ExactInstance, ExactSum, ServerFacts
 from optim.models.admission.check.placement import in_class, in_job
-from optim.models.admission.check.schedules import FREE, CountCharge, CutCharge, Prices, Restriction, min_payoff
+from optim.models.admission.check.schedules import FREE, CutCharge, Prices, Restriction, min_payoff
 from optim.models.admission.data import MICRO
 from optim.models.admission.decision import CountCut, PriceProof, ServerCut, Side
 
@@ -109,37 +109,17 @@ def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Viola
 
 def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:
     charges: dict[int, list[CutCharge]] = {}
-    for cut in proof.cuts:
-        columns = ((Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient))
-        for side, coefficients in columns:
-            for job, coefficient in zip(cut.jobs.tolist(), coefficients.tolist(), strict=True):
-                if coefficient and cut.multiplier > 0:
-                    charge = CutCharge(
-                        side=side,
-                        server_class=cut.server_class,
-                        slot=cut.slot,
-                        charge=cut.multiplier * coefficient,
-                    )
-                    charges.setdefault(job, []).append(charge)
-    return Prices(
-        worker=proof.worker_price,
-        ps=proof.worker_price if exact.is_shared else proof.ps_price,
-        charges={job: tuple(items) for job, items in charges.items()},
-        count_charges=_count_charges(proof),
-    )
-
-
-def _count_charges(proof: PriceProof) -> dict[int, tuple[CountCharge, ...]]:
-    charges: dict[int, list[CountCharge]] = {}
-    for cut in proof.count_cuts:
-        for side, gains in ((cut.side, cut.gain), (Side.PS, cut.ps_gain)):
-            for job, gain in zip(cut.jobs.tolist(), [] if gains is None else gains, strict=gains is not None):
-                if gain.any() and cut.multiplier > 0:
+    for cut in (cut for cut in (*proof.cuts, *proof.count_cuts) if cut.multiplier > 0):
+        for side, gains in sides_of(cut):
+            for job, gain in zip(cut.jobs.tolist(), gains, strict=True):
+                if gain.any():
                     with np.errstate(over="ignore"):
                         charge = float(cut.multiplier) * gain
-                    item = CountCharge(side=side, server_class=cut.server_class, slot=cut.slot, charge=charge)
-                    charges.setdefault(job, []).append(item)
-    return {job: tuple(items) for job, items in charges.items()}
+                    place = {"server_class": cut.server_class, "slot": cut.slot}
+                    charges.setdefault(job, []).append(CutCharge(side=side, charge=charge, **place))
+    return Prices(
+        worker=proof.worker_price, ps=proof.worker_price if exact.is_shared else proof.ps_price, charges=charges
+    )
 
 
 def _rents(exact: ExactInstance, proof: PriceProof) -> Fraction:
@@ -153,12 +133,7 @@ def _rents(exact: ExactInstance, proof: PriceProof) -> Fraction:
         for c, t, r in np.argwhere(price > 0).tolist():
             capacity.add(price[c, t, r], servers.count[c] * int(servers.capacity[c, t, r]))
     cuts = ExactSum()
-    for cut in proof.cuts:
-        cuts.add(cut.multiplier, _num_servers(exact, cut) * int(cut.right_hand_side))
-    for count_cut in proof.count_cuts:
-        cuts.add(count_cut.multiplier, int(count_cut.right_hand_side))
+    for cut in (*proof.cuts, *proof.count_cuts):
+        number = exact.servers(cut.side).count[cut.server_class] if isinstance(cut, ServerCut) else 1
+        cuts.add(cut.multiplier, number * int(cut.right_hand_side))
     return capacity.total / MICRO + cuts.total
-
-
-def _num_servers(exact: ExactInstance, cut: ServerCut) -> int:
-    return exact.servers(cut.side).count[cut.server_class]

@@ -94,24 +94,17 @@ HUGE = 1e290
 """Costs of one worker or PS are cut down to this, so that no sum of them overflows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutCharge:
-    """What a cut adds to the cost of each worker or PS of a job in a class and slot."""
-
-    side: Side
-    server_class: int
-    slot: int
-    charge: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountCharge:
-    """What a count cut adds for 1, 2, ... units of a job in a class and slot; for more units as for the last."""
+class CutCharge:
+    """What a cut adds to the cost of a job's workers or PSs in a class and slot.
+
+    A number is for each unit; an array is for 1, 2, ... units together, and for more as for the last.
+    """
 
     side: Side
     server_class: int
     slot: int
-    charge: FloatArray
+    charge: float | FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,14 +115,13 @@ class Prices:
     ----------
     worker, ps
         Shape (classes, slots, resources), utility units per unit; the same array on shared servers.
-    charges, count_charges
+    charges
         What cuts add, by job.
     """
 
     worker: FloatArray
     ps: FloatArray
-    charges: dict[int, tuple[CutCharge, ...]]
-    count_charges: dict[int, tuple[CountCharge, ...]] = field(default_factory=dict)
+    charges: Mapping[int, Sequence[CutCharge]]
 
 
 def no_prices(exact: ExactInstance) -> Prices:
@@ -169,10 +161,14 @@ class Pricing:
         """Most rounded operations on top of each other in the cost of a schedule."""
         num_classes = len(self.prices.worker) + len(self.prices.ps)
         a_class = 70 if self.exact.is_shared else 2
-        num_charges = sum(
-            len(each.get(self.job.index, ())) for each in (self.prices.charges, self.prices.count_charges)
-        )
+        num_charges = len(self.prices.charges.get(self.job.index, ()))
         return len(self.slots) + a_class * num_classes + len(self.exact.resources) + 2 * num_charges + 8
+
+    def _charges(self, side: Side) -> Iterator[CutCharge]:
+        """Yield what cuts add on a side within the slots."""
+        for item in self.prices.charges.get(self.job.index, ()):
+            if item.side is side and item.slot in self.slots:
+                yield item
 
     def unit_costs(self, demand: Demand, side: Side) -> FloatArray:
         """Return what one worker or one PS costs in each class and slot, shape (classes, slots)."""
@@ -181,16 +177,16 @@ class Pricing:
         first = self.slots.start
         with np.errstate(over="ignore"):
             cost: FloatArray = (price[:, first : self.slots.stop] * quantity).sum(axis=2) / MICRO
-            for item in self.prices.charges.get(self.job.index, ()):
-                if item.side is side and item.slot in self.slots:
+            for item in self._charges(side):
+                if isinstance(item.charge, float):
                     cost[item.server_class, item.slot - first] += item.charge
         return np.minimum(cost, HUGE)
 
     def count_charges(self, side: Side) -> dict[int, dict[int, list[FloatArray]]]:
         """Return what count cuts add on a side, by slot since the first and by class."""
         found: dict[int, dict[int, list[FloatArray]]] = {}
-        for item in self.prices.count_charges.get(self.job.index, ()):
-            if item.side is side and item.slot in self.slots:
+        for item in self._charges(side):
+            if not isinstance(item.charge, float):
                 found.setdefault(item.slot - self.slots.start, {}).setdefault(item.server_class, []).append(item.charge)
         return found
 
