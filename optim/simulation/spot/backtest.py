@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -349,14 +350,13 @@ class AbstractStarts(AbstractTask[int, StartRows]):
 
     def with_ratios(self, rows: Mapping[str, Row], billing: Billing, **costs: float | None) -> tuple[Row, ...]:
         """Return the rows in order of the policies, with their cost over each of `costs`, by what it is compared with."""
-        return tuple(
-            replace(
-                rows[name],
-                billing=billing.value,
-                **{f"ratio_to_{other}": ratio(rows[name].cost_usd, cost) for other, cost in costs.items()},
-            )
-            for name in self._policies
-        )
+        found = []
+        for name in self._policies:
+            ratios: dict[str, Any] = {
+                f"ratio_to_{other}": ratio(rows[name].cost_usd, cost) for other, cost in costs.items()
+            }
+            found.append(replace(rows[name], billing=billing.value, **ratios))
+        return tuple(found)
 
     @abstractmethod
     def run_start(self, index: int) -> StartRows:
