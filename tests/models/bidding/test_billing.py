@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.market.billing import Billing, End, FixedPrice, Lease, lease_lines
+from optim.models.bidding.market.billing import AMAZON, Billing, End, FixedPrice, Lease, charged_hours, lease_lines
 from optim.models.bidding.market.prices import PricePath
 
 HOUR = 3600
@@ -78,3 +78,17 @@ def test_the_lines_add_up_to_the_bill_computed_hour_by_hour(prices, granted, hel
 def test_seconds_cost_their_share_of_the_hour_to_half_a_micro_dollar_a_line(granted, held, price):
     lines = lease_lines(lease(granted, granted + held, count=1), FixedPrice(price), EC2_TODAY)
     assert abs(sum(line.amount_micro for line in lines) - price * held / HOUR) <= len(lines) / 2
+
+
+@given(
+    held=st.one_of(st.integers(1, 5 * HOUR), st.sampled_from([1, 59, 60, HOUR - 1, HOUR, HOUR + 1, 2 * HOUR])),
+    billing=st.sampled_from(AMAZON),
+    end=st.sampled_from(list(End)),
+)
+@example(held=HOUR, billing=EC2_TODAY, end=End.EVICTED)
+@example(held=10, billing=EC2_TODAY, end=End.RETURNED)
+def test_the_lines_charge_the_hours_that_the_second_derivation_charges(held, billing, end):
+    """At 3600 micro-dollars an hour a line's amount is its seconds."""
+    lines = lease_lines(lease(0, held, end, count=1), FixedPrice(HOUR), billing)
+    charged = charged_hours(held, billing, is_evicted=end is End.EVICTED)
+    assert [line.amount_micro for line in lines if line.amount_micro] == charged
