@@ -7,9 +7,19 @@ from numbers import Real
 
 from optim.core.errors import NotAllowedError
 from optim.core.user_code import who_answers, whole
-from optim.models.bidding.market.billing import End, FixedPrice, Lease, LedgerLine, Prices, to_usd
+from optim.models.bidding.market.billing import (
+    Billing,
+    End,
+    FixedPrice,
+    Lease,
+    LedgerLine,
+    Prices,
+    Reason,
+    charged_hours,
+    lease_lines,
+    to_usd,
+)
 from optim.models.bidding.market.prices import HOUR_S
-from optim.simulation.spot.bill import EndedLease, bill_of
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View, World, minutes
 
 
@@ -156,7 +166,7 @@ class SpotRun:
         self._now = start_s
         self._held: list[_Held] = []
         self._granted = 0
-        self._ended: list[EndedLease] = []
+        self._ended: list[tuple[Lease, Prices, bool]] = []  # with the prices it is charged at, and whether it is spot
         self._progress = self._saved = 0.0
         self._paused_s = start_s
         self._writing_s = NEVER
@@ -423,7 +433,7 @@ class SpotRun:
             end=end,
         )
         path: Prices = self._world.history.paths[lease.market] if held.is_spot else FixedPrice(market.on_demand_micro)
-        self._ended.append(EndedLease(record, path, held.is_spot))
+        self._ended.append((record, path, held.is_spot))
 
     def _finish(self) -> RunResult:
         """Return everything, write the bill, and add it up a second time."""
@@ -435,21 +445,65 @@ class SpotRun:
                 is_evicted = held.crossing_s < until
                 end_s = max(end_s, min(held.crossing_s, until))
                 self._end(held, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
-        bill = bill_of(self._ended, self._written_s, self._options.write_micro, self._world.billing)
+        ledger, hours = self._bill()
         return RunResult(
             policy=self._policy.name,
             start_s=self._start,
-            cost_micro=bill.cost_micro,
+            cost_micro=sum(line.amount_micro for line in ledger),
             hours=(self._now - self._start) / HOUR_S,
             work_done=self._progress,
             is_done=self._progress >= self._world.job_work - WORK_TOL,
             evictions=self._evictions,
-            on_demand_hours=bill.on_demand_hours,
-            paid_hours=bill.paid_hours,
-            free_hours=bill.free_hours,
+            on_demand_hours=hours["on demand"],
+            paid_hours=hours["paid"],
+            free_hours=hours["free"],
             end_s=end_s,
-            ledger=bill.lines,
+            ledger=tuple(ledger),
         )
+
+    def _bill(self) -> tuple[list[LedgerLine], dict[str, float]]:
+        """Return the ledger of leases and checkpoints, and machine-hours by kind; checkpoints that cost nothing are no lines.
+
+        Raises
+        ------
+        NotAllowedError
+            If the lines don't add up to what the hours alone come to: a fault of this package.
+        """
+        billing, write_micro = self._world.billing, self._options.write_micro
+        ledger: list[LedgerLine] = []
+        hours, invoice = {"on demand": 0.0, "paid": 0.0, "free": 0.0}, len(self._written_s) * write_micro
+        for lease, prices, is_spot in self._ended:
+            lines = lease_lines(lease, prices, billing)
+            for line in lines:
+                kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
+                hours[kind if is_spot else "on demand"] += line.machine_hours
+            ledger += lines
+            invoice += _invoice(lease, prices, billing)
+        ledger += [_written(time_s, write_micro) for time_s in self._written_s if write_micro]
+        cost = sum(line.amount_micro for line in ledger)
+        if cost != invoice:
+            raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
+        return ledger, hours
+
+
+def _written(time_s: int, write_micro: int) -> LedgerLine:
+    """Return the line of a checkpoint: no machine's time, but a write."""
+    return LedgerLine(
+        market="storage",
+        count=1,
+        begin_s=time_s,
+        end_s=time_s,
+        price_micro=write_micro,
+        amount_micro=write_micro,
+        reason=Reason.WRITTEN,
+    )
+
+
+def _invoice(lease: Lease, prices: Prices, billing: Billing) -> int:
+    """Return the bill of a lease added up by hours, without a ledger."""
+    charged = charged_hours(lease.ended_s - lease.granted_s, billing, is_evicted=lease.end is End.EVICTED)
+    parts = (seconds * (prices.price_at(lease.granted_s + n * HOUR_S) or 0) for n, seconds in enumerate(charged))
+    return sum((lease.count * part + HOUR_S // 2) // HOUR_S for part in parts)  # each hour to a whole micro-dollar
 
 
 def run_policy(world: World, policy: Policy, start_s: int) -> RunResult:

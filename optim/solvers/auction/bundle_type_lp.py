@@ -29,7 +29,7 @@ from optim.models.auction.data import Locality
 from optim.models.auction.decision import PriceProof
 from optim.solvers.auction.counting import CountRelaxation
 from optim.solvers.auction.tables import Tables
-from optim.solvers.lp.highs import no_answer, run_in_place, silent_highs
+from optim.solvers.lp.highs import highs_lp, no_answer, run_in_place, silent_highs
 
 Pattern = tuple[int, ...]
 """Number of bundles of each kind that a machine holds, by position in the kinds asked for."""
@@ -483,16 +483,17 @@ FAR = 1e6
 
 
 def _highs(builder: _Builder) -> Any:
-    matrix = builder.matrix()
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.shape[1], matrix.shape[0]
-    lp.col_cost_ = -np.array(builder.cost)
-    lp.col_lower_, lp.col_upper_ = np.zeros(matrix.shape[1]), np.array(builder.upper)
-    lp.row_lower_, lp.row_upper_ = np.full(matrix.shape[0], -INFINITE), np.array(builder.right)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = matrix.data
+    rows, columns = len(builder.right), len(builder.cost)
+    lp = highs_lp(
+        cost=-np.array(builder.cost, dtype=np.float64),
+        lower=np.zeros(columns),
+        upper=np.array(builder.upper, dtype=np.float64),
+        matrix=builder.matrix(),
+        row_lower=np.full(rows, -INFINITE),
+        row_upper=np.array(builder.right, dtype=np.float64),
+        is_integer=np.zeros(columns, dtype=np.bool_),
+        is_maximisation=False,
+    )
     return silent_highs(
         lp,
         presolve="off",
