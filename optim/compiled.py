@@ -200,6 +200,9 @@ PRIVATE, ADMINISTRATOR = 0o700, 0
 
 DIGEST_BYTES = 16
 
+ENVIRONMENT = 2
+"""Place of a loop's environment, the constants of its code, among what Numba writes of it."""
+
 VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
 
 OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
@@ -274,9 +277,7 @@ class LoweredLoop(CPUDispatcher):  # type: ignore[misc]
     """A loop as other loops call it: intermediate code, typed and lowered once for all its callers."""
 
     def __init__(self, plain: Callable[..., Any], options: dict[str, Any]) -> None:
-        super().__init__(
-            plain, targetoptions={**options, "no_cpython_wrapper": True}, pipeline_class=LoweringPipeline
-        )
+        super().__init__(plain, targetoptions={**options, "no_cpython_wrapper": True}, pipeline_class=LoweringPipeline)
         self._compiler._customize_flags = CollectedFlags
 
     def add_overload(self, cres: Any) -> None:
@@ -388,7 +389,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         if not LoopCache.may_write or result.library.has_dynamic_globals or any(not x.can_cache for x in result.lifted):
             return
         path = self._path(signature, result.codegen)
-        payload = dumps(result._reduce())
+        payload = dumps((result._reduce(), result.environment.consts))
         try:
             path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
             check_private(path.parent)
@@ -417,7 +418,11 @@ def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
     """Make a written loop callable again; what is cut short or changed never reaches the machine."""
     if _digest(payload) != digest:
         raise ValueError("the entry is cut short or changed")
-    return CompileResult._rebuild(target, *pickle.loads(payload))
+    parts, constants = pickle.loads(payload)
+    # A loop's environment may be there already, from the entry of a caller: without what the loop's wrapper needs.
+    present = parts[ENVIRONMENT].consts
+    present.extend(constants[len(present) :])
+    return CompileResult._rebuild(target, *parts)
 
 
 def cache_folder() -> Path:
@@ -553,3 +558,32 @@ def describe_type(kind: Any) -> str:
 
 def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+# Three loops for loops. NumPy's own ways to write them take some tenths of a second each to compile: an assignment of a
+# slice brings along the text of its error, a sum all of its axes.
+
+
+@compiled
+def copy_first(number, source, goal):  # type: ignore[no-untyped-def]
+    """Copy so many entries."""
+    for k in range(number):
+        goal[k] = source[k]
+
+
+@compiled
+def total(numbers):  # type: ignore[no-untyped-def]
+    """Return the sum of whole numbers."""
+    result = 0
+    for number in numbers:
+        result += number
+    return result
+
+
+@compiled
+def largest(numbers):  # type: ignore[no-untyped-def]
+    """Return the largest of some numbers that aren't negative, 0 if there are none."""
+    result = 0
+    for number in numbers:
+        result = max(result, number)
+    return result

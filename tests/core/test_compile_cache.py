@@ -194,6 +194,18 @@ def test_importing_makes_no_folder_and_sets_no_variable_and_what_is_compiled_the
     assert call_all() == {"results": [7, 2, 0, 2], "compiled": []}
 
 
+def test_a_loop_that_is_loaded_after_a_caller_has_what_its_wrapper_needs(modules):
+    """Arrays go to Python by a constant of the wrapper, which the caller's entry doesn't hold."""
+    (modules.folder / "arrays.py").write_text(
+        "import numpy as np\nfrom optim.compiled import compiled\n"
+        "@compiled\ndef make(n):\n    return np.zeros(n)\n"
+        "@compiled\ndef count(n):\n    if n < 0:\n        raise ValueError('negative')\n    return len(make(n))\n"
+    )
+    code = "import json, arrays; print(json.dumps([arrays.count(2), arrays.make(3).tolist()]))"
+    for _ in range(2):
+        assert modules.run_apart(code) == [2, [0.0, 0.0, 0.0]]
+
+
 def test_the_users_own_folder_is_respected(modules, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
     call(ONE)

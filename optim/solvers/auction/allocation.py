@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled, copy_first, inner, largest, total
 from optim.core.arrays import IntArray
 from optim.models.auction.decision import sorted_entries
 from optim.solvers.auction.packing import below
@@ -107,7 +107,7 @@ def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
             return False
         _take_from_machine(held, free, slot_machine, app, chosen, need)
     elif lv == RACK:
-        by_rack = np.zeros(machine_rack.max() + 1, dtype=np.int64)
+        by_rack = np.zeros(largest(machine_rack) + 1, dtype=np.int64)
         for m in range(len(room)):
             by_rack[machine_rack[m]] += room[m]
         for r in range(len(by_rack)):
@@ -117,7 +117,7 @@ def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
             return False
         _spread(held, free, slot_machine, machine_rack, room, app, chosen, need, YES)
     else:
-        if room.sum() < need:
+        if total(room) < need:
             return False
         _spread(held, free, slot_machine, machine_rack, room, app, NONE, need, NO)
     return True
@@ -132,13 +132,13 @@ def take_back(app, held, free):
 
 
 @compiled
-def _best_upgrade(i, offset, size, weight, now, total, is_out):
+def _best_upgrade(i, offset, size, weight, now, left, is_out):
     """Return the row with the largest gain of log welfare a GPU of an app, and that rate; -1 if none is possible."""
     best, best_rate = NONE, 0.0
     had, held = (weight[now], size[now]) if now >= 0 else (0.0, 0)
     for b in range(offset[i], offset[i + 1]):
         gain, more = weight[b] - had, size[b] - held
-        if is_out[b] or gain <= MIN_GAIN or more > total:
+        if is_out[b] or gain <= MIN_GAIN or more > left:
             continue
         rate = gain / more if more > 0 else 1e9 + gain
         if rate > best_rate:
@@ -151,11 +151,11 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
     """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
     num_apps = len(choice)
     is_out = np.zeros(len(size), dtype=np.bool_)
-    total = free.sum()
-    wanted, rate = np.full(num_apps, NONE), np.zeros(num_apps)
+    left = total(free)
+    wanted, rate = np.zeros(num_apps, dtype=np.int64), np.zeros(num_apps)
     for i in range(num_apps):
         if i != absent:
-            wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
+            wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], left, is_out)
     before = np.empty(len(free), dtype=np.int64)
     while True:
         i, best_rate = NONE, 0.0
@@ -166,11 +166,11 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
             return
         best, now = wanted[i], choice[i]
         had = size[now] if now >= 0 else 0
-        if size[best] - had <= total:
-            before[:] = held[i]
+        if size[best] - had <= left:
+            copy_first(len(before), held[i], before)
             take_back(i, held, free)
             if put(best, i, level, size, named, held, free, slot_machine, machine_rack):
-                total -= size[best] - had
+                left -= size[best] - had
                 choice[i] = best
             else:
                 # Neither do the app's larger bundles of no wider locality: room only shrinks.
@@ -180,17 +180,17 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
                 for s in range(len(free)):
                     held[i, s] = before[s]
                     free[s] -= before[s]
-        wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
+        wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], left, is_out)
 
 
 @inner
 def welfare(choice, weight):
     """Return the log welfare of a choice."""
-    total = 0.0
+    result = 0.0
     for i in range(len(choice)):
         if choice[i] >= 0:
-            total += weight[choice[i]]
-    return total
+            result += weight[choice[i]]
+    return result
 
 
 @compiled
@@ -224,9 +224,10 @@ def exchange(offset, level, size, weight, named, choice, held, free, slot_machin
         if value > best + MIN_GAIN:
             best = value
             improved += 1
-            choice[:] = trial
-            held[:] = trial_held
-            free[:] = trial_free
+            copy_first(num_apps, trial, choice)
+            copy_first(len(free), trial_free, free)
+            for j in range(num_apps):
+                copy_first(len(free), trial_held[j], held[j])
     return improved
 
 

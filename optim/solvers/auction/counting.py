@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optim.compiled import compiled
+from optim.compiled import compiled, copy_first
 from optim.core.arrays import FloatArray, IntArray
 from optim.solvers.auction.tables import Tables
 
@@ -20,7 +20,7 @@ def count_tables(order, offset, size, weight, room):
     table = np.zeros((len(order) + 1, room + 1))
     for k in range(len(order)):
         before, after = table[k], table[k + 1]
-        after[:] = before
+        copy_first(room + 1, before, after)
         for b in range(offset[order[k]], offset[order[k] + 1]):
             w = weight[b]
             for u in range(size[b], room + 1):
@@ -50,8 +50,10 @@ def trace(table, order, offset, size, weight, apps, room, choice):
 def best_choice(table, offset, size, weight):
     """Return a choice of rows that attains the optimum with all apps."""
     num_apps = len(offset) - 1
-    choice = np.full(num_apps, -1, dtype=np.int64)
-    trace(table, np.arange(num_apps), offset, size, weight, num_apps, table.shape[1] - 1, choice)
+    choice, order = np.empty(num_apps, dtype=np.int64), np.empty(num_apps, dtype=np.int64)
+    for i in range(num_apps):
+        order[i] = i
+    trace(table, order, offset, size, weight, num_apps, table.shape[1] - 1, choice)
     return choice
 
 
@@ -59,13 +61,19 @@ def best_choice(table, offset, size, weight):
 def best_without(head, tail, offset, size, weight, app, choice):
     """Fill in a choice that attains the optimum without one app; return that optimum."""
     num_apps, room = len(offset) - 1, head.shape[1] - 1
-    order, after = np.arange(num_apps), num_apps - 1 - app
-    value = head[app] + tail[after][::-1]
-    split = value.argmax()
+    after = num_apps - 1 - app
+    order, backwards = np.empty(num_apps, dtype=np.int64), np.empty(num_apps, dtype=np.int64)
+    for i in range(num_apps):
+        order[i], backwards[i] = i, num_apps - 1 - i
+    split, best = 0, head[app, 0] + tail[after, room]
+    for gpus in range(1, room + 1):
+        value = head[app, gpus] + tail[after, room - gpus]
+        if value > best:
+            split, best = gpus, value
     trace(head, order, offset, size, weight, app, split, choice)
     choice[app] = -1
-    trace(tail, order[::-1].copy(), offset, size, weight, after, room - split, choice)
-    return value[split]
+    trace(tail, backwards, offset, size, weight, after, room - split, choice)
+    return best
 
 
 class CountRelaxation:

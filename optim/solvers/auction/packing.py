@@ -8,7 +8,7 @@ what is left. Counts are turned into GPUs from the narrowest level to the widest
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled, inner, largest, total
 from optim.core.arrays import IntArray
 from optim.models.auction.data import Cluster, Locality
 from optim.models.auction.decision import Witness, sorted_entries
@@ -29,7 +29,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
 
     Items come in the order in which they are placed. `target` is the machine of a named item.
     """
-    if size.sum() > slot_free.sum():
+    if total(size) > total(slot_free):
         return False
     room = slot_free.copy(), machine_free.copy(), rack_free.copy()
     return best_fit(level, size, target, slot_machine, machine_rack, *room, np.empty(0, dtype=np.uint64), place)
@@ -77,6 +77,9 @@ def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rac
     return True
 
 
+NARROW_FIRST = np.array([SLOT, MACHINE, NAMED, RACK, CLUSTER])
+
+
 @compiled
 def materialise(level, size, place, slot_machine, machine_rack, slot_free):
     """Return (item, slot, count) entries; narrow items first, so that wide ones take what is left in their place.
@@ -86,16 +89,18 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
     """
     room = slot_free.copy()
     num_slots = len(room)
-    entries = np.empty((np.minimum(size, num_slots).sum(), 3), dtype=np.int64)
+    most_entries = 0
+    for gpus in size:
+        most_entries += min(gpus, num_slots)
+    entries = np.empty((most_entries, 3), dtype=np.int64)
     count = 0
-    order = np.array([SLOT, MACHINE, NAMED, RACK, CLUSTER])
     machine_room = np.zeros(len(machine_rack), dtype=np.int64)
     for turn in range(5):
         if turn == 3:
             for s in range(num_slots):
                 machine_room[slot_machine[s]] += room[s]
         for k in range(len(level)):
-            if level[k] != order[turn]:
+            if level[k] != NARROW_FIRST[turn]:
                 continue
             left = size[k]
             while left > 0:
@@ -176,8 +181,8 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
 @inner
 def _types(used, level, size, num_racks):
     """Return the sizes of loads, then of bundles, with how many there are of each."""
-    num_loads = used.max() + 1
-    count = np.zeros(num_loads + size.max() + 1, dtype=np.int64)
+    num_loads = largest(used) + 1
+    count = np.zeros(num_loads + largest(size) + 1, dtype=np.int64)
     for m in range(len(used)):
         count[used[m]] += 1
     for k in range(len(level)):
@@ -223,7 +228,9 @@ def _fullest(types, room, machines):
 def _laid_out(types, used, level, size, machine_rack, place):
     """Give loads their machines and bundles their racks; what no rack was given goes anywhere."""
     num_machines = len(machine_rack)
-    where = np.full(num_machines, -1, dtype=np.int64)
+    where = np.zeros(num_machines, dtype=np.int64)
+    for m in range(num_machines):
+        where[m] = -1
     is_used = np.zeros(num_machines, dtype=np.bool_)
     for t in range(len(types)):
         for r in range(types.shape[1] - GIVEN):
@@ -241,7 +248,13 @@ def _laid_out(types, used, level, size, machine_rack, place):
                         if level[k] == RACK and size[k] == types[t, SIZE] and place[k] < 0:
                             place[k] = r
                             break
-    where[where < 0] = np.flatnonzero(~is_used)
+    source = 0
+    for m in range(num_machines):
+        if where[m] < 0:
+            while is_used[source]:
+                source += 1
+            where[m] = source
+            source += 1
     return where
 
 
@@ -256,33 +269,43 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
     """
     random = np.array([seed], dtype=np.uint64)
     num_machines = len(machine_rack)
-    machine, endless = machine_free.copy(), np.full(len(rack_free), FAR)
+    machine, endless = machine_free.copy(), np.zeros(len(rack_free), dtype=np.int64)
+    for r in range(len(rack_free)):
+        endless[r] = FAR
     if not best_fit(level, size, target, slot_machine, machine_rack, slot_free.copy(), machine, endless, random, place):
         return False
-    used = machine_free - machine
-    inner = np.flatnonzero(level == RACK)
-    place[inner] = -1
-    is_fixed = np.zeros(num_machines, dtype=np.bool_)
+    used = np.zeros(num_machines, dtype=np.int64)
+    where = np.zeros(num_machines, dtype=np.int64)  # machine whose load lies on machine m now
+    for m in range(num_machines):
+        used[m], where[m] = machine_free[m] - machine[m], m
+    inner, num_inner = np.zeros(len(level), dtype=np.int64), 0
+    is_fixed, is_any_fixed = np.zeros(num_machines, dtype=np.bool_), False
     for k in range(len(level)):
+        if level[k] == RACK:
+            inner[num_inner], place[k] = k, -1
+            num_inner += 1
         if level[k] == NAMED:
-            is_fixed[target[k]] = True
-    kind, num_slots = _kinds(slot_machine, slot_free, num_machines)
-    where = np.arange(num_machines)  # machine whose load lies on machine m now
-    if not is_fixed.any() and kind.min() == kind.max():
+            is_fixed[target[k]] = is_any_fixed = True
+    inner = inner[:num_inner]
+    kind, first = _kinds(slot_machine, slot_free, num_machines)
+    if not is_any_fixed and largest(kind) == 0:
         where = fill_racks(used, level, size, machine_rack, rack_free, random, place)
-        used = used[where]
+        for m in range(num_machines):
+            machine[m] = used[where[m]]
+        used = machine
     load = _loads(used, machine_rack, inner, size, place, rack_free)
     # Loads trade places between machines with equal slots, or of one slot each.
     alike = kind.copy()
     for m in range(num_machines):
-        if num_slots[m] == 1:
+        if first[m + 1] - first[m] == 1:
             alike[m] = -1
     _exchange(
         load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
     )
-    if (load > rack_free).any():
-        return False
-    lies, first = np.empty(num_machines, dtype=np.int64), np.searchsorted(slot_machine, np.arange(num_machines))
+    for r in range(len(load)):
+        if load[r] > rack_free[r]:
+            return False
+    lies = np.empty(num_machines, dtype=np.int64)
     for m in range(num_machines):
         lies[where[m]] = m
     for k in range(len(level)):
@@ -296,29 +319,30 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
 
 @inner
 def _kinds(slot_machine, slot_free, num_machines):
-    """Return the kind of each machine, told by its first one, and how many slots it has.
+    """Return the kind of each machine, told by its first one, and where its slots begin; the end of the last is added.
 
     Machines are of one kind where they have as many slots, and slot by slot as much is free: a bundle of a slot lies
     on the same one wherever its load goes. So slots that are fully held tell machines apart, too.
     """
-    kind, count = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines, dtype=np.int64)
+    kind, first = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines + 1, dtype=np.int64)
     for s in range(len(slot_machine)):
-        count[slot_machine[s]] += 1
-    first = np.searchsorted(slot_machine, np.arange(num_machines))
+        first[slot_machine[s] + 1] += 1
+    for m in range(num_machines):
+        first[m + 1] += first[m]
     known, num_known = np.empty(num_machines, dtype=np.int64), 0
     for m in range(num_machines):
         kind[m] = m
         for q in known[:num_known]:
-            s = 0
-            while s < count[m] == count[q] and slot_free[first[q] + s] == slot_free[first[m] + s]:
+            s, count, other = 0, first[m + 1] - first[m], first[q + 1] - first[q]
+            while s < count == other and slot_free[first[q] + s] == slot_free[first[m] + s]:
                 s += 1
-            if s == count[m] == count[q]:
+            if s == count == other:
                 kind[m] = q
                 break
         if kind[m] == m:
             known[num_known] = m
             num_known += 1
-    return kind, count
+    return kind, first
 
 
 @inner

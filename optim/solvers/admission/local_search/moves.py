@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled, copy_first, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.solvers.admission.local_search.insertion import copy_job, copy_plan, insert_all, shift, take_out
-from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, copy_first, sort_by_key
+from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, sort_by_key
 
 
 @compiled(inline="always")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled, copy_first, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Outcome, PhaseClock
 from optim.core.solution import Relaxation
@@ -28,7 +28,6 @@ from optim.models.admission.decision import AdmissionPlan, CountCut, Cut, PriceP
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.packing.capacity_rows import CapacityRows, plan_usage
 from optim.solvers.admission.packing.column_pool import Schedule
-from optim.solvers.admission.pricing.best_schedule import copy_first
 from optim.solvers.admission.pricing.classes import (
     JobTables,
     Prices,

@@ -82,13 +82,6 @@ def sort_by_key(key, size, order):
         order[place] = position
 
 
-@inner
-def copy_first(number, source, goal):
-    """Copy so many entries; a loop, because assigning slices compiles text formatting for an error."""
-    for k in range(number):
-        goal[k] = source[k]
-
-
 @inner(fastmath={"nnan", "nsz"})
 def min_plus_step(before, after, table, largest, progress, first, last, target):
     """Improve ``after[min(target, d + progress[Y])]`` by ``before[d] + table[Y]`` for d in [first, last), Y <= largest."""

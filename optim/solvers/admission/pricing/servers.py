@@ -26,13 +26,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled, copy_first, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction, PriceRanges, SideRanges, prices_of
-from optim.solvers.admission.pricing.best_schedule import Space, best_by, copy_first, make_space, trace_by
+from optim.solvers.admission.pricing.best_schedule import Space, best_by, make_space, trace_by
 from optim.solvers.admission.pricing.classes import JobTables, Prices
 from optim.solvers.admission.pricing.shared import (
     INFINITE,

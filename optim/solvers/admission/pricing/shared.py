@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled, copy_first, inner
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import share_of
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.pricing.best_schedule import copy_first, sort_by_key
+from optim.solvers.admission.pricing.best_schedule import sort_by_key
 
 
 @by_reference
