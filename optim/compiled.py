@@ -9,14 +9,20 @@ optimiser is told so: it keeps in registers what it has read.
 
 It rests on Numba's documented interface for new types (https://numba.readthedocs.io/en/stable/extending/low-level.html).
 
+A loop has two forms. Loops that call it link its intermediate code (`LoweredLoop`): it is typed and lowered once, and no
+machine code is made of it alone. Where Python calls it, that code and all that it calls are optimised as one and become
+machine code with a wrapper (`Loop`). Numba itself does both for every function, and optimises a callee again with each
+of its callers: that took three quarters of LLVM's time.
+
 Numba renews a cached loop when its own file changes and is blind to the loops that it calls. Here an entry is named
 after everything its machine code was made from: the loop's byte code and that of all it calls, the constants and tuples
 they name, the types of its arguments, the processor and the versions. An edit therefore recompiles what depends on it
 and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written, and is
 the user's alone: entries are run, so that none is read where others may have put it.
 
-References rest on Numba's documented interfaces. The cache and the loops without wrapper don't: `CPUDispatcher` with its
-`_cache` and `get_call_template`, `NullCache`, `CompileResult._reduce` and `_rebuild`, `dumps`, `has_dynamic_globals` and
+References rest on Numba's documented interfaces. The cache and the two forms don't: `CPUDispatcher` with its `_cache`,
+`_compiler` and `get_call_template`, `JITCodeLibrary` with `_linking_libraries` and `_finalize_dynamic_globals`, `Flags`,
+`NullCache`, `CompileResult._reduce`, `_rebuild` and `_find_referenced_environments`, `dumps`, `has_dynamic_globals` and
 `magic_tuple` are Numba's own, and no other module may use them.
 """
 
@@ -235,6 +241,7 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 inner = compiled
+"""The former name of loops that only loops call: every loop is now lowered for its callers, and wrapped where needed."""
 
 
 class LoweredLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types

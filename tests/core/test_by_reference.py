@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import TypingError
 
-from optim.compiled import Reference, by_reference, compiled, inner
+from optim.compiled import Reference, by_reference, compiled
 from optim.core.progress import COMPILING
 
 
@@ -45,7 +45,7 @@ def whole() -> Whole:
     return Whole(Part(np.arange(3), True), 0.5, table, Part(np.arange(4, 6), False), (7, np.array([2.5])))
 
 
-@inner
+@compiled
 def add_up(part, by):
     total = 0.0
     for each in part.numbers:
@@ -53,7 +53,7 @@ def add_up(part, by):
     return total
 
 
-@inner
+@compiled
 def store(whole, value):
     whole.left.numbers[1] = value
     whole.table[2, 1] += whole.left.numbers[1]

@@ -5,11 +5,11 @@
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import IntArray
 
 
-@inner
+@compiled
 def _room(
     server: int, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray, other_allocated: IntArray,
     other_unit: IntArray, share: IntArray,
@@ -60,7 +60,7 @@ def take_in_turn(
     return placed, cursor
 
 
-@inner
+@compiled
 def _give_back(taken: IntArray, free: IntArray, unit: IntArray, allocated: IntArray) -> None:
     """Undo what `take_in_turn` took."""
     for server in range(len(taken)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.compiled import compiled, copy_first, inner, largest, total
+from optim.compiled import compiled, copy_first, largest, total
 from optim.core.arrays import IntArray
 from optim.models.auction.decision import sorted_entries
 from optim.solvers.auction.packing import below
@@ -27,7 +27,7 @@ MIN_GAIN = 1e-12
 """Upgrades that gain less than this are rounding."""
 
 
-@inner
+@compiled
 def _take_from_machine(held, free, slot_machine, app, machine, count):
     """Take GPUs of one machine, its fullest slot first."""
     while count > 0:
@@ -47,7 +47,7 @@ def _take_from_machine(held, free, slot_machine, app, machine, count):
         count -= taken
 
 
-@inner
+@compiled
 def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack (or of all, rack -1).
 
@@ -74,7 +74,7 @@ def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_w
         count -= taken
 
 
-@inner
+@compiled
 def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
     """Place row b for an app by best fit; return whether there was room."""
     named_offset, named_machine, named_gpus = named
@@ -183,7 +183,7 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
         wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], left, is_out)
 
 
-@inner
+@compiled
 def welfare(choice, weight):
     """Return the log welfare of a choice."""
     result = 0.0

@@ -8,7 +8,7 @@ what is left. Counts are turned into GPUs from the narrowest level to the widest
 
 import numpy as np
 
-from optim.compiled import compiled, inner, largest, total
+from optim.compiled import compiled, largest, total
 from optim.core.arrays import IntArray
 from optim.models.auction.data import Cluster, Locality
 from optim.models.auction.decision import Witness, sorted_entries
@@ -35,7 +35,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
     return best_fit(level, size, target, slot_machine, machine_rack, *room, np.empty(0, dtype=np.uint64), place)
 
 
-@inner
+@compiled
 def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
     """Put each item where least room is left, as `reserve` does, and take the room; ties at random if it is given."""
     is_shaken = len(random) > 0
@@ -129,7 +129,7 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
     return entries[:count]
 
 
-@inner
+@compiled
 def below(random, limit):
     """Return the next number below `limit` of a splitmix64 sequence; `random` holds its state."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -144,7 +144,7 @@ SIZE, IS_LOAD, LEFT, GIVEN = range(4)
 """Columns of a table of types; from `GIVEN` on one column a rack: how many it was given."""
 
 
-@inner
+@compiled
 def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     """Fill one rack after the other as full as possible.
 
@@ -178,7 +178,7 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     return _laid_out(types, used, level, size, machine_rack, place)
 
 
-@inner
+@compiled
 def _types(used, level, size, num_racks):
     """Return the sizes of loads, then of bundles, with how many there are of each."""
     num_loads = largest(used) + 1
@@ -202,14 +202,14 @@ def _types(used, level, size, num_racks):
     return types
 
 
-@inner
+@compiled
 def _most(kind, room, machines):
     """Return how many of a type there are and have room."""
     most = min(kind[LEFT], room // kind[SIZE])
     return min(most, machines) if kind[IS_LOAD] else most
 
 
-@inner
+@compiled
 def _fullest(types, room, machines):
     """Return by (type, GPUs, machines) the most GPUs that this type and the later ones fill."""
     best = np.zeros((len(types) + 1, room + 1, machines + 1), dtype=np.int64)
@@ -224,7 +224,7 @@ def _fullest(types, room, machines):
     return best
 
 
-@inner
+@compiled
 def _laid_out(types, used, level, size, machine_rack, place):
     """Give loads their machines and bundles their racks; what no rack was given goes anywhere."""
     num_machines = len(machine_rack)
@@ -317,7 +317,7 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
     return True
 
 
-@inner
+@compiled
 def _kinds(slot_machine, slot_free, num_machines):
     """Return the kind of each machine, told by its first one, and where its slots begin; the end of the last is added.
 
@@ -345,7 +345,7 @@ def _kinds(slot_machine, slot_free, num_machines):
     return kind, first
 
 
-@inner
+@compiled
 def _loads(used, machine_rack, inner, size, place, rack_free):
     """Return the load of each rack; bundles within a rack that have none yet go where most room is left."""
     load = np.zeros(len(rack_free), dtype=np.int64)
@@ -365,7 +365,7 @@ def _loads(used, machine_rack, inner, size, place, rack_free):
     return load
 
 
-@inner
+@compiled
 def _exchange(
     load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
 ):
@@ -401,7 +401,7 @@ def _exchange(
             where[m], where[other] = where[other], where[m]
 
 
-@inner
+@compiled
 def _has_shifted(load, rack_free, source, target, shift):
     """Shift load from one rack to another unless their overflow grows; return whether it was done."""
     before = max(0, load[source] - rack_free[source]) + max(0, load[target] - rack_free[target])

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.instance import AdmissionInstance
@@ -61,7 +61,7 @@ class SharedServers(NamedTuple):
     ps: IntArray
 
 
-@inner
+@compiled
 def _takes(h, y, z, s, t, residual, workers, ps, shared):
     """Tell whether server h holds y workers and z PSs of the job."""
     c = shared.class_of[h]
@@ -74,7 +74,7 @@ def _takes(h, y, z, s, t, residual, workers, ps, shared):
     return True
 
 
-@inner
+@compiled
 def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order, is_tight):
     """List the servers as workers look for room, and as PSs do, both by class; return how many there are.
 
@@ -389,7 +389,7 @@ def class_limits(residual, demand, room, s, t, first, limit):
         limit[c] = total
 
 
-@inner
+@compiled
 def _order_classes(s, t, side, scratch):
     """Fill in what one unit costs in each class at scale 1, and sort the classes by it."""
     for c in range(len(scratch.cost)):
@@ -397,7 +397,7 @@ def _order_classes(s, t, side, scratch):
     sort_by_key(scratch.cost, len(scratch.cost), scratch.order)
 
 
-@inner
+@compiled
 def best_fit(i, scale, is_tight, data, state, scratch):
     """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
 
@@ -458,7 +458,7 @@ def best_fit(i, scale, is_tight, data, state, scratch):
     return best, completion
 
 
-@inner
+@compiled
 def place(units, c, t, s, residual, demand, room, first, rows, count, tight, free, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
@@ -488,7 +488,7 @@ def place(units, c, t, s, residual, demand, room, first, rows, count, tight, fre
     return count
 
 
-@inner
+@compiled
 def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_order):
     """Divide a slot's units over classes by cost, and over servers by fit."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
@@ -505,7 +505,7 @@ def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_or
             units -= put
 
 
-@inner
+@compiled
 def _write_pairs(i, s, t, units, needed, out):
     """Put a slot's workers and PSs on shared servers, as the table's maker did."""
     workers, ps, shared = out.workers, out.ps, out.shared
@@ -519,7 +519,7 @@ def _write_pairs(i, s, t, units, needed, out):
     write_shared(i, s, t, shared.ps, out.row_offset, ps.side, ps.state)
 
 
-@inner
+@compiled
 def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
     row, own = s - jobs.segment_offset[i], out.row_offset[i]
     if out.is_shared:
@@ -558,7 +558,7 @@ def insert_all(data, state, waiting, scale, is_tight, scratch):
     return gained
 
 
-@inner
+@compiled
 def _shift_side(i, sign, offset, side, state):
     for a in range(offset, offset + state.used[i]):
         t, h, n, s = state.rows[a]
@@ -580,7 +580,7 @@ def take_out(i, data, state):
     state.completion[i] = -1
 
 
-@inner
+@compiled
 def _copy_rows(first, source, goal, i):
     """Copy a job's rows; a loop, because slice assignment takes seconds to compile."""
     goal.used[i] = source.used[i]
@@ -589,7 +589,7 @@ def _copy_rows(first, source, goal, i):
             goal.rows[a, column] = source.rows[a, column]
 
 
-@inner
+@compiled
 def copy_job(i, source, goal, data):
     """Copy where a job completes and what it holds, not the residuals."""
     goal.completion[i] = source.completion[i]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import compiled, copy_first, inner
+from optim.compiled import compiled, copy_first
 from optim.core.arrays import FloatArray, IntArray
 from optim.solvers.admission.local_search.insertion import copy_job, copy_plan, insert_all, shift, take_out
 from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, sort_by_key
@@ -34,7 +34,7 @@ def uniform(random):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@inner
+@compiled
 def draw_noise(noise, ps_noise, random):
     """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
     strength = uniform(random)
@@ -48,13 +48,13 @@ def draw_noise(noise, ps_noise, random):
                 side[t, c] = factor * side[0, c]
 
 
-@inner
+@compiled
 def holds(listed, count, j):
     """Tell whether job j is among the first so many listed."""
-    for k in range(count):
-        if listed[k] == j:
-            return True
-    return False
+    k = 0
+    while k < count and listed[k] != j:
+        k += 1
+    return k < count
 
 
 LONGEST = 6
@@ -104,7 +104,7 @@ class Chain(NamedTuple):
     one: IntArray
 
 
-@inner
+@compiled
 def make_chain(num_jobs):
     """Return work space."""
     return Chain(
@@ -114,13 +114,13 @@ def make_chain(num_jobs):
     )  # fmt: skip
 
 
-@inner
+@compiled
 def _append(listed, size, which, j):
     listed[size[which]] = j
     size[which] += 1
 
 
-@inner
+@compiled
 def _side_cost(i, offset, side, state):
     """Return what a job's units cost at the prices that guide insertions."""
     total, c = 0.0, ZERO
@@ -134,7 +134,7 @@ def _side_cost(i, offset, side, state):
     return total
 
 
-@inner
+@compiled
 def _is_overfull(offset, used, state):
     """Tell whether more is used than there is where a job has units."""
     for a in range(offset, offset + used):
@@ -145,7 +145,7 @@ def _is_overfull(offset, used, state):
     return False
 
 
-@inner
+@compiled
 def put_back(i, completion, data, state):
     """Give a job that was taken out the room again that it had, if that is free; tell whether it was."""
     offset = data.row_offset[i]
@@ -157,7 +157,7 @@ def put_back(i, completion, data, state):
     return True
 
 
-@inner
+@compiled
 def _clear(j, data, state, chain, random):
     """Take a random share of the jobs away that may be in job j's way; return how many."""
     jobs = data.jobs
@@ -183,7 +183,7 @@ def _clear(j, data, state, chain, random):
     return count
 
 
-@inner
+@compiled
 def _drive_out(i, completion, data, state, kept, chain):
     """Note that a job has lost its room, and what it was before the chain."""
     if not holds(chain.moved, chain.size[MOVED], i):
@@ -194,7 +194,7 @@ def _drive_out(i, completion, data, state, kept, chain):
     _append(chain.waiting, chain.size, WAITING, i)
 
 
-@inner
+@compiled
 def _insert(j, max_scale, data, state, chain, scratch):
     random = scratch.random
     draw_noise(scratch.workers.noise, scratch.ps.noise, random)
@@ -202,7 +202,7 @@ def _insert(j, max_scale, data, state, chain, scratch):
     return insert_all(data, state, chain.one, max_scale * uniform(random), uniform(random) < 0.8, scratch)
 
 
-@inner
+@compiled
 def _force(j, data, state, kept, chain, scratch):
     """Add a link: put job j in the room of others, who go back or wait; return the change of the plan's value."""
     _append(chain.forced, chain.size, FORCED, j)
@@ -217,7 +217,7 @@ def _force(j, data, state, kept, chain, scratch):
     return change
 
 
-@inner
+@compiled
 def _optimistic_bound(data, chain):
     """Return what the jobs that wait are worth at best."""
     hope = 0.0
@@ -227,7 +227,7 @@ def _optimistic_bound(data, chain):
     return hope
 
 
-@inner
+@compiled
 def _next_waiting(data, chain):
     """Take the most profitable job from those that wait."""
     best, last = 0, chain.size[WAITING] - 1
@@ -240,7 +240,7 @@ def _next_waiting(data, chain):
     return j
 
 
-@inner
+@compiled
 def _fill(data, state, kept, chain, scratch):
     """Try some refused jobs in what is left around the moved ones; return the value gained."""
     random, jobs = scratch.random, data.jobs
@@ -258,7 +258,7 @@ def _fill(data, state, kept, chain, scratch):
     return gained
 
 
-@inner
+@compiled
 def eject(j, least, data, state, kept, chain, scratch):
     """Run a chain that begins with a refused job; return the change of the plan's value.
 
@@ -288,7 +288,7 @@ CHAIN_SHARE = 0.9
 """Share of these moves that are ejection chains."""
 
 
-@inner
+@compiled
 def _choose_forced(data, state, random):
     """Choose a refused job that is to be inserted before all others, or -1 for none."""
     best = -1
@@ -301,7 +301,7 @@ def _choose_forced(data, state, random):
     return best
 
 
-@inner
+@compiled
 def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
     """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
 
@@ -334,7 +334,7 @@ def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
     return count
 
 
-@inner
+@compiled
 def _choose_waiting(data, state, ruined, num_ruined, most, forced, random, waiting):
     """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
@@ -358,7 +358,7 @@ def _choose_waiting(data, state, ruined, num_ruined, most, forced, random, waiti
     return count
 
 
-@inner
+@compiled
 def _arrange(data, waiting, forced, random):
     """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
 
@@ -386,7 +386,7 @@ def _arrange(data, waiting, forced, random):
         waiting[k] = int(key[order[k]])
 
 
-@inner
+@compiled
 def _ruin_and_recreate(forced, data, state, kept, scratch, max_destroyed, ruined, waiting):
     """Take some jobs out and insert them and others again; return the change of the plan's value, and how many waited."""
     random = scratch.random
@@ -407,7 +407,7 @@ def _ruin_and_recreate(forced, data, state, kept, scratch, max_destroyed, ruined
     return insert_all(data, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
 
 
-@inner
+@compiled
 def _undo(moved, data, state, kept):
     """Make a plan again what it was before a move."""
     for i in moved:

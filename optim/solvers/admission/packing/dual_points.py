@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import by_reference, compiled, copy_first, inner
+from optim.compiled import by_reference, compiled, copy_first
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Outcome, PhaseClock
 from optim.core.solution import Relaxation
@@ -116,7 +116,7 @@ class Descent(NamedTuple):
     pace: FloatArray
 
 
-@inner
+@compiled
 def fill_costs(cost, demand, price):
     """Write what a unit of each segment costs, shape (segments, classes, slots), at prices of (class, slot, resource) in a row."""
     segments, classes, slots = cost.shape
@@ -132,7 +132,7 @@ def fill_costs(cost, demand, price):
                 cost[s, c, t] = total
 
 
-@inner
+@compiled
 def fill_segments(segment, completion, workers, jobs):
     """Write the demand segment in which each slot of each schedule starts: the last that its work done has reached."""
     for i in range(len(completion)):

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 
 INFINITE = np.inf
@@ -82,7 +82,7 @@ def sort_by_key(key, size, order):
         order[place] = position
 
 
-@inner(fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"})
 def min_plus_step(before, after, table, largest, progress, first, last, target):
     """Improve ``after[min(target, d + progress[Y])]`` by ``before[d] + table[Y]`` for d in [first, last), Y <= largest."""
     for y in range(largest + 1):
@@ -124,7 +124,7 @@ def best_by(slot_table):
         Y. Numbers of workers that cost `ceiling` or more may be left out.
     """
 
-    @inner
+    @compiled
     def best_schedule(i, floor, jobs, space, source):
         """Return (payoff, completion slot) of job i's best schedule, payoff > floor, else (floor, -1)."""
         first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
@@ -178,7 +178,7 @@ def trace_by(write_slot):
         ``(i, s, t, k, workers, ps, jobs, source, out)`` writes where so many units of a slot are.
     """
 
-    @inner
+    @compiled
     def trace(i, completion, jobs, space, source, out):
         """Recompute the choices that led to the best cost, the last slot first."""
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -192,7 +192,7 @@ def trace_by(write_slot):
     return trace
 
 
-@inner
+@compiled
 def _choice(i, k, state, jobs, steps, space):
     """Return (segment, workers, state before) of the fewest workers that led to `state` in the k-th slot."""
     due = jobs.target[i]

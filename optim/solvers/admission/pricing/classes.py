@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import MICRO
 from optim.models.admission.instance import AdmissionInstance
@@ -135,13 +135,13 @@ INFINITE = np.inf
 ZERO = np.int64(0)
 
 
-@inner
+@compiled
 def units_cost(units, cost, curve):
     """Return what so many units of one class cost."""
     return units * cost + curve[min(units, len(curve) - 1)]
 
 
-@inner
+@compiled
 def fill_layers(most, cost, low, high, curve, layers):
     """Fill ``layers[c, n]`` with the least cost of n units on the first c classes.
 
@@ -177,7 +177,7 @@ def fill_layers(most, cost, low, high, curve, layers):
     return fewest, reached
 
 
-@inner
+@compiled
 def take_layers(units, cost, low, curve, layers, out):
     """Add how many units of each class the least cost of so many has, the last class first."""
     n = units
@@ -189,7 +189,7 @@ def take_layers(units, cost, low, curve, layers, out):
         n -= own
 
 
-@inner
+@compiled
 def fill_pair_layers(most, most_ps, costs, lows, highs, curves, fronts, layers):
     """Fill ``layers[c, Z, Y]`` with the least cost of Y workers and Z PSs on the first c classes of shared servers.
 
@@ -222,7 +222,7 @@ def fill_pair_layers(most, most_ps, costs, lows, highs, curves, fronts, layers):
                         after[workers] = candidate if candidate < after[workers] else after[workers]
 
 
-@inner
+@compiled
 def take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, layers, out_workers, out_ps):
     """Write the workers and PSs of each class in a cheapest way to have so many in all, the last class first.
 
@@ -314,7 +314,7 @@ class Counts(NamedTuple):
     ps: IntArray
 
 
-@inner
+@compiled
 def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, order, ps_order, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in one slot; return the largest Y possible.
 
@@ -369,7 +369,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     return workers
 
 
-@inner
+@compiled
 def take_cheapest(units, cost, limit, order, out):
     """Add the cheapest classes' units to `out`, so many in all."""
     sort_by_key(cost, len(order), order)
@@ -380,7 +380,7 @@ def take_cheapest(units, cost, limit, order, out):
         units -= count
 
 
-@inner
+@compiled
 def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return slot_table(
         source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.ps_cost[s, :, t], source.ps_limit[s, :, t],
@@ -388,13 +388,13 @@ def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     )  # fmt: skip
 
 
-@inner
+@compiled
 def _write_classes(i, s, t, k, workers, ps, jobs, source, out):
     take_cheapest(workers, source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.order, out.workers[:, t])
     take_cheapest(ps, source.ps_cost[s, :, t], source.ps_limit[s, :, t], source.ps_order, out.ps[:, t])
 
 
-@inner
+@compiled
 def _curved_table(i, s, t, k, ceiling, needed, jobs, source, table):
     worker_curve, ps_curve = source.worker_curve[source.worker_place[i, t]], source.ps_curve[source.ps_place[i, t]]
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
@@ -414,7 +414,7 @@ def _curved_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return most
 
 
-@inner
+@compiled
 def _write_curved(i, s, t, k, workers, ps, jobs, source, out):
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
         _write_classes(i, s, t, k, workers, ps, jobs, source, out)
@@ -431,14 +431,14 @@ def _write_curved(i, s, t, k, workers, ps, jobs, source, out):
     take_layers(ps, costs[1], no_ps, ps_curve, source.ps_layers, out.ps[:, t])
 
 
-@inner
+@compiled
 def _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return class_pair_table(
         s, t, jobs.most[i], ceiling, needed, source.worker_cost, source.ps_cost, source.shared, table
     )
 
 
-@inner
+@compiled
 def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
     split_class_pair(
         s, t, workers, jobs.ps_needed[jobs.table_offset[i] :], source.worker_cost, source.ps_cost, source.shared,
@@ -446,7 +446,7 @@ def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
     )  # fmt: skip
 
 
-@inner
+@compiled
 def _curved_sides(i, s, t, source):
     """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
     room = source.shared.room
@@ -463,7 +463,7 @@ def _curved_sides(i, s, t, source):
     )
 
 
-@inner
+@compiled
 def _curved_shared_table(i, s, t, k, ceiling, needed, jobs, source, table):
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
         return _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table)
@@ -480,7 +480,7 @@ def _curved_shared_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return most
 
 
-@inner
+@compiled
 def _write_curved_shared(i, s, t, k, workers, ps, jobs, source, out):
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
         _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out)

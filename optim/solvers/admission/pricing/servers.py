@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from optim.compiled import by_reference, compiled, copy_first, inner
+from optim.compiled import by_reference, compiled, copy_first
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import ServerClasses, share_of
 from optim.models.admission.decision import AdmissionPlan
@@ -53,7 +53,7 @@ YES, NO = np.bool_(True), np.bool_(False)
 """A literal as an argument would make the compiler compile a function for it alone."""
 
 
-@inner
+@compiled
 def measure_servers(s, t, side, scratch):
     """Fill in what a unit of segment s costs on each server in slot t and how many units it holds."""
     unit, room = scratch.unit, scratch.room
@@ -73,7 +73,7 @@ def measure_servers(s, t, side, scratch):
             room[h] = held if held < room[h] else room[h]
 
 
-@inner
+@compiled
 def _is_before(a, b, has_order, unit, rank, residual):
     """Tell whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
     if unit[a] != unit[b] or not has_order:
@@ -86,7 +86,7 @@ def _is_before(a, b, has_order, unit, rank, residual):
     return a < b
 
 
-@inner
+@compiled
 def _push(server, size, heap, has_order, unit, rank, residual):
     """Add a server to a heap of `size` with its last server at the top."""
     position = size
@@ -99,7 +99,7 @@ def _push(server, size, heap, has_order, unit, rank, residual):
     heap[position] = server
 
 
-@inner
+@compiled
 def _replace_top(server, size, heap, has_order, unit, rank, residual):
     """Put a server in the place of the heap's top and restore the heap."""
     position = 0
@@ -116,7 +116,7 @@ def _replace_top(server, size, heap, has_order, unit, rank, residual):
     heap[position] = server
 
 
-@inner
+@compiled
 def cheapest(count, ceiling, has_order, scratch, rank, residual):
     """Put the first servers that together hold `count` units (or all) into the heap's array, in order.
 
@@ -254,7 +254,7 @@ class SharedServerSource(NamedTuple):
     shared: SharedArrays
 
 
-@inner
+@compiled
 def write_row(rows, number, slot, server, count, segment):
     """Write where units of one slot are."""
     rows[number, SLOT] = slot
@@ -312,7 +312,7 @@ MIN_GROUP = 4
 """Runs of at least so many equal servers are folded into one place."""
 
 
-@inner
+@compiled
 def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     """As `server_table`, on shared servers."""
     shared = source.shared
@@ -324,7 +324,7 @@ def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.pairs, table)
 
 
-@inner
+@compiled
 def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
     """Write a cheapest way to run so many workers and PSs as further rows; return the new numbers of rows."""
     shared, scratch = source.shared, source.scratch
@@ -340,7 +340,7 @@ def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
     return worker_rows, ps_rows
 
 
-@inner
+@compiled
 def gather_places(s, t, most_workers, most_ps, ceiling, source):
     """Make places of the servers that so many workers and PSs may need; return how many."""
     workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
@@ -369,7 +369,7 @@ def gather_places(s, t, most_workers, most_ps, ceiling, source):
     return number
 
 
-@inner
+@compiled
 def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch):
     """Make server h the place `number`."""
     places, width = shared.places, most_workers + 1
@@ -389,7 +389,7 @@ def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scr
     )  # fmt: skip
 
 
-@inner
+@compiled
 def _count_blocking(s, t, workers, ps, shared):
     """Fill in how many units block a server at least: as many as fit if all were as large as both kinds, or one."""
     blocking = shared.blocking
@@ -406,7 +406,7 @@ def _count_blocking(s, t, workers, ps, shared):
         blocking[h] = max(blocking[h], 1.0)
 
 
-@inner
+@compiled
 def group_places(number, most_workers, most_ps, shared):
     """Fold runs of servers with equal costs and frontiers into one place each; return how many places remain."""
     places, width = shared.places, most_workers + 1
@@ -429,7 +429,7 @@ def group_places(number, most_workers, most_ps, shared):
     return kept
 
 
-@inner
+@compiled
 def _are_equal(a, b, width, places):
     if places.worker_cost[a] != places.worker_cost[b] or places.ps_cost[a] != places.ps_cost[b]:
         return False
@@ -441,7 +441,7 @@ def _are_equal(a, b, width, places):
     return True
 
 
-@inner
+@compiled
 def _move(source, goal, width, places):
     places.worker_cost[goal] = places.worker_cost[source]
     places.ps_cost[goal] = places.ps_cost[source]
@@ -449,7 +449,7 @@ def _move(source, goal, width, places):
         places.front[goal * width + y] = places.front[source * width + y]
 
 
-@inner
+@compiled
 def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in slot t; return the largest Y.
 
@@ -470,7 +470,7 @@ def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return _add_ps(s, t, placed, ceiling, needed, source.ps, source.scratch.ps, table) if placed > 0 else placed
 
 
-@inner
+@compiled
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
     measure_servers(s, t, ps, scratch)
@@ -496,7 +496,7 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     return most
 
 
-@inner
+@compiled
 def _place(s, t, count, side, scratch, rows, num_rows):
     """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
     measure_servers(s, t, side, scratch)
@@ -510,14 +510,14 @@ def _place(s, t, count, side, scratch, rows, num_rows):
     return num_rows + size
 
 
-@inner
+@compiled
 def _write_servers(i, s, t, k, workers, ps, jobs, source, used):
     scratch = source.scratch
     used[0] = _place(s, t, workers, source.workers, scratch.workers, scratch.worker_rows, used[0])
     used[1] = _place(s, t, ps, source.ps, scratch.ps, scratch.ps_rows, used[1])
 
 
-@inner
+@compiled
 def _write_pairs(i, s, t, k, workers, ps, jobs, source, used):
     used[0], used[1] = place_pairs(s, t, workers, ps, source, used[0], used[1])
 

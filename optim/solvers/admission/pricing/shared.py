@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import by_reference, compiled, copy_first, inner
+from optim.compiled import by_reference, compiled, copy_first
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.data import share_of
 from optim.models.admission.instance import AdmissionInstance
@@ -230,7 +230,7 @@ def fold_frontier(one, count, most_workers, most_ps, total, power, work):
             copy_first(most_workers + 1, work, power)
 
 
-@inner
+@compiled
 def _join_frontiers(a, b, most_workers, most_ps, result):
     """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
     result[:] = -1
@@ -272,7 +272,7 @@ def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, 
                 fold_frontier(one, count[p], most_workers[s], most_ps[s], total, power, work)
 
 
-@inner
+@compiled
 def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps, windows):
     """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
     end = most_workers + 1
@@ -303,15 +303,15 @@ def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps,
             _improve(after[placed + z, :end], windows[level, :end], shift, worker_cost * shift, ps_cost * z)
 
 
-@inner
+@compiled
 def _is_any_finite(costs):
-    for cost in costs:
-        if cost < INFINITE:
-            return True
-    return False
+    k = 0
+    while k < len(costs) and costs[k] == INFINITE:
+        k += 1
+    return k < len(costs)
 
 
-@inner
+@compiled
 def _double_window(source, goal, width, cost):
     """Extend windows of `width` entries to twice as many."""
     copy_first(width, source, goal)
@@ -321,7 +321,7 @@ def _double_window(source, goal, width, cost):
         result[k] = near[k] if near[k] < shifted else shifted
 
 
-@inner
+@compiled
 def _improve(goal, window, shift, worker_cost, ps_cost):
     """Lower `goal` to the minimum over a window and its copy `shift` workers further."""
     for k in range(len(goal)):
@@ -361,7 +361,7 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     return most
 
 
-@inner
+@compiled
 def _max_together(places, num_places, most, needed, ceiling):
     """Return an upper bound on the workers that the places hold with their PSs for less than `ceiling`."""
     workers, ps = ZERO, ZERO
@@ -412,7 +412,7 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
         ps -= best_z
 
 
-@inner
+@compiled
 def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
     """Fill `table[Y]` by putting workers and PSs on their cheapest places, each as if the other weren't there.
 
@@ -458,13 +458,13 @@ def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
     return exact, most
 
 
-@inner
+@compiled
 def _is_full(c, places, greedy):
     """Tell whether a place holds no more PSs, even without workers."""
     return greedy.ps[c] >= places.front[places.start[c]]
 
 
-@inner
+@compiled
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
@@ -475,7 +475,7 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
 
 
-@inner
+@compiled
 def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
     """As `split_pair`, over all classes, for so many workers and the PSs they need."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
@@ -489,7 +489,7 @@ def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_wo
         split_pair(shared.places, num_places, workers, needed[workers], windows, out_workers, out_ps)
 
 
-@inner
+@compiled
 def _class_places(s, t, worker_cost, ps_cost, shared):
     """Fill in every class' costs and frontier; return the number of classes."""
     places, room = shared.places, shared.room
