@@ -32,6 +32,9 @@ from optim.models.admission.decision import CountCut, ServerCut, Side
 STATE_LIMIT = 50_000
 """Partial packings kept at once in a search; a cut that needs more is refused as not shown."""
 
+FEW_STATES = 500
+"""Partial packings from which it pays to find better weights for the relaxation by a linear programme."""
+
 MAX_GAIN = 2**50
 """Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
 
@@ -179,8 +182,8 @@ def find_violation(choices: Sequence[Choice], room: tuple[int, ...], right_hand_
 
     One job after the other, all packings so far at once. Of packings that leave the same room the one that gains most is kept,
     and none that can't exceed the right-hand side even with fractions of the jobs to come. That relaxation looks at one
-    resource at a time, and at their sum with the weights of the linear programme's dual: whatever the weights, it holds. Rooms
-    and gains are exact; the relaxation is rounded outward.
+    resource at a time, and at a weighted sum of them: whatever the weights, it holds. Equal shares do as a rule; else the dual
+    of the fractional packing problem has better ones. Rooms and gains are exact; the relaxation is rounded outward.
     """
     total = sum(max(choice.gains) for choice in choices)
     if total > MAX_GAIN:
@@ -191,28 +194,51 @@ def find_violation(choices: Sequence[Choice], room: tuple[int, ...], right_hand_
     gains = [np.array(choice.gains, dtype=np.int64) for choice in choices]
     uses = [np.array(one.uses, dtype=np.int64)[:, binding] for one in choices]
     capacity = np.array([room[r] for r in binding], dtype=np.int64)
-    weights = np.vstack([np.eye(len(binding)), _dual_weights(gains, uses, capacity)])
-    slopes = [_slopes(gain, use, weights) for gain, use in zip(gains, uses, strict=True)]
-    order = sorted(range(len(choices)), key=lambda index: (-slopes[index][-1], index))
-    margin = ROUNDING * (1 + total)
+    shares = 1.0 / np.maximum(capacity, 1.0)
+    exceeds = _can_exceed(gains, uses, capacity, shares, right_hand_side, min(FEW_STATES, STATE_LIMIT))
+    if exceeds is None:
+        weights = _dual_weights(gains, uses, capacity, shares)
+        exceeds = _can_exceed(gains, uses, capacity, weights, right_hand_side, STATE_LIMIT)
+    if exceeds is None:
+        return f"{STATE_LIMIT} packings don't suffice to show that none exceeds {right_hand_side}"
+    return f"a packing of what may be there exceeds the right-hand side {right_hand_side}" if exceeds else None
+
+
+def _can_exceed(
+    gains: Sequence[IntArray],
+    uses: Sequence[IntArray],
+    capacity: IntArray,
+    weights: FloatArray,
+    right_hand_side: int,
+    limit: int,
+) -> bool | None:
+    """Tell whether a packing exceeds the right-hand side; None where more than `limit` of them would have to be kept.
+
+    The relaxation looks at one resource at a time, and at their sum with `weights`.
+    """
+    weightings = np.vstack([np.eye(len(capacity)), weights])
+    slopes = [_slopes(gain, use, weightings) for gain, use in zip(gains, uses, strict=True)]
+    order = sorted(range(len(gains)), key=lambda index: (-slopes[index][-1], index))
+    margin = ROUNDING * (1 + sum(int(gain[-1]) for gain in gains))
     rest, gained = capacity.reshape(1, -1), np.zeros(1, dtype=np.int64)
     for place, index in enumerate(order):
         rest, gained = _with_job(gains[index], uses[index], rest, gained)
         if bool((gained > right_hand_side).any()):
-            return f"a packing of what may be there exceeds the right-hand side {right_hand_side}"
-        reach = gained + _outlook([(gains[k], slopes[k]) for k in order[place + 1 :]], rest @ weights.T) + margin
+            return True
+        reach = gained + _outlook([(gains[k], slopes[k]) for k in order[place + 1 :]], rest @ weightings.T) + margin
         keeps = reach >= right_hand_side + 1
         rest, gained = _without_repeats(rest[keeps], gained[keeps])
-        if len(gained) > STATE_LIMIT:
-            return f"{STATE_LIMIT} packings don't suffice to show that none exceeds {right_hand_side}"
-    return None
+        if len(gained) > limit:
+            return None
+    return False
 
 
-def _dual_weights(gains: Sequence[IntArray], uses: Sequence[IntArray], capacity: IntArray) -> FloatArray:
+def _dual_weights(
+    gains: Sequence[IntArray], uses: Sequence[IntArray], capacity: IntArray, shares: FloatArray
+) -> FloatArray:
     """Return the dual prices of the fractional packing problem; equal shares where there are none."""
     from scipy.optimize import linprog
 
-    shares = 1.0 / np.maximum(capacity, 1.0)
     if len(capacity) < 2:
         return shares
     gain, use = np.concatenate(gains), np.concatenate(uses)
