@@ -18,7 +18,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, Run
 from optim.models.cluster.rules import Rules, tries_of
 from optim.models.cluster.workload import Workload
-from optim.simulation.cluster.index.loop import level_order, next_event, pop_event, push_event, time_for, work_in
+from optim.simulation.cluster.index.loop import WHO, level_order, next_event, pop_event, push_event, time_for, work_in
 from optim.simulation.cluster.options import KNOWN_OUTAGES, LOGGED, STEPS, EngineOptions, OutageFeed, Placement
 from optim.simulation.cluster.planning.engine import MAX_CALLS, MAX_IDLE_CALLS, as_log
 from optim.simulation.cluster.policies.yarn_cs import YarnCs
@@ -101,7 +101,7 @@ class World(NamedTuple):
         Which numbers of free GPUs a gang prefers of a machine; see `optim.simulation.cluster.index.loop.level_order`.
     outage
         Times, machines and whether they fail (1), of the failures and repairs known ahead; shape (n, 3).
-    end_time, end_job, end_version, turn_time, turn_job, turn_version
+    ends, turns
         Heaps of ends, and of tries that fail and jobs that were held back after one.
     started, stopped, passed
         Jobs that a pass starts and stops, and victims that it looks at; shape (GPUs,).
@@ -124,12 +124,8 @@ class World(NamedTuple):
     free_count: IntArray
     levels: IntArray
     outage: IntArray
-    end_time: IntArray
-    end_job: IntArray
-    end_version: IntArray
-    turn_time: IntArray
-    turn_job: IntArray
-    turn_version: IntArray
+    ends: IntArray
+    turns: IntArray
     started: IntArray
     stopped: IntArray
     passed: IntArray
@@ -163,8 +159,6 @@ def make_world(
     free_count[-1] = free_count[:-1].sum(axis=0)
     tries = tries_of(jobs, options.on_failures(Rules()))
     turns = 2 * gpus + 16 + int((tries.failing > 0).sum())  # whoever runs, and whoever is held back
-    heaps = {f"end_{part}": np.zeros(2 * gpus + 16, np.int64) for part in ("time", "job", "version")}
-    heaps |= {f"turn_{part}": np.zeros(turns, np.int64) for part in ("time", "job", "version")}
     return World(
         scalar=_scalars(cluster, step_us, share, options),
         version=np.zeros(len(jobs), np.int64),
@@ -179,7 +173,8 @@ def make_world(
         free_count=free_count,
         levels=level_order(options.placement, jobs.gpus, largest),
         outage=np.zeros((0, 3), np.int64),
-        **heaps,
+        ends=np.zeros((2 * gpus + 16, 3), np.int64),
+        turns=np.zeros((turns, 3), np.int64),
         **{name: np.zeros(gpus, np.int64) for name in ("started", "stopped", "passed")},
         choice=np.zeros((cluster.num_machines, 2), np.int64),
         event=np.zeros((events, 4), np.int64),
@@ -527,7 +522,7 @@ def log(w, kind, job, first_gpu):
 @inner
 def push_turn(w, when, job):
     """Note when a try of a job fails, or when it may wait again after one."""
-    push_event(w.scalar, w.version, w.turn_time, w.turn_job, w.turn_version, TURNS, when, job)
+    push_event(w.scalar, w.version, w.turns, TURNS, when, job)
 
 
 @inner
@@ -586,7 +581,7 @@ def begin(w, job):
         push_turn(w, since + w.job[job, FAILS] - (w.job[job, EXECUTED] - w.job[job, TRY_BASE]), job)
         return
     end = since + time_for(w.job[job, DURATION] - w.job[job, SERVED], w.job[job, FACTOR])
-    push_event(w.scalar, w.version, w.end_time, w.end_job, w.end_version, ENDS, end, job)
+    push_event(w.scalar, w.version, w.ends, ENDS, end, job)
     told = since + w.job[job, TOLD] - w.job[job, EXECUTED]
     if w.job[job, TOLD] > w.job[job, EXECUTED] and told < end:
         push_turn(w, told, job)  # policies are told: a pass, that is all
@@ -923,20 +918,20 @@ FAILED, REPAIRED = int(Event.FAIL), int(Event.REPAIR)
 
 @inner
 def _next_turn(w):
-    return next_event(w.scalar, w.version, w.turn_time, w.turn_job, w.turn_version, TURNS)
+    return next_event(w.scalar, w.version, w.turns, TURNS)
 
 
 @inner
 def _next_end(w):
-    return next_event(w.scalar, w.version, w.end_time, w.end_job, w.end_version, ENDS)
+    return next_event(w.scalar, w.version, w.ends, ENDS)
 
 
 @inner
 def _end_jobs(w):
     """Let jobs end whose work is done."""
     while _next_end(w) <= w.scalar[NOW]:
-        job = w.end_job[0]
-        pop_event(w.scalar, w.end_time, w.end_job, w.end_version, ENDS)
+        job = w.ends[0, WHO]
+        pop_event(w.scalar, w.ends, ENDS)
         lose(w, job, ENDED)
 
 
@@ -944,8 +939,8 @@ def _end_jobs(w):
 def _take_turns(w):
     """Let tries fail whose time has come, and those wait again that were held back long enough."""
     while _next_turn(w) <= w.scalar[NOW]:
-        job = w.turn_job[0]
-        pop_event(w.scalar, w.turn_time, w.turn_job, w.turn_version, TURNS)
+        job = w.turns[0, WHO]
+        pop_event(w.scalar, w.turns, TURNS)
         if w.job[job, STATUS] == BACKOFF:
             w.scalar[CALLS] = NONE
             wait(w, job)
@@ -1097,7 +1092,7 @@ def play_capacity(
     places: list[IntArray] = []
     while not world.scalar[IS_OVER]:
         if world.scalar[OUTAGES] == len(world.outage):
-            world = world._replace(outage=np.column_stack(feed.take_many(KNOWN_OUTAGES)))
+            world = world._replace(outage=feed.take_many(KNOWN_OUTAGES))
             world.scalar[OUTAGES] = 0
         advance(world, STEPS, margin)
         events.append(world.event[: world.scalar[EVENTS]].copy())

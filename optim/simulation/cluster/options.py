@@ -212,10 +212,9 @@ class OutageFeed:
         self.next = next(self._ahead, None)
         return taken
 
-    def take_many(self, least: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Take at least so many, and return times, machines, and whether they fail (1); empty if machines never fail."""
+    def take_many(self, least: int) -> IntArray:
+        """Take at least so many; return time, machine, and whether it fails (1), one row per outage, none if machines never fail."""
         rows: list[Outage] = []
         while self.next is not None and (len(rows) < least or rows[-1][0] == self.next[0]):
             rows.append(self.take())
-        time, machine, fails = np.array(rows, np.int64).reshape(-1, 3).T.copy()
-        return time, machine, fails
+        return np.array(rows, np.int64).reshape(-1, 3)

@@ -97,7 +97,7 @@ def test_jobs_that_policies_are_checked_on_and_outages_are_drawn_as_before():
     columns = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "group", "app", "busy_milli", "fails_us", "loss")
     found = {
         "jobs": {name: getattr(jobs, name) for name in columns},
-        "outages": feed.take_many(12),
+        "outages": tuple(feed.take_many(12).T),
         "next": feed.next,
         "policies": [
             [type(policy).__name__, policy.name, policy.needs]

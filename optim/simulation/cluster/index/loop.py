@@ -69,9 +69,7 @@ class Setup(NamedTuple):
     demotion_threshold: IntArray
     checkpoint: int
     preempt_checkpoint: int
-    outage_time: IntArray
-    outage_machine: IntArray
-    outage_fails: IntArray
+    outage: IntArray
     tries: IntArray
     fails: IntArray
     good: IntArray
@@ -96,8 +94,8 @@ class State(NamedTuple):
         Key of a job while it waits, smaller first.
     heap, heap_first, heap_size
         A heap of waiting jobs for each width.
-    end_time, end_job, end_version
-        A heap of ends; entries of other versions than their job's are void. `demotion_*` likewise, and `turn_*`: when tries
+    ends, demotions, turns
+        Heaps of events, columns as `WHEN`, `WHO` and `VERSION`: when jobs end, reach the next threshold, and when tries
         fail, and when jobs that are held back after one may start again.
     tried, try_base
         Tries that failed, and the time with GPUs in progress before the present one.
@@ -126,15 +124,9 @@ class State(NamedTuple):
     heap: IntArray
     heap_first: IntArray
     heap_size: IntArray
-    end_time: IntArray
-    end_job: IntArray
-    end_version: IntArray
-    demotion_time: IntArray
-    demotion_job: IntArray
-    demotion_version: IntArray
-    turn_time: IntArray
-    turn_job: IntArray
-    turn_version: IntArray
+    ends: IntArray
+    demotions: IntArray
+    turns: IntArray
     tried: IntArray
     try_base: IntArray
     running: IntArray
@@ -199,7 +191,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         good=tries.good.astype(np.int64),
         last_try=tries.last.astype(np.int64),
         retry_wait=options.on_failures(Rules()).retry_wait_us,
-        **dict.fromkeys(("outage_time", "outage_machine", "outage_fails"), np.zeros(0, np.int64)),
+        outage=np.zeros((0, 3), np.int64),
     )
 
 
@@ -243,13 +235,7 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
         )
     }
     entries = 2 * gpus + 16
-    heaps = {
-        f"{name}_{part}": np.zeros(entries, np.int64)
-        for name in ("end", "demotion")
-        for part in ("time", "job", "version")
-    }
     turns = entries + int((setup.tries > 0).sum())  # whoever runs, and whoever is held back
-    heaps |= {f"turn_{part}": np.zeros(turns, np.int64) for part in ("time", "job", "version")}
     scratch = {name: np.zeros(gpus, np.int64) for name in ("victim_1", "victim_2", "victim", "running")}
     places = {name: np.zeros(gpus, np.int64) for name in ("next_place", "place_machine", "place_gpus")}
     scalar = np.zeros(NUM_SCALARS, np.int64)
@@ -267,7 +253,9 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
         available=np.zeros(machines, np.int64),
         marked=np.zeros(jobs, np.int64),
         **per_job,
-        **heaps,
+        ends=np.zeros((entries, 3), np.int64),
+        demotions=np.zeros((entries, 3), np.int64),
+        turns=np.zeros((turns, 3), np.int64),
         **scratch,
         **places,
     )
@@ -762,84 +750,73 @@ def pop_waiting(s, width_class):
         _lower(s.heap[base:], s.key_1, s.key_2, size, s.heap[base + size])
 
 
-@inner
-def _is_earlier(time, job, a, b):
-    if time[a] != time[b]:
-        return time[a] < time[b]
-    return job[a] < job[b]
+WHEN, WHO, VERSION = range(3)
+"""Columns of a heap of events: time, job, and the number of the run that the event is of; entries of other runs are void."""
 
 
 @inner
-def _move(time, job, version, source, target):
-    time[target] = time[source]
-    job[target] = job[source]
-    version[target] = version[source]
+def _is_earlier(heap, a, b):
+    if heap[a, WHEN] != heap[b, WHEN]:
+        return heap[a, WHEN] < heap[b, WHEN]
+    return heap[a, WHO] < heap[b, WHO]
 
 
 @inner
-def _sift_up(time, job, version, at):
-    when, who, which = time[at], job[at], version[at]
-    while at > 0:
-        above = (at - 1) // 2
-        if time[above] < when or (time[above] == when and job[above] <= who):
-            break
-        _move(time, job, version, above, at)
-        at = above
-    time[at], job[at], version[at] = when, who, which
+def _exchange(heap, a, b):
+    for column in range(3):
+        heap[a, column], heap[b, column] = heap[b, column], heap[a, column]
 
 
 @inner
-def _sift_down(time, job, version, at, size):
-    when, who, which = time[at], job[at], version[at]
+def _sift_down(heap, at, size):
     while True:
         below = 2 * at + 1
         if below >= size:
             break
-        if below + 1 < size and _is_earlier(time, job, below + 1, below):
+        if below + 1 < size and _is_earlier(heap, below + 1, below):
             below += 1
-        if when < time[below] or (when == time[below] and who <= job[below]):
+        if not _is_earlier(heap, below, at):
             break
-        _move(time, job, version, below, at)
+        _exchange(heap, below, at)
         at = below
-    time[at], job[at], version[at] = when, who, which
 
 
 @inner
-def push_event(scalar, runs, time, job, version, counter, when, who):
+def push_event(scalar, version, heap, counter, when, job):
     """Add an event of a job's present run; void entries are cleared when the heap is full."""
     size = scalar[counter]
-    if size == len(time):
+    if size == len(heap):
         kept = 0
         for at in range(size):
-            if version[at] == runs[job[at]]:
-                _move(time, job, version, at, kept)
+            if heap[at, VERSION] == version[heap[at, WHO]]:
+                _exchange(heap, at, kept)
                 kept += 1
         for at in range(kept // 2, -1, -1):
-            if at < kept:
-                _sift_down(time, job, version, at, kept)
+            _sift_down(heap, at, kept)
         size = kept
-    time[size], job[size], version[size] = when, who, runs[who]
+    heap[size, WHEN], heap[size, WHO], heap[size, VERSION] = when, job, version[job]
     scalar[counter] = size + 1
-    _sift_up(time, job, version, size)
+    while size > 0 and _is_earlier(heap, size, (size - 1) // 2):
+        _exchange(heap, size, (size - 1) // 2)
+        size = (size - 1) // 2
 
 
 @inner
-def pop_event(scalar, time, job, version, counter):
+def pop_event(scalar, heap, counter):
     """Take the first event away."""
     size = scalar[counter] - 1
     scalar[counter] = size
-    if size > 0:
-        _move(time, job, version, size, 0)
-        _sift_down(time, job, version, 0, size)
+    _exchange(heap, size, 0)
+    _sift_down(heap, 0, size)
 
 
 @inner
-def next_event(scalar, runs, time, job, version, counter):
+def next_event(scalar, version, heap, counter):
     """Return when the first event of a run that still goes on happens, `NEVER` if there is none."""
     while scalar[counter] > 0:
-        if version[0] == runs[job[0]]:
-            return time[0]
-        pop_event(scalar, time, job, version, counter)
+        if heap[0, VERSION] == version[heap[0, WHO]]:
+            return heap[0, WHEN]
+        pop_event(scalar, heap, counter)
     return NEVER
 
 
@@ -888,12 +865,12 @@ def _wait(u, s, job):
 
 @inner
 def _schedule_timer(s, when, job):
-    push_event(s.scalar, s.version, s.turn_time, s.turn_job, s.turn_version, TURNS, when, job)
+    push_event(s.scalar, s.version, s.turns, TURNS, when, job)
 
 
 @inner
 def _next_turn(s):
-    return next_event(s.scalar, s.version, s.turn_time, s.turn_job, s.turn_version, TURNS)
+    return next_event(s.scalar, s.version, s.turns, TURNS)
 
 
 @inner
@@ -921,13 +898,11 @@ def _start(u, s, b, job):
         _schedule_timer(s, ends, job)
     else:
         ends = s.run_since[job] + time_for(u.duration[job] - s.served[job], s.factor[job])
-        push_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS, ends, job)
+        push_event(s.scalar, s.version, s.ends, ENDS, ends, job)
     if len(u.demotion_threshold):
         demoted = next_demotion(u, s, job)
         if demoted < ends:
-            push_event(
-                s.scalar, s.version, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS, demoted, job
-            )
+            push_event(s.scalar, s.version, s.demotions, DEMOTIONS, demoted, job)
     _log(s, b, START, job)
 
 
@@ -970,8 +945,8 @@ def _stop(u, s, b, job, kind):
 def _take_turns(u, s, b):
     """Let tries fail whose time has come, and those wait again that were held back long enough."""
     while _next_turn(s) <= s.scalar[NOW]:
-        job = s.turn_job[0]
-        pop_event(s.scalar, s.turn_time, s.turn_job, s.turn_version, TURNS)
+        job = s.turns[0, WHO]
+        pop_event(s.scalar, s.turns, TURNS)
         if s.status[job] == BACKOFF:
             _wait(u, s, job)
         else:
@@ -1035,18 +1010,16 @@ def _num_waiting(s):
 def _next_time(u, s):
     """Return when something happens next: an end, a turn, an outage, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
-    when = min(next_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS), _next_turn(s))
+    when = min(next_event(s.scalar, s.version, s.ends, ENDS), _next_turn(s))
     if s.scalar[ARRIVED] < len(u.submit):
         when = min(when, u.submit[s.scalar[ARRIVED]])
     if _num_waiting(s) and s.scalar[RUNNING_JOBS]:
-        when = min(
-            when, next_event(s.scalar, s.version, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS)
-        )
+        when = min(when, next_event(s.scalar, s.version, s.demotions, DEMOTIONS))
         if u.preempts == AT_TICKS:
             when = min(when, (now // u.quantum + 1) * u.quantum)
     is_idle = when == NEVER and not _num_waiting(s)
-    if len(u.outage_time) and not is_idle:
-        when = min(when, u.outage_time[s.scalar[OUTAGES]])
+    if len(u.outage) and not is_idle:
+        when = min(when, u.outage[s.scalar[OUTAGES], 0])
     return when
 
 
@@ -1067,11 +1040,11 @@ def _crash_on(u, s, b, machine):
 @inner
 def _apply_outages(u, s, b):
     """Let the machines whose time has come fail, or be repaired."""
-    while s.scalar[OUTAGES] < len(u.outage_time) and u.outage_time[s.scalar[OUTAGES]] == s.scalar[NOW]:
+    while s.scalar[OUTAGES] < len(u.outage) and u.outage[s.scalar[OUTAGES], 0] == s.scalar[NOW]:
         at = s.scalar[OUTAGES]
-        machine = u.outage_machine[at]
+        machine = u.outage[at, 1]
         s.scalar[OUTAGES] = at + 1
-        if u.outage_fails[at]:
+        if u.outage[at, 2]:
             s.scalar[FAILURES] += 1
             _log_machine(s, b, MACHINE_DOWN, machine)
             _crash_on(u, s, b, machine)
@@ -1095,11 +1068,9 @@ def _give_up(u, s, b):
 @inner
 def _demote_queue(u, s):
     """Take the thresholds reached by now away, and note each job's next."""
-    while (
-        next_event(s.scalar, s.version, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS) <= s.scalar[NOW]
-    ):
-        job = s.demotion_job[0]
-        pop_event(s.scalar, s.demotion_time, s.demotion_job, s.demotion_version, DEMOTIONS)
+    while next_event(s.scalar, s.version, s.demotions, DEMOTIONS) <= s.scalar[NOW]:
+        job = s.demotions[0, WHO]
+        pop_event(s.scalar, s.demotions, DEMOTIONS)
         service = (s.executed[job] + s.scalar[NOW] - s.run_since[job]) * u.width[job]
         for at in range(len(u.demotion_threshold)):
             if u.demotion_threshold[at] > service:
@@ -1107,9 +1078,7 @@ def _demote_queue(u, s):
                 push_event(
                     s.scalar,
                     s.version,
-                    s.demotion_time,
-                    s.demotion_job,
-                    s.demotion_version,
+                    s.demotions,
                     DEMOTIONS,
                     s.scalar[NOW] + ahead,
                     job,
@@ -1125,7 +1094,7 @@ def advance(u, s, b, is_held, steps, margin):
     for _ in range(steps):
         if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
             return
-        if len(u.outage_time) and s.scalar[OUTAGES] == len(u.outage_time):
+        if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
             return
         if s.scalar[FAILURES] > MAX_FAILURES:
             _give_up(u, s, b)
@@ -1135,9 +1104,9 @@ def advance(u, s, b, is_held, steps, margin):
             s.scalar[IS_OVER] = 1
             return
         s.scalar[NOW] = when
-        while next_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS) <= when:
-            job = s.end_job[0]
-            pop_event(s.scalar, s.end_time, s.end_job, s.end_version, ENDS)
+        while next_event(s.scalar, s.version, s.ends, ENDS) <= when:
+            job = s.ends[0, WHO]
+            pop_event(s.scalar, s.ends, ENDS)
             _stop(u, s, b, job, END)
             s.scalar[FAILURES] = 0
         _take_turns(u, s, b)
@@ -1168,9 +1137,8 @@ def play_index(
     is_held = np.zeros(len(state.heap_size), np.bool_)
     parts: list[tuple[IntArray, ...]] = []
     while not state.scalar[IS_OVER]:
-        if state.scalar[OUTAGES] == len(setup.outage_time):
-            when, machine, fails = feed.take_many(KNOWN_OUTAGES)
-            setup = setup._replace(outage_time=when, outage_machine=machine, outage_fails=fails)
+        if state.scalar[OUTAGES] == len(setup.outage):
+            setup = setup._replace(outage=feed.take_many(KNOWN_OUTAGES))
             state.scalar[OUTAGES] = 0
         advance(setup, state, buffer, is_held, STEPS, margin)
         events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
