@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -286,7 +286,7 @@ def make_plan(world: World, name: str) -> Plan:
     if Trait.PHASES in traits and world.phase is None:
         raise UnsupportedProblemError(f"policy {name!r} needs phases; give phase labels when the world is made")
     entry = find_policy("containers", name)
-    start = _user_policy(name) if entry is None else entry.make
+    start: Callable[..., Any] = _user_policy(name) if entry is None else entry.make
     if Trait.PLAN in traits:
         made: Plan = start(world)
         return made

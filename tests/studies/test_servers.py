@@ -30,7 +30,10 @@ from optim_studies.servers import (
     requests,
 )
 
+from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
 from tests.support.containers.worlds import drawn_series
 from tests.support.kept import assert_kept, outcome
 
@@ -249,6 +252,17 @@ def test_what_no_multiplier_keeps_is_not_called_reached():
                 busy += int(load.any(axis=1).sum())
         assert row.is_reached == (kills <= options.kills * jobs and short <= 0.02 * busy)
     assert not all(row.is_reached for row in found.values())
+
+
+def test_the_study_compares_each_way_with_flat_requests():
+    options = {"jobs": 30, "seeds": 3, "kills": 0.05, "most_shift": 1}
+    works = SUITES.get("servers").build(BenchRequest(options=options))
+    found = {work.solver: work.run(Never(), SilentProgress()).findings for work in works}
+    flat = found["flat"]["servers"]
+    assert {name: row["saved"] for name, row in found.items()} == pytest.approx(
+        {name: 1 - row["servers"] / flat for name, row in found.items()}
+    )
+    assert any(row["saved"] for row in found.values())
 
 
 def test_no_count_is_below_its_bound(rows):
