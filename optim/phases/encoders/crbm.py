@@ -243,7 +243,7 @@ def recent_deviation(outputs: FloatArray, series: ScaledSeries, num_delays: int,
     )
     mean = (sums[row + 1] - sums[first]) / number
     variance = (squares[row + 1] - squares[first]) / number - mean**2
-    return np.sqrt(np.maximum(variance, 0.0))
+    return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
