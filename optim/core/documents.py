@@ -218,7 +218,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> None:
 def _with_path(text: str) -> str:
     """Turn the decoder's message into ``path: cause``, with a remedy for the commonest causes."""
     match = _AT_PATH.match(text)
-    cause, path = (match["cause"], match["path"].removeprefix("$.")) if match else (text, "document")
+    cause, path = (match["cause"], match["path"].removeprefix("$.").removeprefix("$")) if match else (text, "document")
     path = "document" if path in ("$", "") else path
     if "unknown field" in cause:
         cause += "; remove it or correct its spelling"

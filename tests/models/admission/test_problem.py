@@ -46,10 +46,13 @@ def lie(row: list[Any], place: int, value: Any) -> None:
 
 
 PLANS = {
-    "a count of zero on a server that isn't there": (lambda plan: plan[0]["workers"].append([0, 10**6, 0]), ">= 1"),
-    "a negative count": (lambda plan: lie(plan[0]["workers"][0], 2, -1), ">= 1"),
-    "a negative slot": (lambda plan: lie(plan[0]["ps"][0], 0, -1), ">= 0"),
-    "a server beyond 64 bits": (lambda plan: lie(plan[0]["workers"][0], 1, 2**63), "<="),
+    "a count of zero on a server that isn't there": (
+        lambda plan: plan[0]["workers"].append([0, 10**6, 0]),
+        "at least 1",
+    ),
+    "a negative count": (lambda plan: lie(plan[0]["workers"][0], 2, -1), "at least 1"),
+    "a negative slot": (lambda plan: lie(plan[0]["ps"][0], 0, -1), "at least 0"),
+    "a server beyond 64 bits": (lambda plan: lie(plan[0]["workers"][0], 1, 2**63), "at most"),
     "a job twice": (lambda plan: plan.append(copy.deepcopy(plan[0])), "twice"),
     "a job that isn't there": (lambda plan: plan[0].update(job="nobody"), "names job 'nobody'"),
     "another completion": (lambda plan: plan[0].update(completion=plan[0]["completion"] + 1), "states completion"),
