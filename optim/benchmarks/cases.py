@@ -17,6 +17,7 @@ from optim.benchmarks.suite import (
     register_suite,
 )
 from optim.core.errors import InvalidOptionError, unknown_name
+from optim.core.user_code import is_file_reference
 from optim.solvers.solve import solver_named, solvers_of
 from optim.workloads.instances import GeneratedSource, InstanceSource
 
@@ -24,7 +25,7 @@ from optim.workloads.instances import GeneratedSource, InstanceSource
 def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the options of each solver.
 
-    A plain name goes to every chosen solver that knows it; ``solver.name`` to that solver alone.
+    A plain name goes to every chosen solver that knows it; ``solver.name`` to that solver alone, of a user's file also ``Class.name``.
 
     Raises
     ------
@@ -33,10 +34,15 @@ def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) 
     """
     known = {name: _option_names(problem, name) for name in solvers}
     result: dict[str, dict[str, Any]] = {name: {} for name in solvers}
+    classes = {name.rpartition(":")[2]: name for name in solvers if is_file_reference(name)}
     for text, value in given.items():
         owner, dot, option = text.rpartition(".")
+        owner = owner if owner in known else classes.get(owner, owner)
         if dot and owner not in known:
-            raise InvalidOptionError(f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}")
+            mine = next((f"; of the solver that is run it is {name}.{option}" for name in classes.values()), "")
+            raise InvalidOptionError(
+                f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}{mine}"
+            )
         takers = [owner] if dot else [name for name in solvers if option in known[name]]
         if not takers or option not in known[takers[0]]:
             raise unknown_name("option", option, sorted(frozenset().union(*known.values())), " (of the chosen solvers)")

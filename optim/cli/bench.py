@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
 from optim.benchmarks.summary import foresight_of
 from optim.cli.border import listening
-from optim.cli.commands import complete_instance, complete_solver, complete_suite
+from optim.cli.commands import complete_instance, complete_solver, complete_suite, problems
 from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows, print_table, terminal_progress
 from optim.cli.parameters import (
@@ -29,6 +29,7 @@ from optim.cli.parameters import (
     split_seeds,
 )
 from optim.core.errors import InvalidOptionError
+from optim.core.user_code import is_file_reference
 
 if TYPE_CHECKING:
     from optim.benchmarks.best_known import BestKnown, Of
@@ -44,7 +45,7 @@ PROFILES = "Job profiles (`optim profile` writes them), or 'published': generate
 OPTIONS = "An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several."
 
 GOLDEN = (
-    "One of --solver: paired differences with intervals. Or a results file, or the name of shipped golden results; "
+    "A solver: paired differences with intervals. Or a results file, or the name of shipped golden results; "
     "exit code 4 on a regression, also of merged results."
 )
 
@@ -433,7 +434,10 @@ def bench(
         problem=_problem_of(words or (), suites),
     )
     specs, request = _requested(wanted, words or (), suites, solving, files.out)
-    baseline = _baseline(files.compare, request.solvers)
+    baseline = _baseline(files.compare, specs, request.solvers or ())
+    if baseline is not None and request.solvers is not None and baseline not in request.solvers:
+        info(f"{baseline} is run, too: --compare names it")
+        request = replace(request, solvers=(*request.solvers, baseline))
     golden = _golden(files) if baseline is None else None
     path = files.results_path
     records: list[Record] = []
@@ -493,9 +497,14 @@ def _finish(
     return _exit_code(records, differences)
 
 
-def _baseline(compare: str | None, solvers: Sequence[str] | None) -> str | None:
-    """Return the solver that the others are compared with: `--compare` may name one of those asked for."""
-    return compare if compare is not None and solvers is not None and compare in solvers else None
+def _baseline(compare: str | None, specs: "Sequence[BenchSpec]", solvers: Sequence[str]) -> str | None:
+    """Return the solver that the others are compared with: one by its name, or a class of a user's file; None for a file of results."""
+    from optim.solvers.solve import solver_names
+
+    if compare is None or compare in solvers or Path(compare).exists():
+        return compare if compare in solvers else None
+    known = {name for spec in specs if spec.problem in problems() for name in solver_names(spec.problem)}
+    return compare if compare in known or is_file_reference(compare) else None
 
 
 def _golden(files: ResultsChoice) -> "Sequence[Record] | None":

@@ -376,3 +376,41 @@ def test_a_solver_without_bounds_is_held_against_the_best_that_a_run_or_its_resu
     assert f"tightest bound {bound.bound:.6g} by fifo" in later.stdout
     fresh = CliRunner().invoke(app, [*words, "./plain.py:Plain", "--results", "new.jsonl"], env={"COLUMNS": "300"})
     assert "tightest bound" not in fresh.stdout
+
+
+def test_a_solver_to_compare_with_is_run_where_it_was_not_chosen(folder, registry):
+    (folder / "plain.py").write_text(PLAIN)
+    words = ["bench", "admission", "--instance", "tiny-1", "--no-report", "--solver", "./plain.py:Plain"]
+    result = CliRunner().invoke(app, [*words, "--compare", "fifo"], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    assert "fifo is run, too: --compare names it" in result.stderr
+    assert "compared with fifo, in percentage points of the bound" in result.stdout
+    chosen = CliRunner().invoke(
+        app, [*words[:-1], "./plain.py:Plain,fifo", "--compare", "fifo"], env={"COLUMNS": "300"}
+    )
+    assert "is run, too" not in chosen.stderr
+    assert chosen.stdout == result.stdout
+    absent = CliRunner().invoke(app, [*words, "--compare", "nobody"])
+    assert "nobody: no such file, and no golden results of that name ship" in absent.stderr
+
+
+def test_options_of_a_solver_from_a_file_go_by_its_class_too(folder, registry):
+    (folder / "plain.py").write_text(PLAIN)
+    words = [
+        "bench",
+        "admission",
+        "--instance",
+        "tiny-1",
+        "--no-report",
+        "--format",
+        "json",
+        "--solver",
+        "./plain.py:Plain",
+    ]
+    for owner in ("", "./plain.py:Plain.", "Plain."):
+        (row,) = rows_of(CliRunner().invoke(app, [*words, "--option", f"{owner}most_workers=5"]))
+        assert row["options"]["most_workers"] == 5
+    wrong = CliRunner().invoke(app, [*words, "--option", "plain.most_workers=5"])
+    assert (
+        "isn't run; add --solver plain; of the solver that is run it is ./plain.py:Plain.most_workers" in wrong.stderr
+    )

@@ -1,6 +1,7 @@
 """`optim solvers`: every option of every solver is listed with its default and its meaning."""
 
 import json
+import re
 from dataclasses import fields
 
 import pytest
@@ -42,3 +43,12 @@ def test_no_two_options_of_a_solver_are_explained_by_one_sentence(problem):
     for solver in solvers_of(problem):
         meanings = list(option_meanings(solver.options_type).values())
         assert len(set(meanings)) == len(meanings), solver.name
+
+
+@pytest.mark.parametrize(
+    "words", [["admission", "online"], ["admission"], ["cluster", "fifo"], ["cluster"], ["cluster", "engine"]]
+)
+def test_defaults_are_written_as_options_take_them(words):
+    said = CliRunner().invoke(app, ["solvers", *words], env={"COLUMNS": "300"}).stdout
+    assert not re.search(r"=(yes|no)\b|  (yes|no)  ", said)
+    assert re.search(r"[= ](true|false)\b", said)
