@@ -1,5 +1,6 @@
 """The solver `online`: what it decides, in which order, what it records and what it claims."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -302,6 +303,13 @@ class Other(ZeroStartPrice):
     pass
 
 
+class Low(ZeroStartPrice):
+    theorem = RatioTheorem.ZERO_START
+
+    def price(self, share, log_lower, log_upper):
+        return 1e-6 * ZeroStartPrice.price(self, share, log_lower, log_upper)
+
+
 class Broken:
     def price(self, share, log_lower, log_upper):
         return np.full(share.shape, np.nan)
@@ -319,13 +327,18 @@ def test_a_price_of_ones_own_comes_from_a_file(tmp_path):
     assert quad.objective != usual.objective
     assert quad.options["price"] == f"{mine}Quad"
     strict = {name: solve(instance, "online", options={"price": price, "strict": True, "eps": 0.5}) for name, price in
-              (("usual", "zero-start"), ("same", f"{mine}Same"), ("other", f"{mine}Other"))}  # fmt: skip
+              (("usual", "zero-start"), ("same", f"{mine}Same"), ("other", f"{mine}Other"), ("low", f"{mine}Low"))}  # fmt: skip
     assert strict["same"].certificate.statement == strict["usual"].certificate.statement
     assert "competitive ratio" in strict["same"].certificate.statement
     assert "competitive ratio" not in strict["other"].certificate.statement
+    assert "C3 fails: Low prices" in strict["low"].certificate.conditions[2]
+    assert verify(instance, strict["low"]).is_ok
+    told = strict["low"].certificate.conditions
+    lie = replace(strict["low"].certificate, conditions=(*told[:2], told[2].replace("fails", "holds"), *told[3:]))
+    assert not verify(instance, replace(strict["low"], certificate=lie)).is_ok
     for price, said in (
-        (f"{mine}Broken", "mine.py:20 in Broken.price: prices must be finite numbers of at least 0, got nan"),
-        (f"{mine}Absent", "has no class Absent; it has Quad, Same, Other, Broken"),
+        (f"{mine}Broken", "mine.py:27 in Broken.price: prices must be finite numbers of at least 0, got nan"),
+        (f"{mine}Absent", "has no class Absent; it has Quad, Same, Other, Low, Broken"),
         (mine[:-1], "name one of its classes"),
         ("flat", "price must be one of zero-start, exponential, or ./mine.py:MyPrice, got 'flat'"),
     ):

@@ -17,6 +17,7 @@ from optim.core.solution import (
     Violation,
     violation,
 )
+from optim.core.user_code import is_file_reference
 from optim.models.admission.check import placement
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.exact_instance import ExactInstance, read_exact_instance, round_up
@@ -96,7 +97,10 @@ RATIO_CLAIMS = (
 CONDITIONS = {
     "C1": re.compile(r"C1 (holds|fails): eps = (\d+(?:/\d+)?)"),
     "C2": re.compile(r"C2 (holds|fails): U is at least (\S+) times the largest density"),
-    "C3": re.compile(r"C3 (holds|fails): U is reached at (\S+) of the capacity"),
+    "C3": re.compile(
+        r"C3 (holds|fails): (?:U is reached at (\S+) of the capacity"
+        r"|\w+ prices (\S+), and the [a-z-]+ curve (\S+), where (\S+) of the capacity is taken)"
+    ),
     "C4": re.compile(r"C4 (holds): best schedules are exact, positive payoffs are admitted"),
     "C5": re.compile(
         r"C5 (holds|fails): (?:sum of lambda a is at most (\S+) of the value|D_0 = (\S+), optimum >= (\S+))"
@@ -234,7 +238,8 @@ class AdmissionClaims(AbstractClaims):
             return None
         if stated["theorem"] not in C5_BEGINS:
             return f"there is no theorem on the {stated['theorem']} price"
-        if (price := self.solution.options.get("price", stated["theorem"])) != stated["theorem"]:
+        price = self.solution.options.get("price", stated["theorem"])
+        if price != stated["theorem"] and not (isinstance(price, str) and is_file_reference(price)):
             return f"the theorem is on the {stated['theorem']} price, but the run's option price is {price}"
         verdicts = [_verdict(text) for text in certificate.conditions]
         failing = [name for name, holds in verdicts if not holds]
@@ -288,7 +293,7 @@ class AdmissionClaims(AbstractClaims):
             case "C2":
                 holds = figures[0] * slack >= 1
             case "C3":
-                holds = figures[0] <= (1 - float(max_share(self.exact))) * (1 + 1e-11)
+                holds = len(figures) == 1 and figures[0] <= (1 - float(max_share(self.exact))) * (1 + 1e-11)
             case "C5":
                 holds = figures[0] <= slack if len(figures) == 1 else 2 * figures[0] <= figures[1] * slack
             case _:
