@@ -11,10 +11,11 @@ from optim.benchmarks.compare import Change
 from optim.benchmarks.measuring import Meter
 from optim.benchmarks.records import read_records
 from optim.benchmarks.runner import WorkList, plan_work, run_work
-from optim.benchmarks.suite import BenchRequest
+from optim.benchmarks.suite import BenchRequest, SolveWork, Subject
 from optim.core.errors import InvalidOptionError
 from optim.core.stopping import Interruption
 from optim.execution import ProcessExecutor
+from optim.models.reference import reference_instance
 
 
 @pytest.fixture
@@ -229,3 +230,16 @@ def test_a_golden_row_that_the_request_asks_for_and_nobody_ran_is_missing(dummie
     golden = run(listed.work, path)
     changes = [difference.change for difference in listed.compare(golden[:-1], golden)]
     assert changes == [Change.SAME, Change.SAME, Change.MISSING]
+
+
+def test_a_request_with_a_price_from_a_file_goes_by_what_is_in_it(tmp_path):
+    def key(price):
+        subject = Subject(reference_instance("tiny-0"))
+        return SolveWork(suite=None, subject=subject, solver="online", options={"price": price}).key
+
+    path = tmp_path / "mine.py"
+    path.write_text("class Mine:\n    pass\n")
+    first, usual = key(f"{path}:Mine"), key("exponential")
+    path.write_text("class Mine:\n    size = 3\n")
+    assert key(f"{path}:Mine") != first
+    assert key("exponential") == usual
