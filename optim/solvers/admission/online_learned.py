@@ -17,7 +17,7 @@ from optim.models.admission.instance import AdmissionInstance, merge_days
 from optim.models.reference import read_day
 from optim.solvers.admission.packing.dual_points import certified
 from optim.solvers.admission.posted_prices.forecast import FILL, PriceForecast
-from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, LpReoptimizer, RunConfig
+from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, RunConfig
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_value_stats
 from optim.solvers.admission.posted_prices.theorems import full_share
 from optim.solvers.admission.pricing.classes import JobTables
@@ -42,12 +42,6 @@ class OnlineLearnedOptions:
         slot that earns as much.
     standby
         Most refused jobs that wait: they run on room that nobody holds, without a promise; 0 for none.
-    resolve_every
-        Slots between two solves for new prices; 0 for none. The first columns are found before the day.
-    resolve_drift
-        Drift from the forecast's path, as a share of the capacity's worth, that also asks for a solve; 0 for none.
-    resolve_rounds
-        Most masters of one such solve.
     smoothing
         Slots over which the LP's prices are averaged before they are posted.
     price_scale
@@ -64,9 +58,6 @@ class OnlineLearnedOptions:
     replan: int = 60
     promised_share: float = 0.7
     standby: int = 200
-    resolve_every: int = 0
-    resolve_drift: float = 0.0
-    resolve_rounds: int = 2
     smoothing: int = 9
     price_scale: float = 1.0
     warm_up: float = 0.1
@@ -74,8 +65,8 @@ class OnlineLearnedOptions:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        check_in("[0, inf)", self, "replan", "standby", "resolve_every", "resolve_drift")
-        check_in("[1, inf)", self, "resolve_rounds", "smoothing")
+        check_in("[0, inf)", self, "replan", "standby")
+        check_in("[1, inf)", self, "smoothing")
         check_in("[0, 1]", self, "promised_share", "guard")
         check_in("(0, 1]", self, "warm_up")
         check_in("(0, inf)", self, "price_scale")
@@ -113,9 +104,8 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
     def warm_up(self, instance: AdmissionInstance, options: OnlineLearnedOptions) -> None:
         """Compile the search on servers, and the LP."""
         compile_online(is_shared=instance.has_shared_servers)
-        if options.history or options.resolve_every or options.resolve_drift:
-            compile_columns(is_shared=instance.has_shared_servers)
-            compile_first_order()
+        compile_columns(is_shared=instance.has_shared_servers)
+        compile_first_order()
 
     def run(self, instance: AdmissionInstance, options: OnlineLearnedOptions, monitor: Monitor, seed: int) -> Outcome:
         """Learn, then live through the day."""
@@ -135,13 +125,6 @@ def run_day(
 ) -> Outcome:
     """Live through a day at a forecast's prices, or without one; the forecast must be for the instance's cluster."""
     clock = monitor.clock
-    reoptimizer = None
-    if known is not None and (options.resolve_every > 0 or options.resolve_drift > 0):
-        with clock.phase("learn"):
-            reoptimizer = LpReoptimizer(
-                instance, [past.jobs for past in known.days], options.resolve_rounds, known.fill
-            )
-            reoptimizer.prepare(known.prices, monitor)
     with clock.phase("build"):
         tables = JobTables.build(instance)
         guard = None
@@ -154,7 +137,6 @@ def run_day(
             tables,
             options.run_config,
             prices=None if known is None else known.prices,
-            reoptimizer=reoptimizer,
             fill=FILL if known is None else known.fill,
             warm_up=options.warm_up,
             guard=guard,

@@ -38,7 +38,7 @@ DOI 10.1287/opre.2014.1289 (the one-time and the dynamic learning algorithm).
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -51,9 +51,8 @@ from optim.core.stopping import IterationLimit
 from optim.models.admission.data import Jobs, ServerClasses, as_int_array
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance, merge_days, take_jobs
-from optim.solvers.admission.packing.capacity_rows import CapacityRows, total_use
-from optim.solvers.admission.packing.column_pool import ColumnPool
-from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.posted_prices.forecast import FILL, smoothed
 from optim.solvers.admission.posted_prices.online_run import PAYOFF_TOL, OnlineAlgorithm
@@ -75,7 +74,7 @@ from optim.solvers.admission.posted_prices.reservations import (
     left_by_class,
 )
 from optim.solvers.admission.posted_prices.theorems import RatioClaim, ratio_claim
-from optim.solvers.admission.pricing.classes import JobTables, Prices, price
+from optim.solvers.admission.pricing.classes import JobTables, Prices
 from optim.solvers.admission.pricing.servers import SERVER, ClusterState, FoundSchedule, Use, uses
 
 FREE = 1e-12
@@ -275,122 +274,55 @@ def _first_of_classes(whole: ServerClasses, part: ServerClasses) -> IntArray:
     return np.concatenate(ranges).astype(np.int64)
 
 
-TOL, FIRST_TOL = 2e-2, 1e-2
-"""Relative gap at which a re-solve ends before its rounds do, and that to which columns are sought before the day."""
-
-FIRST_ROUNDS = 6
-"""Most masters before the day."""
+TOL, MAX_ROUNDS = 1e-2, 6
+"""Relative gap at which the LP for the rest of a day counts as solved, and its most masters."""
 
 STEPS, STEPS_BETWEEN = 20, 6
-"""Polyak steps from the forecast's prices before the first master, and after each, before the day."""
-
-MASTER_STEPS = 80
-"""First-order steps of a re-solve's first master: from the last one's columns, weights and prices it has not far to go."""
+"""Polyak steps before the first master, and after each."""
 
 MIN_LEFT = 1e-2
 """Share of its capacity that a row counts on at least: what has no capacity has no price, and a full slot is expensive."""
 
 
-class LpReoptimizer:
-    """Solves the sample-average LP for the rest of a day.
+def prices_for_the_rest(
+    cluster: AdmissionInstance, expected: Jobs, state: ClusterState, slot: int, start: Prices, fill: float
+) -> Prices:
+    """Return prices for the slots from `slot` on: those of the LP over what is left and the jobs expected there.
+
+    Past slots keep the prices of `start`, and all do where no job is expected.
 
     Parameters
     ----------
     cluster
         Today's cluster.
-    days
-        The jobs that each of the expected days brings.
-    rounds
-        Most masters of one solve.
+    expected
+        The jobs that the day is expected to bring; those that arrive before `slot` don't count.
+    state
+        What is left of the servers.
+    start
+        Prices that the search begins at.
     fill
         Share of the capacities that the LP counts on.
-
-    Notes
-    -----
-    What a re-solve costs is pricing (every job's best schedule at a price point, some 20 ms for four days of 200 jobs) and
-    masters. The columns of one solve are those of the next but for jobs that have arrived since: they are kept, a master takes
-    some first-order steps on from the last one's point, and one point a master is priced.
     """
-
-    def __init__(self, cluster: AdmissionInstance, days: Sequence[Jobs], rounds: int, fill: float) -> None:
-        self._tables = JobTables.build(merge_days(days, cluster))
-        self._rows, self._num_days, self._rounds = CapacityRows.of(self._tables), len(days), rounds
-        self._fill = fill
-        self._solved_at, self._left = 0, self._rows.capacity
-        self._pool: ColumnPool | None = None
-
-    def prepare(self, start: Prices, monitor: Monitor | None = None) -> None:
-        """Find the columns of an empty cluster before the day begins, so that no solve within it starts without any."""
-        self._seek_columns(self._tables, self._on(self._rows.capacity, 0), self._rows.flat(start), monitor)
-
-    def solve(self, state: ClusterState, slot: int, start: Prices) -> Prices:
-        """Return prices for the slots from `slot` on; past slots keep those of `start`, and all do where no job is expected.
-
-        They prove at least as small a bound on the rest of the day as those of `start` do.
-        """
-        rows, tables = self._rows, self._tables
-        self._solved_at, self._left = slot, self._flat(left_by_class(state))
-        is_expected = tables.arrival >= slot
-        if not is_expected.any():
-            return start
-        now, last = self._on(self._left, slot), rows.flat(start)
-        rest = replace(tables, value=np.where(is_expected[:, None], tables.value, 0.0))
-        if self._pool is None:
-            found = self._seek_columns(rest, now, last)
-        else:
-            programme = PackingLP(rest, now, self._pool.on(rest, now), MASTER_STEPS)
-            found = programme.run(
-                Monitor(IterationLimit(self._rounds)),
-                tol=TOL,
-                first=SubgradientOptions(num_steps=1),
-                between=SubgradientOptions(num_steps=0),
-                start=np.where(now.capacity > 0, last, 0.0),
-                line_points=1,
-            )
-            self._pool = found.pool
-        return rows.prices(np.where(now.capacity > 0, found.point.row_prices, last))
-
-    def _seek_columns(
-        self, tables: JobTables, rows: CapacityRows, start: FloatArray, monitor: Monitor | None = None
-    ) -> PackingResult:
-        """Solve the LP without columns from before."""
-        found = PackingLP(tables, rows).run(
-            (Monitor() if monitor is None else monitor).part(IterationLimit(FIRST_ROUNDS)),
-            tol=FIRST_TOL,
-            first=SubgradientOptions(num_steps=STEPS, add_every=2),
-            between=SubgradientOptions(num_steps=STEPS_BETWEEN),
-            start=np.where(rows.capacity > 0, start, 0.0),
-        )
-        self._pool = found.pool
-        return found
-
-    def _on(self, left: FloatArray, slot: int) -> CapacityRows:
-        """Return the rows with what the expected days have of them from a slot on: all of them share what is left."""
-        capacity = np.maximum(left, MIN_LEFT * self._rows.capacity)
-        return replace(self._rows, capacity=self._num_days * self._fill * capacity * self._is_ahead(slot))
-
-    def drift(self, state: ClusterState, slot: int, prices: Prices) -> float:
-        """Return how far the cluster is from the path that was expected at the last solve.
-
-        The worth of the difference between what is left and what would be, had the expected jobs since then taken
-        their best schedules, over the worth of the capacity, in the slots to come.
-        """
-        rows, tables = self._rows, self._tables
-        between = np.flatnonzero((tables.arrival >= self._solved_at) & (tables.arrival < slot))
-        expected = self._left - total_use(tables, rows, price(tables, prices, jobs=between)) / self._num_days
-        worth = rows.flat(prices) * self._is_ahead(slot)
-        total = float(worth @ rows.capacity)
-        return float(worth @ np.abs(self._flat(left_by_class(state)) - expected)) / total if total > 0 else 0.0
-
-    def _flat(self, sides: tuple[FloatArray, ...]) -> FloatArray:
-        return np.concatenate([side.ravel() for side in sides])
-
-    def _is_ahead(self, slot: int) -> FloatArray:
-        """Return 1 for rows of slots from `slot` on, 0 for those that are past."""
-        shapes = (self._rows.worker_shape, self._rows.ps_shape)
-        return self._flat(
-            tuple(np.broadcast_to((np.arange(shape[1]) >= slot)[None, :, None] * 1.0, shape) for shape in shapes)
-        )
+    tables = JobTables.build(merge_days([expected], cluster))
+    rows = CapacityRows.of(tables)
+    is_expected = tables.arrival >= slot
+    if not is_expected.any():
+        return start
+    left = np.concatenate([side.ravel() for side in left_by_class(state)])
+    shapes = (rows.worker_shape, rows.ps_shape)
+    is_ahead = [np.broadcast_to((np.arange(shape[1]) >= slot)[None, :, None], shape).ravel() for shape in shapes]
+    capacity = fill * np.maximum(left, MIN_LEFT * rows.capacity) * np.concatenate(is_ahead)
+    now, last = replace(rows, capacity=capacity), rows.flat(start)
+    rest = replace(tables, value=np.where(is_expected[:, None], tables.value, 0.0))
+    found = PackingLP(rest, now).run(
+        Monitor().part(IterationLimit(MAX_ROUNDS)),
+        tol=TOL,
+        first=SubgradientOptions(num_steps=STEPS, add_every=2),
+        between=SubgradientOptions(num_steps=STEPS_BETWEEN),
+        start=np.where(capacity > 0, last, 0.0),
+    )
+    return rows.prices(np.where(capacity > 0, found.point.row_prices, last))
 
 
 class RisingPrices:
@@ -428,9 +360,6 @@ class RunConfig:
     ----------
     smoothing, price_scale
         Slots over which prices are averaged before they are posted, and the factor that they are multiplied by.
-    resolve_every, resolve_drift, resolve_rounds
-        Slots between two solves (0: never), the drift from the expected path that also asks for one (0: none does),
-        and the most masters of one solve.
     replan
         Moves in each slot (0: schedules stay as they were admitted).
     promised_share
@@ -441,9 +370,6 @@ class RunConfig:
 
     smoothing: int
     price_scale: float
-    resolve_every: int
-    resolve_drift: float
-    resolve_rounds: int
     replan: int
     promised_share: float
     standby: int
@@ -493,8 +419,6 @@ class LearnedDay(AbstractIteration[DayResult]):
         How the day is run.
     prices
         The forecast's prices; None without a history.
-    reoptimizer
-        Who solves again for the jobs that the forecast expects; None where prices stay.
     fill
         Share of the capacities that prices found again count on.
     warm_up
@@ -514,7 +438,6 @@ class LearnedDay(AbstractIteration[DayResult]):
         run_config: RunConfig,
         *,
         prices: Prices | None,
-        reoptimizer: LpReoptimizer | None = None,
         fill: float = FILL,
         warm_up: float = 0.1,
         guard: Guard | None = None,
@@ -531,7 +454,6 @@ class LearnedDay(AbstractIteration[DayResult]):
             guard.reserve(state)
         self._rising = RisingPrices(instance, state) if prices is None else None
         self._learn_at = max(1, int(np.ceil(warm_up * instance.horizon))) if prices is None else instance.horizon
-        self._reoptimizer = reoptimizer
         self._by_slot: list[list[int]] = [[] for _ in range(instance.horizon)]
         for job in np.argsort(instance.jobs.arrival, kind="stable").tolist():
             self._by_slot[instance.jobs.arrival[job]].append(job)
@@ -592,26 +514,13 @@ class LearnedDay(AbstractIteration[DayResult]):
         """Find prices again, where it is time to."""
         if slot == self._learn_at:
             self._learn_at *= 2
-            self._reoptimizer = LpReoptimizer(
-                self._instance, [repeated(self._instance, slot)], self._run_config.resolve_rounds, self._fill
-            )
             self._rising = None
-            self._resolve(slot)
-        elif self._reoptimizer is not None and self._is_due(slot, self._reoptimizer):
-            self._resolve(slot)
-
-    def _is_due(self, slot: int, reoptimizer: LpReoptimizer) -> bool:
-        every, drift = self._run_config.resolve_every, self._run_config.resolve_drift
-        if every and slot % every == 0:
-            return True
-        return drift > 0 and reoptimizer.drift(self._reservations.state, slot, self._prices) > drift
-
-    def _resolve(self, slot: int) -> None:
-        assert self._reoptimizer is not None, "only called with something expected"
-        begun = time.perf_counter()
-        self._prices = self._reoptimizer.solve(self._reservations.state, slot, self._prices)
-        self._post()
-        self._resolve_s.append(time.perf_counter() - begun)
+            begun = time.perf_counter()
+            instance, state = self._instance, self._reservations.state
+            expected = repeated(instance, slot)
+            self._prices = prices_for_the_rest(instance, expected, state, slot, self._prices, self._fill)
+            self._post()
+            self._resolve_s.append(time.perf_counter() - begun)
 
     def _post(self) -> None:
         even, scale = smoothed(self._prices, self._run_config.smoothing), self._run_config.price_scale

@@ -14,7 +14,7 @@ from optim.models.admission.instance import merge_days, take_jobs
 from optim.models.admission.problem import PROBLEM
 from optim.models.files import verify
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
-from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay, LpReoptimizer
+from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, LearnedDay
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_value_stats
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.solve import solver_named
@@ -25,8 +25,6 @@ WAYS = {
     "static": {"replan": 0},
     "replan": {"replan": 4},
     "firm": {"replan": 4, "promised_share": 1.0},
-    "resolving": {"replan": 3, "resolve_every": 4, "resolve_rounds": 1},
-    "drift": {"replan": 0, "resolve_drift": 0.3, "resolve_rounds": 1},
     "guarded": {"replan": 3, "guard": 0.5},
     "no history": {"replan": 3, "warm_up": 0.3},
     "no standby": {"replan": 4, "standby": 0},
@@ -40,15 +38,11 @@ def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[L
     options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
     past = merge_days([day.jobs for day in known.days], today)
     guard = Guard(today, 0.5, job_value_stats(past), ZeroStartPrice()) if way == "guarded" else None
-    reoptimizer = None
-    if way in ("resolving", "drift"):
-        reoptimizer = LpReoptimizer(today, [day.jobs for day in known.days], options.resolve_rounds, known.fill)
     day = LearnedDay(
         today,
         JobTables.build(today),
         options.run_config,
         prices=None if way == "no history" else known.prices,
-        reoptimizer=reoptimizer,
         fill=known.fill,
         warm_up=options.warm_up,
         guard=guard,
@@ -180,6 +174,6 @@ def test_what_a_day_with_fixed_schedules_tells_of_its_value_is_its_plan_s() -> N
 def test_without_a_history_prices_are_found_after_the_first_share_and_again_after_twice_that(warm_up, solves) -> None:
     # Of nine slots: at 1, 2, 4 and 8; at 3 and 6; at 5; never.
     today = days(0)[-1]
-    options = OnlineLearnedOptions(warm_up=warm_up, replan=0, resolve_rounds=1)
+    options = OnlineLearnedOptions(warm_up=warm_up, replan=0)
     day = LearnedDay(today, JobTables.build(today), options.run_config, prices=None, warm_up=warm_up)
     assert len(run_iteration(day, Monitor()).resolve_s) == solves
