@@ -95,7 +95,7 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
 
     References
     ----------
-    Those of `learned.forecast`, `learned.resolving`, `learned.warm_up`, `learned.replan` and `learned.standby`.
+    Those of `learned.forecast`, `learned.warm_up`, `learned.replan` and `learned.standby`.
     """
 
     summary = "prices learned from earlier days, irrevocable promises, plans packed anew, refused jobs on what is left"

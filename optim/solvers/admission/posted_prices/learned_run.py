@@ -1,4 +1,4 @@
-"""A day at learned prices, slot by slot: posted prices, reoptimisation, and a guard against wrong forecasts.
+"""A day at learned prices, slot by slot: posted prices, plan repair, and a guard against wrong forecasts.
 
 Of each class of m_c servers m'_c = ceil(a m_c) are the guard's. There the paper's rule R keeps its books: every job of the
 day is offered to it, and its decisions are those that it would make alone on these servers. The learned rule decides on
