@@ -1,12 +1,15 @@
-"""Progress that is printed: a line at each improvement."""
+"""Progress that is printed, and what is told while loops are compiled."""
 
 import io
 import re
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import optim
-from optim.core.progress import PrintedProgress, SilentProgress, listener_of
+import optim.kernels  # has JAX watched
+from optim.core.progress import COMPILING, XLA, Compiling, PrintedProgress, SilentProgress, listener_of
 
 
 def test_a_line_is_printed_when_objective_or_bound_moved():
@@ -50,3 +53,51 @@ def test_who_listens_is_chosen_by_what_is_given():
     assert listener_of(own) is own
     assert isinstance(listener_of(True), PrintedProgress)
     assert [type(listener_of(silent)) for silent in (False, None)] == [SilentProgress, SilentProgress]
+
+
+def test_whoever_listens_hears_of_each_beginning_and_end():
+    compiling, heard = Compiling(), []
+    compiling.begin("unheard")
+    compiling.tell = heard.append
+    compiling.begin("inner")
+    compiling.end("inner")
+    compiling.end("never begun")
+    compiling.end("unheard")
+    assert heard == [True, True, False]
+
+
+def test_what_ends_takes_along_what_began_within_it_and_never_ended():
+    compiling = Compiling()
+    for name in ("outer", "inner", "outer", "failed", "failed within"):
+        compiling.begin(name)
+    compiling.end("outer")  # the inner one of that name
+    assert compiling.name == "inner"
+    compiling.end("inner")
+    assert compiling.name == "outer"
+    compiling.end("outer")
+    assert compiling.name is None
+    assert compiling.done == 3
+
+
+def test_what_jax_compiles_is_told(monkeypatch):
+    names = []
+    monkeypatch.setattr(COMPILING, "tell", lambda _: names.append(COMPILING.name))
+    done = COMPILING.done
+    step = jax.jit(lambda x: jnp.sin(x) * 3.25)
+    argument = jnp.arange(7.0)
+    names.clear()
+    step(argument)
+    assert names == [XLA, None]
+    assert COMPILING.done > done
+    step(argument)
+    assert names == [XLA, None], "told again without compiling"
+
+
+def test_what_fails_to_compile_is_forgotten(monkeypatch):
+    @jax.jit
+    def fails(x):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails(1.0)
+    assert COMPILING.name is None

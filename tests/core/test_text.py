@@ -2,9 +2,9 @@
 
 import json
 import re
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 from io import StringIO
-from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,16 @@ from optim.cli.output import (
     print_table,
     terminal_progress,
 )
-from optim.core.text import keep_texts_plain, printable, printable_json, printable_lines
+from optim.core.text import (
+    MAX_CELLS,
+    MAX_ROWS,
+    Cell,
+    grid,
+    keep_texts_plain,
+    printable,
+    printable_json,
+    printable_lines,
+)
 from optim.report.plots import as_svg, canvas
 
 HOSTILE = [
@@ -29,7 +38,6 @@ HOSTILE = [
 ]  # fmt: skip
 SOME_HOSTILE = [*HOSTILE[:2], *(pytest.param(name, marks=pytest.mark.prove) for name in HOSTILE[2:])]
 """Before a release pictures are drawn with all of them."""
-
 NAMES = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=12))
 
 
@@ -136,3 +144,37 @@ def test_ticks_of_a_logarithmic_axis_keep_their_exponents_and_settings_of_a_fold
     assert not panel.title.get_usetex()
     assert not panel.yaxis.label.get_parse_math()
     assert all(tick.label1.get_parse_math() for tick in panel.yaxis.get_major_ticks())
+
+
+def texts(svg):
+    return [element.text for element in ET.fromstring(svg).iter("text")]
+
+
+def test_draws_each_cell_in_its_place_and_names_rows():
+    svg = grid(["a", "b"], [Cell(0, 0, 1.0, "first"), Cell(1, 3, 0.25, "second")], "slots", "Two cells")
+    root = ET.fromstring(svg)
+    assert root.get("aria-label") == "Two cells"
+    first, second = root.iter("rect")
+    assert float(second.get("x")) - float(first.get("x")) == 3 * 560 / 4
+    assert float(second.get("y")) > float(first.get("y"))
+    assert [title.text for title in root.iter("title")] == ["first", "second"]
+    assert texts(svg) == ["a", "b", "0", "1", "2", "3", "slots"]
+
+
+def test_names_are_escaped():
+    svg = grid(["<script>'\""], [Cell(0, 0, 1.0, "<b>")], "<i>", "'<u>'")
+    assert "<script>" not in svg
+    assert texts(svg)[0] == "<script>'\""
+
+
+def test_says_how_many_rows_are_left_out():
+    rows = MAX_ROWS + 7
+    svg = grid([f"r{k}" for k in range(rows)], [Cell(k, 0, 1.0, "") for k in range(rows)], "slots", "Many")
+    assert svg.count("<rect") == MAX_ROWS
+    assert "and 7 more rows" in texts(svg)
+    many = grid(["a"], [Cell(0, k, 1.0, "") for k in range(MAX_CELLS + 5)], "slots", "Many")
+    assert many.count("<rect") == MAX_CELLS
+
+
+def test_nothing_is_an_empty_picture():
+    assert grid([], [], "slots", "Nothing").count("<rect") == 0

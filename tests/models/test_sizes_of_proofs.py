@@ -28,7 +28,7 @@ from optim.models.cluster.proof import DivisibleSchedule, Worth
 from optim.models.cluster.proof import PriceProof as ClusterPrices
 from optim.models.cluster.workload import Workload
 from optim.models.reference import reference_instance
-from tests.models.bidding.check.test_leaf import nothing
+from tests.models.bidding.check.test_tree import nothing
 from tests.support.small_clusters import workload
 
 MIB = 2**20

@@ -294,3 +294,20 @@ def test_restarts_at_once_find_what_they_find_one_after_another(monkeypatch):
     fitting._fit.clear_cache()
     assert float(together.log_likelihood) == pytest.approx(float(alone.log_likelihood), rel=1e-5)
     np.testing.assert_allclose(together.parameters.regression, alone.parameters.regression, atol=1e-3)
+
+
+@pytest.mark.parametrize("states", [1, 3])
+@pytest.mark.parametrize("is_autoregressive", [False, True])
+def test_regressors_and_not_states_make_a_model_autoregressive_and_parameters_are_counted(states, is_autoregressive):
+    features = 2
+    regressors = 1 + is_autoregressive * features
+    model = HmmParameters(
+        log_initial=jnp.zeros(states),
+        log_transition=jnp.zeros((states, states)),
+        regression=jnp.zeros((states, regressors, features)),
+        covariance=jnp.zeros((states, features, features)),
+    )
+    assert model.is_autoregressive is is_autoregressive
+    # Rows of chances add up to 1; a covariance of two features has three numbers.
+    expected = {(1, False): 5, (1, True): 9, (3, False): 8 + 15, (3, True): 8 + 27}
+    assert model.num_free == expected[states, is_autoregressive]

@@ -1,6 +1,7 @@
-"""Generated instances: determinism, ranges, and the likeness to the reference instances."""
+"""Generated instances: determinism, ranges, earlier days, and the likeness to the reference instances."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,24 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.problem import PROBLEM
 from optim.models.admission.summary import describe
 from optim.models.reference import reference_instance
-from optim.workloads.admission.generator import GeneratorOptions, UtilityMix, draw_arrivals, draw_durations, generate
+from optim.workloads.admission.generator import (
+    GeneratorOptions,
+    UtilityMix,
+    draw_arrivals,
+    draw_durations,
+    drawn_days,
+    generate,
+)
+from tests.support.admission.days import days
 
 SMALL: Mapping[str, Any] = {"num_jobs": 20, "num_slots": 24, "num_worker_servers": 6, "num_ps_servers": 6}
 QUARTILES = (0.25, 0.5, 0.75, 0.9)
-
 FIGURES: Mapping[str, Callable[[AdmissionInstance], FloatArray]] = {
     "work": lambda instance: instance.work.astype(float),
     "chunks": lambda instance: instance.jobs.chunks.astype(float),
     "duration": lambda instance: instance.work / instance.jobs.chunks,
     "arrival": lambda instance: instance.jobs.arrival / instance.horizon,
 }
-
 LIKENESS = 1.35
 """Largest ratio of quartiles: the two reference instances of 200 jobs differ by up to 1.3 themselves."""
 
@@ -235,3 +242,30 @@ def test_the_largest_reference_is_within_the_limits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("optim.workloads.admission.generator._draw_sides", lambda options, rng: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(GeneratorOptions(num_jobs=10_000, num_slots=1_000, num_worker_servers=1_000, num_ps_servers=1_000), 0)
+
+
+def test_drawn_days_have_the_cluster_s_servers_and_jobs_of_their_own() -> None:
+    today = days(0)[-1]
+    first, second = drawn_days(today, 2, seed=0)
+    assert first.name != second.name
+    for day in (first, second):
+        assert day.worker_servers is today.worker_servers
+        assert day.num_jobs == today.num_jobs
+    assert not np.array_equal(first.jobs.epochs, second.jobs.epochs)
+    again = drawn_days(today, 2, seed=0)[1]
+    np.testing.assert_array_equal(second.jobs.epochs, again.jobs.epochs)
+    assert not np.array_equal(drawn_days(today, 1, seed=1)[0].jobs.epochs, first.jobs.epochs)
+
+
+def test_no_earlier_day_is_the_day_itself() -> None:
+    """The generator's seed 1,001 is the second draw of seed 0; the days beside it are the same as for any other instance."""
+    options = GeneratorOptions(num_jobs=4, num_slots=6, num_worker_servers=3, num_ps_servers=3)
+    today, other = (generate(options, seed) for seed in (1001, 7))
+    usual, found = drawn_days(other, 4, seed=0), drawn_days(today, 3, seed=0)
+    assert np.array_equal(usual[1].jobs.epochs, today.jobs.epochs)
+    assert [day.jobs.epochs.tolist() for day in found] == [usual[k].jobs.epochs.tolist() for k in (0, 2, 3)]
+
+
+def test_other_resources_are_refused_with_what_to_give_instead() -> None:
+    with pytest.raises(InvalidOptionError, match="give --history FILE instead"):
+        drawn_days(replace(days(0)[-1], resources=("a", "b", "c", "d")), 1, 0)

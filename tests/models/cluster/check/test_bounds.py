@@ -1,18 +1,23 @@
 """Bounds against all schedules of tiny workloads, and against plans that policies make."""
 
 from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.check import min_makespan, min_mean_completion, min_slowdown
+from optim.models.cluster.check import check_runs, max_by_prices, min_makespan, min_mean_completion, min_slowdown
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
-from optim.models.cluster.workload import US, Workload
-from optim.solvers.cluster.price_bound import best_ends
+from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof
+from optim.models.cluster.run_file import RunRecord, load_run, save_run
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.simulation.cluster.comparison import bound
+from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
+from optim.solvers.cluster.price_bound import PriceBoundOptions, best_ends, bound_mean_completion
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
 UNEVEN = st.lists(st.integers(1, 4), min_size=8, max_size=8)
@@ -175,3 +180,229 @@ def test_more_gpus_never_raise_a_bound_at_the_same_prices(world, prices):
     proof = _proof(prices, [1] * 8)
     more = Cluster(gpus=cluster.gpus + 1)
     assert min_mean_completion(workload(rows), more, proof) <= min_mean_completion(workload(rows), cluster, proof)
+
+
+@st.composite
+def typed_worlds(draw, jobs=4):
+    """Machines of two or three types, and a few jobs, each of which runs at full or half speed on some of them."""
+    types = draw(st.integers(2, 3))
+    gpus = np.array([draw(st.integers(1, 2)) for _ in range(types)])
+    count = draw(st.integers(1, jobs))
+    submit = sorted(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count)))
+    factors = st.lists(st.sampled_from([0, 1, 1, 2]), min_size=types, max_size=types).filter(any)
+    factor = np.array([draw(factors) for _ in range(count)])
+    rows = []
+    for when, row in zip(submit, factor, strict=True):
+        rows.append((when - submit[0], draw(st.integers(1, int(gpus[row > 0].max()))), draw(st.integers(1, 3))))
+    kinds = tuple(f"t{kind}" for kind in range(types))
+    cluster = Cluster(gpus=gpus, kind=np.arange(types), kinds=kinds)
+    return rows, factor, workload(rows, kind_ppm=factor * PPM), cluster
+
+
+def _places(width, factor, gpus):
+    """Return how a gang can be spread over types: GPUs of each, or none at all."""
+    spread = product(
+        *(range(min(width, there) + 1 if usable else 1) for there, usable in zip(gpus, factor, strict=True))
+    )
+    return [each for each in spread if sum(each) in (0, width)]
+
+
+def _all_schedules(rows, factor, gpus):
+    """Return the least mean completion, makespan and slowdown of all schedules, second by second; a spread gang is as slow as its slowest part."""
+    best = [np.inf, np.inf, np.inf]
+    states, now = {(tuple(2 * duration for _, _, duration in rows), 0, 0.0)}, 0  # left in halves of a second's work
+    places = [_places(width, row, gpus) for (_, width, _), row in zip(rows, factor.tolist(), strict=True)]
+    while states and now < 9:
+        later = set()
+        for left, total, slowest in states:
+            active = [job for job, work in enumerate(left) if work and rows[job][0] <= now]
+            for where in product(*(places[job] for job in active)):
+                if any(sum(place[kind] for place in where) > there for kind, there in enumerate(gpus)):
+                    continue
+                work, cost, slow = list(left), total, slowest
+                for job, place in zip(active, where, strict=True):
+                    if any(place):
+                        slowness = max(int(factor[job, kind]) for kind in np.flatnonzero(place))
+                        work[job] = max(0, work[job] - 2 // slowness)
+                    if not work[job]:
+                        cost += now + 1 - rows[job][0]
+                        slow = max(slow, (now + 1 - rows[job][0]) / rows[job][2])
+                if any(work):
+                    later.add((tuple(work), cost, slow))
+                else:
+                    best = [min(pair) for pair in zip(best, [cost / len(rows), now + 1, slow], strict=True)]
+        states, now = later, now + 1
+    return best
+
+
+@settings(max_examples=15, deadline=None)
+@given(typed_worlds(jobs=3))
+def test_no_schedule_on_types_beats_a_bound(world):
+    rows, factor, jobs, cluster = world
+    mean, makespan, slowdown = _all_schedules(rows, factor, cluster.gpus.tolist())
+    found = bound_mean_completion(jobs, cluster, PriceBoundOptions(slots=40, steps=20))
+    proven = min_mean_completion(jobs, cluster, found.proof)
+    assert proven == pytest.approx(found.least_s, rel=1e-6)
+    assert proven <= mean + 1e-9
+    assert proven <= max_by_prices(jobs, cluster, found.schedule)
+    assert min_makespan(jobs, cluster, bound_makespan(jobs, cluster)) <= makespan
+    assert min_slowdown(jobs, cluster, bound_slowdown(jobs, cluster)) <= slowdown + 1e-9
+
+
+@settings(max_examples=15, deadline=None)
+@given(typed_worlds(jobs=3), st.data())
+def test_no_prices_of_types_prove_more_than_a_schedule_or_a_divisible_one_has(world, data):
+    """At drawn prices, and drawn parts of jobs on drawn types."""
+    rows, factor, jobs, cluster = world
+    types = len(cluster.gpus)
+    row = st.lists(st.sampled_from([0.0, 0.2, 0.7, 1.5]), min_size=4, max_size=4)
+    price = np.array([data.draw(row) for _ in range(types)])
+    proof = PriceProof(end_us=US * np.cumsum([1, 2, 1, 3]), price=price)
+    least = min_mean_completion(jobs, cluster, proof)
+    parts = [(job, kind) for job in range(len(rows)) for kind in np.flatnonzero(factor[job]).tolist()]
+    job, kind = np.array(parts).T
+    weight = np.array([data.draw(st.floats(0.1, 1)) for _ in parts])
+    start = np.array([data.draw(st.integers(0, 5)) for _ in parts]) * data.draw(st.sampled_from([0, 1]))
+    start = start if start.any() else np.zeros(0, np.int64)
+    schedule = DivisibleSchedule(job=job, weight=weight, gpu_type=kind, start_us=start)
+    assert least <= max_by_prices(jobs, cluster, schedule)
+    assert least <= _all_schedules(rows, factor, cluster.gpus.tolist())[0] + 1e-9
+
+
+def _best_prices(rows, factor, gpus, horizon):
+    """Return what the best prices of whole seconds prove: a programme that mixes sets of seconds, each bought on one type."""
+    slots, columns, cost = len(gpus) * horizon, [], []
+    for job, (release, width, duration) in enumerate(rows):
+        kinds = np.flatnonzero(factor[job]).tolist()
+        for when in combinations(range(release, horizon), duration):
+            for where in product(kinds, repeat=duration):
+                use = np.zeros(slots + len(rows))
+                use[[kind * horizon + second for second, kind in zip(when, where, strict=True)]] = width
+                use[slots + job] = 1
+                columns.append(use)
+                cost.append(when[-1] + 1 - release)
+    table = np.array(columns).T
+    supply = np.repeat(gpus, horizon)
+    return linprog(cost, A_ub=table[:slots], b_ub=supply, A_eq=table[slots:], b_eq=np.ones(len(rows))).fun / len(rows)
+
+
+@settings(max_examples=15, deadline=None)
+@given(typed_worlds(jobs=3))
+def test_nearly_the_best_prices_of_types_are_found(world):
+    rows, factor, _, cluster = world
+    factor = (factor > 0).astype(int)  # equally fast wherever it can run
+    jobs = workload(rows, kind_ppm=factor * PPM)
+    horizon = min(8, max(release for release, _, _ in rows) + sum(duration for _, _, duration in rows))
+    best = _best_prices(rows, factor, cluster.gpus, horizon)
+    found = bound_mean_completion(jobs, cluster, PriceBoundOptions(slots=200))
+    assert best <= found.dual_most_s * (1 + 1e-9)
+    assert found.least_s >= 0.95 * best
+
+
+def test_types_that_jobs_cannot_share_make_the_bound_better():
+    """Ten jobs of 100 s on the one GPU of their type, while nine of another type have nothing to do: 550 s, 1,000 s, slowdown 10."""
+    rows = [(0, 1, 100)] * 10
+    cluster = Cluster(gpus=np.array([1, 9]), kind=np.arange(2), kinds=("a", "b"))
+    typed, free = workload(rows, kind_ppm=np.array([[PPM, 0]] * 10)), workload(rows)
+    for jobs, mean, makespan, slowdown in ((free, 100, 100, 1), (typed, 550, 1000, 10)):
+        found = bound(jobs, cluster, 100)
+        assert found["bounds"]["jct_mean_h"] * 3600 == pytest.approx(mean, rel=2e-3)
+        assert found["most_by_prices_h"] * 3600 == pytest.approx(mean, rel=2e-3)
+        assert found["bounds"]["makespan_h"] * 3600 == pytest.approx(makespan)
+        assert found["bounds"]["slowdown_max"] == pytest.approx(slowdown, rel=1e-3)
+
+
+def test_slower_types_make_the_bound_better():
+    """Two jobs of 100 s at once, one GPU at full and one at half speed: by either GPU 100 and 200 s, or by one 100 and 200 s."""
+    cluster = Cluster(gpus=np.array([1, 1]), kind=np.arange(2), kinds=("fast", "slow"))
+    jobs = workload([(0, 1, 100)] * 2, kind_ppm=np.array([[PPM, 2 * PPM]] * 2))
+    found = bound_mean_completion(jobs, cluster)
+    assert 100 < min_mean_completion(jobs, cluster, found.proof) <= 400 / 3
+    only_slow = workload([(0, 1, 100)] * 2, kind_ppm=np.array([[0, 2 * PPM]] * 2))
+    assert min_mean_completion(only_slow, cluster, bound_mean_completion(only_slow, cluster).proof) == pytest.approx(
+        300, rel=2e-3
+    )
+
+
+def _record(jobs, cluster):
+    return RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, **bound(jobs, cluster, 20))
+
+
+TWO = Cluster(gpus=np.array([1, 2]), kind=np.arange(2), kinds=("a", "b"))
+KINDS = np.array([[PPM, 0], [PPM, PPM], [0, 2 * PPM], [PPM, PPM], [PPM, 0]])
+JOBS = workload([(0, 1, 4), (0, 1, 3), (1, 2, 5), (2, 1, 6), (2, 1, 4)], kind_ppm=KINDS)
+
+
+def test_prices_of_types_and_their_limit_are_kept_and_verified(tmp_path):
+    record = _record(JOBS, TWO)
+    save_run(record, tmp_path / "run.npz")
+    read = load_run(tmp_path / "run.npz")
+    assert read.prices == record.prices
+    assert read.prices.price.shape[0] == 2
+    assert read.divisible == record.divisible
+    ((name, verdict),) = check_runs(read)
+    assert name == "bounds"
+    assert not verdict.violations
+    assert sum("no prices prove a jct_mean_h above" in sentence for sentence in verdict.proven) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda record: {"most_by_prices_h": record.most_by_prices_h * (1 - 1e-6)}, "is proven"),
+        (lambda record: {"divisible": None}, "has no proof"),
+        (lambda record: {"divisible": _moved(record.divisible, gpu_type=1)}, "can't use"),
+        (lambda record: {"divisible": _moved(record.divisible, gpu_type=2)}, "on no type"),
+        (lambda record: {"divisible": _moved(record.divisible, job=9)}, "of no job"),
+        (lambda record: {"divisible": _moved(record.divisible, job=1)}, "lacks a job"),
+    ],
+)
+def test_a_limit_that_is_not_shown_is_a_violation(change, said):
+    record = _record(JOBS, TWO)
+    ((_, verdict),) = check_runs(replace(record, **change(record)))
+    assert said in " ".join(str(each) for each in verdict.violations)
+
+
+def _moved(schedule, **numbers):
+    """Return a schedule whose parts of job 0 have other numbers."""
+    changed = {name: np.where(schedule.job == 0, value, getattr(schedule, name)) for name, value in numbers.items()}
+    return replace(schedule, **changed)
+
+
+def test_prices_of_another_number_of_types_are_refused():
+    three = PriceProof(end_us=np.array([US]), price=np.ones((3, 1)))
+    with pytest.raises(InvalidProblemError, match="of 3 types"):
+        min_mean_completion(JOBS, TWO, three)
+    with pytest.raises(InvalidProblemError, match="3 rows for 2 types"):
+        RunRecord(jobs=JOBS, cluster=TWO, overhead_us=0, prices=three)
+    with pytest.raises(InvalidProblemError, match="one type"):
+        PriceProof(end_us=np.array([US]), price=np.ones((1, 1)))
+
+
+def test_a_divisible_schedule_is_played_as_by_hand():
+    """Two GPUs; gangs of 2 (4 s) and 1 (2 s) from 0 s on, 1 (1 s) from 1 s on. By least work left the second and a half of the first
+    run first: 1 s later the third, too, has less work than the first; all by hand."""
+    jobs, cluster = workload([(0, 2, 4), (0, 1, 2), (1, 1, 1)]), Cluster.grid("1x2")
+    one = np.ones(3)
+    by_work = DivisibleSchedule(
+        job=np.arange(3), weight=one, gpu_type=np.zeros(3, np.int64), start_us=np.zeros(0, np.int64)
+    )
+    # 0-1 s: job 1 on one GPU, job 0 on the other (half speed, 3.5 left); 1-2 s: jobs 1 and 2; from 2 s on job 0: until 5.5 s
+    assert max_by_prices(jobs, cluster, by_work) == pytest.approx((5.5 + 2 + 1) / 3)
+    first = replace(by_work, start_us=np.array([0, 1, 2]))  # job 0 until 4 s, then 1 and 2 side by side
+    assert max_by_prices(jobs, cluster, first) == pytest.approx((4 + 6 + 4) / 3)
+    halves = DivisibleSchedule(
+        job=np.array([0, 0, 1, 2]),
+        weight=np.array([3.0, 1, 1, 1]),
+        gpu_type=np.zeros(4, np.int64),
+        start_us=np.arange(4),
+    )
+    # parts of 1.5 and 0.5 GPUs until 4 s
+    assert max_by_prices(jobs, cluster, halves) == pytest.approx((4 + 6 + 4) / 3)
+
+
+@pytest.mark.parametrize("wrong", [{"weight": np.array([0.0])}, {"weight": np.array([np.nan])}])
+def test_weights_of_parts_are_positive(wrong):
+    one = np.zeros(1, np.int64)
+    with pytest.raises(InvalidProblemError, match="positive"):
+        DivisibleSchedule(**{"job": one, "weight": np.ones(1), "gpu_type": one, "start_us": one} | wrong)
