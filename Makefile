@@ -66,7 +66,7 @@ PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed 2>/dev
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	@rm -f .proof/*-changed
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \
-	  --going-on=$(PROOF) || test $$? -eq 5  # 5: all has passed before
+	  --resume=$(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) test-blas
 	for python in $(or $(PYTHONS),$(PYTHON)); do \

@@ -39,7 +39,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Take the file of a run that may be stopped and goes on."""
     parser.addoption(
-        "--going-on", type=Path, metavar="FILE", help="note in FILE what passes, and leave out what is noted there"
+        "--resume", type=Path, metavar="FILE", help="note in FILE what passes, and leave out what is noted there"
     )
 
 
@@ -61,10 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_quick(config):
         for name, value in QUICKLY_COMPILED.items():
             os.environ.setdefault(name, value)  # JAX and Numba read these at import, in child processes as well
-    if config.option.going_on is not None:
-        from tests.support.going_on import GoingOn
+    if config.option.resume is not None:
+        from tests.support.resume import Resume
 
-        config.pluginmanager.register(GoingOn(config.option.going_on))
+        config.pluginmanager.register(Resume(config.option.resume))
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -8,7 +8,7 @@ from optim.core.stopping import Interruption
 from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 from optim.simulation.cluster.options import EngineOptions
-from tests.support.pieces import CutShort
+from tests.support.sample_tasks import InterruptedEngine
 from tests.support.small_clusters import workload
 
 NAMES = ("fifo", "srtf", "las")
@@ -32,7 +32,7 @@ def task():
 )
 def test_rows_of_a_run_that_was_cut_are_kept_under_their_own_keys(tmp_path, task, ended, done):
     path, calm = tmp_path / "rows.jsonl", (Interruption(), SilentProgress())
-    given = list(PolicyResultCache(results=path, engine=CutShort(*ended)).rows(task, ASKED, *calm))
+    given = list(PolicyResultCache(results=path, engine=InterruptedEngine(*ended)).rows(task, ASKED, *calm))
     assert [each.row["policy"] for each in given] == done
     assert [each.key.split(":")[0] for each in given] == done
     kept = [CachedRow.from_json(line) for line in path.read_bytes().splitlines()]

@@ -38,7 +38,7 @@ from optim.workloads.instances import InstanceRequest, find_instance, find_profi
 from tests.support.admission.seeded import seeded_document, seeded_instance
 from tests.support.drawn import told
 from tests.support.kept import assert_kept, outcome, parts
-from tests.support.loose_records import loose_records, paper_records
+from tests.support.random_records import paper_records, random_records
 
 KEPT = Path(__file__).parent / "kept"
 SKIPPED = [Skipped(suite="admission", instance="i", solver="s", reason="too <large>"), Skipped(suite="x", instance="i", solver="s", reason="no")]  # fmt: skip
@@ -54,7 +54,7 @@ def test_pages(monkeypatch):
     monkeypatch.setattr(
         "optim.benchmarks.report._pictures", lambda spec, records: f"{len(records)} of {spec and spec.name}"
     )
-    records = loose_records()
+    records = random_records()
     lists = {
         "all": (records, SKIPPED), "paper": (paper_records()[:12], ()), "none": ([], SKIPPED), "one": (records[:1], ()),
         "strange": ([replace(one, suite="none such", termination="infeasible") for one in records[:5]], ()),
@@ -73,7 +73,7 @@ def test_pages(monkeypatch):
 
 
 def test_comparisons():
-    records, found = loose_records(), {}
+    records, found = random_records(), {}
     for name, kept in {
         "many": records,
         "one seed": [one for one in records if not one.seed],
@@ -112,7 +112,7 @@ def test_numbers_and_rows(tmp_path):
         b'{"schema": "other"}',
     ]
     with open_results(tmp_path / "rows.jsonl") as results:
-        for number, record in enumerate(loose_records()[:4]):
+        for number, record in enumerate(random_records()[:4]):
             results.append(replace(record, key=f"k{number}"))
     (tmp_path / "rows.jsonl").write_bytes((tmp_path / "rows.jsonl").read_bytes() + b'{"cut')
     found = {

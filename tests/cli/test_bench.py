@@ -10,7 +10,7 @@ import optim
 from optim.benchmarks.suite import SUITES
 from optim.cli.bench import print_scoreboard
 from optim.cli.main import app
-from tests.support.loose_records import SOLVERS, loose_records
+from tests.support.random_records import SOLVERS, random_records
 
 TINY = ["bench", "admission", "--instance", "tiny-0,tiny-1", "--instance", "tiny-2.json.gz"]
 
@@ -274,7 +274,7 @@ def test_earlier_days_are_of_the_suite_that_learns_from_them():
 
 
 def test_a_single_suite_with_many_records_becomes_one_row_per_solver(capsys):
-    records = loose_records()
+    records = random_records()
     print_scoreboard([SUITES.get("admission")], records, [])
     printed = capsys.readouterr().out
     rows = {cells[0]: cells[1:] for line in printed.splitlines() if (cells := line.split()) and cells[0] in SOLVERS}
@@ -289,7 +289,7 @@ def test_a_single_suite_with_many_records_becomes_one_row_per_solver(capsys):
 
 
 def test_several_suites_become_one_row_each_with_the_solver_of_the_smallest_gap(capsys):
-    one, two = loose_records(), loose_records(1, suite="bidding", problem="bidding")
+    one, two = random_records(), random_records(1, suite="bidding", problem="bidding")
     solved = [replace(record, gap=0.0 if record.solver == "online" else 0.5) for record in one]
     print_scoreboard([SUITES.get("admission"), SUITES.get("bidding")], [*solved, *two], [])
     printed = capsys.readouterr().out.splitlines()
@@ -301,7 +301,7 @@ def test_several_suites_become_one_row_each_with_the_solver_of_the_smallest_gap(
 
 def test_a_scoreboard_of_all_suites_with_many_failures_has_at_most_60_lines(capsys):
     specs = list(SUITES)
-    records = [replace(one, suite=spec.name) for spec in specs for one in loose_records()]
+    records = [replace(one, suite=spec.name) for spec in specs for one in random_records()]
     failing = [replace(one, error=f"RuntimeError: {n}", verified=False) for n, one in enumerate(records)]
     print_scoreboard(specs, failing, [])
     printed = capsys.readouterr().out

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from optim.benchmarks.records import read_records
 from optim.cli.main import app
-from tests.support.hearing import HEARING
+from tests.support.default_signals import DEFAULT_SIGNALS
 
 PATIENCE_S = 60
 """Far more than any of these runs takes; only a run that hangs meets it."""
@@ -37,7 +37,7 @@ def start(plugin_environment, tmp_path, started, monkeypatch):
     def begin(*arguments, stuck_on="", prelude="", **popen):
         environment = plugin_environment | {STUCK_ON: stuck_on, STARTED: str(started)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | popen
-        script = f"{HEARING}\n{prelude}\nfrom optim.cli.main import main\nif __name__ == '__main__': main()"
+        script = f"{DEFAULT_SIGNALS}\n{prelude}\nfrom optim.cli.main import main\nif __name__ == '__main__': main()"
         command = [sys.executable, "-c", script, *arguments]
         running.append(subprocess.Popen(command, env=environment, **pipes))
         return running[-1]

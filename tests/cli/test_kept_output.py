@@ -40,7 +40,7 @@ from tests.support.admission.seeded import seeded_instance
 from tests.support.auction.seeded import seeded_auction
 from tests.support.bidding.small_markets import published_vector
 from tests.support.kept import assert_kept, outcome, parts
-from tests.support.loose_records import loose_records
+from tests.support.random_records import random_records
 
 KEPT = Path(__file__).parent / "kept"
 COMMANDS = """
@@ -124,7 +124,7 @@ def test_tables_and_fields(capsys):
     ]
     fields = {"a": 1, "b": {"c": 2.5, "d": {"e": None}}, "f": [1, 2], "g": "text", "h": float("nan")}
     records, skipped = (
-        loose_records(),
+        random_records(),
         [Skipped(suite="admission", instance=f"i{n}", solver="s", reason="no") for n in range(3)],
     )
     changed = compare(records[::2], [strip(one) for one in records], Selection(suites=("admission",), seeds=(0, 1)))

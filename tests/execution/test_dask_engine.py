@@ -31,7 +31,7 @@ from optim.execution import dask_cluster as dask_module
 from optim.execution import local_engine
 from optim.execution.dask_cluster import dask_cluster
 from optim.execution.tasks import Broadcast
-from tests.support.pieces import Heard, Squares
+from tests.support.sample_tasks import RecordedProgress, Squares
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
@@ -50,7 +50,7 @@ def run(engine, pieces, *, task=None, stop=None, progress=None):
 
 
 def test_gives_every_result_once_and_counts_on(cluster):
-    heard = Heard()
+    heard = RecordedProgress()
     pieces = [*range(500), "deaf"]
     results = dict(run(cluster, pieces, progress=heard))
     assert results == {**{n: n * n for n in range(500)}, 500: "heard nothing"}

@@ -10,7 +10,7 @@ pytest.importorskip("distributed")
 from optim.execution import dask_cluster
 from optim.execution.dask_cluster import RunStatePlugin, TaskPart, ask_to_stop, do_batch
 from optim.execution.tasks import Packer, Unpacker
-from tests.support.pieces import Squares
+from tests.support.sample_tasks import Squares
 
 
 @pytest.mark.parametrize(("is_stopped", "results"), [(False, [4, 9]), (True, [])])

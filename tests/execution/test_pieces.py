@@ -8,7 +8,7 @@ from optim.core.errors import NotAllowedError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from optim.execution import AbstractTask, ProcessExecutor, SerialExecutor, in_order, local_engine, run_in_order
-from tests.support.pieces import Heard, Squares
+from tests.support.sample_tasks import RecordedProgress, Squares
 
 
 def here(pieces, stop=None, progress=None):
@@ -39,14 +39,14 @@ def test_runs_nothing_once_asked_to_stop():
 
 
 def test_raises_what_a_piece_raises_and_leaves_no_task_of_it_open():
-    heard = Heard()
+    heard = RecordedProgress()
     with pytest.raises(ZeroDivisionError):
         list(here([1, "divide", 2], progress=heard))
     assert heard.news == ["start squares 3", "start 1 None", "finish", "update 1", "start divide None", "start inner 2", "finish", "finish"]  # fmt: skip
 
 
 def test_ends_tasks_that_a_piece_left_open_and_no_other():
-    heard = Heard()
+    heard = RecordedProgress()
     list(here(["open", "over"], progress=heard))
     assert heard.news.count("finish") == sum(news.startswith("start") for news in heard.news)
     assert heard.depth == 0

@@ -14,8 +14,8 @@ from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from optim.execution import ProcessExecutor, in_order
 from optim.execution.processes import _Queue
-from tests.support.hearing import HEARING
-from tests.support.pieces import HEARD, Heard, Squares
+from tests.support.default_signals import DEFAULT_SIGNALS
+from tests.support.sample_tasks import HEARD, RecordedProgress, Squares
 
 PATIENCE_S = 60.0
 
@@ -35,7 +35,7 @@ def wait_until(is_so):
 
 
 def test_one_that_dies_costs_its_own_piece_and_ctrl_c_reaches_none():
-    heard = Heard()
+    heard = RecordedProgress()
     pieces = [2, "die", 3, "deaf", 4]
     results = list(in_order(run(pieces, progress=heard)))
     assert results == [4, "die: the process that ran it ended with exit code 7", 9, "heard nothing", 16]
@@ -54,7 +54,7 @@ def test_what_a_piece_raises_ends_the_run():
     assert multiprocessing.active_children() == []
 
 
-class _HearsCompiling(Heard):
+class _HearsCompiling(RecordedProgress):
     """Let processes go on that were heard to compile."""
 
     def __init__(self, folder):
@@ -156,13 +156,13 @@ def test_ends_processes_at_once_where_the_driver_gives_up(tmp_path):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGHUP"])
 def test_processes_end_with_a_driver_that_is_killed(name, tmp_path):
     code = (
-        f"{HEARING}\n"
+        f"{DEFAULT_SIGNALS}\n"
         "import multiprocessing, os, signal, sys, threading, time\n"
         "from pathlib import Path\n"
         "from optim.execution import InProcesses\n"
         "from optim.core.progress import SilentProgress\n"
         "from optim.core.stopping import Interruption\n"
-        "from tests.support.pieces import Squares\n"
+        "from tests.support.sample_tasks import Squares\n"
         "if __name__ != '__main__':\n"
         "    lock = multiprocessing.get_context('spawn').Lock()  # as libraries make some when they are imported\n"
         "else:\n"

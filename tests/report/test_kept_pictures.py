@@ -25,7 +25,7 @@ from tests.support.auction.seeded import loose_plan, seeded_auction
 from tests.support.drawn import told
 from tests.support.kept import assert_kept
 from tests.support.kept_runs import kept_records
-from tests.support.loose_records import loose_records, paper_records
+from tests.support.random_records import paper_records, random_records
 
 KEPT = Path(__file__).parent / "kept"
 
@@ -41,7 +41,7 @@ def said(figures):
 
 
 def test_pictures_of_any_suite():
-    records = loose_records()
+    records = random_records()
     found = {f"many: {title}": one for title, one in said(report.standard_figures(records)).items()}
     costs = [replace(record, problem="bidding") for record in records]
     found |= {f"costs: {title}": one for title, one in said(report.standard_figures(costs[:4])).items()}
@@ -58,7 +58,7 @@ def test_pictures_of_the_paper_and_of_policies():
     curve = {name: [0.2, None, 0.5] for name in forecast.LINES}
     records = [
         replace(record, labels={"axis": axis}, findings={**curve, "x": [1.0, 2.0, 4.0 + record.seed], "ratio_to_bound": 1.5 + record.seed, "rho_max": 2.0, "rho_space_max": None})
-        for record, axis in zip(loose_records(3), 8 * list(forecast.PLOT_AXES), strict=True)
+        for record, axis in zip(random_records(3), 8 * list(forecast.PLOT_AXES), strict=True)
     ]  # fmt: skip
     found |= said(forecast.plot_forecast(records)) | said(cluster.draw(records)) | said(cluster.draw([]))
     assert_kept(KEPT / "suites.json", found)

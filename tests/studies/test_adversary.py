@@ -29,7 +29,7 @@ from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import IterationLimit, Never
 from tests.support.admission.oracle import ilp_optimum, packing
-from tests.support.loose_records import loose_records
+from tests.support.random_records import random_records
 
 BRIEF = AdversaryOptions(restarts=1, moves=6)
 STRICT = [rule for rule, options in RULES.items() if options.strict]
@@ -154,7 +154,7 @@ def test_a_record_holds_the_worst_instance_with_both_plans_verified():
 def test_a_picture_is_drawn_of_records_that_found_a_ratio_alone():
     pytest.importorskip("matplotlib")
     found = {"worst_ratio": 2.0, "promised": 3.0, "proven": True}
-    record = replace(loose_records()[0], findings=found, labels={"rule": "paper", "jobs": "small"})
+    record = replace(random_records()[0], findings=found, labels={"rule": "paper", "jobs": "small"})
     without = replace(record, findings={})
     assert figures([without]) == []
     (figure,) = figures([without, record])

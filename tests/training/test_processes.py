@@ -22,7 +22,7 @@ from optim.training.messages import Applied, Compute, Push, Pushed
 from optim.training.processes import Codec, MemoryPlan, Processes, SharedMemory, _pinned_env
 from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer
-from tests.support.training.seeing import Seeing
+from tests.support.training.process_report import ReportsProcess
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
@@ -66,7 +66,7 @@ def wait_until(condition):
 
 @pytest.mark.prove
 def test_machines_are_forked_from_what_has_imported_all_they_need_and_see_their_controllers_surroundings(monkeypatch):
-    application = Seeing(1, 4)
+    application = ReportsProcess(1, 4)
     for told in (3.0, 7.0):  # the second time the one that they are forked from is there already
         monkeypatch.setenv("OPTIM_TOLD", str(told))
         with Processes(application, ClusterOptions()) as transport:

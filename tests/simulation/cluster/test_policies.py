@@ -19,8 +19,8 @@ from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.policies.tiresias import gittins_index
-from tests.support.pieces import CutShort
 from tests.support.policies import CLUSTER_POLICIES
+from tests.support.sample_tasks import InterruptedEngine
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
 FREE = EngineOptions(overhead_s=0)
@@ -175,7 +175,7 @@ def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
 def test_what_was_played_stands_in_the_place_of_its_policy_whoever_else_was_cut(ended, found):
     task = Comparison(workload([(0, 1, 9), (0, 1, 1)]), Cluster.grid("1x1"), FREE, 0)
     asked = [PolicyRequest(name=name) for name in ("fifo", "srtf", "las")]
-    rows = list(task.play(asked, CutShort(*ended), Interruption(), SilentProgress()))
+    rows = list(task.play(asked, InterruptedEngine(*ended), Interruption(), SilentProgress()))
     assert [played and played.row.policy for played in rows] == found
 
 

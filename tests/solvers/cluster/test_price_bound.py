@@ -172,7 +172,7 @@ def test_options_outside_their_range_are_refused(wrong):
 
 
 def test_the_search_tells_how_far_it_is():
-    class Heard:
+    class RecordedProgress:
         def __init__(self):
             self.said = []
 
@@ -185,7 +185,7 @@ def test_the_search_tells_how_far_it_is():
         def finish(self):
             self.said.append("finished")
 
-    heard = Heard()
+    heard = RecordedProgress()
     jobs = workload([(0, 1, 3), (0, 1, 5), (1, 2, 4)])
     bound_mean_completion(jobs, Cluster.grid("1x2"), PriceBoundOptions(steps=8), progress=heard)
     task, total = heard.said[0]

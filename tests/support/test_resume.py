@@ -36,10 +36,10 @@ def test_that_is_skipped():
 """
 PLUGIN = """
 from pathlib import Path
-from tests.support.going_on import GoingOn
+from tests.support.resume import Resume
 
 def pytest_configure(config):
-    config.pluginmanager.register(GoingOn(Path("noted/of_this_state")))
+    config.pluginmanager.register(Resume(Path("noted/of_this_state")))
 """
 
 

@@ -81,7 +81,7 @@ class Squares(AbstractTask[object, object]):
         return "heard nothing"
 
 
-class Heard:
+class RecordedProgress:
     """Write down what progress is told."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Heard:
         self.least = min(self.least, self.depth)
 
 
-class CutShort:
+class InterruptedEngine:
     """Several processes when Ctrl-C comes: some pieces are done, in any order, some are cut, others never begun."""
 
     def __init__(self, *ended):

@@ -6,7 +6,7 @@ import sys
 from tests.support.training.oracle import CountingApplication
 
 
-class Seeing(CountingApplication):
+class ReportsProcess(CountingApplication):
     """An application whose loss tells what its process sees: a number in its surroundings, and JAX without being asked."""
 
     def gradient(self, parameters, partition, clock):

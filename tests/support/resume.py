@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-class GoingOn:
+class Resume:
     """Notes by name what passed, in a file that is of one state of the sources.
 
     Parameters

@@ -1,0 +1,9 @@
+"""Signals as a terminal's program has them, however the tests were started."""
+
+DEFAULT_SIGNALS = """
+import signal
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+"""
+"""First lines of a program: a background job, or one of `nohup`, ignores these, and so would its children."""
