@@ -379,7 +379,7 @@ def test_unknown_applications_are_refused(name):
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
-        ("Absent", "LookupError: no data here (test_run_application.py:"),
+        ("Absent", "LookupError: no data here (test_run.py:"),
         ("Words", "ValueError: could not convert string to float"),
         ("Empty", "must have partitions of no or more examples, one at least of some, got []"),
         ("UserApplication", "TypeError: Can't instantiate abstract class"),

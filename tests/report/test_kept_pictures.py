@@ -24,7 +24,7 @@ from tests.support.admission.seeded import seeded_instance as admission_instance
 from tests.support.auction.seeded import loose_plan, seeded_auction
 from tests.support.drawn import told
 from tests.support.kept import assert_kept
-from tests.support.kept_runs import kept_records
+from tests.support.logged_runs import kept_records
 from tests.support.random_records import paper_records, random_records
 
 KEPT = Path(__file__).parent / "kept"

@@ -23,7 +23,7 @@ from optim.rightsizing.phase_recovery import _by_phase, _scored, summarise
 from optim.statistics import Interval
 from tests.support.auction.builders import auction, linear
 from tests.support.kept import assert_kept, outcome, short
-from tests.support.kept_runs import as_run, kept_records
+from tests.support.logged_runs import as_run, kept_records
 from tests.support.variants import option_variants
 
 KEPT = Path(__file__).parent / "kept"

@@ -46,3 +46,17 @@ def least_total_completion(rows, num_gpus):
         return waiting + min(least(now + 1, after) for after in options if after != left or not active)
 
     return least(0, tuple(duration for _, _, duration in rows))
+
+
+def queue(seed):
+    """Return two to eight jobs on three GPUs, by a seed."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 9))
+    submit = np.sort(rng.integers(0, 9, count))
+    rows = zip(
+        (submit - submit[0]).tolist(),
+        rng.integers(1, 4, count).tolist(),
+        rng.integers(1, 9, count).tolist(),
+        strict=True,
+    )
+    return workload(list(rows)), Cluster(gpus=np.array([3]))

@@ -43,7 +43,8 @@ from optim.training.trainer import Trainer, resumable
 from tests.support import kept
 from tests.support.kept import assert_kept, digest, outcome
 from tests.support.training.oracle import CountingApplication
-from tests.support.training.told import Writing, random_events
+from tests.support.training.storms import random_events
+from tests.support.training.told import Writing
 
 KEPT = Path(__file__).parent / "kept"
 CLOCKS = 9

@@ -25,7 +25,7 @@ from optim.models.bidding.market.prices import Market, PricePath, history_of
 from optim.models.bidding.problem import PROBLEM
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme, tangents
 from optim.statistics import wilson
-from tests.support.bidding.loose_proofs import loose_tree
+from tests.support.bidding.random_proofs import random_tree
 from tests.support.bidding.small_markets import CURVES, all_footprints, lasting, published_vector, varied
 from tests.support.kept import assert_kept, by_name, outcome, parts
 from tests.support.told_programme import told_programme
@@ -46,7 +46,7 @@ def test_what_instances_and_footprints_tell(instances):
     for seed, one in instances:
         rng = np.random.default_rng(seed)
         counts = rng.integers(0, 3, one.num_bids)
-        plan, proof = FootprintPlan.of(counts), loose_tree(VerifierContext(instance=one), rng)
+        plan, proof = FootprintPlan.of(counts), random_tree(VerifierContext(instance=one), rng)
         documents = [PROBLEM.decision_to_json(one, plan), PROBLEM.proof_to_json(one, proof)]
         plain = json.loads(json.dumps(documents))
         told = {

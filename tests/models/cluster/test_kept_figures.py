@@ -22,7 +22,7 @@ from optim.models.cluster.run_file import load_run, save_run
 from optim.models.cluster.time_shares import ShareProblem, worst_ratio
 from optim.models.cluster.waiting import down_change, held_change, held_gpus, last_times, quotas, waiting
 from tests.support.kept import assert_kept, by_name, outcome, parts, short
-from tests.support.kept_runs import FOLDER, as_run, kept_records
+from tests.support.logged_runs import FOLDER, as_run, kept_records
 
 KEPT = Path(__file__).parent / "kept"
 

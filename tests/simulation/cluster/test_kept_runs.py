@@ -17,8 +17,8 @@ from optim.simulation.cluster.conformance import small_workload
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, OutageFeed, Placement, RetryRule
 from optim.simulation.cluster.philly_study import philly_study
+from tests.support.cluster_worlds import drawn_jobs, failing, plain, told_of
 from tests.support.kept import assert_kept
-from tests.support.kept_clusters import drawn_jobs, failing, plain, told_of
 from tests.support.policies import CLUSTER_POLICIES, COMPILED_POLICIES
 
 KEPT = Path(__file__).parent / "kept"

@@ -7,7 +7,7 @@ import optim
 from optim.models.auction.codec import MachineDocument, cluster_from_documents
 from optim.solvers.auction.mechanism import Arbiter, ArbiterOptions, ProfileAgent
 from optim.workloads.auction.generator import GeneratorOptions, draw_profiles
-from tests.support.auction.golden_auctions import whole
+from tests.support.auction.all_forms import auctions_of_all_forms
 from tests.support.golden import check
 
 OPTIONS = {
@@ -18,7 +18,11 @@ OPTIONS = {
 
 def solved(solver):
     """Solve all auctions under each of a solver's options."""
-    return [optim.solve(one, solver, options=options, seed=1) for options in OPTIONS[solver] for one in whole()]
+    return [
+        optim.solve(one, solver, options=options, seed=1)
+        for options in OPTIONS[solver]
+        for one in auctions_of_all_forms()
+    ]
 
 
 def held():

@@ -18,7 +18,7 @@ from optim.models.bidding.check.exact_instance import (
 )
 from optim.models.bidding.check.tree import _min_cost, check_form, checked_covers, keeps_enough, kept, leaf_bound
 from optim.models.bidding.decision import FootprintPlan
-from tests.support.bidding.loose_proofs import loose_box, loose_covers, loose_multipliers, loose_tree
+from tests.support.bidding.random_proofs import random_box, random_covers, random_multipliers, random_tree
 from tests.support.bidding.small_markets import CURVES, lasting, varied
 from tests.support.kept import assert_kept, by_name, outcome, verdict
 
@@ -36,11 +36,11 @@ def test_every_part_of_the_checker_by_itself(instances):
     found = []
     for seed, instance in instances:
         rng, facts = np.random.default_rng(seed), VerifierContext(instance=instance)
-        counts, covers = rng.integers(0, 3, instance.num_bids), loose_covers(instance, rng)
+        counts, covers = rng.integers(0, 3, instance.num_bids), random_covers(instance, rng)
         checked = checked_covers(instance, covers) if covers else None
         multipliers, boxes = (
-            [loose_multipliers(facts, rng) for _ in range(3)],
-            [loose_box(facts, rng) for _ in range(3)],
+            [random_multipliers(facts, rng) for _ in range(3)],
+            [random_box(facts, rng) for _ in range(3)],
         )
         pairs = list(zip(multipliers, boxes, strict=True))
         told = {
@@ -64,7 +64,7 @@ def test_verdicts_on_footprints_and_proofs(instances):
             problem="bidding", instance=instance.name, solver="by-hand", sense=Sense.MINIMISE,
             termination=Termination.COMPLETED, decision=FootprintPlan.of(counts), objective=cost / work if work > 0 else 0.5,
             primal=PointStatus.FEASIBLE, dual=PointStatus.FEASIBLE, bound=9.0,
-            certificate=Certificate(kind=CertificateKind.BOUND, statement="", proof=loose_tree(facts, rng)),
+            certificate=Certificate(kind=CertificateKind.BOUND, statement="", proof=random_tree(facts, rng)),
         )  # fmt: skip
         found[f"{seed}"] = verdict(check(instance, solution))
     assert_kept(KEPT / "verdicts.json", found)

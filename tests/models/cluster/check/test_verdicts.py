@@ -13,7 +13,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof, Worth
 from optim.models.cluster.workload import US
 from tests.support.kept import assert_kept, outcome, verdict
-from tests.support.kept_runs import kept_records
+from tests.support.logged_runs import kept_records
 from tests.support.small_clusters import workload
 
 KEPT = Path(__file__).parent / "kept"

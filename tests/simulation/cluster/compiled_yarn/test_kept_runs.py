@@ -11,8 +11,8 @@ from optim.models.cluster.cluster import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
+from tests.support.cluster_worlds import drawn_jobs, failing, told_of
 from tests.support.kept import assert_kept
-from tests.support.kept_clusters import drawn_jobs, failing, told_of
 
 KEPT = Path(__file__).parent / "kept"
 

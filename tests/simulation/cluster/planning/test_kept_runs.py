@@ -11,8 +11,8 @@ from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.options import Placement, RetryRule
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
+from tests.support.cluster_worlds import WORLDS, told, told_of
 from tests.support.kept import assert_kept
-from tests.support.kept_clusters import WORLDS, told, told_of
 
 KEPT = Path(__file__).parent / "kept"
 RULES = {

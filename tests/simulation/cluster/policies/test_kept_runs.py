@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster_worlds import WORLDS, told
 from tests.support.kept import assert_kept
-from tests.support.kept_clusters import WORLDS, told
 from tests.support.policies import CLUSTER_POLICIES
 
 KEPT = Path(__file__).parent / "kept"

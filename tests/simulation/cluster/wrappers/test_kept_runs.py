@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster_worlds import told
 from tests.support.kept import assert_kept
-from tests.support.kept_clusters import told
 
 KEPT = Path(__file__).parent / "kept"
 

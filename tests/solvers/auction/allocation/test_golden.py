@@ -6,14 +6,14 @@ import pytest
 import optim
 from optim.solvers.auction.allocation import Allocator
 from optim.solvers.auction.tables import Tables
-from tests.support.auction.golden_auctions import whole
+from tests.support.auction.all_forms import auctions_of_all_forms
 from tests.support.golden import check
 
 
 def steps():
     """Fill, repair, empty and improve allocations step by step."""
     found = []
-    for seed, instance in enumerate(whole()):
+    for seed, instance in enumerate(auctions_of_all_forms()):
         tables = Tables.build(instance)
         allocator, rng = Allocator(tables), np.random.default_rng(seed)
         rows = [np.append(np.arange(*tables.offset[i : i + 2]), -1) for i in range(tables.num_apps)]
@@ -29,7 +29,7 @@ def steps():
 
 
 RUNS = {
-    "greedy": lambda: [optim.solve(one, "greedy", options={"moves": 40}, seed=3) for one in whole()],
+    "greedy": lambda: [optim.solve(one, "greedy", options={"moves": 40}, seed=3) for one in auctions_of_all_forms()],
     "steps": steps,
 }
 

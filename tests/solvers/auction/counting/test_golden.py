@@ -3,11 +3,11 @@
 import pytest
 
 import optim
-from tests.support.auction.golden_auctions import whole
+from tests.support.auction.all_forms import auctions_of_all_forms
 from tests.support.golden import check
 
 RUNS = {
-    "exact": lambda: [optim.solve(one, "exact") for one in whole()],
+    "exact": lambda: [optim.solve(one, "exact") for one in auctions_of_all_forms()],
 }
 
 

@@ -3,12 +3,12 @@
 import pytest
 
 import optim
-from tests.support.auction.golden_auctions import whole
+from tests.support.auction.all_forms import auctions_of_all_forms
 from tests.support.golden import check
 
 RUNS = {
-    "exact": lambda: [optim.solve(one, "exact", options={"payments": "closed"}) for one in whole()],
-    "decided": lambda: [optim.solve(one, "exact", options={"main_nodes": 3}) for one in whole()],
+    "exact": lambda: [optim.solve(one, "exact", options={"payments": "closed"}) for one in auctions_of_all_forms()],
+    "decided": lambda: [optim.solve(one, "exact", options={"main_nodes": 3}) for one in auctions_of_all_forms()],
 }
 
 

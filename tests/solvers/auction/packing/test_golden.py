@@ -7,14 +7,14 @@ import optim
 from optim.models.auction.data import Locality
 from optim.solvers.auction.packing import Packer, PlacementSearch, placing_order
 from optim.solvers.auction.tables import Tables
-from tests.support.auction.golden_auctions import whole
+from tests.support.auction.all_forms import auctions_of_all_forms
 from tests.support.golden import check
 
 
 def placed():
     """Place bundles drawn from the bids, at once and thoroughly."""
     found = []
-    for seed, instance in enumerate(whole()):
+    for seed, instance in enumerate(auctions_of_all_forms()):
         tables, rng = Tables.build(instance), np.random.default_rng(seed)
         packer = Packer(instance, seed)
         for _ in range(6):
@@ -28,7 +28,7 @@ def placed():
 def rooms():
     """Look for room for drawn items among all placements."""
     found = []
-    for seed, instance in enumerate(whole()):
+    for seed, instance in enumerate(auctions_of_all_forms()):
         room, rng = PlacementSearch(instance), np.random.default_rng(seed)
         named = range(instance.cluster.num_machines)
         for number in (1, 2, 3, 4, 5):
@@ -42,8 +42,8 @@ def rooms():
 
 
 RUNS = {
-    "exact": lambda: [optim.solve(one, "exact") for one in whole()],
-    "greedy": lambda: [optim.solve(one, "greedy", seed=2) for one in whole()],
+    "exact": lambda: [optim.solve(one, "exact") for one in auctions_of_all_forms()],
+    "greedy": lambda: [optim.solve(one, "greedy", seed=2) for one in auctions_of_all_forms()],
     "placed": placed,
     "rooms": rooms,
 }

@@ -1,4 +1,4 @@
-"""Multipliers, covers, boxes and trees about small markets that may prove something or not: food for the checker."""
+"""Multipliers, covers, boxes and trees about small markets that may prove something or not."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from optim.models.bidding.check.tree import CheckedBox
 from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
 
 
-def loose_multipliers(facts, rng, num_covers=0):
+def random_multipliers(facts, rng, num_covers=0):
     """Draw multipliers of every kind; of one in eight a size or a sign is wrong."""
     instance, cells = facts.instance, len(facts.cell_weight)
     size, entries = instance.num_bids, int(rng.integers(0, 6))
@@ -22,7 +22,7 @@ def loose_multipliers(facts, rng, num_covers=0):
     )  # fmt: skip
 
 
-def loose_covers(instance, rng):
+def random_covers(instance, rng):
     """Draw up to two covers where capacity must last."""
     if instance.lasting is None:
         return ()
@@ -32,7 +32,7 @@ def loose_covers(instance, rng):
     )
 
 
-def loose_box(facts, rng):
+def random_box(facts, rng):
     """Draw a box, with ranges of theta and of the sum of rates where they count."""
     bids = facts.instance.bids
     low = np.minimum(rng.integers(0, 2, len(bids)) * int(rng.integers(0, 2)), bids.max_count)
@@ -46,11 +46,11 @@ def loose_box(facts, rng):
     return CheckedBox(low=low, high=high, has_change=change, **sums)
 
 
-def loose_tree(facts, rng):
+def random_tree(facts, rng):
     """Draw a tree of splits by bids, change and sums, of depth two."""
     instance = facts.instance
-    covers = loose_covers(instance, rng)
-    multipliers = tuple(loose_multipliers(facts, rng, len(covers)) for _ in range(4))
+    covers = random_covers(instance, rng)
+    multipliers = tuple(random_multipliers(facts, rng, len(covers)) for _ in range(4))
     kinds = [*range(instance.num_bids), CHANGE, *((THETA, RATE) if facts.has_common_loss else ())]
     splits = [
         TreeNode(bid=int(rng.choice(kinds)), value=int(rng.integers(0, 3)), low=2 * k + 1, high=2 * k + 2)

@@ -1,4 +1,4 @@
-"""Auctions of every form that records of what solvers do are made of."""
+"""Auctions of every form: racks of machines of slots, bids at every locality, gangs, named machines."""
 
 import numpy as np
 
@@ -27,6 +27,6 @@ def drawn(seed: int, *, apps: int = 6) -> AuctionInstance:
     return auction(machines, *bids, gangs=gangs, name=f"drawn-{seed}")
 
 
-def whole() -> list[AuctionInstance]:
+def auctions_of_all_forms() -> list[AuctionInstance]:
     """Return auctions of all forms."""
     return [fractional(), *(drawn(seed) for seed in range(9))]

@@ -3,6 +3,7 @@
 Where the files are missing they are played anew: `rm tests/models/cluster/kept/*.npz` before `make kept`.
 """
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,12 @@ def kept_records() -> dict[str, RunRecord]:
             save_run(_planned(seed), paths[f"planned-{seed}"])
         save_run(_troubled(), paths["troubled"])
     return {name: load_run(path) for name, path in paths.items()}
+
+
+@cache
+def logged_records() -> dict[str, RunRecord]:
+    """Play and return the records by name."""
+    return {**{f"planned-{seed}": _planned(seed) for seed in range(NUM_PLANNED)}, "troubled": _troubled()}
 
 
 def as_run(record: RunRecord, number: int = 0) -> Run:
