@@ -106,6 +106,14 @@ class Forgetting:
             self.max_bytes = self.resident_bytes() + self.growth_bytes
 
 
+@pytest.fixture(autouse=True, scope="session")
+def wait_for_no_disk() -> Iterator[None]:
+    """Let writes be complete without waiting for the disk: thousands of small files are written, and no power fails."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def forgetting() -> Forgetting:
     """Know how large the process was at first."""

@@ -32,7 +32,7 @@ initial_parameters = jax.jit(crbm_parameters.initial_parameters, static_argnums=
 parameter_mask = jax.jit(crbm_parameters.parameter_mask, static_argnums=(0, 1, 2, 3, 4))
 statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
 TOL = 1e-5  # float32 sums of a few dozen terms of size one
-SIZES = [(1, 1, 1), (8, 3, 6)]
+SIZES = [pytest.param((1, 1, 1), marks=pytest.mark.prove), (8, 3, 6)]
 
 
 shuffled = jax.jit(counter_random.shuffled, static_argnums=(2, 3))
@@ -262,7 +262,7 @@ def test_nothing_is_widened_where_64_bits_are_on():
     ("sizes", "batch_size", "steps", "sampling", "largest"),
     [
         ((2, 3, 4), 20, 1, Sampling.BERNOULLI, 99),  # many batches in one launch
-        ((2, 3, 4), 70, 1, Sampling.BERNOULLI, 50),  # a launch for each batch
+        pytest.param((2, 3, 4), 70, 1, Sampling.BERNOULLI, 50, marks=pytest.mark.prove),  # a launch for each batch
         pytest.param((8, 3, 6), 150, 1, Sampling.BERNOULLI, 999, marks=pytest.mark.prove),  # of two tiles a batch
         pytest.param((3, 1, 5), 33, 2, Sampling.MEAN_FIELD, 99, marks=pytest.mark.prove),
     ],

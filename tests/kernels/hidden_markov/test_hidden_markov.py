@@ -59,7 +59,10 @@ def joint(model, series):
 
 @pytest.mark.parametrize(
     ("num_states", "num_features", "is_autoregressive"),
-    [*(pytest.param(2, 1, each, marks=pytest.mark.prove) for each in (False, True)), (3, 2, False), (3, 2, True)],
+    [
+        *(pytest.param(*each, marks=pytest.mark.prove) for each in ((2, 1, False), (2, 1, True), (3, 2, False))),
+        (3, 2, True),
+    ],
 )
 def test_filter_and_smoother_equal_enumeration_of_all_state_sequences(num_states, num_features, is_autoregressive):
     rng = np.random.default_rng(num_states)
@@ -263,7 +266,9 @@ def test_the_priors_are_those_of_a_plain_account(stickiness):
     assert found == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize(("num_states", "length"), [(1, 5), (3, 1), (5, 200)])
+@pytest.mark.parametrize(
+    ("num_states", "length"), [*(pytest.param(*each, marks=pytest.mark.prove) for each in ((1, 5), (3, 1))), (5, 200)]
+)
 def test_by_doubling_series_say_what_they_say_sample_by_sample(num_states, length):
     rng = np.random.default_rng(11)
     kernel = as_kernel(random_model(rng, num_states, 2, False))
