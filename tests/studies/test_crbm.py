@@ -1,4 +1,4 @@
-"""The study of the encoder's training: what NumPy trains is what the kernel trains, and bad requests are refused."""
+"""Studies of the encoder's training: what NumPy trains is what the kernel trains, timed alike, and bad requests are refused."""
 
 from types import SimpleNamespace
 
@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from optim_studies import crbm
-from optim_studies.crbm import PlainCrbm
+from optim_studies.crbm import CrbmOptions, PlainCrbm, TrainingBench
 
 from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.kernels.crbm import CrbmParameters, Sampling
+from optim.kernels.crbm import CrbmParameters, Rates, Sampling
 from optim.kernels.crbm.divergence import contrastive_divergence, pack, unpack
 
 TINY = {"windows": 1500, "epochs": 4, "repeats": 2, "alone": 20, "many": 2, "batch": 256, "machines": 2}
@@ -95,3 +95,39 @@ def test_containers_that_idle_have_finite_standardised_windows(monkeypatch):
     assert values.std(axis=0) == pytest.approx(1, rel=1e-5)
     assert len(ends) == 3000
     assert len(held) > 0
+
+
+def test_windows_taken_one_at_a_time_are_scaled_to_an_epoch(monkeypatch):
+    """10 of 40 windows in 2 s, by 3 s of processors: an epoch takes 8 s and 12 s."""
+    taken = []
+
+    def timed(call):
+        call()
+        return 2.0, 3.0
+
+    monkeypatch.setattr(crbm, "timed", timed)
+    bench = object.__new__(TrainingBench)  # without the machines, which are of no account here
+    bench.options, bench.seed = CrbmOptions(windows=40, alone=10), 0
+    bench.plain = SimpleNamespace(one_by_one=lambda rows, rate: taken.extend(rows.tolist()))
+    monkeypatch.setattr(TrainingBench, "_plain_loss", lambda self: 0.5)
+    figures, seconds = bench.one_by_one(Never(), SilentProgress())
+    assert len(set(taken)) == 10
+    assert figures == pytest.approx({"ms": 8e3, "cpu_ms": 12e3, "us_a_window": 2e5, "loss": 0.5})
+    assert seconds == {"solve": 2.0}
+
+
+def test_both_sides_are_told_by_their_median_turns_in_milliseconds_an_epoch(monkeypatch):
+    """Of each turn the wall clock comes first, then the processor; a turn is of four epochs."""
+    turns = {"kernel": [(0.4, 0.8), (0.2, 1.2), (9.0, 0.4)], "numpy": [(2.0, 1.6), (2.8, 3.2), (0.4, 2.4)]}
+    monkeypatch.setattr(crbm, "race", lambda *_, **__: turns)
+    monkeypatch.setattr(crbm, "timed", lambda _: (7.0, 0.0))
+    bench = object.__new__(TrainingBench)  # nothing is trained, so that nothing is compiled
+    bench.options, bench.seed = CrbmOptions(epochs=4, repeats=3), 0
+    bench.rates, bench.state = Rates(), SimpleNamespace(parameters=None)
+    monkeypatch.setattr(TrainingBench, "_loss", lambda *_: 0.5)
+    monkeypatch.setattr(TrainingBench, "_plain_loss", lambda _: 0.6)
+    figures, seconds = bench.batched(Never(), SilentProgress())
+    assert (figures["ms"], figures["cpu_ms"]) == (pytest.approx(100.0), pytest.approx(200.0))
+    assert (figures["numpy_ms"], figures["numpy_cpu_ms"]) == (pytest.approx(500.0), pytest.approx(600.0))
+    assert (figures["speedup"], figures["cpu_speedup"]) == (pytest.approx(5.0), pytest.approx(3.0))
+    assert seconds == {"compile": 7.0, "solve": pytest.approx(9.6)}

@@ -1,4 +1,4 @@
-"""Studies of Themis' rounds: their statistics, and that an honest liar is no liar."""
+"""Studies of Themis' rounds: their statistics, that an honest liar is no liar, and when a world's play begins and ends."""
 
 from dataclasses import astuple, replace
 
@@ -19,6 +19,7 @@ from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.themis.leases import Themis, ThemisOptions
 from optim.statistics import Interval, wilson
+from tests.support.sample_tasks import RecordedProgress
 
 TINY = WorldOptions(apps=3, machines=2, gpus=2, draws=2, shrink=600.0)
 
@@ -132,3 +133,12 @@ def test_refuses_worlds_that_are_none():
             replace(TINY, **{name: beyond})
     with pytest.raises(InvalidOptionError, match="repeats"):
         LieOptions(repeats=1)
+
+
+def test_each_piece_of_work_is_announced_with_its_setting_and_ends(monkeypatch):
+    monkeypatch.setattr("optim_studies.themis.measured", lambda *_, **__: {"rho_max": Interval(mean=1.0, half=0.0)})
+    first, second, *_ = SPEC.build(BenchRequest())
+    progress = RecordedProgress()
+    for work in (first, second):
+        work.measure(Never(), progress)
+    assert progress.news == ["start themis  None", "finish", "start themis {'fairness': 0.0} None", "finish"]

@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
+import numpy as np
 import pytest
+from optim_studies.kernels.baselines import TrapOptions
 from optim_studies.traps import AGREEMENT, GROWTH, NAIVE, NAMES, OURS, TRAPS
 
 from optim.benchmarks.suite import SUITES, BenchRequest
@@ -96,3 +98,19 @@ def test_every_trap_has_a_row(size):
 def test_refuses_other_sides_and_options(request_):
     with pytest.raises(InvalidOptionError):
         works(**request_)
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_the_ways_agree_round_after_round(name):
+    trap = TRAPS[name](TrapOptions(**SIZES), np.random.default_rng(2))
+    assert {OURS, NAIVE} <= set(trap.calls)
+    for _ in range(3):
+        for call in trap.calls.values():
+            call()
+        assert trap.difference() <= 1e-5
+
+
+def test_a_side_that_does_other_work_is_found_out():
+    trap = TRAPS["row-scatter"](TrapOptions(**SIZES), np.random.default_rng(2))
+    trap.calls[OURS]()
+    assert trap.difference() > 1e-3

@@ -1,4 +1,4 @@
-"""The first-order master against HiGHS on random packing programmes, and its projection against brute force."""
+"""The first-order master against HiGHS on random packing programmes, its projection against brute force, its steps by hand."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from scipy.sparse import csc_array
 
 import optim
 from optim.core.stopping import IterationLimit
-from optim.solvers.lp.pdhg import _within_share, solve_pdhg
-from tests.solvers.admission.packing.test_interior_point import optimum, random_programme
+from optim.solvers.lp.pdhg import Columns, _within_share, solve_pdhg, step_sizes
+from tests.solvers.lp.test_interior_point import optimum, random_programme
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -100,3 +100,21 @@ def test_a_large_master_that_is_stopped_fits_and_is_worth_what_is_said(monkeypat
         result = solve_packing_lp(tables, rows, options, Monitor(IterationLimit(rounds)))
         assert (result.pool.share @ result.x <= 1 + 1e-9).all()
         assert 0.9 * result.master <= result.pool.value @ result.x <= result.master * (1 + 1e-9)
+
+
+MASTER = Columns(
+    job_start=np.array([0, 2, 3, 4, 4]),
+    start=np.array([0, 1, 3, 4, 4]),
+    row=np.array([0, 0, 1, 0], dtype=np.int32),
+    entry=np.array([0.5, 0.25, 0.5, 0.5]),
+    value=np.ones(4),
+)
+"""Four jobs on three rows: two columns, 0.5 of row 0 or 0.25 of it and 0.5 of row 1; one, 0.5 of row 0; an empty one; none."""
+
+
+def test_a_step_is_the_inverse_sum_of_the_largest_entries():
+    """Of a job: of its fullest column, 0.75 and 0.5. Of a row: over jobs, 0.5 + 0.5 and 0.5; row 2 has none."""
+    job_step, row_step = np.full(4, np.nan), np.full(3, np.nan)
+    step_sizes(MASTER, job_step, row_step)
+    assert job_step == pytest.approx([1 / 0.75, 1 / 0.5, 1.0, 1.0])
+    assert row_step == pytest.approx([1 / (0.5 + 0.5), 1 / 0.5, 0.0])
