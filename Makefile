@@ -84,6 +84,7 @@ kept: $(STAMP)  ## compute anew the figures that tests keep in tests/**/kept: `g
 	$(BIN)/python -m tests.support.golden
 
 snapshots: $(STAMP)  ## write tests/snapshots anew, what users see of small inputs: `git diff` shows what a change does to them
+	@rm -f tests/snapshots/*.txt
 	SNAPSHOTS=renew $(BIN)/python -m pytest -q -m 'prove or not prove' tests/snapshots
 
 best: $(STAMP)  ## keep what is better in FILES, solutions of references, than in the best known that ship

@@ -8,10 +8,9 @@ from optim.phases import PhaseModel
 from optim.phases.forecasting import ForecastMethod
 from optim.phases.rows import edge_rows, forecast_rows, phase_rows, summary_of
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.machine import InProcess
-from optim.training.messages import Compression
 from optim.training.stages import ClusterOptions, Fixed, Stage, Thresholds, ThroughputModel
 from optim.training.trainer import Trainer
+from optim.training.transport import InProcess
 from tests.support.containers.worlds import drawn_series
 from tests.support.snapshots import answer, assert_snapshot, line, shown
 from tests.support.training.oracle import CountingApplication
@@ -29,7 +28,6 @@ RUNS = {
     "traditional": {"num_shards": 2, "checkpoint_every": 2, "policy": Fixed(fixed=Stage.TRADITIONAL)},
     "separate": {"num_shards": 1, "policy": Fixed(fixed=Stage.SEPARATE), "replay_mb": 1.0},
     "model": {"num_shards": 2, "policy": MODEL},
-    "largest": {"num_shards": 1, "compression": Compression.TOP_K, "top_share": 0.4, "feedback": True},
 }
 APPLICATIONS = {
     "factors": MatrixFactorisation(num_users=12, num_items=7, num_ratings=90, num_factors=3, num_partitions=3, seed=4),

@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from optim.simulation.spot.zones.engine import facts_of, run_zones
 
 from optim.core.policies import clairvoyant_names
 from optim.models.cluster.workload import US
@@ -17,9 +16,10 @@ from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import Placement
 from optim.simulation.spot import policies as spot
 from optim.simulation.spot.backtest import make_world, run_backtest, summarise_all
-from optim.simulation.spot.engine import run_policy
+from optim.simulation.spot.engine import SpotRun, run_policy
 from optim.simulation.spot.oracle import Oracle
 from optim.simulation.spot.policy import SpotOptions
+from optim.simulation.spot.zones import facts_of, run_zones
 from optim.workloads.prices.price_generator import PriceOptions, generate_prices
 from tests.support.cluster_worlds import WORLDS
 from tests.support.containers.worlds import INTERVAL_S, drawn_series
@@ -70,7 +70,7 @@ WRAPPERS = {
 }
 SPOT = {
     "usual": {},
-    "state": {"state_gb": 60.0, "checkpoint_usd_per_gb": 0.002, "daly": True, "restart_min": 2.0},
+    "state": {"state_gb": 60.0, "checkpoint_usd_per_gb": 0.002, "restart_min": 2.0},
     "equal": {"at_equal": True, "linger": True, "reliable": 0, "serial": 0.1},
     "slow": {"startup_min": 11.0, "scale_min": 4.0, "eviction_min": 7.0, "tick_s": 600, "checkpoint_min": 9.0},
 }
@@ -118,7 +118,11 @@ def test_spot_policies(name):
     for label, options in SPOT.items():
         world = drawn_world(3, **SMALL, **options)
         for hours in (1, 61):
-            run = run_policy(world, spot.make_policy(name, world), world.history.begin_s + hours * HOUR_S)
+            start, seen = world.history.begin_s + hours * HOUR_S, []
+            run = run_policy(world, spot.make_policy(name, world), start)
+            assert SpotRun(world, spot.make_policy(name, world), start, seen.append).execute() == run, (
+                "nobody is watched"
+            )
             took = f"{(run.end_s - run.start_s) / HOUR_S:.6g} h"
             lines.append(line(f"{label} after {hours} h", f"{run.cost_usd:.6g} USD", took, f"{len(run.ledger)} bills"))
     assert_snapshot("policies-spot", name, lines)

@@ -23,9 +23,8 @@ from tests.support.snapshots import answer, assert_snapshot, line
 from tests.support.spot.zones import drawn as zones
 
 ADMISSION = {
-    "column-generation": ({}, {"warm_start": False}, {"method": "plain"}),
+    "column-generation": ({}, {"warm_start": False}),
     "search": ({"num_moves": 600, "first_cycle": 400}, {"num_moves": 200, "chains": 1, "dives": False}),
-    "price-and-branch": ({}, {"lp_tol": 0.05, "max_columns": 20}),
     "branch-and-price": ({"search_moves": 60}, {"tol": 0.02, "max_nodes": 3, "search_moves": 0}),
     "compact-milp": ({}, {"mip_gap": 0.1}),
     "online": (
@@ -39,7 +38,7 @@ ADMISSION = {
     "rrh": ({}, {"rate": 0.1, "alpha": 0.9, "threshold": 2.0}, {"most_workers": 4}),
     "dorm": ({}, {"theta1": 0.4, "theta2": 0.3, "most_waiting": 2}),
 }
-SLOW = ("column-generation", "search", "price-and-branch", "branch-and-price", "dorm", "online-learned")
+SLOW = ("column-generation", "search", "branch-and-price", "dorm", "online-learned")
 AUCTION = {
     "exact": ({}, {"payments": "closed", "rule": "nearest"}),
     "greedy": ({}, {"moves": 0, "rule": "lottery"}),
@@ -51,7 +50,6 @@ BIDDING = {
     "frontier": ({"max_points": 6, "tol": 1e-3},),
     "greedy": ({}, {"bound": False}),
     "plain-milp": ({"pieces": 8}, {"mip_gap": 0.1, "pieces": 4}),
-    "risk-averse": ({}, {"alpha": 0.5, "weight": 0.3, "hours": 20.0, "bound": False}),
 }
 
 
