@@ -231,15 +231,6 @@ def test_says_that_it_compiles(monkeypatch, become_terminal):
     assert LineProgress().line() == "0 s gone: working; compiling (3; once a run)"
 
 
-def test_a_loop_that_failed_within_another_is_forgotten():
-    compiling = Compiling()
-    for name in ("outer", "failed", "other"):
-        compiling.begin(name)
-    compiling.end("outer")
-    compiling.end("never begun")
-    assert (compiling.name, compiling.done) == (None, 1)
-
-
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_is_silent_if_asked(become_pipe, become_terminal, is_terminal):
     stream = become_terminal() if is_terminal else become_pipe()

@@ -44,15 +44,6 @@ def test_verifies_on_clusters_of_every_form(solver: str, seed: int) -> None:
     assert optim.verify(instance, solution).raise_unless_ok().objective == pytest.approx(solution.objective)
 
 
-@pytest.mark.parametrize("solver", RIVALS)
-def test_same_seed_gives_the_same_plan(solver: str) -> None:
-    instance = optim.reference_instance("small-2")
-    plans = [optim.solve(instance, solver, seed=1, stop=IterationLimit(8)).decision for _ in range(2)]
-    assert plans[0].workers.tolist() == plans[1].workers.tolist()
-    assert plans[0].ps.tolist() == plans[1].ps.tolist()
-    assert len(plans[0].admitted) > 0
-
-
 @pytest.mark.parametrize("solver", ["fifo", "rrh"])
 def test_another_seed_draws_other_numbers_of_workers(solver: str) -> None:
     instance = optim.reference_instance("medium-0")

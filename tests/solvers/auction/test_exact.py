@@ -251,10 +251,3 @@ def test_a_tree_that_ends_with_leaves_of_which_nobody_knows_is_complete(monkeypa
     assert solution.termination == "completed"
     assert solution.objective == pytest.approx(2 * math.log(4.0))
     assert solution.bound == pytest.approx(3 * math.log(4.0))
-
-
-def test_without_time_the_main_allocation_is_still_there():
-    instance = generate(GeneratorOptions(held_share=0.3), 0)
-    solution = solve(instance, "exact", time_limit_s=0.0)
-    assert solution.decision.num_winners > 0
-    assert verify(instance, solution).is_ok

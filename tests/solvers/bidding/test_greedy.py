@@ -21,9 +21,6 @@ from tests.support.bidding.small_markets import (
     varied_instances,
 )
 
-REL_TOL = 1e-6
-"""What is proven of the optimum, relative."""
-
 ratio_cells = st.integers(1, 32).map(lambda k: k / 32)
 additive = st.lists(
     st.tuples(ratio_cells, st.integers(1, 8).map(lambda k: k / 4), st.integers(0, 3)), min_size=1, max_size=5
@@ -103,15 +100,6 @@ def test_a_limit_filled_with_what_is_cheap_and_small_does_not_keep_greedy_from_t
     assert solve(instance, "greedy").decision.counts.tolist() == [0, 3]
 
 
-@pytest.mark.parametrize("seed", [1623, 3157, 4811])
-def test_bids_are_moved_where_additions_alone_do_not_come_to_the_least_work(seed):
-    instance = varied(seed)
-    for rule in (GreedySearch(instance), SteepestAdditions(instance)):
-        run_iteration(rule, Monitor())
-        assert rule.lack > 0
-    assert verify(instance, solve(instance, "greedy")).is_ok
-
-
 def test_where_no_move_helps_either_greedy_says_that_it_found_nothing():
     instance = varied(2968)
     assert np.isfinite(best_of_all(instance))
@@ -127,7 +115,7 @@ def test_greedy_stops_where_only_an_exchange_helps():
     assert greedy.bound <= exchange.objective < greedy.objective
 
 
-@pytest.mark.parametrize("seed", [358, 609, 776, 1261])
+@pytest.mark.parametrize("seed", [358, 609, 776, 1261, 1623, 3157, 4811])
 def test_where_additions_end_below_the_least_work_moves_go_on(seed):
     instance = varied(seed)
     for search in (GreedySearch(instance), SteepestAdditions(instance)):
