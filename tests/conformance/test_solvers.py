@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from optim_studies.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.catalogue import problem_names
 from optim.models.reference import reference_instance, reference_names
 from optim.solvers.conformance import CHECKS, ConformanceError, Trial
 from optim.solvers.solve import solve, solver_named, solver_names
-from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
 from tests.support.bidding.small_markets import drawn, hour_instance
 

@@ -9,7 +9,7 @@ import pytest
 from optim.core.policies import clairvoyant_names
 from optim.models.cluster.workload import US
 from optim.rightsizing import Slo, compare_policies, make_plan, measure, policy_names
-from optim.rightsizing.catalogue import BOUNDS
+from optim.rightsizing.policy import BOUNDS
 from optim.rightsizing.world import TRUTH, WorldOptions, prepare_split
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
@@ -71,7 +71,7 @@ WRAPPERS = {
 SPOT = {
     "usual": {},
     "state": {"state_gb": 60.0, "checkpoint_usd_per_gb": 0.002, "restart_min": 2.0},
-    "equal": {"at_equal": True, "linger": True, "reliable": 0, "serial": 0.1},
+    "equal": {"linger": True, "reliable": 0, "serial": 0.1},
     "slow": {"startup_min": 11.0, "scale_min": 4.0, "eviction_min": 7.0, "tick_s": 600, "checkpoint_min": 9.0},
 }
 FIGURES = ("multiplier", "is_reached", "risk", "under_time", "kills", "allocation_over_demand", "reduction")

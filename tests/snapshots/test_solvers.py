@@ -42,14 +42,12 @@ SLOW = ("column-generation", "search", "branch-and-price", "dorm", "online-learn
 AUCTION = {
     "exact": ({}, {"payments": "closed", "rule": "nearest"}),
     "greedy": ({}, {"moves": 0, "rule": "lottery"}),
-    "count-dp": ({}, {"exchange_moves": 5, "rule": "none"}),
 }
 BIDDING = {
     "dinkelbach": ({}, {"tol": 0.05, "heuristic": True}),
     "exchange": ({}, {"bound": False}),
     "frontier": ({"max_points": 6, "tol": 1e-3},),
     "greedy": ({}, {"bound": False}),
-    "plain-milp": ({"pieces": 8}, {"mip_gap": 0.1, "pieces": 4}),
 }
 
 
@@ -85,7 +83,7 @@ def test_auction(solver):
 def test_bidding(solver):
     instances = [published_vector(), *(form(seed) for seed in range(3) for form in (drawn, varied, lasting))]
     first, *others = BIDDING[solver]
-    step = 4 if solver in ("frontier", "plain-milp") else 1
+    step = 4 if solver == "frontier" else 1
     lines = [solved(one, solver, first) for one in instances[::step]]
     lines += [solved(one, solver, options) for options in others for one in instances[:: 3 * step]]
     assert_snapshot("solvers-bidding", solver, lines)

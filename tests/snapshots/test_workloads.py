@@ -139,7 +139,6 @@ SMALL_BIDS = bidding.GeneratorOptions(num_types=1, num_zones=2, days=3)
 
 DRAWN: dict[str, Callable[[], Figures]] = {
     "jobs": lambda: jobs(1),
-    "jobs with segments and nights": lambda: jobs(2, segments=3, night_only_share=0.5, max_share_per_server=0.75),
     "jobs on shared servers": lambda: jobs(
         3, shared_servers=True, arrival_burstiness=0.0, chunks=(2, 9), min_utility=0.2
     ),

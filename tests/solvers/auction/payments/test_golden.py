@@ -9,11 +9,15 @@ from tests.support.golden import check
 RULES = ("floor", "nearest", "ceil", "lottery")
 
 RUNS = {
-    "decided": lambda: [optim.solve(one, "exact", options={"rule": rule}) for one in auctions_of_all_forms() for rule in RULES],
+    "decided": lambda: [
+        optim.solve(one, "exact", options={"rule": rule}) for one in auctions_of_all_forms() for rule in RULES
+    ],
     "closed": lambda: [
         optim.solve(one, "exact", options={"payments": "closed", "payment_nodes": 3}) for one in auctions_of_all_forms()
     ],
-    "greedy": lambda: [optim.solve(one, "greedy", options={"rule": rule}) for one in auctions_of_all_forms() for rule in RULES],
+    "greedy": lambda: [
+        optim.solve(one, "greedy", options={"rule": rule}) for one in auctions_of_all_forms() for rule in RULES
+    ],
 }
 
 
