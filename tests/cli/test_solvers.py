@@ -55,9 +55,6 @@ def test_defaults_are_written_as_options_take_them(words):
     assert re.search(r"[= ](true|false)\b", said)
 
 
-RUNNER = CliRunner()
-
-
 def test_all_policies_and_wrappers_are_listed_with_the_defaults_of_their_options():
     rows = [json.loads(line) for line in run("cluster", "--format", "json").stdout.splitlines()]
     assert {row["policy"] for row in rows} == {*CLUSTER_POLICIES, *WRAPPERS, "engine"}
