@@ -26,8 +26,6 @@ from optim.workloads.profiles import profiled_instance, published_profiles
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 from optim.workloads.traces.summaries import (
-    read_daily_gpus,
-    read_nodes_in_use,
     read_quotas,
     read_samples,
 )
@@ -201,8 +199,6 @@ OTHERS: dict[str, tuple[Callable[[Path], Any], list[Any]]] = {
     "spells": (read_spells, [ZONE, *(["preemption", 4, "c1", "us-west-2a", "v100_1", 600, n, (4, 4, 2, 3, 0)[n]] for n in range(5))]),
     "egress": (read_egress, [["from", "to", "usd_per_gb", "gb_per_s"], ["us-west-2a", "us-west-2b", 0.01, 1.5], ["us-west-2", "us-east-1", 0.02, ""]]),
     "quotas": (read_quotas, [("vc", "node num"), ("a", 64), ("b", 8)]),
-    "daily": (read_daily_gpus, [("date", "x", "y", "total"), ("2020-04-01", 1, 2, 3), ("2020-04-02", 0, 4, 4)]),
-    "nodes": (read_nodes_in_use, [("time", "active", "total"), ("2017-10-03 00:00:00", 3, 9), ("2017-10-03 00:01:00", 4, 9)]),
     "samples": (read_samples, [("duration_s", "num_gpus"), (5, 2), (7, 1)]),
 }  # fmt: skip
 
