@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants fuzz lines kept snapshots best check lint types wheel sbom lock clean
+.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants fuzz lines snapshots best check lint types wheel sbom lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -78,10 +78,6 @@ lines: $(STAMP)  ## count the lines of code, room by room
 
 fuzz: $(STAMP)  ## spoil 20,000 inputs and see that each ends well; goes on where it stopped
 	$(BIN)/python tests/fuzz/campaign.py --folder .fuzz
-
-kept: $(STAMP)  ## compute anew the figures that tests keep in tests/**/kept: `git diff` shows what a change does to them
-	KEPT=renew $(BIN)/python -m pytest -q --hypothesis-profile=test -m 'prove or not prove' $$(grep -rl assert_kept tests --include='test_*.py') tests/benchmarks/suites tests/studies
-	$(BIN)/python -m tests.support.golden
 
 snapshots: $(STAMP)  ## write tests/snapshots anew, what users see of small inputs: `git diff` shows what a change does to them
 	@rm -f tests/snapshots/*.txt

@@ -11,7 +11,7 @@ import pytest
 
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
-from tests.support.kept import outcome
+from tests.support.snapshots import answer
 from tests.support.trace_files import gavel_file
 
 EXPECTED = ("that are steps of jobs", "that repeat another row")
@@ -184,7 +184,7 @@ def test_a_changed_table_gives_the_right_total_or_one_line(case, count, tmp_path
         what = list(CHANGE)[number % len(CHANGE)]
         changed, counts_anew = CHANGE[what](case, rng)
         path.write_text(changed.text())
-        table = outcome(read_jobs, path, case.trace_format, ReadOptions())
+        table = answer(read_jobs, path, case.trace_format, ReadOptions())
         if isinstance(table, str):
             assert table.startswith("InvalidProblemError: ")
             assert "\n" not in table

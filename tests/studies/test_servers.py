@@ -3,8 +3,6 @@
 import itertools
 from dataclasses import replace
 from functools import cache, partial
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,8 +32,6 @@ from optim.benchmarks.suite import SUITES, BenchRequest
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from tests.support.containers.worlds import drawn_series
-from tests.support.kept import assert_kept, outcome
 
 
 @st.composite
@@ -287,50 +283,3 @@ def test_the_same_seed_gives_the_same_sets():
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidOptionError, match=f"{next(iter(wrong))} must be"):
         ServerOptions(**wrong)
-
-
-KEPT = Path(__file__).parent / "kept"
-CAPACITY = np.array([4.0, 6.0])
-
-
-def drawn_demands(seed, number=7):
-    """Return demands by slot of some jobs, each at most what a server has."""
-    rng = np.random.default_rng(seed)
-    return tuple(rng.choice([0.5, 1.0, 1.5, 2.5], (int(rng.integers(1, 6)), 2)) for _ in range(number))
-
-
-def test_placements_and_bounds_come_out_as_before():
-    found = {}
-    for seed, shift in product(range(4), (0, 1, 3)):
-        demands, rng = drawn_demands(seed), np.random.default_rng(seed + 50)
-        problem = ServerProblem(requests=demands, arrival=rng.integers(0, 5, 7), capacity=CAPACITY, most_shift=shift)
-        placed = first_fit(problem)
-        weights = rng.random((problem.num_slots, 2)) - 0.2
-        series = [np.repeat(own, 3, axis=0) * rng.uniform(0.5, 1.5) for own in demands]
-        found[f"{seed} {shift}"] = {
-            "placed": placed, "slots": problem.num_slots, "bounds": [proven_bound(problem, weights), min_servers(problem)],
-            "best": proven_bound(problem, best_weights(problem)), "loads": loads(series, placed, 3),
-            "feasible": [is_feasible(problem, placed), is_feasible(ServerProblem(requests=demands, arrival=problem.arrival + 1, capacity=CAPACITY, most_shift=shift), placed)],
-        }  # fmt: skip
-    found["too large"] = outcome(ServerProblem, requests=drawn_demands(0), arrival=np.zeros(7), capacity=CAPACITY / 2)
-    assert_kept(KEPT / "servers-placements.json", found)
-
-
-def test_requests_sets_and_counts_come_out_as_before():
-    found, series = {}, drawn_series(11, 6)
-    for number, rows in enumerate(series.segments()):
-        runs = earlier_runs(series.values[rows], 3, 0.1, np.random.default_rng(number))
-        found[f"requests {number}"] = [requests(runs, asking, 7) for asking in RequestSizing]
-    options = ServerOptions(jobs=8, seeds=2, kills=0.1, throttled=0.1, most_shift=1, runs=2, slot_s=600.0)
-    drawn = draw_set(options, 5)
-    found["set"] = [
-        drawn.arrival,
-        drawn.capacity,
-        drawn.slot_samples,
-        [drawn.asked[asking] for asking in RequestSizing],
-    ]
-    for asking in RequestSizing:
-        row = count_servers(options, 7, asking)
-        figures = {name: getattr(row, name) for name in ("multiplier", "is_reached", "least", "kills", "throttled")}
-        found[f"asked {asking}"] = {**figures, "servers": float(row.servers.mean())}
-    assert_kept(KEPT / "servers.json", found)

@@ -1,22 +1,15 @@
-"""Tiny clusters with jobs of all that a workload may say, and what a run came to in few numbers."""
+"""Tiny clusters with jobs of all that a workload may say."""
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 
-from optim.core.errors import OptimError
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.log import Event
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
-from tests.support.kept import digest
 
 MINUTE_US = 60 * US
-TIMED = ("auction_ms_mean", "auction_ms_max")
-"""Figures that a clock measured."""
 
 
 @cache
@@ -133,32 +126,3 @@ def drawn_jobs(seed, count, *, widths, minutes=50, within=45, **more):
             | more
         ),
     )
-
-
-def told(name, world, options=None, seed=5, **engine):
-    """Play a policy in a world by name, and return what it did or why it can't."""
-    jobs, cluster, rules = WORLDS[world]()
-    try:
-        policy = make_policy(name, jobs, options)
-        return told_of(simulate(jobs, cluster, policy, replace(rules, **engine), seed))
-    except OptimError as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def told_of(run):
-    """Return what a run did: its events, counted and as a digest with all that it says of jobs, and what was spent."""
-    log = run.log
-    events = " ".join(f"{number} {kind.name}" for kind in Event if (number := int((log.kind == kind).sum())))
-    columns = [log.time_us, log.kind, log.job, log.first, log.machine, log.gpus, log.slot]
-    columns += [run.first_start_us, run.end_us, run.executed_us, run.overhead_us, run.lost_us, run.is_done]
-    return {
-        "events": events,
-        "digest": digest(np.concatenate(columns)),
-        "ended_s": np.rint(run.end_us / US).astype(int).tolist(),
-        "held_gpu_s": [run.held_gpu_us / US, run.overhead_gpu_us / US],
-        "rules": " ".join(
-            [*(str(int(value)) for value in astuple(run.rules)[:-1]), *(f"{gpus:.6g}" for gpus in run.rules.quotas)]
-        ),
-        "worth": run.worth,
-        "figures": {name: value for name, value in run.figures.items() if name not in TIMED},
-    }

@@ -1,10 +1,6 @@
-"""Runs of clusters that are kept in files: of index policies and of random plans, with failures, retries and shares.
-
-Where the files are missing they are played anew: `rm tests/models/cluster/kept/*.npz` before `make kept`.
-"""
+"""Logged runs of clusters: of index policies and of random plans, with failures, retries and shares."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -12,46 +8,18 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
+from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import PPM, US, Workload
 from tests.support.small_clusters import workload
 
-FOLDER = Path(__file__).parents[1] / "models" / "cluster" / "kept"
 NUM_PLANNED = 8
 TROUBLED = ("srtf", "las", "gandiva")
-
-
-def kept_records() -> dict[str, RunRecord]:
-    """Return the records by name."""
-    paths = {f"planned-{seed}": FOLDER / f"planned-{seed}.npz" for seed in range(NUM_PLANNED)}
-    paths["troubled"] = FOLDER / "troubled.npz"
-    if not all(path.exists() for path in paths.values()):
-        FOLDER.mkdir(exist_ok=True)
-        for seed in range(NUM_PLANNED):
-            save_run(_planned(seed), paths[f"planned-{seed}"])
-        save_run(_troubled(), paths["troubled"])
-    return {name: load_run(path) for name, path in paths.items()}
 
 
 @cache
 def logged_records() -> dict[str, RunRecord]:
     """Play and return the records by name."""
     return {**{f"planned-{seed}": _planned(seed) for seed in range(NUM_PLANNED)}, "troubled": _troubled()}
-
-
-def as_run(record: RunRecord, number: int = 0) -> Run:
-    """Return a logged run as the engines give it, from the replay of its log."""
-    from optim.models.cluster.check import replay
-
-    logged = record.runs[number]
-    found, problems = replay(record.jobs, record.cluster, logged.log, logged.rules)
-    assert found is not None, problems
-    columns = ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done")
-    return Run(
-        policy=logged.policy, log=logged.log, rules=logged.rules, held_gpu_us=found.held_gpu_us,
-        overhead_gpu_us=found.overhead_gpu_us, worth=logged.worth, figures=logged.figures,
-        **{name: np.array(getattr(found, name)) for name in columns},
-    )  # fmt: skip
 
 
 def _record(jobs: Workload, cluster: Cluster, overhead_us: int, runs: list[Run]) -> RunRecord:

@@ -8,7 +8,6 @@ import numpy as np
 from optim.benchmarks.records import Record, summarise_decisions
 
 SOLVERS = ("online", "search", "bound-only", "fifo")
-PAPER = ("sweep", "tiny", "constants")
 
 
 def random_records(seed: int = 0, suite: str = "admission", problem: str = "admission") -> list[Record]:
@@ -26,20 +25,6 @@ def random_records(seed: int = 0, suite: str = "admission", problem: str = "admi
                         record, error="RuntimeError: x", objective=None, bound=None, gap=None, verified=False
                     )
                 found.append(record)
-    return found
-
-
-def paper_records() -> list[Record]:
-    """Return records with the labels and loads of the suite `paper`."""
-    rng, found = np.random.default_rng(5), []
-    for figure in PAPER:
-        for jobs in (10, 20, 40):
-            for slots in (20, 40):
-                for solver in SOLVERS:
-                    labels = {"figure": figure, "jobs": jobs, "slots": slots, "critical": int(rng.integers(2)) / 2}
-                    labels |= {"price": "paper", "constant": ("U", "L")[slots // 40], "factor": 2.0 ** (jobs // 20)}
-                    record = _record(rng, "paper", "admission", solver, f"paper-{jobs}-{slots}", 0)
-                    found.append(replace(record, labels=labels, instance_digest=record.instance))
     return found
 
 

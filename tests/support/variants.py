@@ -2,8 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
-from enum import Enum
 from typing import Any
 
 MORE, HALF, NEGATIVE, OTHER, DROPPED, TWICE = "one more", "half", "negative", "other", "dropped", "twice"
@@ -72,42 +70,3 @@ def _without(root: Any, holder: Any, key: Any, place: str) -> Iterator[tuple[str
         holder += [last, json.loads(json.dumps(last))]
         yield place, TWICE, root
         holder.pop()
-
-
-def answers(document: Any, ask: Any, most: int = 3) -> dict[str, list[Any]]:
-    """Return what is said of each variant, by place and change."""
-    found: dict[str, list[Any]] = {}
-    for place, what, changed in variants(document, most):
-        found.setdefault(f"{place} {what}", []).append(ask(changed))
-    return found
-
-
-def option_variants(kind: Any, **base: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the arguments of an options class with each of its fields changed in every way that its value suggests.
-
-    Parameters
-    ----------
-    kind
-        A dataclass that validates itself.
-    base
-        What differs from its defaults in all variants.
-    """
-    usual = kind(**base)
-    yield "as it is", base
-    for one in fields(kind):
-        value = getattr(usual, one.name)
-        for what, changed in _other_values(value):
-            yield f"{one.name}: {what}", {**base, one.name: changed}
-
-
-def _other_values(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Enum):
-        yield from ((str(other.value), other) for other in type(value) if other is not value)
-    elif isinstance(value, tuple) and value and all(isinstance(one, int | float) for one in value):
-        yield HALF, tuple(type(one)(one / 2) for one in value)
-        yield "turned", value[::-1]
-    elif isinstance(value, tuple) and value:
-        yield "first", value[:1]
-        yield "empty", ()
-    else:
-        yield from _changes(value)

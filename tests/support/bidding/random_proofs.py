@@ -1,8 +1,5 @@
 """Multipliers, covers, boxes and trees about small markets that may prove something or not."""
 
-import numpy as np
-
-from optim.models.bidding.check.tree import CheckedBox
 from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
 
 
@@ -30,20 +27,6 @@ def random_covers(instance, rng):
     return tuple(
         Cover(weight=rng.integers(0, 3, size), short_of=int(rng.integers(1, 6))) for _ in range(rng.integers(3))
     )
-
-
-def random_box(facts, rng):
-    """Draw a box, with ranges of theta and of the sum of rates where they count."""
-    bids = facts.instance.bids
-    low = np.minimum(rng.integers(0, 2, len(bids)) * int(rng.integers(0, 2)), bids.max_count)
-    high = np.minimum(bids.max_count, low + rng.integers(0, 4, len(bids)))
-    change = bool(rng.integers(2)) and bool(bids.is_new.any())
-    if not change:
-        low, high = np.where(bids.is_new, 0, low), np.where(bids.is_new, 0, high)
-    sums = {}
-    if facts.has_common_loss and rng.integers(3):
-        sums = {"theta": (float(rng.integers(2)), 2.5), "rate": (float(rng.integers(3)), 6.0)}
-    return CheckedBox(low=low, high=high, has_change=change, **sums)
 
 
 def random_tree(facts, rng):
