@@ -32,7 +32,7 @@ from optim.report.plots import Figure
 from optim.solvers.solve import solve, solver_named
 from optim.workloads.instances import InstanceSource, profiled
 
-LOAD_COUNTS = ("tight_rows", "refused_jobs")
+LOAD_COUNTS = ("tight_rows", "rejected_jobs")
 """Counts by which a solver without a decision reports the load of its relaxation, as shares."""
 
 

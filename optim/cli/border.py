@@ -20,7 +20,6 @@ from typer.core import TyperGroup
 from optim.cli.commands import COMMANDS, load, stub
 from optim.cli.messages import ExitCode, info, one_line
 from optim.core.errors import CertificateRefusedError, InvalidOptionError, OptimError
-from optim.core.renamed import RENAMED, present_name
 from optim.core.stopping import Interruption
 from optim.core.user_code import where_user_code_failed
 
@@ -163,8 +162,6 @@ def _put_plainly(error: Any) -> None:
         told = f"{wrong[1]} is not {_NUMBERS['int_type' if wrong[2] == 'integer' else 'float_type']}"
     elif wrong := re.fullmatch(r"(\S+) is not in the range (?:(\S+)<=)?x(?:>=(\S+?))?(?:<=(\S+?))?\.?", told):
         told = _outside(wrong[1], wrong[2] or wrong[3], wrong[4])
-    elif present := present_name(getattr(error, "option_name", ""), RENAMED.values()):
-        told, error.possibilities = f"{told}; it is called {present} now", None
     elif near := getattr(error, "possibilities", None):
         told, error.possibilities = f"{told} (Possible options: {', '.join(sorted(near))})", None
     error.message = told

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
 OF_SCRIPTS = frozenset({"rounds", "patience_s"})
 OF_APPLICATIONS = frozenset({
-    "gpu", "memory_gb", "most_workers", "most_servers", "most_points", "repeats", "epochs", "cache_mib", "allowed_gb"
+    "gpu", "memory_gb", "max_workers", "max_servers", "max_points", "repeats", "epochs", "cache_mib", "allowed_gb"
 })  # fmt: skip
 """Options that say how the one or the other is measured, or what a script tells itself."""
 

@@ -171,7 +171,7 @@ def cluster(
         )
         task.least_jct_h = record.bounds["jct_mean_h"]
         if output is OutputFormat.JSON:
-            first = {"bounds": record.bounds, "jct_mean_h_most_by_prices": record.most_by_prices_h}
+            first = {"bounds": record.bounds, "jct_mean_h_price_bound_limit": record.price_bound_limit_h}
             print_json(first | {"jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
         rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
     if output is OutputFormat.TABLE:
@@ -182,11 +182,11 @@ def cluster(
 
 def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     """Print the bounds, what no prices prove more than, and a row a policy below them."""
-    least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
+    least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
-    if (limit := record.most_by_prices_h) is not None:
+    if (limit := record.price_bound_limit_h) is not None:
         dual = {"jct_mean_h": limit, "ratio_to_bound": limit / record.bounds["jct_mean_h"]}
-        head.append(["no prices prove more", *(dual.get(name) for name in SHOWN)])
+        head.append(["limit of price bounds", *(dual.get(name) for name in SHOWN)])
     body = [*head, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
     if warning := record.jobs.missing:

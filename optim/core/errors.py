@@ -70,20 +70,20 @@ LONGEST = 100
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return what an unknown name is called now, or else a question that names the nearest of the known names.
+    """Return what to write for a former name, or else a question that names the nearest of the known names.
 
     Examples
     --------
     >>> did_you_mean("serach", ["online", "search"])
     'did you mean search? '
-    >>> did_you_mean("most_jobs", ["max_jobs"])
-    'it is called max_jobs now; '
+    >>> did_you_mean("max_jobs", ["max_jobs"])
+    'take max_jobs; '
     >>> did_you_mean("moon", ["online", "search"])
     ''
     """
     names = list(known)
     if present := present_name(name, names):
-        return f"it is called {present} now; "
+        return f"take {present}; "
     near = get_close_matches(name[:LONGEST], names, n=MOST)
     return f"did you mean {' or '.join(near)}? " if near else ""
 

@@ -1,4 +1,4 @@
-"""Public names of earlier releases: an unknown name that stands here gets an error that tells the present one.
+"""Public names of earlier releases: an unknown name that stands here gets an error that tells what to write now.
 
 The table is dropped in the release after the one that renames. Fields of files aren't here: each format's reader takes its
 earlier versions.
@@ -12,19 +12,41 @@ RENAMED: Final = {
     "analogs": "knn",
     "analogs-phases": "knn-phases",
     "clairvoyant-harmless": "oracle-zero-violation",
-    # options of solvers and policies
-    "bounds": "price_range_source",
+    # options of solvers, policies, generators and studies; keyword arguments
     "end_heat": "end_temperature",
+    "held_share": "allocated_share",
     "largest_ruin": "max_destroyed",
+    "lasting": "survival",
     "least_gain": "min_gain",
+    "least_gpus": "min_gpus",
+    "least_probability": "min_probability",
+    "least_workers": "min_workers",
+    "most_gpus": "max_gpus",
     "most_jobs": "max_jobs",
+    "most_points": "max_points",
+    "most_retries": "max_retries",
+    "most_servers": "max_servers",
+    "most_shift": "max_shift",
     "most_slowdown": "max_slowdown",
+    "most_waiting": "max_waiting",
+    "most_workers": "max_workers",
+    "one_bid_a_market": "one_bid_per_market",
     "start_heat": "start_temperature",
     "tries": "attempts",
-    # options of the command line
-    "--most-shift": "--max-shift",
+    # solvers whose work another does
+    "count-dp": "exact",
+    "plain-milp": "dinkelbach",
+    "price-and-branch": "branch-and-price",
+    # policies for containers that a simpler one replaces
+    **dict.fromkeys(("ewma-2", "ewma-5", "ewma-10"), "holt"),
+    **dict.fromkeys(("quantile-90", "quantile-99"), "quantile-95"),
+    **dict.fromkeys(("vpa-warm", "vpa-no-floor"), "vpa"),
+    "autopilot-serving": "autopilot",
+    **dict.fromkeys(("boosted-quantiles", "boosted-quantiles-phases"), "forest"),
+    **dict.fromkeys(("phase-rule-scaled", "phase-rule-limit"), "phase-rule"),
+    **dict.fromkeys(("phase-max", "phase-shift", "phase-markov", "phase-semi-markov"), "phase-price"),
 }
-"""The present name by the former one: policies, options of solvers and policies, options of the command line."""
+"""What a former name is called now, or what does its work: policies, solvers, options."""
 
 
 def present_name(former: str, known: Collection[str]) -> str | None:

@@ -90,9 +90,9 @@ class ProfileOptions:
         Bandwidth of a worker beyond its machine, within and beyond the rack.
     gpu, vcpu, memory_gb
         Demand of a worker.
-    most_workers, most_servers
+    max_workers, max_servers
         Powers of two up to these make the grid on which steps are timed.
-    most_points
+    max_points
         Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
     repeats
         Steps timed at each point of the grid.
@@ -114,9 +114,9 @@ class ProfileOptions:
     gpu: float = 0.0
     vcpu: float = 1.0
     memory_gb: float = 2.0
-    most_workers: int = 4
-    most_servers: int = 4
-    most_points: int = 12
+    max_workers: int = 4
+    max_servers: int = 4
+    max_points: int = 12
     repeats: int = 40
     rounds: int = 1
     patience_s: float = PATIENCE_S
@@ -126,14 +126,14 @@ class ProfileOptions:
     allowed_gb: float | None = None
 
     def __post_init__(self) -> None:
-        check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats", "rounds")
+        check_in("[1, inf)", self, "workers_a_server", "max_workers", "max_servers", "repeats", "rounds")
         check_in(
             "(0, inf)", self, "rack_mbps", "cluster_mbps", "epochs", "slot_s", "cache_mib", "allowed_gb", "patience_s"
         )
         check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
-        if self.most_points < MIN_POINTS:
+        if self.max_points < MIN_POINTS:
             raise InvalidOptionError(
-                f"most_points must be at least {MIN_POINTS}, got {self.most_points}: the speed function has five "
+                f"max_points must be at least {MIN_POINTS}, got {self.max_points}: the speed function has five "
                 "coefficients"
             )
 
@@ -141,7 +141,7 @@ class ProfileOptions:
     def grid(self) -> tuple[tuple[int, int], ...]:
         """All (workers, servers), workers outermost."""
         return tuple(
-            (2**w, 2**p) for w in range(self.most_workers.bit_length()) for p in range(self.most_servers.bit_length())
+            (2**w, 2**p) for w in range(self.max_workers.bit_length()) for p in range(self.max_servers.bit_length())
         )
 
 

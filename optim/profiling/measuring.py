@@ -221,7 +221,7 @@ def _measure_job(
 ) -> JobMeasurements:
     timings = time_worthwhile(
         options.grid,
-        options.most_points,
+        options.max_points,
         float(job.num_partitions),
         lambda points: time_steps(job, points, clock, repeats=options.repeats),
     )

@@ -64,7 +64,7 @@ def run_of(jobs: Workload, run: LoggedRun) -> Run:
     return Run(
         policy=run.policy, log=log, first_start_us=first, end_us=end, executed_us=nothing, overhead_us=nothing,
         lost_us=nothing,
-        is_done=is_done, rules=run.rules, held_gpu_us=0.0, overhead_gpu_us=0.0,
+        is_done=is_done, rules=run.rules, allocated_gpu_us=0.0, overhead_gpu_us=0.0,
     )  # fmt: skip
 
 
@@ -263,7 +263,7 @@ def render_cluster(record: RunRecord) -> str:
 def _figures(record: RunRecord) -> str:
     """Return a table with a row a policy, the bounds first."""
     names = [field.name for field in fields(Metrics)]
-    least: list[object] = ["no schedule beats", *(record.bounds.get(name) for name in names)]
+    least: list[object] = ["lower bound", *(record.bounds.get(name) for name in names)]
     rows = [[run.policy, *asdict(run.metrics).values()] for run in record.runs]
     return table(("policy", *names), [least, *rows])
 

@@ -75,7 +75,7 @@ class _Menu:
     is_reference=True,
 )
 @policy(
-    "clairvoyant-harmless",
+    "oracle-zero-violation",
     world="containers",
     summary="As `clairvoyant`, without harm.",
     is_reference=True,

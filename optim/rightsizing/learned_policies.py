@@ -11,7 +11,7 @@ share. Of all ways to do so much harm on average, this one allocates least, as h
 Both know a moment by the same `features`; with phases, which phase it is and how long it has lasted are among them.
 
 A quantile regression forest (Meinshausen 2006. Quantile regression forests. JMLR 7), whose draws from leaves are pooled with the nearest
-neighbours of `analogs`: the two err differently, and the pool saves more than either.
+neighbours of `knn`: the two err differently, and the pool saves more than either.
 """
 
 from collections.abc import Sequence
@@ -113,13 +113,13 @@ ANALOGS = (
 
 
 @policy(
-    "analogs",
+    "knn",
     world="containers",
     summary=ANALOGS,
     is_default=True,
 )
 @policy(
-    "analogs-phases",
+    "knn-phases",
     world="containers",
     summary=ANALOGS,
     is_default=True,
@@ -211,7 +211,7 @@ LEVELS = np.array([0.5, 0.8, 0.95])
 """Of a rate's samples in the next cycle: trees split by these quantiles and by the mean, of an incompressible resource by the peak."""
 
 
-FOREST = "As `analogs`, with the moments in the same leaves of trees besides (extra `learn`; runs where it is named)."
+FOREST = "As `knn`, with the moments in the same leaves of trees besides (extra `learn`; runs where it is named)."
 
 
 @policy(

@@ -224,7 +224,7 @@ def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:
 REFERENCE = "prev-step-rules"
 """Policy that reductions are against."""
 
-CLAIRVOYANT, HARMLESS = "clairvoyant", "clairvoyant-harmless"
+CLAIRVOYANT, HARMLESS = "clairvoyant", "oracle-zero-violation"
 
 BOUNDS = (CLAIRVOYANT, HARMLESS)
 """The cheapest plans by one who knows the future, with the harm that is allowed and without any; not to be tuned."""

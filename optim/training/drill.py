@@ -26,7 +26,7 @@ class DrillOptions:
         Active servers killed, one after the other.
     clocks_between
         Clocks from one kill to the next.
-    most_messages
+    max_messages
         Up to so many messages after a clock boundary, at random, the kill comes.
     transient
         Transient machines at any time; the killed are replaced.
@@ -36,13 +36,13 @@ class DrillOptions:
 
     kills: int = 50
     clocks_between: int = 4
-    most_messages: int = 12
+    max_messages: int = 12
     transient: int = 3
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "kills", "clocks_between")
-        check_in("[0, inf)", self, "most_messages")
+        check_in("[0, inf)", self, "max_messages")
         check_in("[2, inf)", self, "transient")
 
 
@@ -111,7 +111,7 @@ def _kill_one(
 ) -> tuple[str, int]:
     """Kill a serving machine's process in the midst of a clock; return its name and number."""
     trainer.controller.resume(NEVER)
-    for _ in range(int(rng.integers(options.most_messages + 1))):
+    for _ in range(int(rng.integers(options.max_messages + 1))):
         trainer.step()
     servers = sorted(set(trainer.controller.roles.servers))
     victim = servers[int(rng.integers(len(servers)))]

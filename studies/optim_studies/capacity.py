@@ -76,14 +76,14 @@ class StudyOptions(CapacityOptions):
         Relative gap to prove.
     """
 
-    least_gpus: int = 16
-    least_probability: float = 0.8
+    min_gpus: int = 16
+    min_probability: float = 0.8
     hours: int = 4000
     gap: float = 1e-4
 
     def __post_init__(self) -> None:
         CapacityOptions.__post_init__(self)
-        check_in("[1, 1e6]", self, "least_gpus")
+        check_in("[1, 1e6]", self, "min_gpus")
         check_in("[100, 1e7]", self, "hours")
         check_in("[1e-9, 1)", self, "gap")
 
@@ -107,14 +107,14 @@ class CapacityWork(AbstractStudy):
             draw = draw_capacity(options, self.seed)
         with clock.phase("solve"):
             found = solve(draw.instance, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
-            free = replace(draw.instance, lasting=None)
+            free = replace(draw.instance, survival=None)
             without = solve(free, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
         with clock.phase("verify"):
             problems = [str(each) for each in verify(draw.instance, found).violations]
         findings: dict[str, float] = {"usd_per_work_without": without.objective or 0.0}
         if isinstance(found.decision, FootprintPlan) and isinstance(without.decision, FootprintPlan):
             played = play(draw, found.decision, options, self.seed)
-            least = options.least_gpus
+            least = options.min_gpus
             findings |= {"kept_without": draw.probability(without.decision.counts, least), **played}
             findings |= {"usd_per_work": found.objective or 0.0, "gap": found.gap if found.gap is not None else 1.0}
             problems += contradictions(played)
@@ -123,7 +123,7 @@ class CapacityWork(AbstractStudy):
 
 def play(draw: CapacityDraw, plan: FootprintPlan, options: StudyOptions, seed: int) -> dict[str, float]:
     """Return the stated probability that enough lasts, the share of played hours in which it does, and its error."""
-    held, least = plan.counts * draw.capacity, options.least_gpus
+    held, least = plan.counts * draw.capacity, options.min_gpus
     share, error = simulate_capacity(draw.shocks, held, least, runs=options.hours, seed=seed)
     return {"kept": draw.probability(plan.counts, least), "played": share, "standard_error": error}
 
@@ -138,7 +138,7 @@ def contradictions(played: Mapping[str, float]) -> list[str]:
 
 def _subjects(options: StudyOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
     drawn_from = sorted(options_as_dict(options).items())
-    name = f"capacity-{options.zone_types}-{options.least_gpus}gpus-{options.least_probability:g}-{seed}"
+    name = f"capacity-{options.zone_types}-{options.min_gpus}gpus-{options.min_probability:g}-{seed}"
     yield StudySubject(name=name, topic="bidding", drawn_from=drawn_from), {}
 
 

@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, GeneratorOptions] = MappingProxyType(
         "free": GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12),
         "any gangs": GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, gangs="any"),
         "one machine": GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, gangs="any", widest="machine"),
-        "a third held": GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, held_share=0.3),
+        "a third held": GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, allocated_share=0.3),
     }
 )
 """Auctions drawn, by name."""

@@ -142,10 +142,10 @@ class Saving:
         both = good & ends_well(jobs, taught)
         before, after = ((run.end_us - jobs.submit_us)[both] / (3600 * US) for run in (plain, taught))
         delay = float((after - before).mean()) if len(before) else 0.0
-        saved = plain.held_gpu_us - taught.held_gpu_us
+        saved = plain.allocated_gpu_us - taught.allocated_gpu_us
         return cls(
             gpu_hours=saved / (3600 * US),
-            share=saved / plain.held_gpu_us,
+            share=saved / plain.allocated_gpu_us,
             delay_h=delay,
             delay_share=delay / float(before.mean()) if len(before) else 0.0,
             given_up=1 - float(both.sum()) / max(int(good.sum()), 1),

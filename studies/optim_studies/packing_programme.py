@@ -97,9 +97,9 @@ def server_pairs(instance: AdmissionInstance, segment: int, server_class: int, s
             or all((w * y + s * z) * share.denominator <= share.numerator * c for w, s, c in demands)
         )
 
-    most_workers = int(instance.workers_per_server[segment, server_class, slot])
-    most_ps = int(instance.ps_per_server[segment, server_class, slot])
-    return [(y, z) for y in range(most_workers + 1) for z in range(most_ps + 1) if fits(y, z)]
+    max_workers = int(instance.workers_per_server[segment, server_class, slot])
+    max_ps = int(instance.ps_per_server[segment, server_class, slot])
+    return [(y, z) for y in range(max_workers + 1) for z in range(max_ps + 1) if fits(y, z)]
 
 
 def sum_of_pairs(pairs: Sequence[Pair], number: int, most: Pair) -> tuple[Pair, ...]:
@@ -309,14 +309,14 @@ class _Enumeration:
 
     def _place_pairs(self, segment: int, slot: int) -> tuple[tuple[Pair, ...], ...]:
         """Return the pairs that each place holds of the job."""
-        instance, (most_workers, most_ps) = self._instance, self._most
+        instance, (max_workers, max_ps) = self._instance, self._most
         if instance.has_shared_servers:
             one = [server_pairs(instance, segment, c, slot) for c in range(instance.worker_servers.num_classes)]
             return tuple(sum_of_pairs(one[c], number, self._most) for c, number in self._worker_places)
         held = instance.workers_per_server[segment, :, slot].tolist()
         held_ps = instance.ps_per_server[segment, :, slot].tolist()
-        workers = [min(number * held[c], most_workers) for c, number in self._worker_places]
-        ps = [min(number * held_ps[c], most_ps) for c, number in self._ps_places]
+        workers = [min(number * held[c], max_workers) for c, number in self._worker_places]
+        ps = [min(number * held_ps[c], max_ps) for c, number in self._ps_places]
         return (
             *(tuple((y, 0) for y in range(most + 1)) for most in workers),
             *(tuple((0, z) for z in range(most + 1)) for most in ps),

@@ -230,7 +230,7 @@ def _rates(gallery: FigureList, records: Sequence[Record]) -> None:
     with gallery.picture("paper-rates", title, caption, WIDTH, height, 1, 2) as panels:
         for y, name in enumerate(reversed(names)):
             loads = [record.load or {} for record in mine if record.solver == name]
-            admitted = 100.0 * float(np.mean([1.0 - load["refused_jobs"] for load in loads]))
+            admitted = 100.0 * float(np.mean([1.0 - load["rejected_jobs"] for load in loads]))
             panels[0].barh(y, admitted, color=PALETTE[0], height=0.62)
             used = [load["worker_utilisation"] for load in loads]
             for resource, colour in zip(used[0], PALETTE, strict=False):
@@ -319,7 +319,7 @@ SIZES: Mapping[str, PaperSize] = MappingProxyType(
             critical_shares=(0, 35, 70),
             num_tiny=6,
             time_limit_s=5.0,
-            options={BOUND: {"tol": BOUND_TOL}, "dorm": {"relative_gap": 0.1, "most_waiting": 5}},
+            options={BOUND: {"tol": BOUND_TOL}, "dorm": {"relative_gap": 0.1, "max_waiting": 5}},
         ),
         FULL: PaperSize(
             middle=GeneratorOptions(num_jobs=200, num_slots=100, num_worker_servers=50, num_ps_servers=50),

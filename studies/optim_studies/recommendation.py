@@ -199,6 +199,6 @@ SPEC = register_study(
     kind=ScaleWork,
     sizes=SIZES,
     subjects=_subjects,
-    ways=("analogs",),
+    ways=("knn",),
     columns=("containers", "samples", "ms_a_container", "process_peak_gb", "cpu_request", "memory_request"),
 )

@@ -54,14 +54,14 @@ class ServerProblem:
         Shape (J,): slot of arrival.
     capacity
         Shape (R,): of each server.
-    most_shift
+    max_shift
         S: a job starts at most so many slots after its arrival.
     """
 
     requests: tuple[FloatArray, ...]
     arrival: IntArray
     capacity: FloatArray
-    most_shift: int = 0
+    max_shift: int = 0
 
     def __post_init__(self) -> None:
         """Refuse jobs that no server holds."""
@@ -72,7 +72,7 @@ class ServerProblem:
     @property
     def num_slots(self) -> int:
         """Slots until the last job has ended, whenever it starts."""
-        ends = [int(a) + self.most_shift + len(d) for a, d in zip(self.arrival, self.requests, strict=True)]
+        ends = [int(a) + self.max_shift + len(d) for a, d in zip(self.arrival, self.requests, strict=True)]
         return max(ends, default=0)
 
 
@@ -102,7 +102,7 @@ def first_fit(problem: ServerProblem) -> Placement:
     capacity = problem.capacity * (1 + FIT_TOL)
     for job in np.argsort(problem.arrival, kind="stable").tolist():
         request, arrival = problem.requests[job], int(problem.arrival[job])
-        choices = ((k, arrival + shift) for k in range(len(load)) for shift in range(problem.most_shift + 1))
+        choices = ((k, arrival + shift) for k in range(len(load)) for shift in range(problem.max_shift + 1))
         position = next(
             ((k, s) for k, s in choices if (load[k][s : s + len(request)] + request <= capacity).all()), None
         )
@@ -118,7 +118,7 @@ def is_feasible(problem: ServerProblem, placement: Placement) -> bool:
     """Return whether no server ever has to hold more than it has, and each job starts when it may."""
     late = placement.start - problem.arrival
     load = np.zeros((int(placement.server.max(initial=-1)) + 1, problem.num_slots, len(problem.capacity)))
-    if (late < 0).any() or (late > problem.most_shift).any():
+    if (late < 0).any() or (late > problem.max_shift).any():
         return False
     for request, server, start in zip(problem.requests, placement.server, placement.start, strict=True):
         load[server, start : start + len(request)] += request
@@ -133,14 +133,14 @@ def proven_bound(problem: ServerProblem, weights: FloatArray) -> float:
         return 0.0
     total = 0.0
     for request, arrival in zip(problem.requests, problem.arrival.tolist(), strict=True):
-        starts = range(arrival, arrival + problem.most_shift + 1)
+        starts = range(arrival, arrival + problem.max_shift + 1)
         total += min(float((weights[s : s + len(request)] * request).sum()) for s in starts)
     return total / scale
 
 
 def best_weights(problem: ServerProblem) -> FloatArray:
     """Return the weights, shape (slots, R), of the best such bound, by the linear programme's dual."""
-    jobs, shifts, width = len(problem.requests), problem.most_shift + 1, len(problem.capacity)
+    jobs, shifts, width = len(problem.requests), problem.max_shift + 1, len(problem.capacity)
     rows, columns, values = [], [], []
     for job, (request, arrival) in enumerate(zip(problem.requests, problem.arrival.tolist(), strict=True)):
         for shift in range(shifts):
@@ -202,7 +202,7 @@ def _model(problem: ServerProblem, max_servers: int) -> Any:
     import pyomo.environ as pyo
 
     jobs, servers = range(len(problem.requests)), range(max_servers)
-    starts = [range(int(a), int(a) + problem.most_shift + 1) for a in problem.arrival]
+    starts = [range(int(a), int(a) + problem.max_shift + 1) for a in problem.arrival]
     model = pyo.ConcreteModel()
     model.u = pyo.Var(servers, domain=pyo.Binary)
     model.x = pyo.Var([(j, k, s) for j in jobs for k in servers for s in starts[j]], domain=pyo.Binary)
@@ -309,7 +309,7 @@ class ServerOptions:
         Share of jobs that may be killed, of all sets that are tuned on together.
     throttled
         Share of a busy server's samples that may be short of CPU.
-    most_shift
+    max_shift
         Slots that a job may start late.
     jobs_per_server
         A server has so many times the mean peak of a job.
@@ -325,7 +325,7 @@ class ServerOptions:
     error: float = 0.05
     kills: float = 0.02
     throttled: float = 0.02
-    most_shift: int = 0
+    max_shift: int = 0
     jobs_per_server: float = 4.0
     slot_s: float = 300.0
     horizon_slots: int = 12
@@ -338,7 +338,7 @@ class ServerOptions:
         check_drawn("count", self.jobs * self.seeds, "jobs of all sets")
         check_in("[0, 1]", self, "error")
         check_in("(0, 1)", self, "kills", "throttled")
-        check_in("[0, inf)", self, "most_shift", "model_s")
+        check_in("[0, inf)", self, "max_shift", "model_s")
         check_in("(0, inf)", self, "jobs_per_server", "slot_s")
 
 
@@ -352,10 +352,10 @@ class JobSet:
     slot_samples: int
     asked: dict[RequestSizing, list[FloatArray]]
 
-    def problem(self, asking: RequestSizing, multiplier: float, most_shift: int) -> ServerProblem:
+    def problem(self, asking: RequestSizing, multiplier: float, max_shift: int) -> ServerProblem:
         """Return the problem of requests times a multiplier, none above what a server has."""
         asked = tuple(np.minimum(multiplier * request, self.capacity) for request in self.asked[asking])
-        return ServerProblem(requests=asked, arrival=self.arrival, capacity=self.capacity, most_shift=most_shift)
+        return ServerProblem(requests=asked, arrival=self.arrival, capacity=self.capacity, max_shift=max_shift)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -396,7 +396,7 @@ def count_servers(options: ServerOptions, seed: int, asking: RequestSizing) -> C
     """Tune a way of asking on some sets and count servers on others."""
     tuning, fresh = drawn_sets(options, seed)
     *_, multiplier = _halvings(tuning, asking, options)
-    problems = [job_set.problem(asking, multiplier, options.most_shift) for job_set in fresh]
+    problems = [job_set.problem(asking, multiplier, options.max_shift) for job_set in fresh]
     placed = [first_fit(problem) for problem in problems]
     counts = [_by_model(problem, options.model_s, own) for problem, own in zip(problems, placed, strict=True)]
     by_model, bounds, claimed = np.array(counts, dtype=np.float64).T
@@ -450,7 +450,7 @@ def _halvings(sets: Sequence[JobSet], asking: RequestSizing, options: ServerOpti
 
 def _is_met(sets: Sequence[JobSet], asking: RequestSizing, multiplier: float, options: ServerOptions) -> bool:
     """Return whether a multiplier keeps kills and throttling of all sets together."""
-    placed = [first_fit(job_set.problem(asking, multiplier, options.most_shift)) for job_set in sets]
+    placed = [first_fit(job_set.problem(asking, multiplier, options.max_shift)) for job_set in sets]
     kills, throttled = _violations(sets, placed)
     return kills <= options.kills and throttled <= options.throttled
 

@@ -89,7 +89,7 @@ def figures_of(jobs: Workload, cluster: Cluster, run: Run) -> dict[str, float]:
         "rho_max": float(fair.rho.max()),
         "rho_share_above_1": float((fair.rho > 1).mean()),
         "rho_space_max": float(fair.rho_space.max()),
-        "gpu_hours": run.held_gpu_us / 3600 / US,
+        "gpu_hours": run.allocated_gpu_us / 3600 / US,
         "app_hours": float(fair.seconds.mean()) / 3600,
     }
 

@@ -96,7 +96,7 @@ def test_a_record_says_what_was_asked_for_and_what_came_out(dummies, path):
     assert record.memory_mb is None or record.memory_mb >= 0
     assert record.decision_ms["count"] == 6
     assert record.decision_ms["median"] == pytest.approx(0.35)
-    assert record.load["refused_jobs"] == 1.0
+    assert record.load["rejected_jobs"] == 1.0
     assert record.parameters["jobs"] == 6
     assert record.machine["cpu_count"] >= 1
     assert "mlcluster-optim" in record.versions

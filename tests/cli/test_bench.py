@@ -363,7 +363,7 @@ def test_a_solver_without_bounds_is_held_against_the_best_that_a_run_or_its_resu
     ratio = f"{bound.objective / bound.bound:.4f}".rstrip("0")
     lines = [line.split() for line in both.stdout.splitlines()]
     heads = next(line for line in both.stdout.splitlines() if "ratio to best known" in line)
-    assert "least over ties" not in heads
+    assert "min over ties" not in heads
     (own,) = [line for line in lines if "./plain.py:Plain" in line[:3]]
     (base,) = [line for line in lines if line[:2] == ["mine", "fifo"]]
     assert own[6:8] == ["1", ratio]
@@ -408,9 +408,7 @@ def test_options_of_a_solver_from_a_file_go_by_its_class_too(folder, registry):
         "./plain.py:Plain",
     ]
     for owner in ("", "./plain.py:Plain.", "Plain."):
-        (row,) = rows_of(CliRunner().invoke(app, [*words, "--option", f"{owner}most_workers=5"]))
-        assert row["options"]["most_workers"] == 5
-    wrong = CliRunner().invoke(app, [*words, "--option", "plain.most_workers=5"])
-    assert (
-        "isn't run; add --solver plain; of the solver that is run it is ./plain.py:Plain.most_workers" in wrong.stderr
-    )
+        (row,) = rows_of(CliRunner().invoke(app, [*words, "--option", f"{owner}max_workers=5"]))
+        assert row["options"]["max_workers"] == 5
+    wrong = CliRunner().invoke(app, [*words, "--option", "plain.max_workers=5"])
+    assert "isn't run; add --solver plain; of the solver that is run it is ./plain.py:Plain.max_workers" in wrong.stderr

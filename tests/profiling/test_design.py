@@ -22,7 +22,7 @@ def timed(points):
 
 
 def test_a_large_grid_is_measured_where_it_tells_most():
-    options, asked = ProfileOptions(most_workers=32, most_servers=8, most_points=10), []
+    options, asked = ProfileOptions(max_workers=32, max_servers=8, max_points=10), []
 
     def time_steps(points):
         asked.extend(points)

@@ -124,7 +124,7 @@ THETA = np.array([0.02, 0.05, 0.01, 0.004, 0.006])
 def measured(seed, noise=0.1):
     """Timings of a simulated job, with noise."""
     rng = np.random.default_rng(seed)
-    options = ProfileOptions(most_workers=16, most_servers=8)
+    options = ProfileOptions(max_workers=16, max_servers=8)
     workers, servers = np.array(options.grid, dtype=float).T
     exact = synchronous_terms(workers, servers, 32.0) @ THETA
 
@@ -156,7 +156,7 @@ def test_a_profile_recovers_a_simulated_machine_within_a_tenth(seed):
     # 4 pushes of 1 MB: 8 Mbit each through a link of 8000 Mbit/s, then added in 1e-5 + 2e-4 + 4e-4 s.
     assert job.ps_mbps.value == pytest.approx(32.0 / (0.004 + 1e-5 + 2e-4 + 4e-4))
     assert job.worker_mbps.value == pytest.approx(job.ps_mbps.value / 4)
-    workers, servers = np.array(ProfileOptions(most_workers=16, most_servers=8).grid, dtype=float).T
+    workers, servers = np.array(ProfileOptions(max_workers=16, max_servers=8).grid, dtype=float).T
     speed = steps_per_second(job.speed, workers, servers)
     exact = 1.0 / (synchronous_terms(workers, servers, 32.0) @ THETA)
     assert np.abs(speed / exact - 1).max() < 0.1
@@ -271,7 +271,7 @@ def test_all_three_problems_are_solved_on_a_measured_profile(problem, options, s
 
 
 @pytest.mark.parametrize(
-    "bad", [{"workers_a_server": 0}, {"rack_mbps": 0.0}, {"vcpu": -1.0}, {"repeats": 0}, {"most_points": 5}]
+    "bad", [{"workers_a_server": 0}, {"rack_mbps": 0.0}, {"vcpu": -1.0}, {"repeats": 0}, {"max_points": 5}]
 )
 def test_refuses_options_out_of_range(bad):
     with pytest.raises(InvalidOptionError):

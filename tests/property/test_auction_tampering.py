@@ -157,7 +157,7 @@ def test_every_bound_that_is_verified_holds_for_the_programme_that_shares_no_cod
     from optim.solvers.lp.highs import CompiledModel, solve_with_highs
     from tests.support.auction.patterns import pattern_model
 
-    options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, held_share=0.3, gangs="any")
+    options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, allocated_share=0.3, gangs="any")
     drawn = generate(options, seed)
     found = verify(drawn, solve(drawn, "greedy"))
     best = solve_with_highs(CompiledModel(pattern_model(drawn)), options={"mip_abs_gap": 1e-9, "mip_rel_gap": 0.0})

@@ -97,7 +97,7 @@ def test_a_page_has_every_policy_picture_and_table(record):
         "What jobs wait for",
     )
     gantts = [f"Who held which GPU: {run.policy}" for run in record.runs]
-    tables = ("no schedule beats", "not in this trace", "Waiting by gang and cause (table 2)")
+    tables = ("lower bound", "not in this trace", "Waiting by gang and cause (table 2)")
     for text in (*titles, *gantts, *tables):
         assert text in page
     assert "http" not in page

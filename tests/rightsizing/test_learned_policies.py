@@ -77,7 +77,7 @@ def test_quantiles_leave_out_what_is_not_there(rows):
 def test_what_always_doubles_gets_twice_as_much():
     double = 2.0 ** (np.arange(24) // 4)
     world = world_of([3 * double], training=[double, 5 * double, 0.3 * double])
-    given_to = make_plan(world, "analogs").allocate(np.full(2, 30.0))[0, 1:5]
+    given_to = make_plan(world, "knn").allocate(np.full(2, 30.0))[0, 1:5]
     # Held to what was seen, but for the part of the tail that a high price buys.
     assert (given_to >= 0.999 * np.outer(6 * 2.0 ** np.arange(4), [1, 1])).all()
     assert (given_to <= 1.2 * np.outer(6 * 2.0 ** np.arange(4), [1, 1])).all()
@@ -87,10 +87,10 @@ def test_neighbours_save_more_than_looking_back_and_less_than_the_bound():
     series = generate_containers(ContainerOptions(num_containers=120), seed=7)
     trial = prepare_split(series, WorldOptions(encoder="truth"), 0)
     wanted = Slo(kills=0.05, throttled=0.05)
-    names = ("prev-step-max", "analogs", "analogs-phases", "clairvoyant")
+    names = ("prev-step-max", "knn", "knn-phases", "clairvoyant")
     rows = {r.policy: r for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=0) for r in rows}
-    assert rows["analogs"].is_reached
-    assert rows["clairvoyant"].most > rows["analogs"].reduction > rows["prev-step-max"].reduction
+    assert rows["knn"].is_reached
+    assert rows["clairvoyant"].most > rows["knn"].reduction > rows["prev-step-max"].reduction
 
 
 def test_a_policy_of_ones_own_is_compared_as_all_others(tmp_path):

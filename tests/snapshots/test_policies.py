@@ -30,7 +30,7 @@ from tests.support.spot.zones import drawn as zones
 
 HOUR_S = 3600
 VARIANTS = {
-    "allox": ({"most_jobs": 3},),
+    "allox": ({"max_jobs": 3},),
     "borg": ({"shares": "0:1:3"},),
     "fifo": ({"backfill": True},),
     "gandiva": ({"packs": False}, {"migrates": False, "quantum_s": 20}, {"grows": False, "switch_s": 9, "move_s": 30}),
@@ -65,8 +65,8 @@ SLOW = ("max-min", "oasis", "optimus", "slaq", "themis")
 WRAPPERS = {
     "fail-early": {"fail-early.trial_s": 200, "fail-early.share": 0.2},
     "isolate": {"isolate.wide": 2, "isolate.share": 0.4},
-    "patience": {"patience.wait_s": 300, "patience.most_slowdown": 1.2},
-    "stop-at-gain": {"stop-at-gain.least_gain": 0.02, "stop-at-gain.check_s": 900},
+    "patience": {"patience.wait_s": 300, "patience.max_slowdown": 1.2},
+    "stop-at-gain": {"stop-at-gain.min_gain": 0.02, "stop-at-gain.check_s": 900},
 }
 SPOT = {
     "usual": {},
@@ -86,7 +86,7 @@ def played(name, world, options=None, **engine):
     if isinstance(run, str):
         return line(what, run)
     ends = np.rint(run.end_us / US).astype(int).tolist()
-    return line(what, f"{run.held_gpu_us / 3600 / US:.6g} GPU-h", f"{len(run.log.time_us)} events", ends)
+    return line(what, f"{run.allocated_gpu_us / 3600 / US:.6g} GPU-h", f"{len(run.log.time_us)} events", ends)
 
 
 @pytest.mark.prove
@@ -185,7 +185,7 @@ def test_allocations_to_containers(trial):
 
 def test_comparison_of_container_policies(trial):
     wanted = Slo(kills=0.15, throttled=0.2, checkpoint_s=200.0, startup_s=40.0)
-    names = ("prev-step-rules", "vpa", "phase-rule", "phase-price", "analogs", *BOUNDS)
+    names = ("prev-step-rules", "vpa", "phase-rule", "phase-price", "knn", *BOUNDS)
     lines = []
     for rows in compare_policies(trial, names, wanted, num_resamples=20, seed=4):
         lines += [line(f"{row.policy} {row.resource}", *(getattr(row, name) for name in FIGURES)) for row in rows]

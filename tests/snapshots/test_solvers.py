@@ -33,10 +33,10 @@ ADMISSION = {
         {"strict": True, "bounds": "estimated", "sample_share": 0.5},
     ),
     "online-learned": ({},),
-    "fifo": ({}, {"least_workers": 2, "most_workers": 4}),
+    "fifo": ({}, {"min_workers": 2, "max_workers": 4}),
     "drf": ({},),
-    "rrh": ({}, {"rate": 0.1, "alpha": 0.9, "threshold": 2.0}, {"most_workers": 4}),
-    "dorm": ({}, {"theta1": 0.4, "theta2": 0.3, "most_waiting": 2}),
+    "rrh": ({}, {"rate": 0.1, "alpha": 0.9, "threshold": 2.0}, {"max_workers": 4}),
+    "dorm": ({}, {"theta1": 0.4, "theta2": 0.3, "max_waiting": 2}),
 }
 SLOW = ("column-generation", "search", "branch-and-price", "dorm", "online-learned")
 AUCTION = {

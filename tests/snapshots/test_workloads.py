@@ -140,11 +140,11 @@ DRAWN: dict[str, Callable[[], Figures]] = {
     "jobs on shared servers": lambda: jobs(
         3, shared_servers=True, arrival_burstiness=0.0, chunks=(2, 9), min_utility=0.2
     ),
-    "apps": lambda: apps(1, held_share=0.3),
+    "apps": lambda: apps(1, allocated_share=0.3),
     "apps of any gang": lambda: apps(2, gangs="any", sizes="dividing", widest="machine", slots_per_machine=2),
     "apps with named bids": lambda: apps(3, bids="named", num_machines=9, contention=0.5, horizon="lease"),
     "bids": lambda: bids(1),
-    "bids by scenarios": lambda: bids(2, windows=7, slots=12, one_bid_a_market=True),
+    "bids by scenarios": lambda: bids(2, windows=7, slots=12, one_bid_per_market=True),
     "prices": lambda: prices(1),
     "prices of few markets": lambda: prices(2, num_types=2, num_zones=1, spikes_per_day=20.0, correlation=0.6),
     "series": lambda: series(1),

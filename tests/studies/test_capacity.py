@@ -16,9 +16,7 @@ from optim.workloads.bidding.generator import CapacityOptions, draw_capacity
 @pytest.fixture(scope="module")
 def draw():
     """Eight kinds of machines in four zones, of which 12 GPUs must last."""
-    options = CapacityOptions(
-        zone_types=8, num_zones=4, num_regions=2, windows=16, least_gpus=12, least_probability=0.7
-    )
+    options = CapacityOptions(zone_types=8, num_zones=4, num_regions=2, windows=16, min_gpus=12, min_probability=0.7)
     return draw_capacity(options, 2)
 
 
@@ -51,12 +49,12 @@ def test_more_certainty_costs_no_less(draw):
     assert found.objective > without.objective
 
 
-TINY = {"zone_types": 8, "num_zones": 4, "num_regions": 2, "windows": 4, "least_gpus": 12, "hours": 300}
+TINY = {"zone_types": 8, "num_zones": 4, "num_regions": 2, "windows": 4, "min_gpus": 12, "hours": 300}
 
 
 def test_a_row_has_what_lasts_stated_and_played_beside_what_it_costs():
     (suite,) = choose_suites(("bidding",), ("capacity",))
-    (work,) = suite.build(BenchRequest(options={**TINY, "least_probability": 0.7}, seeds=(2,)))
+    (work,) = suite.build(BenchRequest(options={**TINY, "min_probability": 0.7}, seeds=(2,)))
     record = work.run(Never(), SilentProgress())
     assert record.verified
     found = record.findings
@@ -73,5 +71,5 @@ def test_played_hours_far_off_are_told():
 
 
 def test_options_are_checked():
-    with pytest.raises(InvalidOptionError, match="least_gpus"):
-        StudyOptions(least_gpus=0)
+    with pytest.raises(InvalidOptionError, match="min_gpus"):
+        StudyOptions(min_gpus=0)

@@ -44,7 +44,7 @@ def problems(draw):
         requests=asked,
         arrival=np.sort(rng.integers(0, 4, size=number)),
         capacity=np.ones(2),
-        most_shift=int(rng.integers(0, 3)),
+        max_shift=int(rng.integers(0, 3)),
     )
 
 
@@ -55,7 +55,7 @@ def fewest_by_enumeration(problem):
     for server in itertools.product(range(number), repeat=number):
         if len(set(server)) >= best:
             continue
-        for shift in itertools.product(range(problem.most_shift + 1), repeat=number):
+        for shift in itertools.product(range(problem.max_shift + 1), repeat=number):
             load = {}
             for job, own in enumerate(problem.requests):
                 for slot, row in enumerate(own):
@@ -100,7 +100,7 @@ def test_first_fit_is_feasible_and_no_weights_prove_more_than_the_best_ones(prob
     assert proven <= placement.num_servers + 1e-9
     assert proven_bound(problem, np.random.default_rng(seed).random(best.shape)) <= proven + 1e-6
     # Without shifts the best weights lie on the fullest slot.
-    fixed = replace(problem, most_shift=0)
+    fixed = replace(problem, max_shift=0)
     load = np.zeros((fixed.num_slots, 2))
     for own, arrival in zip(fixed.requests, fixed.arrival, strict=True):
         load[arrival : arrival + len(own)] += own
@@ -110,7 +110,7 @@ def test_first_fit_is_feasible_and_no_weights_prove_more_than_the_best_ones(prob
 def test_a_late_start_puts_jobs_side_by_side():
     asked = (np.array([[1.0], [0.25]]), np.array([[0.75], [0.5]]))
     at_once = ServerProblem(requests=asked, arrival=np.zeros(2, dtype=int), capacity=np.ones(1))
-    later = replace(at_once, most_shift=1)
+    later = replace(at_once, max_shift=1)
     assert first_fit(at_once).num_servers == min_servers(at_once) == 2
     assert first_fit(later).num_servers == min_servers(later) == 1
     assert first_fit(later).start.tolist() == [0, 1]
@@ -119,7 +119,7 @@ def test_a_late_start_puts_jobs_side_by_side():
 @pytest.mark.parametrize("wrong", [{"start": [0, 0]}, {"start": [0, 2]}, {"start": [-1, 1]}])
 def test_overfull_servers_and_starts_at_other_times_are_not_feasible(wrong):
     asked = (np.array([[1.0], [0.25]]), np.array([[0.75], [0.5]]))
-    problem = ServerProblem(requests=asked, arrival=np.zeros(2, dtype=int), capacity=np.ones(1), most_shift=1)
+    problem = ServerProblem(requests=asked, arrival=np.zeros(2, dtype=int), capacity=np.ones(1), max_shift=1)
     good = Placement(server=np.zeros(2, dtype=int), start=np.array([0, 1]))
     assert is_feasible(problem, good)
     assert not is_feasible(problem, replace(good, start=np.array(wrong["start"])))
@@ -192,7 +192,7 @@ def test_requests_are_peaks_quantiles_and_quantiles_near_the_slot():
         assert found[slot] == pytest.approx(np.quantile(near, 0.95, axis=0))
 
 
-OPTIONS = ServerOptions(jobs=30, seeds=3, kills=0.05, most_shift=1)
+OPTIONS = ServerOptions(jobs=30, seeds=3, kills=0.05, max_shift=1)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def harm(asking, row, seeds):
     kills = jobs = short = busy = servers = least = 0
     for seed in seeds:
         own = fresh(seed)
-        problem = own.problem(asking, row.multiplier, OPTIONS.most_shift)
+        problem = own.problem(asking, row.multiplier, OPTIONS.max_shift)
         placement = first_fit(problem)
         servers, least = servers + placement.num_servers, least + min_servers(problem)
         jobs += len(own.series)
@@ -251,7 +251,7 @@ def test_what_no_multiplier_keeps_is_not_called_reached():
 
 
 def test_the_study_compares_each_way_with_flat_requests():
-    options = {"jobs": 30, "seeds": 3, "kills": 0.05, "most_shift": 1}
+    options = {"jobs": 30, "seeds": 3, "kills": 0.05, "max_shift": 1}
     works = SUITES.get("servers").build(BenchRequest(options=options))
     found = {work.solver: work.run(Never(), SilentProgress()).findings for work in works}
     flat = found["flat"]["servers"]
@@ -268,7 +268,7 @@ def test_no_count_is_below_its_bound(rows):
 
 @pytest.mark.prove
 def test_the_model_lies_between_first_fit_and_the_bound():
-    options = ServerOptions(jobs=10, seeds=2, kills=0.2, most_shift=1, model_s=5.0)
+    options = ServerOptions(jobs=10, seeds=2, kills=0.2, max_shift=1, model_s=5.0)
     row = count_servers(options, 3, RequestSizing.FLAT)
     assert row.least <= row.claimed <= row.by_model.mean() <= row.servers.mean()
 

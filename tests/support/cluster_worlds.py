@@ -38,7 +38,7 @@ def failing():
         repair_hours=0.3,
         checkpoint_min=4.0,
         retries=RetryRule.BY_CLASS,
-        most_retries=2,
+        max_retries=2,
         retry_wait_min=3.0,
     )
     rng, count = np.random.default_rng(6), 16
@@ -59,7 +59,7 @@ def kinds():
     rng, count = np.random.default_rng(7), 16
     slow = rng.choice([PPM, 3 * PPM // 2, 3 * PPM, 0], count, p=[0.2, 0.4, 0.2, 0.2])
     fast = np.where((slow > 0) & (rng.random(count) < 0.1), 0, PPM)
-    jobs = drawn_jobs(5, count, widths=(1, 1, 2, 3), within=30, kind_ppm=np.stack([fast, slow], axis=1))
+    jobs = drawn_jobs(5, count, widths=(1, 1, 2, 3), within=30, gpu_type_slowdown_ppm=np.stack([fast, slow], axis=1))
     cluster = Cluster(
         gpus=np.array([2, 4, 3]), rack=np.array([0, 0, 1]), kind=np.array([0, 1, 0]), kinds=("fast", "slow")
     )
@@ -78,7 +78,9 @@ def shared():
         share_milli=rng.choice([250, 400, 1000], count),
         cpu_milli=rng.choice([2_000, 6_000, 11_000], count),
         memory_mib=rng.choice([8, 40, 80], count) * 1024,
-        kind_ppm=np.stack([np.full(count, PPM), rng.choice([PPM, 3 * PPM // 2, 0], count, p=[0.3, 0.5, 0.2])], axis=1),
+        gpu_type_slowdown_ppm=np.stack(
+            [np.full(count, PPM), rng.choice([PPM, 3 * PPM // 2, 0], count, p=[0.3, 0.5, 0.2])], axis=1
+        ),
     )
     cluster = Cluster(
         gpus=np.array([4, 4, 3]), rack=np.array([0, 0, 1]), kind=np.array([0, 0, 1]), kinds=("fast", "slow")
@@ -118,7 +120,7 @@ def drawn_jobs(seed, count, *, widths, minutes=50, within=45, **more):
         app=np.sort(rng.integers(0, max(2, count // 3), count)),
         priority=rng.integers(0, 3, count) * 100,
         busy_milli=rng.integers(300, 1000, count),
-        most_gpus=gpus + rng.integers(0, 3, count),
+        max_gpus=gpus + rng.integers(0, 3, count),
         loss=1 / (rng.uniform(2, 30, (count, 1)) * points + 1) + 0.05,
         **(
             {"fails_us": np.where(rng.random(count) < 0.25, duration // 2, -1)}

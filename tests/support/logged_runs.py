@@ -43,14 +43,14 @@ def _troubled() -> RunRecord:
     rows = zip(np.sort(rng.integers(0, 12_000, count)), gangs, rng.integers(60, 9000, count), strict=True)
     jobs = workload(
         [*rows], group=np.arange(count) % 3, groups=("a", "b", "c"), app=np.arange(count) // 3,
-        loss=np.linspace(2, 1, 6)[None, :].repeat(count, axis=0) ** 2, most_gpus=gangs + (gangs < 4),
+        loss=np.linspace(2, 1, 6)[None, :].repeat(count, axis=0) ** 2, max_gpus=gangs + (gangs < 4),
         fails_us=np.where(np.arange(count) % 3 == 0, 30 * US, -1), tries=1 + np.arange(count) % 2,
         reason=np.arange(count) // 3 % 3, reasons=("", "GPU ECC error", "syntax error"),
         slowdown_ppm=np.array([[PPM, 1_200_000, 1_500_000]] * count),
     )  # fmt: skip
     cluster = Cluster(gpus=np.array([4, 4, 4]), rack=np.array([0, 0, 1]))
     options = EngineOptions(
-        mtbf_hours=2, repair_hours=0.5, checkpoint_min=10, retries="by-class", most_retries=2, retry_wait_min=1
+        mtbf_hours=2, repair_hours=0.5, checkpoint_min=10, retries="by-class", max_retries=2, retry_wait_min=1
     )
     runs = [simulate(jobs, cluster, make_policy(name, jobs), options, seed=3) for name in TROUBLED]
     return _record(jobs, cluster, options.overhead_us, runs)
@@ -73,8 +73,8 @@ def _planned(seed: int) -> RunRecord:
         submit_us=1000 * (submit - submit[0]), gpus=gangs, duration_us=1000 * rng.integers(1, 9, count) + rng.integers(0, 3, count),
         slowdown_ppm=np.array([(PPM, 1_300_000, 2 * PPM) if k % 2 else (PPM,) * 3 for k in range(count)]),
         share_milli=np.where(gangs == 1, rng.choice([300, 500, 1000], count), 1000),
-        busy_milli=rng.choice([400, 700, 1000], count), kind_ppm=np.array([(1_700_000, PPM) if k % 3 else (PPM, PPM) for k in range(count)]),
-        cpu_milli=rng.choice([500, 2000], count), most_gpus=np.minimum(4, gangs + rng.integers(0, 2, count)),
+        busy_milli=rng.choice([400, 700, 1000], count), gpu_type_slowdown_ppm=np.array([(1_700_000, PPM) if k % 3 else (PPM, PPM) for k in range(count)]),
+        cpu_milli=rng.choice([500, 2000], count), max_gpus=np.minimum(4, gangs + rng.integers(0, 2, count)),
     )  # fmt: skip
     cluster = Cluster(gpus=np.array([2, 1, 2]), rack=np.array([0, 0, 1]), kind=np.array([0, 1, 0]), kinds=("a", "b"))
     run = play_plans(jobs, cluster, RandomPlans(rules, calls=12), EngineOptions(overhead_s=0), seed)

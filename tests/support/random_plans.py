@@ -39,7 +39,7 @@ class RandomPlans(PlanningPolicy):
     def _places(self, view, job, gpus):
         width = int(view.gpus[job])
         if self.given.is_elastic:
-            width = int(self.rng.integers(view.least_gpus[job], view.most_gpus[job] + 1))
+            width = int(self.rng.integers(view.min_gpus[job], view.max_gpus[job] + 1))
         free = []
         for gpu in self.rng.permutation(view.cluster.num_gpus).tolist():
             on = [j for j, held in gpus.items() if gpu in held]
@@ -47,9 +47,9 @@ class RandomPlans(PlanningPolicy):
                 fits = sum(int(view.share_milli[j]) for j in [*on, job]) <= 1000
             else:
                 fits = len(on) < self.given.jobs_a_gpu
-            if view.kind_ppm.shape[1]:
+            if view.gpu_type_slowdown_ppm.shape[1]:
                 machine = int(np.searchsorted(np.cumsum(view.cluster.gpus), gpu, side="right"))
-                fits = fits and view.kind_ppm[job, view.cluster.kind[machine]] > 0
+                fits = fits and view.gpu_type_slowdown_ppm[job, view.cluster.kind[machine]] > 0
             if fits:
                 free.append(gpu)
         return tuple(free[:width]) if len(free) >= width else None

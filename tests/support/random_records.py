@@ -32,7 +32,7 @@ def _record(rng: np.random.Generator, suite: str, problem: str, solver: str, ins
     objective = None if solver == "bound-only" else float(rng.integers(20, 60)) / 4
     bound = None if solver == "fifo" else float(rng.integers(61, 90)) / 4
     load: dict[str, Any] = {
-        "tight_rows": float(rng.random()), "refused_jobs": float(rng.random()),
+        "tight_rows": float(rng.random()), "rejected_jobs": float(rng.random()),
         "worker_utilisation": {"gpu": float(rng.random()), "cpu": float(rng.random())},
         "lateness": {kind: rng.integers(-5, 9, 4).tolist() for kind in ("insensitive", "sensitive", "critical")},
     }  # fmt: skip

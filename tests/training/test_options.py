@@ -10,7 +10,7 @@ from optim.training.trainer import Action, Event
 
 LEAST = [
     (ClusterOptions, {"num_shards": 1, "staleness": 0, "sync_every": 1, "checkpoint_every": 1, "max_actives": 1}),
-    (DrillOptions, {"kills": 1, "clocks_between": 1, "most_messages": 0, "transient": 2}),
+    (DrillOptions, {"kills": 1, "clocks_between": 1, "max_messages": 0, "transient": 2}),
 ]
 
 

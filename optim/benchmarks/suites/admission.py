@@ -27,7 +27,7 @@ from optim.workloads.instances import InstanceRequest, InstanceSource, NamedSour
 LEARNER = "online-learned"
 """Who learns from earlier days."""
 
-TIES = ("least over ties", "median over ties", "most over ties")
+TIES = ("min over ties", "median over ties", "max over ties")
 """Columns: what `online` earns under drawn orders of what it holds equal, jobs of a slot and schedules of a payoff."""
 
 TIE_ORDERS = 20
@@ -47,7 +47,7 @@ PROFILED_LIMIT_S = 15.0
 BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "column-generation": {"tol": 1e-3},
-        "dorm": {"relative_gap": 0.1, "most_waiting": 5},
+        "dorm": {"relative_gap": 0.1, "max_waiting": 5},
         "search": {"lp_tol": 1e-2, "cut_rounds": 0, "num_moves": 5_000},
     }
 )

@@ -27,14 +27,14 @@ def _small() -> tuple[Case, ...]:
         _small_case("sizes that divide", sizes="dividing"),
         _small_case("any sizes"),
         _small_case("packing binds", gangs="any", widest="machine", network_share=1.0),
-        _small_case("a third held", held_share=0.3),
+        _small_case("a third held", allocated_share=0.3),
     )
 
 
 def _full() -> tuple[Case, ...]:
     """Return the instances of published figures, too."""
     large = {"num_apps": 512, "num_gpus": 4096, "num_machines": 512}
-    held = {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "held_share": 0.3}
+    held = {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "allocated_share": 0.3}
     return (
         *_small(),
         _large_case("512: sizes that divide", sizes="dividing", **large),

@@ -35,7 +35,7 @@ def _small() -> tuple[Case, ...]:
         ),
         generated_case(
             PROBLEM,
-            GeneratorOptions(zone_types=12, least_gpus=16, least_probability=0.8),
+            GeneratorOptions(zone_types=12, min_gpus=16, min_probability=0.8),
             "12 kinds without bids, 16 GPUs that last",
             30.0,
             left_out=SLOW,
@@ -47,9 +47,9 @@ def _small() -> tuple[Case, ...]:
 def _full() -> tuple[Case, ...]:
     """Return the sizes of published figures, too."""
     hours = (
-        ("own evictions", "own", frozenset[str]()),
-        ("any eviction", "any", SLOW),
-        ("nested evictions", "market", SLOW),
+        ("own evictions", "per-bid", frozenset[str]()),
+        ("any eviction", "any-bid", SLOW),
+        ("nested evictions", "per-market", SLOW),
     )
     return (
         *_small(),
@@ -66,7 +66,7 @@ def _full() -> tuple[Case, ...]:
         ),
         generated_case(
             PROBLEM,
-            GeneratorOptions(zone_types=40, least_gpus=16, least_probability=0.8),
+            GeneratorOptions(zone_types=40, min_gpus=16, min_probability=0.8),
             "40 kinds without bids, 16 GPUs that last",
             60.0,
             left_out=SLOW,

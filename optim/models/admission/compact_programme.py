@@ -49,7 +49,7 @@ class JobWindow:
         From its arrival to the last slot whose completion earns anything.
     completions
         Slots in which completion earns something and the empty cluster could have done the work.
-    most_workers
+    max_workers
         Shape (slots,): most workers that the empty cluster holds in each slot, in any segment.
     reach
         Shape (slots + 1,): an upper bound on the progress before each slot, and after the last.
@@ -60,7 +60,7 @@ class JobWindow:
     job: int
     slots: range
     completions: tuple[int, ...]
-    most_workers: IntArray
+    max_workers: IntArray
     reach: IntArray
     segments: range
 
@@ -90,7 +90,7 @@ def job_windows(instance: AdmissionInstance) -> Iterator[JobWindow]:
                 job=i,
                 slots=range(slots.start, completions[-1] + 1),
                 completions=completions,
-                most_workers=most,
+                max_workers=most,
                 reach=reach,
                 segments=segments,
             )
@@ -154,7 +154,7 @@ class CompactIndex:
             gain = np.minimum(self.instance.progress[i], self.instance.target[i])
             steps = np.flatnonzero(np.diff(gain, prepend=0) > 0)
             for k, slot in enumerate(window.slots):
-                result[i, slot] = tuple(steps[steps <= window.most_workers[k]].tolist())
+                result[i, slot] = tuple(steps[steps <= window.max_workers[k]].tolist())
         return result
 
     @cached_property
@@ -261,7 +261,7 @@ def compact_size(instance: AdmissionInstance) -> int:
         if instance.has_steps:
             gain = np.minimum(instance.progress[window.job], instance.target[window.job])
             steps = np.flatnonzero(np.diff(gain, prepend=0) > 0)
-            most = window.most_workers[: len(window.slots)]
+            most = window.max_workers[: len(window.slots)]
             total += int((steps[None, :] <= most[:, None]).sum())
     return total
 
@@ -391,8 +391,8 @@ def alone_on_server(m: Model, i: int, s: int, h: int, t: int) -> Any:
     place = (i, s, h, t)
     if place not in m.data.ps or not m.data.exceeds_share_alone(place):
         return pyo.Constraint.Skip
-    most, most_ps = m.data.workers[place], m.data.ps[place]
-    return most_ps * m.workers[place] + most * m.ps[place] <= most * most_ps
+    most, max_ps = m.data.workers[place], m.data.ps[place]
+    return max_ps * m.workers[place] + most * m.ps[place] <= most * max_ps
 
 
 def _is_on(m: Model, i: int, s: int, t: int) -> Any:

@@ -30,7 +30,7 @@ def earliest_completion(instance: AdmissionData) -> IntArray:
         Shape (jobs,): the earliest completion slot, -1 where the job completes in no slot or earns
         nothing when it does.
     """
-    most = most_workers(instance)
+    most = max_workers(instance)
     result = np.full(instance.num_jobs, -1, dtype=np.int64)
     for i in range(instance.num_jobs):
         first, last = int(instance.jobs.arrival[i]), int(instance.deadline[i])
@@ -50,7 +50,7 @@ def earliest_completion(instance: AdmissionData) -> IntArray:
     return result
 
 
-def most_workers(instance: AdmissionData) -> IntArray:
+def max_workers(instance: AdmissionData) -> IntArray:
     """Return the most workers that a job can run at once in the empty cluster, with the PSs they need.
 
     Returns
@@ -213,7 +213,7 @@ def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target
 def never_run(instance: AdmissionData, earliest: IntArray) -> Mapping[str, str]:
     """Return the reason for each job whose earliest completion is -1, by its id, in the order of the jobs."""
     jobs = np.flatnonzero(earliest < 0).tolist()
-    most = most_workers(instance) if jobs else np.zeros((0, 0), dtype=np.int64)
+    most = max_workers(instance) if jobs else np.zeros((0, 0), dtype=np.int64)
     return {instance.jobs.ids[job]: _reason(instance, job, most) for job in jobs}
 
 

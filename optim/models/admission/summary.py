@@ -193,7 +193,7 @@ class PlanLoad:
         there room left for the smallest demand for that resource among the jobs that can run in that
         slot (arrived, not yet worthless, able to finish at all). Rows on which that demand doesn't fit
         even while the server is empty are no rows, since nothing could ever make them tight.
-    refused_jobs
+    rejected_jobs
         Share of all jobs that the plan leaves out, 0 where there are no jobs.
     worker_utilisation, ps_utilisation
         For each resource what is used over what there is, summed over servers and slots; resources
@@ -201,7 +201,7 @@ class PlanLoad:
     """
 
     tight_rows: float
-    refused_jobs: float
+    rejected_jobs: float
     worker_utilisation: Mapping[str, float]
     ps_utilisation: Mapping[str, float]
 
@@ -236,7 +236,7 @@ def plan_load(instance: AdmissionInstance, plan: AdmissionPlan) -> PlanLoad:
     utilisation = [_utilisation(instance, servers, used) for servers, used, _ in sides]
     return PlanLoad(
         tight_rows=tight / rows if rows else 0.0,
-        refused_jobs=1.0 - len(plan.admitted) / instance.num_jobs if instance.num_jobs else 0.0,
+        rejected_jobs=1.0 - len(plan.admitted) / instance.num_jobs if instance.num_jobs else 0.0,
         worker_utilisation=utilisation[0],
         ps_utilisation=utilisation[-1],
     )

@@ -30,7 +30,7 @@ def describe(instance: AuctionInstance) -> Mapping[str, Any]:
         "apps": instance.num_apps,
         "gpus": cluster.num_gpus,
         "free_gpus": cluster.num_free,
-        "held_share": 1.0 - cluster.num_free / max(1, cluster.num_gpus),
+        "allocated_share": 1.0 - cluster.num_free / max(1, cluster.num_gpus),
         "machines": cluster.num_machines,
         "racks": cluster.num_racks,
         "slots": len(cluster.slot_machine),

@@ -1,4 +1,4 @@
-"""Bidding instances from and to documents of format ``optim/bidding/1``, plain Python and frames."""
+"""Bidding instances from and to documents of format ``optim/bidding/2``, plain Python and frames."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -20,15 +20,15 @@ from optim.models.bidding.data import (
     CurveKind,
     EvictionTerm,
     HourOutlook,
-    LastingCapacity,
     Outlook,
     Scalability,
     ScenarioOutlook,
+    SurvivalConstraint,
 )
 from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.models.bidding.market.prices import MICRO
 
-SCHEMA = "optim/bidding/1"
+SCHEMA = "optim/bidding/2"
 
 Instance = TypeVar("Instance", bound=BiddingData)
 
@@ -76,12 +76,12 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ready_s: Count = 0
 
 
-class LastingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+class SurvivalDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Capacity that must last the hour: how much, how surely, of one instance of each bid; expected shocks by cause."""
 
-    least: PositiveInt
+    min_capacity: PositiveInt
     probability: float
-    own: list[float]
+    by_market: list[float]
     capacity: list[Count] | UnsetType = UNSET
     zone: list[Count] | UnsetType = UNSET
     by_zone: list[float] | UnsetType = UNSET
@@ -98,22 +98,22 @@ class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     bids: list[BidDocument]
     caps: list[CapDocument] = []
     scenarios: ScenariosDocument | UnsetType = UNSET
-    eviction_term: Literal["own", "any", "market"] = "market"
-    one_bid_a_market: bool = False
+    eviction_term: Literal["per-bid", "any-bid", "per-market"] = "per-market"
+    one_bid_per_market: bool = False
     fixed_usd: float = 0.0
     fixed_rate: float = 0.0
     scalability: ScalabilityDocument = field(default_factory=ScalabilityDocument)
     eviction_loss_h: float = 0.0
     change_loss_h: float = 0.0
     min_work: float = 0.0
-    lasting: LastingDocument | UnsetType = UNSET
+    survival: SurvivalDocument | UnsetType = UNSET
 
 
 HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
 
 SCENARIO_FIELDS = ("charges_usd", "evicted_s")
 
-PLAIN = ("name", "one_bid_a_market", "fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work")
+PLAIN = ("name", "one_bid_per_market", "fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work")
 """Fields that a file holds as an instance does."""
 
 WHOLE_TOL = 1e-3
@@ -153,7 +153,7 @@ def instance_from_document(document: BiddingDocument, instance_type: type[Instan
         outlook=_outlook(document),
         caps=_caps(document.caps, len(bids)),
         scalability=Scalability(**curve | {"kind": CurveKind(curve["kind"]), "points": points}),
-        lasting=_lasting(document),
+        survival=_survival(document),
     )
 
 
@@ -192,39 +192,42 @@ def document_from_instance(instance: BiddingData) -> BiddingDocument:
             for name, limit, weight in zip(caps.names, caps.limit, caps.weight, strict=True)
         ],
         scenarios=UNSET if isinstance(outlook, HourOutlook) else _scenarios_document(outlook),
-        eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "market",
+        eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "per-market",
         # A list: an empty one is left out of the file, an empty tuple is not.
         scalability=ScalabilityDocument(**asdict(instance.scalability) | {"points": list(instance.scalability.points)}),
-        lasting=UNSET if instance.lasting is None else _lasting_document(instance.lasting),
+        survival=UNSET if instance.survival is None else _survival_document(instance.survival),
     )
 
 
-def _lasting_document(lasting: LastingCapacity) -> LastingDocument:
-    shocks = lasting.shocks
-    return LastingDocument(
-        least=lasting.least,
-        probability=lasting.probability,
-        capacity=lasting.capacity.tolist(),
-        **{name: getattr(shocks, name).tolist() for name in ("own", "zone", "by_zone", "region", "by_region")},
+def _survival_document(survival: SurvivalConstraint) -> SurvivalDocument:
+    shocks = survival.shocks
+    return SurvivalDocument(
+        min_capacity=survival.min_capacity,
+        probability=survival.probability,
+        capacity=survival.capacity.tolist(),
+        by_market=shocks.own.tolist(),
+        **{name: getattr(shocks, name).tolist() for name in ("zone", "by_zone", "region", "by_region")},
     )
 
 
-def _lasting(document: BiddingDocument) -> LastingCapacity | None:
+def _survival(document: BiddingDocument) -> SurvivalConstraint | None:
     """Read what must last; without zones every market is a zone of its own, and without regions every zone a region."""
-    data = document.lasting
+    data = document.survival
     if isinstance(data, UnsetType):
         return None
-    zone = np.arange(len(data.own)) if isinstance(data.zone, UnsetType) else np.array(data.zone, dtype=np.int64)
+    zone = np.arange(len(data.by_market)) if isinstance(data.zone, UnsetType) else np.array(data.zone, dtype=np.int64)
     num_zones = int(zone.max(initial=-1)) + 1
     by_zone = np.zeros(num_zones) if isinstance(data.by_zone, UnsetType) else _floats(data.by_zone)
     region = np.arange(len(by_zone)) if isinstance(data.region, UnsetType) else np.array(data.region, dtype=np.int64)
     num_regions = int(region.max(initial=-1)) + 1
     by_region = np.zeros(num_regions) if isinstance(data.by_region, UnsetType) else _floats(data.by_region)
     capacity = [1] * len(document.bids) if isinstance(data.capacity, UnsetType) else data.capacity
-    return LastingCapacity(
-        shocks=CommonShocks(zone=zone, region=region, own=_floats(data.own), by_zone=by_zone, by_region=by_region),
+    return SurvivalConstraint(
+        shocks=CommonShocks(
+            zone=zone, region=region, own=_floats(data.by_market), by_zone=by_zone, by_region=by_region
+        ),
         capacity=np.array(capacity, dtype=np.int64),
-        least=data.least,
+        min_capacity=data.min_capacity,
         probability=data.probability,
     )
 

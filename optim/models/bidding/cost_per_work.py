@@ -63,7 +63,7 @@ def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray |
     all bids are taken as independent.
     """
     risk = np.where(counts > 0, outlook.evicted, 0.0)
-    if outlook.term is EvictionTerm.ANY:
+    if outlook.term is EvictionTerm.ANY_BID:
         return np.asarray(np.prod(1.0 - risk, axis=1))
     if not len(instance.bids):
         return np.ones(len(counts))
@@ -75,7 +75,7 @@ def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: FloatArr
     """Return ``G(sum k nu max(0, omega - Lambda - sigma))``."""
     lost = instance.eviction_loss_h
     rate = instance.bids.rate
-    if outlook.term is EvictionTerm.OWN:
+    if outlook.term is EvictionTerm.PER_BID:
         own, common = lost * outlook.evicted, np.zeros(len(counts))
     else:
         own, common = np.zeros(len(instance.bids)), lost * (1.0 - survival(instance, outlook, counts))
@@ -119,14 +119,16 @@ def describe(instance: BiddingInstance) -> Mapping[str, Any]:
             "slots": outlook.num_slots,
             "mean_evicted": float((outlook.evicted_s >= 0).mean()) if instance.num_bids else 0.0,
         }
-    lasting = instance.lasting
-    asked = {} if lasting is None else {"lasting": lasting.least, "lasting_probability": lasting.probability}
+    survival = instance.survival
+    asked = (
+        {} if survival is None else {"survival": survival.min_capacity, "survival_probability": survival.probability}
+    )
     return {
         "markets": len(instance.markets),
         "bids": instance.num_bids,
         "caps": len(instance.caps.names),
         **hour,
-        "one_bid_a_market": instance.one_bid_a_market,
+        "one_bid_per_market": instance.one_bid_per_market,
         "scalability": instance.scalability.kind.value,
         "fixed_usd": instance.fixed_usd,
         "eviction_loss_h": instance.eviction_loss_h,
@@ -149,5 +151,5 @@ def footprint_load(instance: BiddingInstance, plan: FootprintPlan) -> Mapping[st
         "cost_usd": value.cost,
         "work": value.work,
         "cap_used": max(share, default=0.0),
-        **({} if instance.lasting is None else {"kept_probability": survival_probability(instance, counts)}),
+        **({} if instance.survival is None else {"kept_probability": survival_probability(instance, counts)}),
     }

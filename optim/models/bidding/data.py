@@ -93,9 +93,9 @@ class Scalability:
 class EvictionTerm(StrEnum):
     """Who loses lambda when bids are outbid: their own instances, or everybody; and how evictions go together."""
 
-    OWN = "own"
-    ANY = "any"
-    MARKET = "market"
+    PER_BID = "per-bid"
+    ANY_BID = "any-bid"
+    PER_MARKET = "per-market"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,7 +151,7 @@ class HourOutlook(ComparesByValue):
     evicted: FloatArray
     usable_h: FloatArray
     hours: FloatArray
-    term: EvictionTerm = EvictionTerm.MARKET
+    term: EvictionTerm = EvictionTerm.PER_MARKET
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
@@ -239,14 +239,14 @@ class BiddingData(ComparesByValue):
     bids: Bids
     outlook: Outlook
     caps: Caps
-    one_bid_a_market: bool = False
+    one_bid_per_market: bool = False
     fixed_usd: float = 0.0
     fixed_rate: float = 0.0
     scalability: Scalability = field(default_factory=Scalability)
     eviction_loss_h: float = 0.0
     change_loss_h: float = 0.0
     min_work: float = 0.0
-    lasting: "LastingCapacity | None" = None
+    survival: "SurvivalConstraint | None" = None
 
     @property
     def num_bids(self) -> int:
@@ -262,7 +262,7 @@ class BiddingData(ComparesByValue):
         return np.asarray(outlook.charge_micro @ outlook.weight / MICRO)
 
 
-LASTING_TOL = 1e-9
+SURVIVAL_TOL = 1e-9
 """Probabilities may fall short by this through rounding alone."""
 
 MAX_CAPACITY = 4096
@@ -270,8 +270,8 @@ MAX_CAPACITY = 4096
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LastingCapacity(ComparesByValue):
-    """``P(capacity that lasts the hour >= least) >= probability``: docs/mathematics/bidding.md, (B.14) and (B.17).
+class SurvivalConstraint(ComparesByValue):
+    """``P(capacity that lasts the hour >= min_capacity) >= probability``: docs/mathematics/bidding.md, (B.14) and (B.17).
 
     A market's instances are lost together, whatever was bid, by a cause of their own, of their zone, or of their region.
 
@@ -281,7 +281,7 @@ class LastingCapacity(ComparesByValue):
         Expected shocks within the hour; its kinds are the instance's markets.
     capacity
         Shape (bids,): whole capacity (GPUs, say) of one instance.
-    least
+    min_capacity
         Capacity that must last, at least 1.
     probability
         How surely, above 0 and at most 1.
@@ -294,18 +294,20 @@ class LastingCapacity(ComparesByValue):
 
     shocks: CommonShocks
     capacity: IntArray
-    least: int
+    min_capacity: int
     probability: float
 
     def __post_init__(self) -> None:
         freeze_arrays(self)
-        if not 1 <= self.least <= MAX_CAPACITY:
-            raise InvalidProblemError(f"lasting.least must be between 1 and {MAX_CAPACITY}, got {self.least}")
+        if not 1 <= self.min_capacity <= MAX_CAPACITY:
+            raise InvalidProblemError(
+                f"survival.min_capacity must be between 1 and {MAX_CAPACITY}, got {self.min_capacity}"
+            )
         if not 0 < self.probability <= 1:
-            raise InvalidProblemError(f"lasting.probability must be above 0 and at most 1, got {self.probability}")
+            raise InvalidProblemError(f"survival.probability must be above 0 and at most 1, got {self.probability}")
         for j in np.flatnonzero((self.capacity < 0) | (self.capacity > MAX_CAPACITY))[:1]:
             raise InvalidProblemError(
-                f"lasting.capacity[{j}] must be between 0 and {MAX_CAPACITY}, got {self.capacity[j]}"
+                f"survival.capacity[{j}] must be between 0 and {MAX_CAPACITY}, got {self.capacity[j]}"
             )
 
     def held(self, market: IntArray, counts: IntArray) -> FloatArray:
@@ -315,7 +317,7 @@ class LastingCapacity(ComparesByValue):
 
 def survival_probability(instance: BiddingData, counts: IntArray) -> float:
     """Return the exact probability that a footprint keeps what the instance asks for; 1 where it asks for nothing."""
-    lasting = instance.lasting
-    if lasting is None:
+    survival = instance.survival
+    if survival is None:
         return 1.0
-    return lasting.shocks.probability(lasting.held(instance.bids.market, counts), lasting.least)
+    return survival.shocks.probability(survival.held(instance.bids.market, counts), survival.min_capacity)

@@ -27,7 +27,7 @@ class BiddingInstance(BiddingData):
         Names of the markets.
     bids, outlook, caps
         What may be bid, what is known of the hour, and joint limits.
-    one_bid_a_market
+    one_bid_per_market
         Whether each market may be bid on with one delta only.
     fixed_usd, fixed_rate
         Cost of the hour, and rate, of the machines that are there anyway.
@@ -37,7 +37,7 @@ class BiddingInstance(BiddingData):
         lambda and sigma in hours.
     min_work
         Least work that counts as an answer.
-    lasting
+    survival
         Capacity that must last the hour with a probability; None where nothing is asked.
 
     Raises
@@ -72,9 +72,9 @@ class BiddingInstance(BiddingData):
         markets
             Names in order; as they come in `bids` unless given.
         name, fields
-            As in the instance, or in a file of the schema ``optim/bidding/1``: ``eviction_term``, ``fixed_usd``,
-            ``fixed_rate``, ``scalability``, ``eviction_loss_h``, ``change_loss_h``, ``min_work``, ``one_bid_a_market``,
-            ``scenarios``, ``lasting``.
+            As in the instance, or in a file of the schema ``optim/bidding/2``: ``eviction_term``, ``fixed_usd``,
+            ``fixed_rate``, ``scalability``, ``eviction_loss_h``, ``change_loss_h``, ``min_work``, ``one_bid_per_market``,
+            ``scenarios``, ``survival``.
 
         Raises
         ------
@@ -192,17 +192,17 @@ def _validate_caps(instance: BiddingData) -> None:
 
 
 def _validate_lasting(instance: BiddingData) -> None:
-    lasting = instance.lasting
-    if lasting is None:
+    survival = instance.survival
+    if survival is None:
         return
-    if lasting.capacity.shape != (len(instance.bids),):
+    if survival.capacity.shape != (len(instance.bids),):
         raise InvalidProblemError(
-            f"lasting.capacity must hold one value a bid, {len(instance.bids)}, got shape {lasting.capacity.shape}"
+            f"survival.capacity must hold one value a bid, {len(instance.bids)}, got shape {survival.capacity.shape}"
         )
-    if len(lasting.shocks.zone) != len(instance.markets):
+    if len(survival.shocks.zone) != len(instance.markets):
         raise InvalidProblemError(
-            f"lasting.zone and lasting.own must hold one value a market, {len(instance.markets)}, "
-            f"got {len(lasting.shocks.zone)}"
+            f"survival.zone and survival.by_market must hold one value a market, {len(instance.markets)}, "
+            f"got {len(survival.shocks.zone)}"
         )
 
 

@@ -69,6 +69,18 @@ class ProofDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
     covers: list[CoverDocument] = []
 
 
+FORMER_NAMES = {
+    "lasting": "survival",
+    "least": "min_capacity",
+    "own": "by_market",
+    "one_bid_a_market": "one_bid_per_market",
+}
+"""Fields of ``optim/bidding/1`` that are called otherwise now."""
+
+FORMER_TERMS = {"own": "per-bid", "any": "any-bid", "market": "per-market"}
+"""Values of its field `eviction_term`, likewise."""
+
+
 class BiddingProblem(AbstractProblem[BiddingInstance]):
     """Footprints of spot instances with the lowest cost per work."""
 
@@ -77,6 +89,16 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
     sense = Sense.MINIMISE
     instance_type = BiddingInstance
     document_type = BiddingDocument
+    earlier_schemas = ("optim/bidding/1",)
+
+    def upgraded(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return a document of ``optim/bidding/1`` with the present names of fields and of eviction terms."""
+        changed = {FORMER_NAMES.get(name, name): value for name, value in document.items()} | {"schema": self.schema}
+        if isinstance(term := changed.get("eviction_term"), str):
+            changed["eviction_term"] = FORMER_TERMS.get(term, term)
+        if isinstance(survival := changed.get("survival"), dict):
+            changed["survival"] = {FORMER_NAMES.get(name, name): value for name, value in survival.items()}
+        return changed
 
     def instance_from_document(self, document: BiddingDocument) -> BiddingInstance:
         """Build a validated instance."""

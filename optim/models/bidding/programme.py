@@ -39,9 +39,9 @@ class _Data:
 def supports_programme(instance: BiddingInstance) -> str | None:
     """Return why an instance has no linear form, None if it has one."""
     outlook = instance.outlook
-    if instance.lasting is not None:
+    if instance.survival is not None:
         return "the probability that capacity lasts is no linear function of the counts; dinkelbach takes it"
-    if isinstance(outlook, HourOutlook) and outlook.term is not EvictionTerm.OWN and instance.eviction_loss_h > 0:
+    if isinstance(outlook, HourOutlook) and outlook.term is not EvictionTerm.PER_BID and instance.eviction_loss_h > 0:
         return (
             f"with eviction_term {outlook.term.value!r} the one-hour form has products of probabilities; use scenarios"
         )
@@ -199,7 +199,7 @@ def _add_rows(model: Model, instance: BiddingInstance, data: _Data) -> None:
         ),
         doc="joint limits",
     )
-    if instance.one_bid_a_market:
+    if instance.one_bid_per_market:
         market = instance.bids.market
         model.one_bid = pyo.Constraint(
             sorted({int(m) for m in market}),

@@ -34,6 +34,8 @@ class Column:
         1, or 2 for several numbers a row.
     since
         Version of a file of the first schema that first held it (see `optim.models.cluster.run_file.STAGES`), or `LATER`.
+    former
+        Its name in files of earlier releases, which are still read; digests go by it, so that their keys stay.
     """
 
     fill: float | Callable[[Any], NDArray[Any]] | None = None
@@ -42,6 +44,7 @@ class Column:
     dtype: type[np.int64] | type[np.float64] = np.int64
     dims: int = 1
     since: int = ALWAYS
+    former: str = ""
 
 
 def column(fill: float | Callable[[Any], NDArray[Any]], **declared: Any) -> Any:

@@ -126,7 +126,7 @@ class Run:
         Whether each job did all of its work; shape (jobs,).
     rules
         What the policy was allowed to, and what starts cost.
-    held_gpu_us, overhead_gpu_us
+    allocated_gpu_us, overhead_gpu_us
         GPU-time held by somebody, and lost to restarts.
     figures
         What the policy says of itself by name: conflicts, refusals, rounds.
@@ -143,7 +143,7 @@ class Run:
     lost_us: IntArray
     is_done: NDArray[np.bool_]
     rules: Rules
-    held_gpu_us: float
+    allocated_gpu_us: float
     overhead_gpu_us: float
     figures: Mapping[str, float] = field(default_factory=dict)
     worth: Worth | None = None

@@ -115,7 +115,7 @@ class Metrics:
         How often machines failed and took jobs with them; the work that this undid, and failed tries, in GPU-time of the gang in
         one machine;
         and the GPU-time that failed machines were down for until the makespan.
-    failed_tries, failed
+    failed_attempts, failed
         How often a try of a job failed, and the jobs that were over by it, their tries being played one by one.
     wait_mean_h
         Waiting: all time without GPUs from a job's submission to its end, before its first start and whenever it had lost
@@ -159,7 +159,7 @@ class Metrics:
     crashes: int = 0
     lost_gpu_hours: float = 0.0
     down_gpu_hours: float = 0.0
-    failed_tries: int = 0
+    failed_attempts: int = 0
     failed: int = 0
     left: int = 0
     unfinished: int = 0
@@ -211,10 +211,10 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         rho_space_min=float(space.min()),
         rho_space_share_above_1=float((space > 1).mean()),
         jain=float(inverse.sum() ** 2 / (len(whole) * (inverse @ inverse))),
-        gpu_hours=run.held_gpu_us / HOUR_US,
+        gpu_hours=run.allocated_gpu_us / HOUR_US,
         overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,
-        utilisation=run.held_gpu_us / (makespan * cluster.num_gpus),
-        goodput=float(held[done] @ useful_us(jobs, run.rules)[done].astype(float)) / run.held_gpu_us,
+        utilisation=run.allocated_gpu_us / (makespan * cluster.num_gpus),
+        goodput=float(held[done] @ useful_us(jobs, run.rules)[done].astype(float)) / run.allocated_gpu_us,
         placement_score=placement_score(cluster, run),
         wait_fair_share=float(over + full),
         wait_fragmented_share=float(fragmented),
@@ -224,7 +224,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         crashes=int((run.log.kind == Event.CRASH).sum()),
         lost_gpu_hours=float(held @ run.lost_us.astype(float)) / HOUR_US,
         down_gpu_hours=_down_us(cluster, run.log) / HOUR_US,
-        failed_tries=faults + gave_up,
+        failed_attempts=faults + gave_up,
         failed=gave_up,
         left=left,
         unfinished=len(jobs) - len(completion) - left - gave_up,

@@ -33,7 +33,7 @@ class Rules:
     restart_us, move_us
         GPU-time without progress at each start of a job but its first: on the GPUs that it held last, and on others.
     is_elastic
-        Whether jobs run on anything from their `least_gpus` to their `most_gpus`; otherwise on whole gangs.
+        Whether jobs run on anything from their `min_gpus` to their `max_gpus`; otherwise on whole gangs.
     is_shared
         Whether jobs take only their share of a GPU, and GPUs hold jobs whose shares add up to at most a whole.
     jobs_a_gpu
@@ -47,7 +47,7 @@ class Rules:
     preempt_checkpoint_us
         Work between two checkpoints of a job that is preempted: it loses what it did since the last one, or since its last stop if
         that was later. 0 where it keeps all.
-    retries, most_retries, retry_wait_us
+    retries, max_retries, retry_wait_us
         What becomes of failed tries (`Retries`); how often one is repeated at most where that goes by its class; and how long
         a job waits after one before it may start again.
     may_spread
@@ -73,7 +73,7 @@ class Rules:
     may_refuse: bool = False
     checkpoint_us: int = 0
     retries: int = 0
-    most_retries: int = 0
+    max_retries: int = 0
     retry_wait_us: int = 0
     preempt_checkpoint_us: int = 0
     may_spread: bool = False
@@ -105,7 +105,7 @@ RANGES = {
     "move_us": (0, LATEST_US),
     "checkpoint_us": (0, LATEST_US),
     "retries": (0, max(Retries)),
-    "most_retries": (0, 1_000),
+    "max_retries": (0, 1_000),
     "retry_wait_us": (0, LATEST_US),
     "preempt_checkpoint_us": (0, LATEST_US),
     "jobs_a_gpu": (1, 64),
@@ -148,7 +148,7 @@ def tries_of(jobs: Workload, rules: Rules) -> Tries:
     if rules.retries == Retries.BY_CLASS:
         known = [FAILURES.get(name) for name in jobs.reasons]
         helps = np.array([reason is None or reason.is_transient for reason in known])[jobs.reason]
-        last = np.minimum(last, np.where(helps, rules.most_retries, 0) + 1)
+        last = np.minimum(last, np.where(helps, rules.max_retries, 0) + 1)
     return Tries(failing=failing, fails=fails, good=jobs.duration_us - left, last=np.where(failing > 0, last, ENDLESS))
 
 

@@ -96,7 +96,7 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     figures: list[dict[Name, float]] | UnsetType = UNSET
     worth: list[WorthDocument | None] | UnsetType = UNSET
     ids: list[str] | UnsetType = UNSET
-    most_by_prices_h: Bound | UnsetType = UNSET
+    price_bound_limit_h: Bound | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Check that all runs have their parts; whoever decodes names the field."""
@@ -185,6 +185,7 @@ def _of_this_version(data: bytes) -> bytes:
     """Return a header with the figures of earlier versions under their present names."""
     try:
         plain = json.loads(data, object_pairs_hook=_once)
+        is_former = _rename_fields(plain)
         entries = plain["metrics"] if plain["schema"] == FIRST_SCHEMA else []
         old = [entry for entry in entries if OLD_NAME in entry and not FIGURES_SINCE & entry.keys()]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -192,7 +193,20 @@ def _of_this_version(data: bytes) -> bytes:
     for entry in old:
         entry["first_start_mean_h"] = entry.pop(OLD_NAME)
         entry["wait_mean_h"] = NOT_TOLD
-    return json.dumps(plain).encode() if old else data
+    return json.dumps(plain).encode() if old or is_former else data
+
+
+def _rename_fields(plain: Any) -> bool:
+    """Give fields the names that they have now; return whether any had a former one."""
+    is_former = False
+    for entry in plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ():
+        is_former |= _rename_fields(entry)
+    if isinstance(plain, dict):
+        for former, present in FORMER_FIELDS.items():
+            if former in plain and present not in plain:
+                plain[present] = plain.pop(former)
+                is_former = True
+    return is_former
 
 
 def _check_fields(where: str, entry: Mapping[str, Any], known: Sequence[str], due: Sequence[str]) -> None:
@@ -212,6 +226,18 @@ def _check_keys(keys: Sequence[str], policies: Sequence[str]) -> None:
 
 TABLE_TYPES: Mapping[str, type[Any]] = {"jobs": Workload, "cluster": Cluster, "log": EventLog}
 """What the arrays whose names begin so are the columns of."""
+
+FORMER_COLUMNS = {
+    column.former: name for owner in TABLE_TYPES.values() for name, column in columns_of(owner).items() if column.former
+}
+"""Columns by the names that they had in files of earlier releases."""
+
+FORMER_FIELDS = {
+    "failed_tries": "failed_attempts",
+    "most_by_prices_h": "price_bound_limit_h",
+    "most_retries": "max_retries",
+}
+"""Fields of the header, likewise."""
 
 WORTH_ARRAYS = ("theta", "price")
 
@@ -252,8 +278,15 @@ class RunArrays:
     """
 
     def __init__(self, arrays: Arrays) -> None:
-        self._arrays = arrays
-        self._unread = set(arrays)
+        self._arrays = {self._present(name, arrays): array for name, array in arrays.items()}
+        self._unread = set(self._arrays)
+
+    @staticmethod
+    def _present(name: str, arrays: Arrays) -> str:
+        """Return the name that an array has now."""
+        table, _, column = name.rpartition(".")
+        present = f"{table}.{FORMER_COLUMNS[column]}" if column in FORMER_COLUMNS else name
+        return name if present in arrays else present
 
     @property
     def is_whole(self) -> bool:
@@ -372,7 +405,7 @@ def digest_of(jobs: Workload, cluster: Cluster) -> str:
         for name, column in columns_of(owner).items():
             values = getattr(owner, name)
             if column.since != LATER or (values != column.fill).any():
-                digest.update(name.encode() + values.tobytes())
+                digest.update((column.former or name).encode() + values.tobytes())
     return digest.hexdigest()[:LENGTH]
 
 
@@ -412,7 +445,7 @@ class RunRecord:
         Of the file that it was read from, or is written to.
     bounds
         Claimed values by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), which `prices`, `load` and `interval` prove.
-    most_by_prices_h
+    price_bound_limit_h
         Claimed: the mean completion time that no prices prove more than, which `divisible` proves.
     """
 
@@ -425,7 +458,7 @@ class RunRecord:
     prices: PriceProof | None = None
     load: LoadProof | None = None
     interval: IntervalProof | None = None
-    most_by_prices_h: float | None = None
+    price_bound_limit_h: float | None = None
     divisible: DivisibleSchedule | None = None
     schema: str = SCHEMA
 
@@ -437,10 +470,10 @@ class RunRecord:
                 raise InvalidProblemError(
                     f"rules of {run.policy}: quotas must be one for each of the {groups} virtual clusters, got {len(run.rules.quotas)}"
                 )
-        types, used = self.jobs.kind_ppm.shape[1], int(self.cluster.kind.max()) + 1
+        types, used = self.jobs.gpu_type_slowdown_ppm.shape[1], int(self.cluster.kind.max()) + 1
         if 0 < types < used:
             raise InvalidProblemError(
-                f"kind_ppm must tell of every type of GPU: it has {types} columns for {used} types"
+                f"gpu_type_slowdown_ppm must tell of every type of GPU: it has {types} columns for {used} types"
             )
         rows = np.atleast_2d(self.prices.price).shape[0] if self.prices else 1
         if rows not in (1, max(1, types)):
@@ -479,8 +512,8 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "load": asdict(record.load) if record.load else None,
         "interval": asdict(record.interval) if record.interval else None,
     }
-    if record.most_by_prices_h is not None:
-        header["most_by_prices_h"] = record.most_by_prices_h
+    if record.price_bound_limit_h is not None:
+        header["price_bound_limit_h"] = record.price_bound_limit_h
     if record.jobs.ids != record.jobs.numbered:
         header["ids"] = record.jobs.ids
     arrays: Arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
@@ -528,7 +561,7 @@ def _record(arrays: RunArrays) -> RunRecord:
         prices=_prices(arrays, header),
         load=header.load,
         interval=header.interval,
-        most_by_prices_h=None if isinstance(header.most_by_prices_h, UnsetType) else header.most_by_prices_h,
+        price_bound_limit_h=None if isinstance(header.price_bound_limit_h, UnsetType) else header.price_bound_limit_h,
         divisible=_divisible(arrays),
         schema=header.schema,
     )

@@ -267,7 +267,9 @@ def waiting(jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, r
     if not (rules.is_shared or jobs.strains_hosts(cluster, rules.jobs_a_gpu)):
         asks = np.zeros_like(asks)
     # A gang of several GPUs takes wholly free ones, whatever its share of each.
-    needs = np.column_stack([jobs.gpus, np.where(jobs.gpus > 1, WHOLE_MILLI, part), asks.T, jobs.kind_ppm > 0])
+    needs = np.column_stack(
+        [jobs.gpus, np.where(jobs.gpus > 1, WHOLE_MILLI, part), asks.T, jobs.gpu_type_slowdown_ppm > 0]
+    )
     rows, kind_of = np.unique(needs, axis=0, return_inverse=True)
     pairs, pair_of = np.unique(np.column_stack([kind_of.ravel(), jobs.group]), axis=0, return_inverse=True)
     asked, room = _asked_and_room(rows, cluster)

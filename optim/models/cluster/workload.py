@@ -64,14 +64,14 @@ class Workload(ComparesByValue):
         Number of each job's app, at least 0; jobs without one are apps of their own; shape (jobs,).
     group
         Number of each job's virtual cluster, into `groups`; shape (jobs,).
-    least_gpus, most_gpus
+    min_gpus, max_gpus
         What an elastic policy may run a job on instead of its gang: 1 to the gang unless given; shape (jobs,).
     share_milli
         Of each of its GPUs, in thousandths, what it takes where GPUs are shared; 1,000 unless given; shape (jobs,).
     busy_milli
         How much of a GPU's time it computes when alone there: what two jobs on one GPU slow each other down by; 1,000 unless
         given; shape (jobs,).
-    kind_ppm
+    gpu_type_slowdown_ppm
         How much longer work takes by the cluster's types of GPU, in parts per million, at least 1,000,000; 0 where the job
         can't run; shape (jobs, types), or (jobs, 0) where types make no difference.
     cpu_milli, memory_mib
@@ -115,11 +115,13 @@ class Workload(ComparesByValue):
     slowdown_ppm: IntArray = column(lambda jobs: np.full((len(jobs), 3), PPM), dims=2, least=PPM, most=1_000 * PPM)
     app: IntArray = column(lambda jobs: np.arange(len(jobs)), least=0, most=2**53)
     group: IntArray = column(0)
-    least_gpus: IntArray = column(1, least=1, most=2**20, since=1)
-    most_gpus: IntArray = column(lambda jobs: jobs.gpus, least=1, most=2**20, since=1)
+    min_gpus: IntArray = column(1, least=1, most=2**20, since=1, former="least_gpus")
+    max_gpus: IntArray = column(lambda jobs: jobs.gpus, least=1, most=2**20, since=1, former="most_gpus")
     share_milli: IntArray = column(WHOLE_MILLI, least=1, most=WHOLE_MILLI, since=1)
     busy_milli: IntArray = column(WHOLE_MILLI, least=1, most=WHOLE_MILLI, since=1)
-    kind_ppm: IntArray = column(lambda jobs: np.zeros((len(jobs), 0)), dims=2, least=0, most=1_000 * PPM, since=1)
+    gpu_type_slowdown_ppm: IntArray = column(
+        lambda jobs: np.zeros((len(jobs), 0)), dims=2, least=0, most=1_000 * PPM, since=1, former="kind_ppm"
+    )
     cpu_milli: IntArray = column(0, least=0, most=2**40, since=1)
     memory_mib: IntArray = column(0, least=0, most=2**40, since=1)
     priority: IntArray = column(0, least=-(2**31), most=2**31, since=1)
@@ -161,8 +163,12 @@ class Workload(ComparesByValue):
                 raise InvalidProblemError(f"{label} must lie in 0..{known - 1}, the names there are; it has others")
         if (self.good_us > self.duration_us).any():
             raise InvalidProblemError("good_us must not exceed duration_us, which holds all tries")
-        if (self.least_gpus > self.most_gpus).any() or ((self.kind_ppm > 0) & (self.kind_ppm < PPM)).any():
-            raise InvalidProblemError("least_gpus must not exceed most_gpus, and kind_ppm be 0 or at least 1000000")
+        if (self.min_gpus > self.max_gpus).any() or (
+            (self.gpu_type_slowdown_ppm > 0) & (self.gpu_type_slowdown_ppm < PPM)
+        ).any():
+            raise InvalidProblemError(
+                "min_gpus must not exceed max_gpus, and gpu_type_slowdown_ppm be 0 or at least 1000000"
+            )
         if (self.gpus.astype(float) * self.duration_us * self.slowdown_ppm.max(1) / PPM).max() >= 2.0**62:
             raise InvalidProblemError("a job's GPUs x duration must stay below 2**62 microseconds; check the units")
         if not self.ids:
@@ -217,8 +223,8 @@ class Workload(ComparesByValue):
         """Return how many GPUs of each machine, all free, a job can use, by type, vCPU and memory; shape (machines,)."""
         asks = np.maximum(1, [self.cpu_milli[job], self.memory_mib[job]])
         room = np.minimum(cluster.gpus, (hosts(cluster) // asks[:, None]).min(axis=0))
-        if self.kind_ppm.shape[1]:
-            room = np.where(self.kind_ppm[job, cluster.kind] > 0, room, 0)
+        if self.gpu_type_slowdown_ppm.shape[1]:
+            room = np.where(self.gpu_type_slowdown_ppm[job, cluster.kind] > 0, room, 0)
         return np.asarray(room, np.int64)
 
     def check_fits(self, cluster: Cluster, *, on_one_machine: bool = False) -> None:
@@ -243,22 +249,22 @@ class Workload(ComparesByValue):
                 f"job {self.ids[row][:40]} asks for {self.gpus[row]} GPUs of a cluster of {cluster.num_gpus}; "
                 f"enlarge the cluster, or leave such jobs out with --option oversized=drop"
             )
-        if self.strains_hosts(cluster) or self.kind_ppm.shape[1]:
+        if self.strains_hosts(cluster) or self.gpu_type_slowdown_ppm.shape[1]:
             self._check_room(cluster, on_one_machine)
 
     def max_machine(self, cluster: Cluster, job: int) -> int:
         """Return the GPUs of the largest machine whose type can run a job, 0 if there is none."""
-        if not self.kind_ppm.shape[1]:
+        if not self.gpu_type_slowdown_ppm.shape[1]:
             return int(cluster.gpus.max())
-        return int(cluster.gpus.max(where=self.kind_ppm[job, cluster.kind] > 0, initial=0))
+        return int(cluster.gpus.max(where=self.gpu_type_slowdown_ppm[job, cluster.kind] > 0, initial=0))
 
     def _check_room(self, cluster: Cluster, on_one_machine: bool) -> None:
         """Check that there are GPUs of its types, and vCPU and memory, for every gang."""
-        kinds = np.column_stack([self.gpus, self.cpu_milli, self.memory_mib, self.kind_ppm])
+        kinds = np.column_stack([self.gpus, self.cpu_milli, self.memory_mib, self.gpu_type_slowdown_ppm])
         for row in np.sort(np.unique(kinds, axis=0, return_index=True)[1]).tolist():
             room, gang = self.room_on(cluster, row), int(self.gpus[row])
             widest = self.max_machine(cluster, row) if on_one_machine else 0
-            if self.kind_ppm.shape[1]:
+            if self.gpu_type_slowdown_ppm.shape[1]:
                 self._check_types(cluster, row)
             whole = (
                 cluster.gpus[room == cluster.gpus] if widest else room
@@ -274,7 +280,7 @@ class Workload(ComparesByValue):
 
     def _check_types(self, cluster: Cluster, row: int) -> None:
         """Check that a job finds its GPUs among the types that it can run on."""
-        usable = self.kind_ppm[row] > 0
+        usable = self.gpu_type_slowdown_ppm[row] > 0
         there = int(cluster.gpus[usable[cluster.kind]].sum())
         if self.gpus[row] > there:
             names = ", ".join(name for name, is_one in zip(cluster.kinds, usable.tolist(), strict=False) if is_one)

@@ -64,7 +64,7 @@ class Row:
     ----------
     policy, seed
         Who, from which seed.
-    sees
+    oracle_inputs
         What of a job it sees that a real scheduler wouldn't; empty if nothing.
     queue
         "strict" where a job that finds no room holds up all behind it, "backfill" where others may pass it; None for
@@ -80,7 +80,7 @@ class Row:
 
     policy: str
     seed: int
-    sees: str
+    oracle_inputs: str
     queue: str | None
     metrics: Metrics
     ratio_to_bound: float | None
@@ -88,7 +88,12 @@ class Row:
 
     def flat(self) -> dict[str, Any]:
         """Return all fields at one level, for tables and JSON."""
-        head = {"policy": self.policy, "seed": self.seed, "ratio_to_bound": self.ratio_to_bound, "sees": self.sees}
+        head = {
+            "policy": self.policy,
+            "seed": self.seed,
+            "ratio_to_bound": self.ratio_to_bound,
+            "oracle_inputs": self.oracle_inputs,
+        }
         head["queue"] = self.queue
         return {**head, **asdict(self.metrics), **{f"{self.policy}.{name}": value for name, value in self.own.items()}}
 
@@ -169,7 +174,7 @@ def bound(
     claims = {"bounds": values, "prices": found.proof, "load": load, "interval": interval}
     try:
         limit = {
-            "most_by_prices_h": max_by_prices(jobs, cluster, found.schedule) / HOUR_S,
+            "price_bound_limit_h": max_by_prices(jobs, cluster, found.schedule) / HOUR_S,
             "divisible": found.schedule,
         }
     except InvalidProblemError:  # too large to be checked within the limits: nothing is claimed
@@ -262,14 +267,14 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
         progress.finish()
         return None if run is None else self.measured(policy.needs, run, queue_of(policy))
 
-    def measured(self, sees: str, run: Run, queue: str | None = None) -> SimulationResult:
+    def measured(self, oracle_inputs: str, run: Run, queue: str | None = None) -> SimulationResult:
         """Return a run's row and events."""
         metrics = measure(self.jobs, self.cluster, run)
         is_comparable = self.least_jct_h and is_bounded(self.jobs, run)
         row = Row(
             policy=run.policy,
             seed=self.seed,
-            sees=sees,
+            oracle_inputs=oracle_inputs,
             queue=queue,
             metrics=metrics,
             ratio_to_bound=metrics.jct_mean_h / self.least_jct_h if self.least_jct_h and is_comparable else None,

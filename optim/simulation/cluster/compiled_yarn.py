@@ -1127,7 +1127,7 @@ def _as_run(
         lost_us=table[LOST],
         is_done=is_done,
         rules=options.on_failures(policy.rules(options)),
-        held_gpu_us=float(jobs.gpus @ (table[EXECUTED] + table[PAUSED])),
+        allocated_gpu_us=float(jobs.gpus @ (table[EXECUTED] + table[PAUSED])),
         overhead_gpu_us=float(jobs.gpus @ table[PAUSED]),
         figures=dict(policy.figures()),
         worth=policy.worth(),

@@ -120,7 +120,7 @@ def _sees_run_times(policy: Policy) -> bool:
     """Tell whether a policy declares that what is still to come of a job's work tells it something."""
     if isinstance(policy, IndexPolicy):
         return policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
-    return Oracle.RUN_TIMES in policy.sees or policy.reads_losses
+    return Oracle.RUN_TIMES in policy.oracle_inputs or policy.reads_losses
 
 
 def _play(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int) -> Run:

@@ -80,5 +80,8 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
 
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
     """Tell whether the compiled loop knows all that matters: whole GPUs of one type, room on hosts, no slowdown by neighbours."""
-    has_kinds = jobs.kind_ppm.shape[1] > 0 and not (jobs.kind_ppm[:, np.unique(cluster.kind)] == PPM).all()
+    has_kinds = (
+        jobs.gpu_type_slowdown_ppm.shape[1] > 0
+        and not (jobs.gpu_type_slowdown_ppm[:, np.unique(cluster.kind)] == PPM).all()
+    )
     return not has_kinds and not options.needs_planning and not jobs.strains_hosts(cluster)

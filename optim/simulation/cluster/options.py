@@ -71,7 +71,7 @@ class EngineOptions:
         What becomes of a job of which tries fail: its run time, which holds them all, is played in one piece (`as-run`); each
         try starts anew from nothing and is queued again when it fails (`blind`); or only where a retry helps by the Philly
         study's table 7, or the reason isn't known, and else the job is over (`by-class`).
-    most_retries
+    max_retries
         How often a try is repeated at most by class.
     retry_wait_min
         How long a job is held back after a try of it failed.
@@ -92,7 +92,7 @@ class EngineOptions:
     checkpoint_min: float = 30.0
     preempted: Preempted = Preempted.KEEPS_ALL
     retries: RetryRule = RetryRule.AS_RUN
-    most_retries: int = 3
+    max_retries: int = 3
     retry_wait_min: float = 2.0
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class EngineOptions:
         check_in("[1, 1000]", self, "neighbour")
         check_in("[0, 1e6]", self, "mtbf_hours")
         check_in("(0, 1e5]", self, "repair_hours", "checkpoint_min")
-        check_in("[0, 1000]", self, "most_retries")
+        check_in("[0, 1000]", self, "max_retries")
         check_in("[0, 1e5]", self, "retry_wait_min")
         if 0 < self.mtbf_hours < MIN_MTBF_HOURS:
             raise InvalidOptionError(
@@ -140,7 +140,7 @@ class EngineOptions:
             checkpoint_us=self.checkpoint_us,
             preempt_checkpoint_us=self.preempt_checkpoint_us,
             retries=int(kind),
-            most_retries=self.most_retries if kind is Retries.BY_CLASS else 0,
+            max_retries=self.max_retries if kind is Retries.BY_CLASS else 0,
             retry_wait_us=round(self.retry_wait_min * 60 * US) if kind is not Retries.AS_RUN else 0,
             may_spread=self.spread,
         )

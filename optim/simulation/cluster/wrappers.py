@@ -31,7 +31,7 @@ class Wrapper(PlanningPolicy):
     def __init__(self, inner: PlanningPolicy) -> None:
         self.inner = inner
         self.name = f"{type(self).name}+{inner.name}"  # type: ignore[misc]
-        self.sees, self.reads_losses = inner.sees, inner.reads_losses  # type: ignore[misc]
+        self.oracle_inputs, self.reads_losses = inner.oracle_inputs, inner.reads_losses  # type: ignore[misc]
         self.may_spread = self.may_spread or inner.may_spread  # type: ignore[misc]
         self.plans_at_events = inner.plans_at_events
 
@@ -140,7 +140,7 @@ class FailEarly(Wrapper):
         leave = [job for job in stopped if failed[job]]
         self.caught += len(leave)
         room = view.room(stopped)
-        is_due = (view.gpus > 1) & (view.least_gpus == 1)
+        is_due = (view.gpus > 1) & (view.min_gpus == 1)
         due = [
             job
             for job in view.waiting.tolist()
@@ -256,7 +256,7 @@ class PatienceOptions:
     ----------
     wait_s
         How long a job waits, for each GPU of its gang.
-    most_slowdown
+    max_slowdown
         Slowdown of places that it takes before.
 
     Raises
@@ -266,12 +266,12 @@ class PatienceOptions:
     """
 
     wait_s: float = 60.0
-    most_slowdown: float = 1.05
+    max_slowdown: float = 1.05
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_in("[0, 1000000]", self, "wait_s")
-        check_in("[1, 1000]", self, "most_slowdown")
+        check_in("[1, 1000]", self, "max_slowdown")
 
 
 @policy(
@@ -282,7 +282,7 @@ class PatienceOptions:
     source=LESSONS,
 )
 class Patience(Wrapper):
-    """Starts at a slowdown above `most_slowdown` wait until the job has waited `wait_s` a GPU; then any GPUs will do."""
+    """Starts at a slowdown above `max_slowdown` wait until the job has waited `wait_s` a GPU; then any GPUs will do."""
 
     may_spread = True
 
@@ -304,7 +304,7 @@ class Patience(Wrapper):
 
         view.prepare.append(prepare)
         plan = self.inner.plan(view)
-        most = round(self.options.most_slowdown * PPM)
+        most = round(self.options.max_slowdown * PPM)
         gpus = {
             job: held
             for job, held in plan.gpus.items()
@@ -323,7 +323,7 @@ class StopAtGainOptions:
 
     Parameters
     ----------
-    least_gain
+    min_gain
         Share of the loss that all work still planned must be predicted to take off.
     check_s
         How often running jobs are looked at.
@@ -334,12 +334,12 @@ class StopAtGainOptions:
         If it is outside its range.
     """
 
-    least_gain: float = 0.001
+    min_gain: float = 0.001
     check_s: float = 600.0
 
     def __post_init__(self) -> None:
         """Check the range."""
-        check_in("[0, 1)", self, "least_gain")
+        check_in("[0, 1)", self, "min_gain")
         check_in("[1, 1000000]", self, "check_s")
 
 
@@ -351,7 +351,7 @@ class StopAtGainOptions:
     source=LESSONS,
 )
 class StopAtGain(Wrapper):
-    """A job leaves once the curve fitted to its losses predicts less than `least_gain` up to its last planned step."""
+    """A job leaves once the curve fitted to its losses predicts less than `min_gain` up to its last planned step."""
 
     steers_placement = False
 
@@ -401,7 +401,7 @@ class StopAtGain(Wrapper):
         if curve is None:
             return False
         now = curve.at(len(losses) - 1)
-        return now - curve.at(view.num_losses - 1) < self.options.least_gain * now
+        return now - curve.at(view.num_losses - 1) < self.options.min_gain * now
 
     def figures(self) -> Mapping[str, float]:
         """Return how many jobs were stopped, with what the policy inside says."""

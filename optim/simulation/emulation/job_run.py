@@ -279,7 +279,7 @@ class PlanOptions:
         Least seconds that a lone worker takes for what it computes between two pushes: as many of the job's mini-batches.
     cores
         Cores that all workers of the busiest slot hold themselves to together.
-    most_floats
+    max_floats
         Longest vectors that are carried: a job's gradients at the scale of time, and no longer than this.
     max_processes
         Most processes at once.
@@ -292,7 +292,7 @@ class PlanOptions:
     slot_s: float = 4.0
     gradient_s: float = 0.05
     cores: float = 1.6
-    most_floats: int = 1 << 18
+    max_floats: int = 1 << 18
     max_processes: int = 64
     overrun: int = 20
     seed: int = 0
@@ -302,7 +302,7 @@ class PlanOptions:
             raise InvalidOptionError(
                 f"need slot_s > 0 and 0 <= gradient_s < slot_s, got {self.slot_s} and {self.gradient_s}"
             )
-        check_in("[1, inf)", self, "max_processes", "most_floats")
+        check_in("[1, inf)", self, "max_processes", "max_floats")
         check_in("(0, inf)", self, "cores")
         check_in("[0, inf)", self, "overrun", "seed")
 
@@ -502,7 +502,7 @@ class JobRun:
         gradient_s = whole_s / partitions / self.clocks
         self.application = EmulatedJob(
             application=application,
-            num_floats=min(round(plan.gradient_floats * self.scale), options.most_floats),
+            num_floats=min(round(plan.gradient_floats * self.scale), options.max_floats),
         )
         self._played = self.application.timed(
             gradient_s, plan.link_share, share=self.share, slowdown=SharedSlowdown(), clock=self.clock
@@ -530,8 +530,8 @@ class JobRun:
                 self._played.slowdown.close()
 
     def _play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
-        _, most_servers = self.plan.most
-        cluster = ClusterOptions(num_shards=most_servers, policy=Fixed(fixed=Stage.SEPARATE))
+        _, max_servers = self.plan.most
+        cluster = ClusterOptions(num_shards=max_servers, policy=Fixed(fixed=Stage.SEPARATE))
         with Processes(self._played, cluster, max_machines=2 * self.options.max_processes) as transport:
             trainer = Trainer(self._played, self.optimiser, cluster, transport)
             try:

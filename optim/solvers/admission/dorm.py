@@ -345,7 +345,7 @@ class DormOptions:
         The summed loss of fairness is at most ``theta1 * 2 m`` with m resources, in [0, 1].
     theta2
         At most this share of the running jobs, rounded up, changes its allocation at once, in [0, 1].
-    most_waiting
+    max_waiting
         How many waiting jobs a programme considers, the first by arrival: keeps programmes small. At least 1.
     full_columns
         Programmes with more integer columns are confined to the neighbourhood of their relaxation's
@@ -360,7 +360,7 @@ class DormOptions:
 
     theta1: float = 0.1
     theta2: float = 0.1
-    most_waiting: int = 20
+    max_waiting: int = 20
     full_columns: int = 100
     node_limit: int = 10
     time_limit_s: float = 30.0
@@ -368,7 +368,7 @@ class DormOptions:
 
     def __post_init__(self) -> None:
         check_in("[0, 1]", self, "theta1", "theta2")
-        check_in("[1, inf)", self, "most_waiting", "node_limit")
+        check_in("[1, inf)", self, "max_waiting", "node_limit")
         for name in ("time_limit_s", "relative_gap"):
             if not getattr(self, name) >= 0:
                 raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
@@ -398,7 +398,7 @@ class DormPolicy:
                 counts = state.previous[view.job]
                 wanted = min(int(counts.workers.sum()), view.useful_workers)
                 placed = board.hold(view, counts, wanted)
-                if placed < view.least_workers:
+                if placed < view.min_workers:
                     board.clear(view)
         current = board.allocations()
         views = self._considered(views, current, board)
@@ -419,9 +419,7 @@ class DormPolicy:
         for view in views:
             if view.job in current:
                 result.append(view)
-            elif waiting < self._options.most_waiting and all(
-                limit.any() for limit in board.servers.class_limits(view)
-            ):
+            elif waiting < self._options.max_waiting and all(limit.any() for limit in board.servers.class_limits(view)):
                 result.append(view)
                 waiting += 1
         return result
@@ -448,7 +446,7 @@ class DormPolicy:
             ps_capacity=ps_capacity,
             is_shared=servers.is_shared,
             ps_per_worker=np.array([view.ps_per_worker for view in views]),
-            least=np.array([view.least_workers for view in views], dtype=np.int64),
+            least=np.array([view.min_workers for view in views], dtype=np.int64),
             most=np.maximum(useful, num_current),
             fair=np.array([fair.count(view) for view in views], dtype=np.int64),
             is_running=(num_current > 0).astype(np.int64),
@@ -488,7 +486,7 @@ class DormPolicy:
         for view, workers, ps in changing:
             placed = fresh.place_by_class(view, current.get(view.job), workers, ps)
             self.counts["workers_not_placed"] += int(workers.sum()) - placed
-            if placed < view.least_workers:
+            if placed < view.min_workers:
                 fresh.clear(view)
         return fresh.allocations()
 

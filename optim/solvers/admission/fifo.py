@@ -17,25 +17,23 @@ class FifoOptions:
 
     Parameters
     ----------
-    least_workers
-        Least number of workers of a job; it is drawn uniformly up to `most_workers`, and capped by the most that are of use.
-    most_workers
+    min_workers
+        Least number of workers of a job; it is drawn uniformly up to `max_workers`, and capped by the most that are of use.
+    max_workers
         Largest number that may be drawn.
     """
 
-    least_workers: int = 1
-    most_workers: int = 30
+    min_workers: int = 1
+    max_workers: int = 30
 
     def __post_init__(self) -> None:
-        check_worker_range(self.least_workers, self.most_workers)
+        check_worker_range(self.min_workers, self.max_workers)
 
 
 def check_worker_range(least: int, most: int) -> None:
-    """Raise unless the options `least_workers` and `most_workers` are a range of numbers of workers."""
+    """Raise unless the options `min_workers` and `max_workers` are a range of numbers of workers."""
     if not 1 <= least <= most:
-        raise InvalidOptionError(
-            f"least_workers and most_workers must satisfy 1 <= least <= most, got {least} and {most}"
-        )
+        raise InvalidOptionError(f"min_workers and max_workers must satisfy 1 <= least <= most, got {least} and {most}")
 
 
 class FixedWorkers:
@@ -59,7 +57,7 @@ class FixedWorkers:
         """Return a job's number: at most N_i, and enough to make progress."""
         if view.job not in self._drawn:
             number = int(self._rng.integers(self._least, self._most + 1))
-            self._drawn[view.job] = max(view.least_workers, min(number, len(view.progress) - 1))
+            self._drawn[view.job] = max(view.min_workers, min(number, len(view.progress) - 1))
         return self._drawn[view.job]
 
     def wanted(self, view: JobView) -> int:
@@ -74,7 +72,7 @@ def keep_running(board: Board, view: JobView, previous: Allocation, workers: int
     """
     board.hold(view, previous, workers)
     count = board.add_up_to(view, workers)
-    if count < view.least_workers:
+    if count < view.min_workers:
         board.clear(view)
         return 0
     return count
@@ -106,7 +104,7 @@ class FifoPolicy:
             wanted = self._fixed.wanted(view)
             if not board.add(view, wanted):
                 alone = board.max_alone(view, wanted)
-                if alone < view.least_workers:
+                if alone < view.min_workers:
                     continue
                 if alone == wanted or not board.add(view, alone):
                     break
@@ -117,7 +115,7 @@ class FifoPolicy:
         wanted = self._fixed.wanted(view)
         if view.job in state.previous:
             keep_running(state.board, view, state.previous[view.job], wanted)
-        elif state.board.add_up_to(view, wanted) < view.least_workers:
+        elif state.board.add_up_to(view, wanted) < view.min_workers:
             state.board.clear(view)
 
 
@@ -155,4 +153,4 @@ class FifoSolver(AbstractSlotSolver[FifoPolicy]):
 
     def make_policy(self, instance: AdmissionInstance, options: FifoOptions, rng: np.random.Generator) -> FifoPolicy:
         """Return a fresh queue."""
-        return FifoPolicy(FixedWorkers(options.least_workers, options.most_workers, rng))
+        return FifoPolicy(FixedWorkers(options.min_workers, options.max_workers, rng))

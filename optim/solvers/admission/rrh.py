@@ -29,9 +29,9 @@ class RrhOptions:
     is_cost_shared
         Whether a job's opportunity cost is weighed by the share of the cluster that it takes; otherwise
         every job is taken to delay all others, as on a single machine.
-    least_workers
-        Least number of workers of a job; it is drawn uniformly up to `most_workers`, and capped by the most that are of use.
-    most_workers
+    min_workers
+        Least number of workers of a job; it is drawn uniformly up to `max_workers`, and capped by the most that are of use.
+    max_workers
         Largest number that may be drawn.
     """
 
@@ -39,15 +39,15 @@ class RrhOptions:
     alpha: float = 0.5
     threshold: float = 0.0
     is_cost_shared: bool = True
-    least_workers: int = 1
-    most_workers: int = 30
+    min_workers: int = 1
+    max_workers: int = 30
 
     def __post_init__(self) -> None:
         check_in("[0, inf)", self, "rate")
         check_in("[0, 1]", self, "alpha")
         if np.isnan(self.threshold):
             raise InvalidOptionError("threshold must be a number of slots, got nan")
-        check_worker_range(self.least_workers, self.most_workers)
+        check_worker_range(self.min_workers, self.max_workers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,7 +126,7 @@ class RrhPolicy:
         """Return a job's fixed number, no more than the empty cluster holds unless that makes no progress."""
         number = self._fixed.draw(view)
         alone = board.max_alone(view, number)
-        return alone if alone >= view.least_workers else number
+        return alone if alone >= view.min_workers else number
 
     def _is_worthwhile(self, view: JobView, state: SlotState) -> bool:
         if not view.can_progress:
@@ -213,4 +213,4 @@ class RrhSolver(AbstractSlotSolver[RrhPolicy]):
 
     def make_policy(self, instance: AdmissionInstance, options: RrhOptions, rng: np.random.Generator) -> RrhPolicy:
         """Return a fresh heuristic."""
-        return RrhPolicy(options, FixedWorkers(options.least_workers, options.most_workers, rng))
+        return RrhPolicy(options, FixedWorkers(options.min_workers, options.max_workers, rng))

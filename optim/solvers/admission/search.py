@@ -78,11 +78,11 @@ class SearchOptions:
         Moves of the first cooling cycle; each further one has twice as many.
     cycle_moves
         Moves of the longest cycle.
-    start_heat
+    start_temperature
         Acceptance temperature as a cycle begins, as a share of the mean value of an admitted job.
-    end_heat
+    end_temperature
         Acceptance temperature as a cycle ends, likewise.
-    largest_ruin
+    max_destroyed
         Most jobs taken out at once.
     """
 
@@ -95,18 +95,18 @@ class SearchOptions:
     chains: int = 2
     first_cycle: int = 20_000
     cycle_moves: int = 320_000
-    start_heat: float = 0.05
-    end_heat: float = 0.002
-    largest_ruin: int = 10
+    start_temperature: float = 0.05
+    end_temperature: float = 0.002
+    max_destroyed: int = 10
 
     def __post_init__(self) -> None:
         check_in("(0, 1)", self, "lp_tol", "lp_share")
         check_in("[0, inf)", self, "num_moves", "cut_rounds", "count_rounds")
-        check_in("[1, inf)", self, "first_cycle", "cycle_moves", "largest_ruin")
+        check_in("[1, inf)", self, "first_cycle", "cycle_moves", "max_destroyed")
         check_in("[1, 1000]", self, "chains")
-        if not 0 < self.end_heat <= self.start_heat:
+        if not 0 < self.end_temperature <= self.start_temperature:
             raise InvalidOptionError(
-                f"heats must satisfy 0 < end_heat <= start_heat, got {self.end_heat} and {self.start_heat}"
+                f"heats must satisfy 0 < end_temperature <= start_temperature, got {self.end_temperature} and {self.start_temperature}"
             )
 
 
@@ -185,9 +185,11 @@ class _Chains(AbstractIteration[AdmissionPlan]):
         options = self._options
         if self._place == 0:
             self._restart()
-        temperature = options.start_heat * (options.end_heat / options.start_heat) ** (self._place / self._cycle)
+        temperature = options.start_temperature * (options.end_temperature / options.start_temperature) ** (
+            self._place / self._cycle
+        )
         moves = MOVES_A_CHECK if self._num_moves is None else min(MOVES_A_CHECK, self._num_moves - self.moves)
-        list(self._threads.map(lambda chain: chain.run_at(temperature, moves, options.largest_ruin), self._chains))
+        list(self._threads.map(lambda chain: chain.run_at(temperature, moves, options.max_destroyed), self._chains))
         self.moves, self._place = self.moves + moves, self._place + moves
         if self._place >= self._cycle:
             self._place, self._cycle = 0, min(2 * self._cycle, options.cycle_moves)

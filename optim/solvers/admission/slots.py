@@ -81,7 +81,7 @@ class JobView:
         return bool(self.progress[-1] > 0)
 
     @cached_property
-    def least_workers(self) -> int:
+    def min_workers(self) -> int:
         """Smallest number of workers that makes any progress; the tables' end if none does."""
         return self._first_reaching(1)
 

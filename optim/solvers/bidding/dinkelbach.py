@@ -91,7 +91,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
         self.solved = self.ratios = self.leaves = 0
         self._ratio: float | None = None
         # Few footprints keep enough where that is asked for: rounding a relaxation seldom finds one.
-        self._is_searching = options.heuristic or instance.lasting is not None
+        self._is_searching = options.heuristic or instance.survival is not None
         self._is_done = not can_work(instance)
 
     def init(self) -> None:

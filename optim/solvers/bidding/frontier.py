@@ -111,7 +111,7 @@ class Trace(AbstractIteration[Frontier]):
         idle = evaluate(self.instance, nothing)
         bound = self.instance.fixed_usd
         low = FrontierPoint(ratio=0.0, counts=nothing, cost=idle.cost, work=idle.work, bound=bound)
-        if self.instance.lasting is not None:  # nothing keeps nothing: the end is what keeps enough for least
+        if self.instance.survival is not None:  # nothing keeps nothing: the end is what keeps enough for least
             low = self._solve_at(0.0, self._best)
         high = self._solve_at(self.options.steepest * evaluate(self.instance, self._best).ratio, self._best)
         self._points, self._pending = [low, high], [(low, high)]

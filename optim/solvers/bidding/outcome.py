@@ -186,7 +186,7 @@ def outcome_of(
 ) -> Outcome:
     """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
-    kept = {} if instance.lasting is None else {"kept": survival_probability(instance, counts)}
+    kept = {} if instance.survival is None else {"kept": survival_probability(instance, counts)}
     figures = {
         "work": value.work,
         **kept,
@@ -195,7 +195,7 @@ def outcome_of(
     if not is_answer(instance, counts, value):
         if can_work(instance):
             message = "no footprint with enough work was found"
-            if instance.lasting is not None:
+            if instance.survival is not None:
                 message = "no footprint that keeps enough was found"
             return Outcome(iterations=iterations, counts=figures, termination=termination, message=message)
         hopeless = Termination.INFEASIBLE

@@ -139,7 +139,7 @@ def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
     """Tell which of many footprints keep the caps and the rule of one bid a market."""
     caps, bids = instance.caps, instance.bids
     fits = (table @ caps.weight.T <= caps.limit * (1.0 + CAP_TOL)).all(axis=1)
-    if instance.one_bid_a_market and instance.num_bids:
+    if instance.one_bid_per_market and instance.num_bids:
         first = np.flatnonzero(np.diff(bids.market, prepend=-1))
         fits &= (np.add.reduceat((table > 0).astype(np.int64), first, axis=1) <= 1).all(axis=1)
     return np.asarray(fits)

@@ -8,7 +8,7 @@ import numpy as np
 
 from optim.compiled import compiled, inner
 from optim.core.arrays import BoolArray, FloatArray, IntArray
-from optim.models.bidding.data import LASTING_TOL, LastingCapacity
+from optim.models.bidding.data import SURVIVAL_TOL, SurvivalConstraint
 from optim.models.bidding.decision import Cover
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
@@ -37,9 +37,9 @@ def stays_of(shocks: CommonShocks) -> Stays:
 
 
 @lru_cache(maxsize=8)
-def _stays(lasting: LastingCapacity) -> Stays:
+def _stays(survival: SurvivalConstraint) -> Stays:
     """Return the probabilities of an instance's causes, once for all footprints."""
-    return stays_of(lasting.shocks)
+    return stays_of(survival.shocks)
 
 
 @inner
@@ -105,14 +105,14 @@ def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
     return found
 
 
-def kept(instance: BiddingInstance, lasting: LastingCapacity, table: IntArray) -> tuple[FloatArray, FloatArray]:
+def kept(instance: BiddingInstance, survival: SurvivalConstraint, table: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return of each footprint, table of shape (footprints, bids), the probability to keep enough, and the expected share.
 
     The share is of what is asked for, where more than that counts as that.
     """
     sizes = np.zeros((len(table), len(instance.markets)), dtype=np.int64)
-    np.add.at(sizes.T, instance.bids.market, (lasting.capacity * table).T)
-    found = _figures(sizes, _stays(lasting), lasting.least)
+    np.add.at(sizes.T, instance.bids.market, (survival.capacity * table).T)
+    found = _figures(sizes, _stays(survival), survival.min_capacity)
     return found[:, 0], found[:, 1]
 
 
@@ -121,12 +121,12 @@ def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
 
     Else the probability that lacks and the expected share that does: more instances always lower it.
     """
-    lasting = instance.lasting
-    if lasting is None:
+    survival = instance.survival
+    if survival is None:
         return np.zeros(len(table))
-    probability, share = kept(instance, lasting, table)
-    lack = lasting.probability - probability
-    return np.where(lack <= LASTING_TOL, 0.0, lack + 1.0 - share)
+    probability, share = kept(instance, survival, table)
+    lack = survival.probability - probability
+    return np.where(lack <= SURVIVAL_TOL, 0.0, lack + 1.0 - share)
 
 
 RESOLUTION = 128
@@ -186,16 +186,16 @@ class CoverPool:
     """
 
     def __init__(self, instance: BiddingInstance) -> None:
-        self.instance, self.lasting = instance, instance.lasting
+        self.instance, self.survival = instance, instance.survival
         self.covers: list[Cover] = []
         self.rows = Rows(gain=np.zeros((0, instance.num_bids)), need=np.zeros(0))
-        self._stays = None if self.lasting is None else stays_of(self.lasting.shocks)
+        self._stays = None if self.survival is None else stays_of(self.survival.shocks)
 
     def keeps(self, table: IntArray) -> BoolArray:
         """Tell which of many footprints keep enough, shape (footprints,)."""
-        if self.lasting is None:
+        if self.survival is None:
             return np.ones(len(table), dtype=bool)
-        return np.asarray(kept(self.instance, self.lasting, table)[0] >= self.lasting.probability - LASTING_TOL)
+        return np.asarray(kept(self.instance, self.survival, table)[0] >= self.survival.probability - SURVIVAL_TOL)
 
     def rows_of(self, numbers: list[int]) -> Rows:
         """Return some of the rows."""
@@ -206,13 +206,13 @@ class CoverPool:
 
         The new one is that of the hours that are hard for them. None if they fulfil it, too.
         """
-        if self.lasting is None or self._stays is None:
+        if self.survival is None or self._stays is None:
             return None
         lack = self.rows.need - self.rows.gain @ counts
-        if lack.max(initial=0.0) > KNOWN * self.lasting.least:
+        if lack.max(initial=0.0) > KNOWN * self.survival.min_capacity:
             return int(lack.argmax())
-        cover, gain, need = _row(self.instance, self.lasting, self._stays, counts)
-        if need <= 0 or gain @ counts >= need - VIOLATED * self.lasting.least:
+        cover, gain, need = _row(self.instance, self.survival, self._stays, counts)
+        if need <= 0 or gain @ counts >= need - VIOLATED * self.survival.min_capacity:
             return None
         self.covers.append(cover)
         self.rows = Rows(gain=np.vstack([self.rows.gain, gain]), need=np.append(self.rows.need, need))
@@ -221,7 +221,7 @@ class CoverPool:
     def min_counts(self, low: IntArray, high: IntArray) -> list[tuple[int, int]]:
         """Return bids, and more instances than their least, that every footprint of a box which keeps enough has."""
         free = np.flatnonzero(low < high)
-        if self.lasting is None or not len(free):
+        if self.survival is None or not len(free):
             return []
         table = np.repeat(high[None], len(free), axis=0)
         table[np.arange(len(free)), free] = low[free]
@@ -237,7 +237,7 @@ class CoverPool:
 
         Bids whose counts are broken come first. None if all counts are whole and keep enough, or none can grow.
         """
-        if self.lasting is None:
+        if self.survival is None:
             return None
         whole = np.clip(np.floor(counts + INTEGRAL_TOL), low, high).astype(np.int64)
         is_broken = np.abs(counts - np.rint(counts)) > INTEGRAL_TOL
@@ -248,19 +248,19 @@ class CoverPool:
             return None
         table = np.repeat(high[None], len(free), axis=0)
         table[np.arange(len(free)), free] = whole[free]
-        bid = int(free[int(kept(self.instance, self.lasting, table)[0].argmin())])
+        bid = int(free[int(kept(self.instance, self.survival, table)[0].argmin())])
         return bid, int(whole[bid])
 
 
 def _row(
-    instance: BiddingInstance, lasting: LastingCapacity, stays: Stays, counts: FloatArray
+    instance: BiddingInstance, survival: SurvivalConstraint, stays: Stays, counts: FloatArray
 ) -> tuple[Cover, FloatArray, float]:
     """Return the cover of counts, and its row."""
-    unit = max(1.0, RESOLUTION // lasting.least)
-    unit = unit if lasting.least <= RESOLUTION else RESOLUTION / lasting.least
-    held = np.bincount(instance.bids.market, lasting.capacity * counts, len(instance.markets))
-    cover = Cover(weight=np.rint(unit * held).astype(np.int64), short_of=round(unit * lasting.least))
+    unit = max(1.0, RESOLUTION // survival.min_capacity)
+    unit = unit if survival.min_capacity <= RESOLUTION else RESOLUTION / survival.min_capacity
+    held = np.bincount(instance.bids.market, survival.capacity * counts, len(instance.markets))
+    cover = Cover(weight=np.rint(unit * held).astype(np.int64), short_of=round(unit * survival.min_capacity))
     hard = _hard_hours(cover.weight, stays, cover.short_of)
-    gain = lasting.capacity * (hard[:-1] + 1e-12)[instance.bids.market]
-    need = lasting.least * (float(hard[-1]) - (1.0 - lasting.probability) - 2 * LASTING_TOL)
+    gain = survival.capacity * (hard[:-1] + 1e-12)[instance.bids.market]
+    need = survival.min_capacity * (float(hard[-1]) - (1.0 - survival.probability) - 2 * SURVIVAL_TOL)
     return cover, gain, need

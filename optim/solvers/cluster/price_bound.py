@@ -81,8 +81,8 @@ class GpuPools:
 
 def gpu_pools(jobs: Workload, cluster: Cluster) -> GpuPools:
     """Return the pools of a cluster for some jobs; a job that can run nowhere counts as if it could run anywhere."""
-    types = jobs.kind_ppm.shape[1]
-    table = jobs.kind_ppm if types else np.full((len(jobs), 1), PPM)
+    types = jobs.gpu_type_slowdown_ppm.shape[1]
+    table = jobs.gpu_type_slowdown_ppm if types else np.full((len(jobs), 1), PPM)
     gpus = np.bincount(cluster.kind, cluster.gpus, types).astype(np.int64) if types else np.array([cluster.num_gpus])
     table = np.where(gpus > 0, table, 0)
     table[~table.any(axis=1)] = np.where(gpus > 0, PPM, 0)
@@ -504,7 +504,7 @@ class PriceBound:
     ----------
     least_s
         Mean completion time in seconds that no schedule beats, by `proof`.
-    dual_most_s
+    dual_max_s
         What no prices prove more than: the mean completion time of `schedule`.
     proof
         The prices.
@@ -513,7 +513,7 @@ class PriceBound:
     """
 
     least_s: float
-    dual_most_s: float
+    dual_max_s: float
     proof: PriceProof
     schedule: DivisibleSchedule
 
@@ -554,7 +554,7 @@ def bound_mean_completion(
     least = search.best / count
     return PriceBound(
         least_s=least,
-        dual_most_s=max(search.max_by_schedule / count * (1 + ROUNDING), least),
+        dual_max_s=max(search.max_by_schedule / count * (1 + ROUNDING), least),
         proof=PriceProof(end_us=search.edge[1:], price=pools.by_type(search.best_price)),
         schedule=search.schedule,
     )

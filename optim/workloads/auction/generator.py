@@ -59,7 +59,7 @@ class GeneratorOptions:
         Sizes; GPUs are spread over the machines as evenly as possible.
     slots_per_machine
         Islands of fast links a machine.
-    held_share
+    allocated_share
         Share of the GPUs held under leases, drawn at random GPU by GPU.
     contention
         The apps' demand over the GPUs on offer, at least.
@@ -98,7 +98,7 @@ class GeneratorOptions:
     num_gpus: int = 256
     num_machines: int = 32
     slots_per_machine: int = 1
-    held_share: float = 0.0
+    allocated_share: float = 0.0
     contention: float = 3.0
     gangs: str = "mixed"
     sizes: str = MIXED_SIZES
@@ -114,7 +114,7 @@ class GeneratorOptions:
         check_in("[0, inf)", self, "num_apps")
         check_in("[0, 1e6]", self, "contention")
         check_in("[1, inf)", self, "num_gpus", "num_machines", "slots_per_machine")
-        check_in("[0, 1]", self, "held_share", "network_share", "new_share")
+        check_in("[0, 1]", self, "allocated_share", "network_share", "new_share")
         check_in("(0, inf)", self, "lease_min")
         if self.num_gpus < self.num_machines * self.slots_per_machine:
             raise InvalidOptionError(
@@ -200,7 +200,7 @@ def draw_cluster(options: GeneratorOptions, rng: np.random.Generator) -> Cluster
     gpus = np.full(num_slots, options.num_gpus // num_slots)
     gpus[: options.num_gpus % num_slots] += 1
     slot_of_gpu = np.repeat(np.arange(num_slots), gpus)
-    held = rng.permutation(slot_of_gpu)[: round(options.held_share * options.num_gpus)]
+    held = rng.permutation(slot_of_gpu)[: round(options.allocated_share * options.num_gpus)]
     free = gpus - np.bincount(held, minlength=num_slots)
     by_machine = (gpus.reshape(machines, -1), free.reshape(machines, -1))
     return cluster_from_documents(

@@ -9,7 +9,7 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.limits import check_drawn
-from optim.models.bidding.data import MAX_CAPACITY, Bids, Caps, LastingCapacity, Scalability, ScenarioOutlook
+from optim.models.bidding.data import MAX_CAPACITY, Bids, Caps, Scalability, ScenarioOutlook, SurvivalConstraint
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.evictions import EvictionTable, fit_evictions
 from optim.models.bidding.market.lifetimes import CommonShocks, Hazards, fit_hazards
@@ -53,7 +53,7 @@ class CapacityOptions:
         Amdahl's serial share.
     startup_min
         Minutes until machines work.
-    least_gpus, least_probability
+    min_gpus, min_probability
         GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
     preemptions
         File of recorded preemption series, whose fitted hazards stand in for drawn ones.
@@ -71,8 +71,8 @@ class CapacityOptions:
     fixed_usd: float = 10.0
     serial: float = 0.01
     startup_min: float = 3.0
-    least_gpus: int = 0
-    least_probability: float = 0.9
+    min_gpus: int = 0
+    min_probability: float = 0.9
     preemptions: str = ""
 
     def __post_init__(self) -> None:
@@ -83,8 +83,8 @@ class CapacityOptions:
         check_in("[0, 1e6]", self, "fixed_usd")
         check_in("[0, 1)", self, "serial")
         check_in("[0, 60)", self, "startup_min")
-        check_in(f"[0, {MAX_CAPACITY}]", self, "least_gpus")
-        check_in("(0, 1]", self, "least_probability")
+        check_in(f"[0, {MAX_CAPACITY}]", self, "min_gpus")
+        check_in("(0, 1]", self, "min_probability")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,13 +160,13 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
         caps=_limits(zone, region, capacity, options),
         fixed_usd=options.fixed_usd,
         scalability=Scalability.amdahl(options.serial),
-        lasting=LastingCapacity(
+        survival=SurvivalConstraint(
             shocks=shocks,
             capacity=capacity.astype(np.int64),
-            least=options.least_gpus,
-            probability=options.least_probability,
+            min_capacity=options.min_gpus,
+            probability=options.min_probability,
         )
-        if options.least_gpus
+        if options.min_gpus
         else None,
     )
     return CapacityDraw(instance=instance, shocks=shocks, capacity=capacity)
@@ -174,7 +174,7 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
 
 def _asked(options: CapacityOptions) -> str:
     """Return what is asked to last, for an instance's name."""
-    return f"-{options.least_gpus}gpus-{options.least_probability:g}" if options.least_gpus else ""
+    return f"-{options.min_gpus}gpus-{options.min_probability:g}" if options.min_gpus else ""
 
 
 def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: CapacityOptions) -> Caps:
@@ -255,7 +255,7 @@ OF_BIDS = (
     "eviction_min",
     "term",
     "slots",
-    "one_bid_a_market",
+    "one_bid_per_market",
 )
 """Options that mean nothing where nobody bids."""
 
@@ -277,7 +277,7 @@ class GeneratorOptions(BiddingOptions):
         fitted on a file of recorded preemption series if one is given. `max_count` and `startup_min` hold for them, and so do
         `windows` and `serial` where they differ from their defaults, which stand for those of `CapacityOptions`; the options of
         bids (`OF_BIDS`) are refused.
-    least_gpus, least_probability
+    min_gpus, min_probability
         Without bids: GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
     """
 
@@ -288,8 +288,8 @@ class GeneratorOptions(BiddingOptions):
     on_demand: str = ""
     zone_types: int = 0
     preemptions: str = ""
-    least_gpus: int = 0
-    least_probability: float = 0.9
+    min_gpus: int = 0
+    min_probability: float = 0.9
 
     def __post_init__(self) -> None:
         BiddingOptions.__post_init__(self)
@@ -299,10 +299,10 @@ class GeneratorOptions(BiddingOptions):
         check_in("[0, 1000]", self, "zone_types")
         if self.preemptions and not self.zone_types:
             raise InvalidOptionError("preemptions go with zone_types, the number of kinds of machines on offer")
-        if self.least_gpus and not self.zone_types:
-            raise InvalidOptionError("least_gpus goes with zone_types, the number of kinds of machines on offer")
+        if self.min_gpus and not self.zone_types:
+            raise InvalidOptionError("min_gpus goes with zone_types, the number of kinds of machines on offer")
         self._check_without_bids()
-        CapacityOptions(least_gpus=self.least_gpus, least_probability=self.least_probability)
+        CapacityOptions(min_gpus=self.min_gpus, min_probability=self.min_probability)
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
     def _check_without_bids(self) -> None:
@@ -325,7 +325,7 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
 
     Examples
     --------
-    >>> generate(GeneratorOptions(num_types=1, num_zones=2, days=2, term="own"), seed=1).name
+    >>> generate(GeneratorOptions(num_types=1, num_zones=2, days=2, term="per-bid"), seed=1).name
     'spot-2x12-own-1'
     """
     if options.zone_types:
@@ -337,8 +337,8 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
             serial=usual.serial if options.serial == BiddingOptions().serial else options.serial,
             startup_min=options.startup_min,
             preemptions=options.preemptions,
-            least_gpus=options.least_gpus,
-            least_probability=options.least_probability,
+            min_gpus=options.min_gpus,
+            min_probability=options.min_probability,
         )
         return draw_capacity(kinds, seed).instance
     if options.prices:

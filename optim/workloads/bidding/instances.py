@@ -129,7 +129,7 @@ class BiddingOptions:
         Who loses by evictions, in the one-hour form.
     windows, slots
         Scenarios and slots an hour; 0 windows for the one-hour form.
-    one_bid_a_market
+    one_bid_per_market
         Whether each market may be bid on with one delta only.
     """
 
@@ -142,10 +142,10 @@ class BiddingOptions:
     startup_min: float = 3.0
     scale_min: float = 1.0
     eviction_min: float = 1.0
-    term: str = EvictionTerm.MARKET.value
+    term: str = EvictionTerm.PER_MARKET.value
     windows: int = 0
     slots: int = 6
-    one_bid_a_market: bool = False
+    one_bid_per_market: bool = False
 
     def __post_init__(self) -> None:
         check_in("[0, inf)", self, "max_count", "total", "reliable", "windows")
@@ -269,7 +269,7 @@ def _assemble(history: PriceHistory, options: BiddingOptions, outlook: Outlook, 
         bids=bids,
         outlook=outlook,
         caps=Caps(names=("instances",), weight=np.ones((1, len(bids))), limit=np.array([float(options.total)])),
-        one_bid_a_market=options.one_bid_a_market,
+        one_bid_per_market=options.one_bid_per_market,
         fixed_usd=options.reliable * options.reliable_usd,
         scalability=Scalability.amdahl(options.serial),
         eviction_loss_h=options.eviction_min / 60,

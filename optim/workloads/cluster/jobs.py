@@ -276,7 +276,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         duration = duration * fastest
         kinds = np.nan_to_num(np.ceil(ratio[order] / fastest[:, None] * PPM)).astype(np.int64)
     duration_us = np.maximum(1, np.rint(duration * US)).astype(np.int64)
-    columns = _columns(table, order) | ({} if kinds is None else {"kind_ppm": kinds})
+    columns = _columns(table, order) | ({} if kinds is None else {"gpu_type_slowdown_ppm": kinds})
     if selection.failures == Failures.STUDY:
         columns |= _outcomes(table, table.workers[order], duration_us, selection.seed, notes)
     share = columns.get("share_milli")
@@ -367,14 +367,14 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
         columns["busy_milli"] = np.clip(np.rint(table.busy[order] * WHOLE_MILLI), 1, WHOLE_MILLI).astype(np.int64)
     if table.slowdown is not None:
         columns["slowdown_ppm"] = np.ceil(table.slowdown[order] * PPM - 1e-6).astype(np.int64)
-    for name in ("priority", "least_gpus", "most_gpus", "loss"):
+    for name in ("priority", "min_gpus", "max_gpus", "loss"):
         if getattr(table, name) is not None:
             columns[name] = getattr(table, name)[order]
     if table.failed_s is not None:
         failed = table.failed_s[order]
         columns["fails_us"] = np.where(np.isnan(failed), -1, np.rint(np.nan_to_num(failed) * US)).astype(np.int64)
-    if table.failed_tries is not None:
-        columns["tries"] = np.maximum(1, table.failed_tries[order])
+    if table.failed_attempts is not None:
+        columns["tries"] = np.maximum(1, table.failed_attempts[order])
     if table.good_s is not None:
         columns["good_us"] = np.rint(table.good_s[order] * US).astype(np.int64)
     return columns

@@ -118,11 +118,11 @@ class JobTable:
         None where it says it of no job.
     priority
         Larger ones first, shape (jobs,); None where the trace has none.
-    least_gpus, most_gpus
+    min_gpus, max_gpus
         What the job could also run on, shape (jobs,); None where the trace doesn't say.
     failed_s
         After how much run time the first attempt failed, NaN if none did; shape (jobs,); None where the trace doesn't say.
-    failed_tries, good_s
+    failed_attempts, good_s
         How many attempts failed, and the run time of the one that didn't, 0 if there was none; shape (jobs,); None where the
         trace doesn't say.
     busy
@@ -165,10 +165,10 @@ class JobTable:
     app: TextArray | None = None
     gpu_type: TextArray | None = None
     priority: IntArray | None = None
-    least_gpus: IntArray | None = None
-    most_gpus: IntArray | None = None
+    min_gpus: IntArray | None = None
+    max_gpus: IntArray | None = None
     failed_s: FloatArray | None = None
-    failed_tries: IntArray | None = None
+    failed_attempts: IntArray | None = None
     good_s: FloatArray | None = None
     busy: FloatArray | None = None
     slowdown: FloatArray | None = None

@@ -160,7 +160,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         user=_texts([job.user for job in jobs])[kept],
         status=status[kept],
         failed_s=failed[kept],
-        failed_tries=(np.bincount(owner, minlength=len(jobs)) - (status != FAILED))[kept],
+        failed_attempts=(np.bincount(owner, minlength=len(jobs)) - (status != FAILED))[kept],
         good_s=np.where(status == FAILED, 0.0, np.nan_to_num(last_run))[kept],
         begin=begin,
         rows_read=len(jobs),

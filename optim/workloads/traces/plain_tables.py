@@ -76,7 +76,7 @@ class PlainForm:
         }
     )
     counts: Mapping[str, str] = field(
-        default_factory=lambda: {"priority": "priority", "least_gpus": "min_gpus", "most_gpus": "max_gpus"}
+        default_factory=lambda: {"priority": "priority", "min_gpus": "min_gpus", "max_gpus": "max_gpus"}
     )
     cpus: str = "cpus"
     memory_gb: str = "memory_gb"

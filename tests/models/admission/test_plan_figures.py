@@ -15,12 +15,12 @@ NOTHING = AdmissionPlan.from_rows([], [])
 def test_an_empty_plan_refuses_all_and_fills_nothing() -> None:
     load = plan_load(stress.saturated(), NOTHING)
     assert load == PlanLoad(
-        tight_rows=0.0, refused_jobs=1.0, worker_utilisation={"units": 0.0}, ps_utilisation={"units": 0.0}
+        tight_rows=0.0, rejected_jobs=1.0, worker_utilisation={"units": 0.0}, ps_utilisation={"units": 0.0}
     )
 
 
 def test_without_jobs_nobody_is_refused() -> None:
-    assert plan_load(stress.no_jobs(), NOTHING).refused_jobs == 0.0
+    assert plan_load(stress.no_jobs(), NOTHING).rejected_jobs == 0.0
 
 
 def test_rows_are_tight_where_the_smallest_demand_no_longer_fits() -> None:
@@ -55,7 +55,7 @@ def test_usage_follows_the_segment_in_which_a_slot_begins() -> None:
 def test_refused_jobs_are_those_without_workers() -> None:
     instance = stress.saturated()
     plan = AdmissionPlan.from_rows([(0, 0, 0, 2)], [(0, 0, 0, 2)])
-    assert plan_load(instance, plan).refused_jobs == pytest.approx(15 / 16)
+    assert plan_load(instance, plan).rejected_jobs == pytest.approx(15 / 16)
 
 
 def test_rows_are_tight_for_jobs_that_can_run_in_the_slot() -> None:

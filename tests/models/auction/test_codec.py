@@ -92,7 +92,9 @@ def read(**changes):
 
 @pytest.mark.parametrize("bids", ["classes", "named"])
 def test_reading_back_gives_the_same_document(bids):
-    instance = generate(GeneratorOptions(num_apps=5, num_gpus=24, num_machines=3, held_share=0.2, bids=bids), seed=1)
+    instance = generate(
+        GeneratorOptions(num_apps=5, num_gpus=24, num_machines=3, allocated_share=0.2, bids=bids), seed=1
+    )
     written = PROBLEM.write_instance(instance)
     assert PROBLEM.write_instance(PROBLEM.read_instance(written)) == written
 

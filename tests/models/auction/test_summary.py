@@ -30,7 +30,7 @@ PLAN = AuctionPlan(
 
 def test_describes_offer_bids_and_contention():
     figures = describe(ONE)
-    assert (figures["apps"], figures["gpus"], figures["free_gpus"], figures["held_share"]) == (3, 12, 12, 0.0)
+    assert (figures["apps"], figures["gpus"], figures["free_gpus"], figures["allocated_share"]) == (3, 12, 12, 0.0)
     assert (figures["machines"], figures["racks"], figures["slots"], figures["rows"]) == (3, 2, 4, 4)
     assert figures["rows_by_locality"] == {"cluster": 1, "machine": 1, "rack": 1, "slot": 1}
     assert (figures["demand"], figures["contention"]) == (12, 1.0)

@@ -54,16 +54,16 @@ def test_the_pattern_programme_is_the_problem_where_machines_have_one_slot(drawn
         assert value(pattern_model(instance)) == pytest.approx(optimum(instance), abs=TOL)
 
 
-@pytest.mark.parametrize("held_share", [0.0, 0.35])
+@pytest.mark.parametrize("allocated_share", [0.0, 0.35])
 @pytest.mark.parametrize("seed", range(1, 5))  # HiGHS takes half a minute on seed 0, free: all GPUs are used
-def test_the_pattern_programme_agrees_with_the_exact_solver(seed, held_share):
-    options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, held_share=held_share, gangs="any")
+def test_the_pattern_programme_agrees_with_the_exact_solver(seed, allocated_share):
+    options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, allocated_share=allocated_share, gangs="any")
     instance = generate(options, seed)
     assert solve(instance, "exact").objective == pytest.approx(value(pattern_model(instance)), abs=TOL)
 
 
 def test_both_programmes_agree_on_racks_partly_held():
-    instance = generate(GeneratorOptions(num_apps=6, num_gpus=24, num_machines=6, held_share=0.3), 2)
+    instance = generate(GeneratorOptions(num_apps=6, num_gpus=24, num_machines=6, allocated_share=0.3), 2)
     exact = solve(instance, "exact").objective
     assert value(explicit_model(instance)) == pytest.approx(exact, abs=TOL)
     assert value(pattern_model(instance)) == pytest.approx(exact, abs=TOL)

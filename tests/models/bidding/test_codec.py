@@ -67,7 +67,7 @@ def test_bad_documents_give_one_clear_line(path, value, message):
 
 def test_a_higher_bid_can_not_be_outbid_earlier():
     document = {
-        "schema": "optim/bidding/1",
+        "schema": "optim/bidding/2",
         "name": "x",
         "markets": ["m"],
         "scenarios": {"weights": [1.0], "slot_s": 600, "num_slots": 6},

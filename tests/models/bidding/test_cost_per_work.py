@@ -62,7 +62,7 @@ def halves(instance, term):
 
 @given(evicted=st.floats(0.05, 0.9), usable=st.floats(0.3, 1.0), half=st.integers(1, 3))
 def test_splitting_an_allocation_matters_only_where_evictions_count_one_by_one(evicted, usable, half):
-    for term, is_same in ((EvictionTerm.MARKET, True), (EvictionTerm.OWN, True), (EvictionTerm.ANY, False)):
+    for term, is_same in ((EvictionTerm.PER_MARKET, True), (EvictionTerm.PER_BID, True), (EvictionTerm.ANY_BID, False)):
         whole = hour_instance(
             [0], [0.1], [1.0], evicted=[evicted], usable_h=[usable], term=term, eviction_loss_h=0.2, fixed_usd=0.3
         )

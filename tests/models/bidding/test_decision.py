@@ -17,7 +17,7 @@ def test_describes_an_hour():
     figures = describe(given)
     assert (figures["markets"], figures["bids"], figures["caps"], figures["form"]) == (2, 3, 1, "hour")
     assert figures["mean_evicted"] == pytest.approx(0.3)
-    assert (figures["fixed_usd"], figures["one_bid_a_market"], figures["scalability"]) == (0.3, False, "linear")
+    assert (figures["fixed_usd"], figures["one_bid_per_market"], figures["scalability"]) == (0.3, False, "linear")
 
 
 def test_describes_windows():

@@ -148,7 +148,7 @@ def test_the_length_of_slots_belongs_into_files_of_the_first_schema(logged, tmp_
 
 def test_a_table_of_types_tells_of_every_type_there_is(logged):
     record = load_run(logged)
-    jobs = replace(record.jobs, kind_ppm=np.full((len(record.jobs), 1), 1_000_000))
+    jobs = replace(record.jobs, gpu_type_slowdown_ppm=np.full((len(record.jobs), 1), 1_000_000))
     typed = replace(record.cluster, kind=np.array([0, 1]), kinds=("a", "b"))
     assert all(found.is_ok for _, found in check_runs(replace(record, jobs=jobs, settings={})))
     with pytest.raises(InvalidProblemError, match="1 columns for 2 types"):

@@ -41,7 +41,7 @@ HARMLESS = {
     r"worth\.0": {"null"},
     r"worth\.1\.bound": {"whole"},
     r"bounds\.\w+": {"gone"},
-    r"most_by_prices_h": {"whole", "gone"},
+    r"price_bound_limit_h": {"whole", "gone"},
     r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|quotas)": {"gone"},
     r"metrics\.\d+\.wait_order_share": {"gone"},
 }

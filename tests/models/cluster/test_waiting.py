@@ -73,7 +73,7 @@ TWO_TYPES = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100",
 @pytest.mark.parametrize("name", ["fifo", "srtf", "yarn-cs"])
 def test_gpus_on_which_a_job_can_not_run_are_not_free_for_it(name):
     only = np.array([[0, 1_000_000]] * 2)
-    assert causes_of([(0, 1, 3600), (0, 1, 3600)], TWO_TYPES, name, kind_ppm=only) == [0, 0, 1, 0]
+    assert causes_of([(0, 1, 3600), (0, 1, 3600)], TWO_TYPES, name, gpu_type_slowdown_ppm=only) == [0, 0, 1, 0]
 
 
 def test_a_job_behind_the_head_of_a_strict_queue_is_held_up_by_the_order():

@@ -138,7 +138,7 @@ def test_logs_what_a_second_engine_logs_where_tries_fail(world, drawn, rule, wai
     """Of a job: after how long a try fails (negative: none does), how many do, what work is left for a good one, and why."""
     *rest, jobs, policy, options = world
     wait *= MS_H * 60
-    options = replace(options, retries=rule, most_retries=1, retry_wait_min=wait)
+    options = replace(options, retries=rule, max_retries=1, retry_wait_min=wait)
     if are_machines_failing:
         options = replace(options, mtbf_hours=10 * MS_H, repair_hours=5 * MS_H, checkpoint_min=MS_H * 60)
     names = ("", "syntax error", "GPU ECC error", "job preempted")
@@ -231,7 +231,10 @@ def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
     assert simulate(shares, Cluster.grid("1x1"), fifo).end_us.tolist() == [S, 2 * S]
     assert simulate(shares, Cluster.grid("1x1"), fifo, EngineOptions(sharing=True)).end_us.tolist() == [S, S]
     slow = Workload(
-        submit_us=np.zeros(1), gpus=np.ones(1), duration_us=np.full(1, S), kind_ppm=np.array([[10**6, 2 * 10**6]])
+        submit_us=np.zeros(1),
+        gpus=np.ones(1),
+        duration_us=np.full(1, S),
+        gpu_type_slowdown_ppm=np.array([[10**6, 2 * 10**6]]),
     )
     other = Cluster(gpus=np.array([1]), kind=np.array([1]), kinds=("a", "b"))
     assert simulate(slow, other, fifo).end_us.tolist() == [2 * S]
@@ -247,6 +250,6 @@ def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
     ],
 )
 def test_the_compiled_loop_plays_types_that_are_all_as_fast(speeds, machines, expected):
-    jobs = replace(_workload([(0, 1, 5)]), kind_ppm=np.array([speeds]))
+    jobs = replace(_workload([(0, 1, 5)]), gpu_type_slowdown_ppm=np.array([speeds]))
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array(machines), kinds=("a", "b"))
     assert is_compiled(jobs, cluster, EngineOptions()) is expected

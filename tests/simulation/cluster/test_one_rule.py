@@ -98,7 +98,10 @@ def _same_log(seed):
         planned = simulate(jobs, cluster, other, under, seed)
         assert planned.log.names_gpus or not len(planned.log.machine)
         assert _events(planned) == _events(compiled), f"seed {seed}, {what}"
-        assert (planned.held_gpu_us, planned.overhead_gpu_us) == (compiled.held_gpu_us, compiled.overhead_gpu_us)
+        assert (planned.allocated_gpu_us, planned.overhead_gpu_us) == (
+            compiled.allocated_gpu_us,
+            compiled.overhead_gpu_us,
+        )
         assert planned.executed_us.tolist() == compiled.executed_us.tolist()
         assert planned.lost_us.tolist() == compiled.lost_us.tolist()
     for run in (compiled, planned):

@@ -27,7 +27,7 @@ from tests.support.small_clusters import workload
 
 CLUSTER = Cluster.grid("6x4")
 OFTEN = EngineOptions(mtbf_hours=2, repair_hours=0.5, checkpoint_min=10)
-TROUBLED = replace(OFTEN, retries="by-class", most_retries=2, retry_wait_min=1)
+TROUBLED = replace(OFTEN, retries="by-class", max_retries=2, retry_wait_min=1)
 LOSSES = np.linspace(2, 1, 12)[None, :] ** 2
 
 
@@ -41,7 +41,7 @@ def _jobs(seed, count=30):
         groups=("a", "b", "c"),
         app=np.arange(count) // 3,
         loss=LOSSES.repeat(count, axis=0),
-        most_gpus=gangs + (gangs < 4),
+        max_gpus=gangs + (gangs < 4),
         fails_us=np.where(np.arange(count) % 5 == 0, 30 * US, -1),
         tries=1 + np.arange(count) % 2,
         reason=np.arange(count) // 5 % 3,
@@ -65,7 +65,7 @@ def test_every_policy_gets_its_jobs_done_between_failures(name):
     assert (found.unfinished, found.crashes > 0, found.lost_gpu_hours > 0) == (0, True, True)
     if not found.left:
         hopeless = (jobs.fails_us >= 0) & (jobs.reason == 2)
-        assert (found.failed, found.failed_tries) == (
+        assert (found.failed, found.failed_attempts) == (
             hopeless.sum(),
             np.where(hopeless, 1, jobs.tries)[jobs.fails_us >= 0].sum(),
         )
@@ -195,7 +195,7 @@ def test_a_random_plan_is_what_the_checker_finds_in_its_log(seed, is_elastic, re
     assert not problems
     for name in ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done"):
         assert getattr(found, name) == tuple(getattr(run, name).tolist()), name
-    assert (found.held_gpu_us, found.overhead_gpu_us) == (run.held_gpu_us, run.overhead_gpu_us)
+    assert (found.allocated_gpu_us, found.overhead_gpu_us) == (run.allocated_gpu_us, run.overhead_gpu_us)
 
 
 class UpOnly(RandomPlans):

@@ -101,7 +101,7 @@ def test_options_of_a_wrapper_go_to_the_policies_that_it_wraps():
 @pytest.mark.parametrize(
     ("settings", "cause"),
     [
-        ({"nonsense": "1"}, "there are: by_time, checkpoint_min, most_retries, mtbf_hours"),
+        ({"nonsense": "1"}, "there are: by_time, checkpoint_min, max_retries, mtbf_hours"),
         ({"srtf.preempt": "no"}, "isn't played"),
         ({"las.nonsense": "1"}, "unknown option 'nonsense'"),
         ({"las.quantum_s": 0}, "quantum_s must lie"),

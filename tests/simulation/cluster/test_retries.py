@@ -56,7 +56,7 @@ def test_failed_tries_are_counted_and_nothing_of_them_is_useful(is_planned):
     jobs = _failing("job preempted", good=4)
     run = _play(jobs, is_planned, retries="by-class")
     found = measure(jobs, Cluster.grid("1x1"), run)
-    assert (found.failed_tries, found.failed, found.unfinished) == (2, 0, 0)
+    assert (found.failed_attempts, found.failed, found.unfinished) == (2, 0, 0)
     assert (run.lost_us.tolist(), run.executed_us.tolist()) == ([6 * US, 0], [10 * US, 4 * US])
     assert found.goodput == pytest.approx((4 + 4) / 16)
     assert found.lost_gpu_hours == pytest.approx(6 / 3600)
@@ -64,7 +64,7 @@ def test_failed_tries_are_counted_and_nothing_of_them_is_useful(is_planned):
 
 def test_a_try_is_repeated_so_often_by_its_class():
     for most in (0, 1, 5):
-        run = _play(_failing("GPU ECC error", tries=4, fails=1), retries="by-class", most_retries=most)
+        run = _play(_failing("GPU ECC error", tries=4, fails=1), retries="by-class", max_retries=most)
         kinds = [kind for _, kind, job, _ in run.log.rows() if job == 0 and kind != START]
         assert kinds == [FAULT] * min(most, 3) + [GIVE_UP]
 
@@ -88,8 +88,8 @@ def test_drawn_failures_are_played_by_class():
     }
     found = {rule: measure(jobs, cluster, run) for rule, run in runs.items()}
     failing = jobs.fails_us >= 0
-    assert found["as-run"].failed_tries == 0
-    assert found["blind"].failed_tries == jobs.tries[failing].sum()
+    assert found["as-run"].failed_attempts == 0
+    assert found["blind"].failed_attempts == jobs.tries[failing].sum()
     assert [found[rule].failed for rule in runs] == [0, failing.sum(), failing.sum()]
     served = found["blind"].gpu_hours - found["blind"].overhead_gpu_hours
     assert served == pytest.approx(found["as-run"].gpu_hours, rel=1e-9)

@@ -39,7 +39,7 @@ def typed_worlds(draw):
         submit_us=np.array([row[0] - begin for row in rows]) * US,
         gpus=np.array([row[1] for row in rows]),
         duration_us=np.array([row[2] for row in rows]) * US,
-        kind_ppm=np.array([row[3] for row in rows]) * PPM,
+        gpu_type_slowdown_ppm=np.array([row[3] for row in rows]) * PPM,
         group=np.array([draw(st.integers(0, 1)) for _ in rows]),
         groups=("a", "b"),
         loss=np.tile(CURVE, (len(rows), 1)),
@@ -51,7 +51,7 @@ def _check_types(run, jobs, cluster):
     """Every GPU that a job ever takes is of a type that it can run on, and whoever stayed is done."""
     for _, kind, job, places in run.log.rows():
         if kind == Event.START:
-            assert all(jobs.kind_ppm[job, cluster.kind[machine]] > 0 for machine, _ in places)
+            assert all(jobs.gpu_type_slowdown_ppm[job, cluster.kind[machine]] > 0 for machine, _ in places)
     left = set(run.log.job[run.log.kind == Event.LEAVE].tolist())
     assert [job for job in np.flatnonzero(~run.is_done).tolist() if job not in left] == []
 
@@ -78,7 +78,7 @@ def test_every_wrapper_keeps_types(name, world):
 
 def _order(usable, backfill):
     """Return when jobs of 1 GPU and 10 s start, first come, first served, on one GPU of each of two types."""
-    jobs = workload([(0, 1, 10)] * len(usable), kind_ppm=np.array(usable) * PPM)
+    jobs = workload([(0, 1, 10)] * len(usable), gpu_type_slowdown_ppm=np.array(usable) * PPM)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
     run = simulate(jobs, cluster, make_policy("fifo", jobs, {"backfill": backfill}), FREE)
     return (run.first_start_us // US).tolist()
@@ -93,7 +93,9 @@ def test_who_waits_for_a_type_holds_up_only_those_who_could_use_it():
 
 def test_preemption_takes_gpus_of_the_right_type_and_spares_the_others():
     """A short job of the second type stops the one that holds it, not the longer one on the first."""
-    jobs = workload([(0, 1, 90), (0, 1, 50), (5, 1, 10)], kind_ppm=np.array([(1, 0), (0, 1), (0, 1)]) * PPM)
+    jobs = workload(
+        [(0, 1, 90), (0, 1, 50), (5, 1, 10)], gpu_type_slowdown_ppm=np.array([(1, 0), (0, 1), (0, 1)]) * PPM
+    )
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
     run = simulate(jobs, cluster, make_policy("srtf", jobs), FREE)
     assert (run.end_us // US).tolist() == [90, 60, 15]
@@ -103,7 +105,7 @@ def test_preemption_takes_gpus_of_the_right_type_and_spares_the_others():
 def test_nobody_passes_a_wider_job_of_the_same_type(name):
     """Two GPUs of the first type, one of the second: the third job waits behind the second, the fourth for nobody."""
     usable = [(1, 0), (1, 0), (1, 0), (0, 1)]
-    jobs = workload([(0, 1, 10), (0, 2, 10), (0, 1, 10), (0, 1, 10)], kind_ppm=np.array(usable) * PPM)
+    jobs = workload([(0, 1, 10), (0, 2, 10), (0, 1, 10), (0, 1, 10)], gpu_type_slowdown_ppm=np.array(usable) * PPM)
     cluster = Cluster(gpus=np.array([2, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
     run = simulate(jobs, cluster, make_policy(name, jobs, {"backfill": False}), FREE)
     assert (run.first_start_us // US).tolist() == [0, 10, 20, 0]

@@ -39,7 +39,7 @@ def test_every_worker_of_the_plan_is_given_to_its_job(instance, plan):
     ("name", "wrong"),
     [
         ("max_processes", 0),
-        ("most_floats", 0),
+        ("max_floats", 0),
         ("cores", 0.0),
         ("overrun", -1),
         ("seed", -1),
@@ -177,7 +177,7 @@ def test_a_jobs_gradients_add_up_to_its_own_work_at_the_scale_of_time(work):
 
 def test_vectors_have_the_jobs_size_at_the_scale_of_time_and_an_end():
     def floats(number, scale):
-        run = JobRun(plan_of({0: (1, 1)}, 1.0, gradient_floats=number), PlanOptions(most_floats=20_000), scale=scale)
+        run = JobRun(plan_of({0: (1, 1)}, 1.0, gradient_floats=number), PlanOptions(max_floats=20_000), scale=scale)
         run._played.slowdown.close()
         return run.application.num_parameters
 

@@ -36,7 +36,7 @@ def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta,
     now = int(job.history.begin_s) + 86_400
     brain = Proteus(job)
     ratios = _Footprint(brain, view(job, now)).with_each(added(count))
-    options = BiddingOptions(deltas_micro=DELTAS, max_count=192, total=192, term=EvictionTerm.MARKET.value)
+    options = BiddingOptions(deltas_micro=DELTAS, max_count=192, total=192, term=EvictionTerm.PER_MARKET.value)
     instance = instance_at(job.history, job.table, now, options, "now")
     counts = np.zeros(instance.num_bids, dtype=np.int64)
     counts[market * len(DELTAS) + delta] = count

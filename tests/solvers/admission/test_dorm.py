@@ -263,12 +263,12 @@ def test_what_does_not_split_onto_single_servers_is_counted() -> None:
 
 def test_considers_only_the_first_of_the_waiting_jobs() -> None:
     jobs = [job(1) for _ in range(4)]
-    assert first_workers(jobs, ("9",), most_waiting=2) == {0: 1, 1: 1}
+    assert first_workers(jobs, ("9",), max_waiting=2) == {0: 1, 1: 1}
 
 
 def test_a_job_that_fits_nowhere_takes_no_place_among_the_waiting() -> None:
     jobs = [job(1, worker=("99",)), job(1), job(1)]
-    assert first_workers(jobs, ("9",), most_waiting=1) == {1: 1}
+    assert first_workers(jobs, ("9",), max_waiting=1) == {1: 1}
 
 
 def test_a_programme_has_no_more_time_than_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ def test_a_programme_has_no_more_time_than_the_run(monkeypatch: pytest.MonkeyPat
         ({"theta1": 1.1}, "theta1"),
         ({"theta2": -0.1}, "theta2"),
         ({"node_limit": 0}, "node_limit"),
-        ({"most_waiting": 0}, "most_waiting"),
+        ({"max_waiting": 0}, "max_waiting"),
         ({"relative_gap": float("nan")}, "relative_gap"),
     ],
 )

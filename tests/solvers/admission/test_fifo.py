@@ -111,7 +111,7 @@ def test_caps_a_number_by_the_chunks_of_the_job() -> None:
     assert workers(instance, 30)[0] == {0: 2}
 
 
-@pytest.mark.parametrize("given", [{"least_workers": 0}, {"least_workers": 5, "most_workers": 4}])
+@pytest.mark.parametrize("given", [{"min_workers": 0}, {"min_workers": 5, "max_workers": 4}])
 def test_refuses_an_empty_range(given: Mapping[str, Any]) -> None:
     with pytest.raises(InvalidOptionError, match="least <= most"):
         FifoOptions(**given)

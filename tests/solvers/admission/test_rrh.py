@@ -130,7 +130,7 @@ def test_shrinks_where_the_whole_cluster_is_too_small() -> None:
         ({"rate": -0.1}, "rate"),
         ({"alpha": 1.1}, "alpha"),
         ({"threshold": float("nan")}, "threshold"),
-        ({"least_workers": 0}, "least_workers"),
+        ({"min_workers": 0}, "min_workers"),
     ],
 )
 def test_refuses_options_out_of_range(given: Mapping[str, Any], text: str) -> None:

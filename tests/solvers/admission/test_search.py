@@ -128,8 +128,8 @@ def test_an_adopted_plan_is_continued_from(search):
     [
         {"lp_tol": 0.0},  # a relative gap of zero is never reached
         {"num_moves": -1},  # counts can't be negative
-        {"largest_ruin": 0},  # a move must take a job out
-        {"start_heat": 0.001, "end_heat": 0.01},  # cooling must not heat
+        {"max_destroyed": 0},  # a move must take a job out
+        {"start_temperature": 0.001, "end_temperature": 0.01},  # cooling must not heat
         {"temperature": 3},  # unknown name
     ],
 )
@@ -146,7 +146,7 @@ class Thermometer:
     def __init__(self):
         self.heats, self.moves = [], []
 
-    def run_at(self, heat, num_moves, largest_ruin):
+    def run_at(self, heat, num_moves, max_destroyed):
         self.heats[-1].append(heat)
         self.moves.append(num_moves)
 
@@ -155,7 +155,9 @@ class Thermometer:
 
 
 def test_cycles_cool_from_the_first_heat_towards_the_last_and_begin_anew_twice_as_long():
-    options = SearchOptions(first_cycle=4 * MOVES_A_CHECK, cycle_moves=6 * MOVES_A_CHECK, start_heat=0.4, end_heat=0.1)
+    options = SearchOptions(
+        first_cycle=4 * MOVES_A_CHECK, cycle_moves=6 * MOVES_A_CHECK, start_temperature=0.4, end_temperature=0.1
+    )
     chain = Thermometer()
     relaxed = SimpleNamespace(point=SimpleNamespace(bound=1.0))
     chains = _Chains([chain], relaxed, options, 16 * MOVES_A_CHECK)

@@ -29,7 +29,7 @@ def test_plan_and_bound_verify(name: str, solver: str) -> None:
 def test_treats_shared_servers(solver: str) -> None:
     sketch = job(2, 2, ps=("1",), workers_per_ps="2")
     instance = cluster([sketch], ServerSketch(capacity=("3",)), ps_servers=None)
-    solution = optim.solve(instance, solver, options={"least_workers": 2} if solver in ("fifo", "rrh") else {})
+    solution = optim.solve(instance, solver, options={"min_workers": 2} if solver in ("fifo", "rrh") else {})
     optim.verify(instance, solution).raise_unless_ok()
     assert solution.objective == 1.0
     assert solution.bound >= 1.0

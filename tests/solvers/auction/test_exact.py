@@ -173,9 +173,9 @@ def test_sizes_that_divide_one_another_always_pack(gangs):
         assert Packer(instance).place(tables.chosen_rows(CountRelaxation.of(tables).choice())) is not None
 
 
-@pytest.mark.parametrize("held_share", [0.0, 0.3])
-def test_generated_auctions_are_solved_to_optimality_with_all_payments(held_share):
-    options = GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, held_share=held_share)
+@pytest.mark.parametrize("allocated_share", [0.0, 0.3])
+def test_generated_auctions_are_solved_to_optimality_with_all_payments(allocated_share):
+    options = GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, allocated_share=allocated_share)
     for seed in range(3):
         instance = generate(options, seed)
         solution = solve(instance, "exact")

@@ -107,7 +107,7 @@ def test_the_prices_of_one_programme_spare_winners_a_tree():
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.prove)])
-@pytest.mark.parametrize("fields", [{"held_share": 0.4}, {"gangs": "any", "network_share": 1.0}])
+@pytest.mark.parametrize("fields", [{"allocated_share": 0.4}, {"gangs": "any", "network_share": 1.0}])
 def test_decided_payments_grant_what_closed_ones_do(seed, fields):
     instance = generate(GeneratorOptions(num_apps=30, num_gpus=96, num_machines=12, **fields), seed)
     decided, closed = (solve(instance, "exact", options={"payments": reach}) for reach in ("decided", "closed"))
@@ -136,7 +136,7 @@ def test_what_is_passed_on_from_winner_to_winner_is_an_allocation(seed):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "held_share": 0.3},
+        {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "allocated_share": 0.3},
         {"num_apps": 512, "num_gpus": 4096, "num_machines": 512, "gangs": "any", "network_share": 1.0},
     ],
 )

@@ -28,11 +28,11 @@ from tests.support.bidding.small_markets import (
     best_that_lasts,
     drawn,
     hour_instance,
-    lasting,
     published_vector,
     small_instances,
     varied,
     varied_instances,
+    with_survival,
 )
 
 REL_TOL = 1e-6
@@ -92,7 +92,7 @@ def test_six_hundred_instances_are_solved_and_proven_as_trying_all_footprints_do
 @cache
 def lasting_with_best(seed):
     """Return an instance that asks for capacity that lasts, and what trying everything finds for it."""
-    instance = lasting(seed)
+    instance = with_survival(seed)
     return instance, best_that_lasts(instance)
 
 
@@ -133,7 +133,7 @@ def test_heuristics_keep_enough_and_bound(solver):
 
 
 def test_a_stopped_search_states_no_less_than_the_relaxation_proves():
-    instance = generate(GeneratorOptions(zone_types=12, windows=8, least_gpus=16, least_probability=0.8), 0)
+    instance = generate(GeneratorOptions(zone_types=12, windows=8, min_gpus=16, min_probability=0.8), 0)
     stopped = solve(instance, "dinkelbach", stop=IterationLimit(40))
     assert verify(instance, stopped).is_ok
     assert stopped.gap > 1e-6
@@ -241,7 +241,7 @@ def test_without_losses_the_best_delta_has_most_usable_time_for_each_paid_hour(e
     usable = sorted(usable[: len(evicted)])
     instance = hour_instance(
         [0] * len(evicted), [0.1] * len(evicted), [1.0] * len(evicted), evicted=evicted, usable_h=usable, max_count=1,
-        one_bid_a_market=True,
+        one_bid_per_market=True,
     )  # fmt: skip
     solution = solve(instance, "dinkelbach")
     merit = [u / (1 - b) for u, b in zip(usable, evicted, strict=True)]

@@ -26,7 +26,7 @@ def test_within_reach_are_additions_removals_and_moves():
 def test_footprints_fit_within_the_caps_with_one_bid_a_market_where_that_is_asked():
     table = np.array([[1, 0], [1, 1], [2, 1], [0, 3]])
     assert is_feasible(two_bids(cap=2), table).tolist() == [True, True, False, False]
-    assert is_feasible(two_bids(one_bid_a_market=True), table).tolist() == [True, False, False, True]
+    assert is_feasible(two_bids(one_bid_per_market=True), table).tolist() == [True, False, False, True]
 
 
 def test_the_search_goes_to_the_best_and_stops_where_nothing_is_better():

@@ -10,24 +10,24 @@ from tests.support.bidding.small_markets import (
     all_footprints,
     footprints_that_keep_enough,
     kept_by_outcomes,
-    lasting,
     varied,
+    with_survival,
 )
 
 
 def test_is_that_of_all_outcomes_and_of_the_plain_sum():
     for seed in range(15):
-        instance = lasting(seed)
+        instance = with_survival(seed)
         table = all_footprints(instance)[::5]
-        found, share = kept(instance, instance.lasting, table)
+        found, share = kept(instance, instance.survival, table)
         assert found == pytest.approx([survival_probability(instance, row) for row in table], abs=1e-12)
         assert found == pytest.approx(kept_by_outcomes(instance, table), abs=1e-12)
         assert (share >= found - 1e-12).all()
 
 
 def test_the_distribution_adds_up_to_one_whatever_is_held():
-    instance = lasting(3)
-    stays = stays_of(instance.lasting.shocks)
+    instance = with_survival(3)
+    stays = stays_of(instance.survival.shocks)
     for most in (1, 4, 30):
         sizes = np.arange(len(instance.markets)) * 3
         assert surviving_capacity(sizes, stays, most).sum() == pytest.approx(1.0)
@@ -35,20 +35,20 @@ def test_the_distribution_adds_up_to_one_whatever_is_held():
 
 def test_more_instances_lower_the_shortfall_and_enough_has_none():
     for seed in range(10):
-        instance = lasting(seed)
+        instance = with_survival(seed)
         most = instance.bids.max_count
         table = np.array([np.minimum(most, step) for step in range(int(most.max(initial=0)) + 1)])
         lack = shortfall(instance, table)
         assert (np.diff(lack) <= 1e-12).all()
-        found, _ = kept(instance, instance.lasting, table)
-        assert ((lack == 0) == (found >= instance.lasting.probability - 1e-9)).all()
+        found, _ = kept(instance, instance.survival, table)
+        assert ((lack == 0) == (found >= instance.survival.probability - 1e-9)).all()
     assert shortfall(varied(0), np.zeros((2, varied(0).num_bids), dtype=np.int64)).tolist() == [0.0, 0.0]
 
 
 def test_a_row_is_the_checkers_and_cuts_its_counts_off():
     added = 0
     for seed in range(80):
-        instance, rng = lasting(seed), np.random.default_rng(seed)
+        instance, rng = with_survival(seed), np.random.default_rng(seed)
         pool = CoverPool(instance)
         counts = rng.uniform(0, 1, instance.num_bids) * instance.bids.max_count
         number = pool.missed(counts)
@@ -69,7 +69,7 @@ def test_a_row_is_the_checkers_and_cuts_its_counts_off():
 def test_no_footprint_that_keeps_enough_has_less_than_the_least_counts():
     raised = 0
     for seed in range(60):
-        instance = lasting(seed)
+        instance = with_survival(seed)
         pool, high = CoverPool(instance), instance.bids.max_count
         table = footprints_that_keep_enough(instance)
         if not pool.keeps(high[None])[0]:
@@ -88,8 +88,12 @@ def test_no_footprint_that_keeps_enough_has_less_than_the_least_counts():
 
 
 def test_a_box_is_split_where_counts_fall_short():
-    instance = lasting(
-        next(seed for seed in range(99) if CoverPool(lasting(seed)).keeps(lasting(seed).bids.max_count[None])[0])
+    instance = with_survival(
+        next(
+            seed
+            for seed in range(99)
+            if CoverPool(with_survival(seed)).keeps(with_survival(seed).bids.max_count[None])[0]
+        )
     )
     pool, high = CoverPool(instance), instance.bids.max_count
     bid, at = pool.choose(0.0 * high, 0 * high, high)

@@ -21,7 +21,7 @@ def random_multipliers(facts, rng, num_covers=0):
 
 def random_covers(instance, rng):
     """Draw up to two covers where capacity must last."""
-    if instance.lasting is None:
+    if instance.survival is None:
         return ()
     size = len(instance.markets)
     return tuple(

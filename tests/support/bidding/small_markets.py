@@ -13,9 +13,9 @@ from optim.models.bidding.data import (
     CurveKind,
     EvictionTerm,
     HourOutlook,
-    LastingCapacity,
     Scalability,
     ScenarioOutlook,
+    SurvivalConstraint,
 )
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
@@ -49,7 +49,7 @@ def hour_instance(
     evicted=None,
     max_count=6,
     cap=None,
-    term=EvictionTerm.OWN,
+    term=EvictionTerm.PER_BID,
     name="small",
     delta=None,
     **fields,
@@ -97,7 +97,7 @@ def drawn(seed: int) -> BiddingInstance:
         "scalability": CURVES[rng.integers(len(CURVES))],
         "eviction_loss_h": float(rng.choice([0.0, 0.1, 0.2])),
         "change_loss_h": float(rng.choice([0.0, 0.05])),
-        "one_bid_a_market": bool(rng.random() < 0.3),
+        "one_bid_per_market": bool(rng.random() < 0.3),
     }
     max_count = rng.integers(0, 4, size=size)
     cap = int(rng.integers(1, 8)) if rng.random() < 0.7 else None
@@ -150,7 +150,7 @@ def varied(seed: int) -> BiddingInstance:
         instance = replace(instance, fixed_usd=0.0)
     if rng.random() < 0.4 and isinstance(instance.outlook, HourOutlook):
         usable = np.clip(instance.outlook.usable_h, 0.5, 1.0)
-        term = EvictionTerm(rng.choice(["any", "market"]))
+        term = EvictionTerm(rng.choice(["any-bid", "per-market"]))
         instance = replace(instance, outlook=replace(instance.outlook, term=term, usable_h=usable))
     if rng.random() < 0.5:
         _, work = evaluate_many(instance, all_footprints(instance))
@@ -166,7 +166,7 @@ def all_footprints(instance: BiddingInstance) -> np.ndarray:
     ranges = [range(int(most) + 1) for most in instance.bids.max_count]
     table = np.array(list(product(*ranges)), dtype=np.int64).reshape(-1, instance.num_bids)
     fits = (table @ instance.caps.weight.T <= instance.caps.limit + 1e-9).all(axis=1)
-    if instance.one_bid_a_market:
+    if instance.one_bid_per_market:
         for m in range(len(instance.markets)):
             fits &= (table[:, instance.bids.market == m] > 0).sum(axis=1) <= 1
     return table[fits]
@@ -179,7 +179,7 @@ def best_of_all(instance: BiddingInstance) -> float:
     return float(np.where(is_answer, cost / np.where(work > 0, work, 1.0), np.inf).min())
 
 
-def lasting(seed: int) -> BiddingInstance:
+def with_survival(seed: int) -> BiddingInstance:
     """Return a small instance by a seed that asks for capacity that lasts, with shocks by market, zone and region."""
     rng, instance = np.random.default_rng([seed, 7]), varied(seed)
     size = len(instance.markets)
@@ -192,13 +192,13 @@ def lasting(seed: int) -> BiddingInstance:
         by_zone=rng.uniform(0, 0.3, num_zones) * (rng.random() < 0.8),
         by_region=rng.uniform(0, 0.2, num_regions) * (rng.random() < 0.8),
     )
-    asked = LastingCapacity(
+    asked = SurvivalConstraint(
         shocks=shocks,
         capacity=rng.choice([0, 1, 1, 2, 4], instance.num_bids),
-        least=int(rng.integers(1, 6)),
+        min_capacity=int(rng.integers(1, 6)),
         probability=float(rng.choice([0.3, 0.5, 0.7, 0.8])),
     )
-    return replace(instance, lasting=asked)
+    return replace(instance, survival=asked)
 
 
 def outcomes(shocks: CommonShocks) -> tuple[np.ndarray, np.ndarray]:
@@ -213,14 +213,14 @@ def outcomes(shocks: CommonShocks) -> tuple[np.ndarray, np.ndarray]:
 
 def kept_by_outcomes(instance: BiddingInstance, table: np.ndarray) -> np.ndarray:
     """Return each footprint's probability to keep enough, summed over all outcomes."""
-    asked, (lasts, chance) = instance.lasting, outcomes(instance.lasting.shocks)
-    return ((table * asked.capacity) @ lasts[:, instance.bids.market].T >= asked.least) @ chance
+    asked, (lasts, chance) = instance.survival, outcomes(instance.survival.shocks)
+    return ((table * asked.capacity) @ lasts[:, instance.bids.market].T >= asked.min_capacity) @ chance
 
 
 def footprints_that_keep_enough(instance: BiddingInstance) -> np.ndarray:
     """Return every footprint that keeps the caps, the rule of one bid a market, and what must last."""
     table = all_footprints(instance)
-    return table[kept_by_outcomes(instance, table) >= instance.lasting.probability - 1e-9]
+    return table[kept_by_outcomes(instance, table) >= instance.survival.probability - 1e-9]
 
 
 def best_that_lasts(instance: BiddingInstance) -> float:

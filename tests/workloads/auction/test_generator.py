@@ -33,7 +33,7 @@ def test_trials_an_app_are_bimodal_as_published():
 
 
 def test_a_share_of_the_gpus_is_held():
-    cluster = generate(GeneratorOptions(held_share=0.3), seed=0).cluster
+    cluster = generate(GeneratorOptions(allocated_share=0.3), seed=0).cluster
     assert cluster.num_free == 256 - round(0.3 * 256)
     assert len(np.unique(cluster.machine_free)) > 2
 
@@ -66,7 +66,7 @@ def test_bids_are_better_in_tighter_placements_and_with_more_gpus():
     [
         ({"num_apps": -1}, "num_apps must be at least 0"),
         ({"num_gpus": 3, "num_machines": 4}, "at least one a slot"),
-        ({"held_share": 1.5}, r"held_share must be in \[0, 1\]"),
+        ({"allocated_share": 1.5}, r"allocated_share must be in \[0, 1\]"),
         ({"contention": -1.0}, r"contention must be in \[0, 1e6\]"),
         ({"contention": 1e100}, r"contention must be in \[0, 1e6\]"),
         ({"gangs": "odd"}, "gangs must be one of"),

@@ -61,9 +61,9 @@ def test_kinds_without_bids_take_the_options_that_go_with_them_and_refuse_the_ot
         {"reliable_usd": 5.0},
         {"scale_min": 50.0},
         {"eviction_min": 50.0},
-        {"term": "own"},
+        {"term": "per-bid"},
         {"slots": 4},
-        {"one_bid_a_market": True},
+        {"one_bid_per_market": True},
         {"prices": "prices.csv", "on_demand": "on_demand.csv"},
     ],
 )

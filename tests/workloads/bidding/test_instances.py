@@ -75,7 +75,9 @@ def test_doubling_prices_and_deltas_leaves_the_decision(seed):
     rng = np.random.default_rng(seed)
     drawn = [list(zip(rng.integers(60, 4000, 30).tolist(), rng.integers(1, 40, 30).tolist(), strict=True))] * 2
     pairs = zip(
-        instances(drawn, 1, EvictionTerm.OWN, 5 * HOUR), instances(drawn, 2, EvictionTerm.OWN, 5 * HOUR), strict=True
+        instances(drawn, 1, EvictionTerm.PER_BID, 5 * HOUR),
+        instances(drawn, 2, EvictionTerm.PER_BID, 5 * HOUR),
+        strict=True,
     )
     for one, two in pairs:
         first, second = (optim.solve(instance, "dinkelbach") for instance in (one, two))

@@ -39,8 +39,8 @@ def test_all_that_a_table_tells_is_kept_in_the_order_of_time():
             status=_texts("Pass", "Failed", "Pass", ""),
             app=_texts("p", "q", "", "p"),
             priority=np.array([4, 3, 2, 1]),
-            least_gpus=np.array([1, 1, 2, 4]),
-            most_gpus=np.array([2, 2, 4, 16]),
+            min_gpus=np.array([1, 1, 2, 4]),
+            max_gpus=np.array([2, 2, 4, 16]),
             demand=np.array([[0.25, 1.5, 2.0], [1, 4, 16], [1, 4, 16], [1, 0, 0]]),
             busy=np.array([0.5, 1.0, 0.001, 0.25]),
             slowdown=np.array([[1, 1.5, 2.0]] * 4),
@@ -57,7 +57,7 @@ def test_all_that_a_table_tells_is_kept_in_the_order_of_time():
     assert jobs.app[2] == jobs.app[3]
     assert len(set(jobs.app.tolist())) == 3
     assert jobs.priority.tolist() == [3, 2, 4, 1]
-    assert (jobs.least_gpus.tolist(), jobs.most_gpus.tolist()) == ([1, 2, 1, 4], [2, 4, 2, 16])
+    assert (jobs.min_gpus.tolist(), jobs.max_gpus.tolist()) == ([1, 2, 1, 4], [2, 4, 2, 16])
     assert (jobs.share_milli.tolist(), jobs.cpu_milli.tolist()) == ([1000, 1000, 250, 1000], [4000, 4000, 1500, 0])
     assert jobs.memory_mib.tolist() == [16384, 16384, 2048, 0]
     assert jobs.busy_milli.tolist() == [1000, 1, 500, 250]
@@ -125,10 +125,10 @@ def test_run_times_are_those_of_the_clusters_types_of_gpu():
     both = Cluster(gpus=np.array([8, 8]), kind=np.array([0, 1]), kinds=("slow", "fast"))
     jobs = cluster_jobs(table, Selection(), both)
     assert jobs.ids == ("b", "c", "a")
-    assert jobs.kind_ppm.tolist() == [[0, 1_000_000], [1_000_000, 0], [4_000_000, 1_000_000]]
+    assert jobs.gpu_type_slowdown_ppm.tolist() == [[0, 1_000_000], [1_000_000, 0], [4_000_000, 1_000_000]]
     assert jobs.duration_us.tolist() == [2_000_000, 6_000_000, 1_000_000]
     assert dict(jobs.dropped) == {"that no GPU of the cluster can run": 1}
-    assert cluster_jobs(table, Selection(), Cluster.grid("1x8")).kind_ppm.shape == (4, 0)
+    assert cluster_jobs(table, Selection(), Cluster.grid("1x8")).gpu_type_slowdown_ppm.shape == (4, 0)
     other = Cluster(gpus=np.array([8]), kinds=("h100",))
     with pytest.raises(InvalidProblemError, match="GPU type 'h100' has no throughput in the trace"):
         cluster_jobs(table, Selection(), other)

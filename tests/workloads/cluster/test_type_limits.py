@@ -41,11 +41,11 @@ def _jobs(folder, cluster, text=SACCT, form="sacct", **selection):
 
 def _machines(jobs, cluster):
     """Return the machines that each job may run on, all if types make no difference."""
-    if not jobs.kind_ppm.shape[1]:
+    if not jobs.gpu_type_slowdown_ppm.shape[1]:
         return {name: list(range(cluster.num_machines)) for name in jobs.ids}
     return {
         name: np.flatnonzero(row[cluster.kind] == 10**6).tolist()
-        for name, row in zip(jobs.ids, jobs.kind_ppm, strict=True)
+        for name, row in zip(jobs.ids, jobs.gpu_type_slowdown_ppm, strict=True)
     }
 
 
@@ -91,7 +91,7 @@ def test_partitions_are_kept_where_the_topology_says_which_machines_they_have(tm
 
 def test_a_cluster_without_types_says_what_it_drops(tmp_path):
     jobs = _jobs(tmp_path, Cluster.grid("3x4"))
-    assert not jobs.kind_ppm.shape[1]
+    assert not jobs.gpu_type_slowdown_ppm.shape[1]
     said = "GPU types that the trace records (a100 for 2, V100 for 1) are not kept"
     assert [note for note in jobs.notes if said in note]
     one = "submit,gpus,duration,gpu_type\n0,1,5,a100\n0,1,5,a100\n"

@@ -179,11 +179,11 @@ def test_an_attempt_that_says_nothing_does_not_undo_those_before_it(tmp_path):
     ran = _attempt("2017-10-03 00:01:00", "2017-10-03 00:03:00", 4)
     for nothing in (_attempt(None, None), {}, {"start_time": "2017-10-03 00:04:00", "end_time": None, "detail": []}):
         table = _table(tmp_path, [_job("a", 0, "Pass", ran, nothing)])
-        assert (table.workers.tolist(), table.duration_s.tolist(), table.failed_tries.tolist()) == ([4], [120], [0])
+        assert (table.workers.tolist(), table.duration_s.tolist(), table.failed_attempts.tolist()) == ([4], [120], [0])
         assert np.isnan(table.failed_s[0])
     unplaced = _attempt("2017-10-03 00:04:00", "2017-10-03 00:05:00")
     table = _table(tmp_path, [_job("a", 0, "Pass", ran, unplaced)])
-    assert (table.workers.tolist(), table.duration_s.tolist(), table.failed_tries.tolist()) == ([4], [180], [1])
+    assert (table.workers.tolist(), table.duration_s.tolist(), table.failed_attempts.tolist()) == ([4], [180], [1])
 
 
 @pytest.mark.parametrize("nothing", [None, "None"])

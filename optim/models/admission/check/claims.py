@@ -55,7 +55,7 @@ def ranges_of(exact: ExactInstance, admitted: int, proof: Any) -> dict[str, Coun
         **CountRange.each_whole(("completed_on_standby",), admitted),
         **CountRange.each_whole(("open",), leaves),
         **dict.fromkeys(("master", "guard_earned"), earned),
-        **dict.fromkeys(("tight_rows", "refused_jobs"), CountRange(low=-LP_TOL, high=1.0 + LP_TOL)),
+        **dict.fromkeys(("tight_rows", "rejected_jobs"), CountRange(low=-LP_TOL, high=1.0 + LP_TOL)),
         **dict.fromkeys(("running_dual", "largest_step_ratio", "resolve_ms", "resolve_max_ms"), CountRange()),
         "lp_gap": CountRange(low=-LP_TOL),
     }

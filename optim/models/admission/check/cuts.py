@@ -131,17 +131,17 @@ class CutCheck:
         share, room = self._exact.share, self._exact.servers(cut.side).room(cut.server_class, cut.slot)
         for row, job, demand in self._present(cut):
             gain, ps_gain = int(cut.worker_coefficient[row]), int(cut.ps_coefficient[row])
-            most = (job.most_workers, job.ps_needed(job.most_workers))
+            most = (job.max_workers, job.ps_needed(job.max_workers))
             if self._exact.is_shared:
                 beside = (ps_beside_on_one(demand, room, share, y, most[1]) for y in range(most[0] + 1))
-                most_ps = list(takewhile(lambda z: z >= 0, beside))
+                max_ps = list(takewhile(lambda z: z >= 0, beside))
             elif cut.side is Side.WORKER:
-                most_ps = [0] * (1 + units_on_server(demand.worker, room, share, most[0]))
+                max_ps = [0] * (1 + units_on_server(demand.worker, room, share, most[0]))
             else:
-                most_ps = [units_on_server(demand.ps, room, share, most[1])]
+                max_ps = [units_on_server(demand.ps, room, share, most[1])]
             options = {
                 (y * gain + z * ps_gain, tuple(y * w + z * s for w, s in zip(demand.worker, demand.ps, strict=True)))
-                for y, limit in enumerate(most_ps if gain else most_ps[:1])
+                for y, limit in enumerate(max_ps if gain else max_ps[:1])
                 for z in range(limit + 1 if ps_gain else 1)
             }
             yield from _choice(options)
@@ -153,7 +153,7 @@ class CutCheck:
         for side, gains in sides_of(cut):
             for row, job, demand in self._present(cut):
                 gain, unit = np.asarray(gains)[row].tolist(), demand.of(side)
-                most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
+                most = job.max_workers if side is Side.WORKER else job.ps_needed(job.max_workers)
                 units = min(most, count * units_on_server(unit, room, self._exact.share, most)) if gain else 0
                 yield from _choice(
                     {(gain[min(n, len(gain)) - 1], tuple(n * u for u in unit)) for n in range(1, units + 1)}

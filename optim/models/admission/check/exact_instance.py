@@ -171,7 +171,7 @@ class ExactJob:
         Twentieths of one worker's speed that 1, 2, ... workers have; empty where speed is linear.
     target
         Units of progress that complete the job (row (2)).
-    most_workers
+    max_workers
         Most workers that a plan without superfluous workers ever runs: min(N, W), or N where chunks
         are integral or the job has a speed-up.
     worker_rate, ps_rate
@@ -194,7 +194,7 @@ class ExactJob:
     is_chunk_integral: bool
     speedup: tuple[int, ...]
     target: int
-    most_workers: int
+    max_workers: int
     worker_rate: int
     ps_rate: int
     demands: tuple[Demand, ...]
@@ -322,7 +322,7 @@ def _job(instance: AdmissionInstance, i: int) -> ExactJob:
         is_chunk_integral=instance.chunk_integral,
         speedup=speedup,
         target=epochs * chunks if instance.chunk_integral else work,
-        most_workers=chunks if instance.chunk_integral or speedup else min(chunks, work),
+        max_workers=chunks if instance.chunk_integral or speedup else min(chunks, work),
         worker_rate=rate,
         ps_rate=int(jobs.ps_micro_mbps[i]),
         demands=_demands(instance, i),
@@ -370,7 +370,7 @@ def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side
     That is `count` times what one server holds: identical servers are one row of the dual.
     """
     servers = exact.servers(side)
-    most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
+    most = job.max_workers if side is Side.WORKER else job.ps_needed(job.max_workers)
     result = np.zeros((len(servers.count), len(slots)), dtype=np.int64)
     known: dict[tuple[int, tuple[int, ...]], int] = {}
     for c, count in enumerate(servers.count):

@@ -215,7 +215,7 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
     job = pricing.job
     limits = pricing.limits(demand, Side.WORKER)
     ps_limits = pricing.limits(demand, Side.PS)
-    most = min(job.most_workers, int(limits[1].sum(axis=0).max(initial=0)))
+    most = min(job.max_workers, int(limits[1].sum(axis=0).max(initial=0)))
     needed = np.array([job.ps_needed(y) for y in range(most + 1)], dtype=np.int64)
     if pricing.exact.is_shared:
         pairs = _shared_costs(pricing, demand, (limits, ps_limits), (most, int(needed[-1])))
@@ -533,7 +533,7 @@ def max_share(exact: ExactInstance) -> Fraction:
 def _share_of(exact: ExactInstance, job: ExactJob) -> Fraction:
     """Return the largest share that one job takes."""
     found = Fraction(0)
-    most = (job.most_workers, job.ps_needed(job.most_workers))
+    most = (job.max_workers, job.ps_needed(job.max_workers))
     for side in (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS):
         servers = exact.servers(side)
         for c in range(len(servers.count)):

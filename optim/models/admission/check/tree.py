@@ -41,11 +41,11 @@ class Units:
 
     fewest: Pair
     demand: Demand
-    most_ps: tuple[int, ...]
+    max_ps: tuple[int, ...]
 
     def fits(self, pair: Pair) -> bool:
         """Tell whether an empty server takes these units."""
-        return pair[0] < len(self.most_ps) and pair[1] <= self.most_ps[pair[0]]
+        return pair[0] < len(self.max_ps) and pair[1] <= self.max_ps[pair[0]]
 
 
 def is_crowded(exact: ExactInstance, restrictions: Mapping[int, Restriction]) -> bool:
@@ -66,15 +66,15 @@ def _units(exact: ExactInstance, job: ExactJob, place: Place, restriction: Restr
     demand, room = _min_demand(exact, job, slot, restriction), exact.servers(side).room(c, slot)
     sides = (Side.WORKER, Side.PS) if exact.is_shared else (side,)
     fewest = tuple(restriction.at_least.get((own, c, slot), 0) if own in sides else 0 for own in (Side.WORKER, Side.PS))
-    most = (job.most_workers, job.ps_needed(job.most_workers))
+    most = (job.max_workers, job.ps_needed(job.max_workers))
     if exact.is_shared:
         beside = [ps_beside_on_one(demand, room, exact.share, y, most[1]) for y in range(most[0] + 1)]
-        most_ps = tuple(z for z in beside if z >= 0)
+        max_ps = tuple(z for z in beside if z >= 0)
     elif side is Side.WORKER:
-        most_ps = (0,) * (1 + units_on_server(demand.worker, room, exact.share, most[0]))
+        max_ps = (0,) * (1 + units_on_server(demand.worker, room, exact.share, most[0]))
     else:
-        most_ps = (units_on_server(demand.ps, room, exact.share, most[1]),)
-    return Units(fewest=(fewest[0], fewest[1]), demand=demand, most_ps=most_ps)
+        max_ps = (units_on_server(demand.ps, room, exact.share, most[1]),)
+    return Units(fewest=(fewest[0], fewest[1]), demand=demand, max_ps=max_ps)
 
 
 def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Restriction) -> Demand:
@@ -179,8 +179,8 @@ class _Packing:
             yield (), room
             return
         job = self._jobs[k]
-        for y in range(min(rest[k][0], len(job.most_ps) - 1), -1, -1):
-            for z in range(min(rest[k][1], job.most_ps[y]), -1, -1):
+        for y in range(min(rest[k][0], len(job.max_ps) - 1), -1, -1):
+            for z in range(min(rest[k][1], job.max_ps[y]), -1, -1):
                 left = _left(job.demand, (y, z), room)
                 if min(left, default=0) >= 0:
                     for others, final in self._ways(rest, k + 1, left):

@@ -107,7 +107,7 @@ class BiddingClaims(AbstractClaims):
         if not isinstance(plan, FootprintPlan):
             return {}
         instance = self.facts.instance
-        lasts = {} if instance.lasting is None else {"kept": kept(instance, instance.lasting, plan.counts)}
+        lasts = {} if instance.survival is None else {"kept": kept(instance, instance.survival, plan.counts)}
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 
     def count_ranges(self) -> Mapping[str, CountRange]:
@@ -145,17 +145,17 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
             found.append(
                 violation(f"cap [{name}]", f"{used:g} is used, the limit is {limit:g}", amount=repr(used - limit))
             )
-    if instance.one_bid_a_market:
+    if instance.one_bid_per_market:
         number = np.bincount(instance.bids.market[counts > 0], minlength=len(instance.markets))
         found += [
             violation(f"one bid [{instance.markets[m]}]", f"{number[m]} bids are taken", amount=str(number[m] - 1))
             for m in np.flatnonzero(number > 1).tolist()
         ]
-    lasting = instance.lasting
-    if lasting is not None and not keeps_enough(instance, counts):
-        chance = kept(instance, lasting, counts)
-        text = f"{lasting.least} last with probability {chance:.9g}, asked is {lasting.probability:g}"
-        found.append(violation("lasting", text, amount=repr(lasting.probability - chance)))
+    survival = instance.survival
+    if survival is not None and not keeps_enough(instance, counts):
+        chance = kept(instance, survival, counts)
+        text = f"{survival.min_capacity} last with probability {chance:.9g}, asked is {survival.probability:g}"
+        found.append(violation("survival", text, amount=repr(survival.probability - chance)))
     return found
 
 

@@ -169,7 +169,7 @@ class VerifierContext:
     @property
     def has_common_loss(self) -> bool:
         """Whether everybody loses by an eviction, in the one-hour form."""
-        return self.term in (EvictionTerm.ANY, EvictionTerm.MARKET)
+        return self.term in (EvictionTerm.ANY_BID, EvictionTerm.PER_MARKET)
 
 
 def footprint_value(facts: VerifierContext, counts: list[int]) -> tuple[float, float]:
@@ -196,10 +196,10 @@ def _hour_work(
     instance: BiddingInstance, outlook: HourOutlook, counts: list[int], taken: list[int], change: float
 ) -> float:
     stays = 1.0
-    if outlook.term is EvictionTerm.ANY:
+    if outlook.term is EvictionTerm.ANY_BID:
         for j in taken:
             stays *= 1.0 - float(outlook.evicted[j])
-    if outlook.term is EvictionTerm.MARKET:
+    if outlook.term is EvictionTerm.PER_MARKET:
         worst: dict[int, float] = {}
         for j in taken:
             market = int(instance.bids.market[j])
@@ -209,7 +209,7 @@ def _hour_work(
     lost = instance.eviction_loss_h
     terms = [instance.fixed_rate * max(0.0, 1.0 - lost * (1.0 - stays) - change)]
     for j in taken:
-        loss = lost * float(outlook.evicted[j]) if outlook.term is EvictionTerm.OWN else lost * (1.0 - stays)
+        loss = lost * float(outlook.evicted[j]) if outlook.term is EvictionTerm.PER_BID else lost * (1.0 - stays)
         useful = max(0.0, float(outlook.usable_h[j]) - loss - change)
         terms.append(counts[j] * float(instance.bids.rate[j]) * useful)
     return useful_rate(instance.scalability, math.fsum(terms))

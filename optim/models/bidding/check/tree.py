@@ -19,7 +19,7 @@ from optim.models.bidding.check.exact_instance import (
     tangent_slope,
     useful_rate,
 )
-from optim.models.bidding.data import LASTING_TOL, EvictionTerm, HourOutlook, LastingCapacity
+from optim.models.bidding.data import SURVIVAL_TOL, EvictionTerm, HourOutlook, SurvivalConstraint
 from optim.models.bidding.decision import CHANGE, RATE, THETA, Cover, Multipliers, RatioProof, TreeNode
 from optim.models.bidding.instance import BiddingInstance
 
@@ -49,9 +49,9 @@ class _Causes:
     by_region: FloatArray
 
     @classmethod
-    def of(cls, lasting: LastingCapacity) -> "_Causes":
+    def of(cls, survival: SurvivalConstraint) -> "_Causes":
         """Read an instance's."""
-        shocks = lasting.shocks
+        shocks = survival.shocks
         own, by_zone, by_region = (np.exp(-hours) for hours in (shocks.own, shocks.by_zone, shocks.by_region))
         return cls(zone=shocks.zone, region=shocks.region, own=own, by_zone=by_zone, by_region=by_region)
 
@@ -63,7 +63,7 @@ class _Causes:
             own[market] = 1.0
         return replace(self, own=own, by_zone=by_zone, by_region=by_region)
 
-    def falls_short(self, held: IntArray, least: int) -> float:
+    def shortfall_probability(self, held: IntArray, least: int) -> float:
         """Return the probability that less than `least` lasts of a holding by market."""
         if least <= 0:
             return 0.0
@@ -81,46 +81,48 @@ class _Causes:
         return float(total[:least].sum())
 
 
-def kept(instance: BiddingInstance, lasting: LastingCapacity, counts: IntArray) -> float:
+def kept(instance: BiddingInstance, survival: SurvivalConstraint, counts: IntArray) -> float:
     """Return the probability that a footprint keeps enough."""
     held = np.zeros(len(instance.markets), dtype=np.int64)
-    np.add.at(held, instance.bids.market, lasting.capacity * np.maximum(counts, 0))
-    return 1.0 - _Causes.of(lasting).falls_short(held, lasting.least)
+    np.add.at(held, instance.bids.market, survival.capacity * np.maximum(counts, 0))
+    return 1.0 - _Causes.of(survival).shortfall_probability(held, survival.min_capacity)
 
 
 def keeps_enough(instance: BiddingInstance, counts: IntArray) -> bool:
     """Tell whether a footprint keeps enough; no smaller one does where it doesn't."""
-    lasting = instance.lasting
-    return lasting is None or kept(instance, lasting, counts) >= lasting.probability - LASTING_TOL
+    survival = instance.survival
+    return survival is None or kept(instance, survival, counts) >= survival.probability - SURVIVAL_TOL
 
 
 def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> CheckedCovers | Violation:
     """Return the rows that covers stand for, recomputed, or what is wrong with their form."""
-    lasting, size = instance.lasting, instance.num_bids
+    survival, size = instance.survival, instance.num_bids
     gain, need = np.zeros((len(covers), size)), np.zeros(len(covers))
     for i, cover in enumerate(covers):
-        if lasting is None:
+        if survival is None:
             return violation("certificate", "covers are for instances that ask for capacity that lasts")
         is_whole = np.issubdtype(cover.weight.dtype, np.integer) and cover.weight.shape == (len(instance.markets),)
         if not is_whole or (cover.weight < 0).any() or not 0 <= cover.short_of <= MAX_SHORT:
             text = f"a cover has {len(instance.markets)} whole weights and falls short of at most {MAX_SHORT}"
             return violation("certificate", text)
-        gain[i], need[i] = _row(instance, lasting, cover)
+        gain[i], need[i] = _row(instance, survival, cover)
     return CheckedCovers(gain=gain, need=need)
 
 
-def _row(instance: BiddingInstance, lasting: LastingCapacity, cover: Cover) -> tuple[FloatArray, float]:
+def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) -> tuple[FloatArray, float]:
     """Return a cover's row, rounded outward."""
-    weight, causes = cover.weight, _Causes.of(lasting)
-    survival = causes.own * causes.by_zone[causes.zone] * causes.by_region[causes.region[causes.zone]]
-    by_zone = {z: causes.spared(z).falls_short(weight, cover.short_of) for z in np.unique(causes.zone).tolist()}
+    weight, causes = cover.weight, _Causes.of(survival)
+    lasts = causes.own * causes.by_zone[causes.zone] * causes.by_region[causes.region[causes.zone]]
+    by_zone = {
+        z: causes.spared(z).shortfall_probability(weight, cover.short_of) for z in np.unique(causes.zone).tolist()
+    }
     hard = np.zeros(len(weight))
     for m, zone in enumerate(causes.zone.tolist()):
         # Its own cause decides on a market's hours only if the holding has something of it.
-        share = causes.spared(zone, m).falls_short(weight, cover.short_of) if weight[m] else by_zone[zone]
-        hard[m] = survival[m] * share + OUTWARD
-    need = causes.falls_short(weight, cover.short_of) - (1.0 - lasting.probability) - LASTING_TOL - OUTWARD
-    return lasting.capacity * hard[instance.bids.market], lasting.least * need
+        share = causes.spared(zone, m).shortfall_probability(weight, cover.short_of) if weight[m] else by_zone[zone]
+        hard[m] = lasts[m] * share + OUTWARD
+    need = causes.shortfall_probability(weight, cover.short_of) - (1.0 - survival.probability) - SURVIVAL_TOL - OUTWARD
+    return survival.capacity * hard[instance.bids.market], survival.min_capacity * need
 
 
 def _unless_struck(chances: FloatArray, stays: float) -> FloatArray:
@@ -278,7 +280,7 @@ def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
     cost, work = footprint_value(facts, counts.tolist())
     is_short = work <= 0 or work < relaxed_min_work(instance)
     is_elsewhere = box.has_change is True and not (taken & instance.bids.is_new).any()
-    if is_short or is_elsewhere or (instance.one_bid_a_market and (number > 1).any()):
+    if is_short or is_elsewhere or (instance.one_bid_per_market and (number > 1).any()):
         return math.inf
     return cost - ratio * work - _rounding([cost, ratio * work], instance.num_bids)
 
@@ -313,7 +315,7 @@ def _market(facts: VerifierContext, box: CheckedBox, mine: IntArray, reduced: Fl
     instance = facts.instance
     choices = list(zip(mine.tolist(), reduced.tolist(), strict=True))
     must = [j for j, _ in choices if box.low[j] > 0]
-    if facts.term is not EvictionTerm.MARKET:
+    if facts.term is not EvictionTerm.PER_MARKET:
         return _independent(facts, box, choices, charge.tolist(), must)
     values = [] if must else [0.0]
     first_must = min(must, default=instance.num_bids)
@@ -321,8 +323,8 @@ def _market(facts: VerifierContext, box: CheckedBox, mine: IntArray, reduced: Fl
     for (j, r), own_charge in zip(reversed(choices), reversed(charge.tolist()), strict=True):
         taken = _count_value(box, j, r, least=1)
         due += own_charge
-        if j <= first_must and not (instance.one_bid_a_market and any(other != j for other in must)):
-            values.append(due + taken + (0.0 if instance.one_bid_a_market else later))
+        if j <= first_must and not (instance.one_bid_per_market and any(other != j for other in must)):
+            values.append(due + taken + (0.0 if instance.one_bid_per_market else later))
         later += taken if box.low[j] > 0 else min(0.0, taken)
     return min(values, default=math.inf)
 
@@ -331,7 +333,7 @@ def _independent(
     facts: VerifierContext, box: CheckedBox, choices: list[tuple[int, float]], extra: list[float], must: list[int]
 ) -> float:
     each = {j: e + _count_value(box, j, r, least=1) for (j, r), e in zip(choices, extra, strict=True)}
-    if facts.instance.one_bid_a_market:
+    if facts.instance.one_bid_per_market:
         if len(must) > 1:
             return math.inf
         return each[must[0]] if must else min(0.0, *each.values())
@@ -414,7 +416,7 @@ def _theta(facts: VerifierContext, box: CheckedBox) -> tuple[float, float, Float
     theta = facts.theta
     allowed = np.flatnonzero(box.high > 0).tolist()
     step = np.zeros(len(theta))
-    if facts.term is EvictionTerm.ANY:
+    if facts.term is EvictionTerm.ANY_BID:
         sure = math.fsum(theta[j] for j in allowed if box.low[j] > 0)
         for j in allowed:
             step[j] = 0.0 if box.low[j] > 0 else theta[j]

@@ -196,11 +196,11 @@ class _Types:
 
 
 def _types(jobs: Workload, cluster: Cluster) -> _Types:
-    types = jobs.kind_ppm.shape[1]
+    types = jobs.gpu_type_slowdown_ppm.shape[1]
     if not types:
         return _Types(gpus=[cluster.num_gpus], rows=np.full((1, 1), PPM), of_job=np.zeros(len(jobs), np.int64))
     gpus = np.array([int(cluster.gpus[cluster.kind == kind].sum()) for kind in range(types)])
-    rows, of_job = np.unique(np.where(gpus > 0, jobs.kind_ppm, 0), axis=0, return_inverse=True)
+    rows, of_job = np.unique(np.where(gpus > 0, jobs.gpu_type_slowdown_ppm, 0), axis=0, return_inverse=True)
     rows[~rows.any(axis=1)] = np.where(
         gpus > 0, PPM, 0
     )  # a job that can't run at all is bounded as if it could anywhere

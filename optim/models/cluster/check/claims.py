@@ -22,7 +22,7 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LATER_FIELDS, LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 
-OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us", "preempt_checkpoint_us")
+OF_FAILURES = ("checkpoint_us", "retries", "max_retries", "retry_wait_us", "preempt_checkpoint_us")
 """Rules that say what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
 
 
@@ -120,7 +120,8 @@ def _digest(record: RunRecord) -> str:
             values, form = getattr(owner, column.name), column.metadata.get("column")
             is_left_out = form is not None and form.since == LATER and (values == form.fill).all()
             if isinstance(values, np.ndarray) and not is_left_out:
-                digest.update(column.name.encode() + values.tobytes())
+                name = (form.former if form is not None else "") or column.name
+                digest.update(name.encode() + values.tobytes())
     return digest.hexdigest()[:16]
 
 
@@ -132,7 +133,7 @@ def is_bounded(jobs: Workload, run: Run) -> bool:
 def _are_bounded(jobs: Workload, is_done: Sequence[bool], rules: Rules) -> bool:
     if not all(is_done) or (rules.retries and bool((jobs.fails_us >= 0).any())):
         return False
-    is_wider = rules.is_elastic and bool((jobs.most_gpus > jobs.gpus).any())
+    is_wider = rules.is_elastic and bool((jobs.max_gpus > jobs.gpus).any())
     return rules.jobs_a_gpu == 1 and not rules.is_shared and not rules.may_refuse and not is_wider
 
 
@@ -151,7 +152,7 @@ def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Vi
 def _why_named(jobs: Workload, cluster: Cluster) -> str:
     """Return why counts of GPUs don't show that a schedule is possible, "" if they do."""
     kinds = sorted(set(cluster.kind.tolist()))
-    if any(ppm != PPM for row in jobs.kind_ppm.tolist() for ppm in (row[kind] for kind in kinds if row)):
+    if any(ppm != PPM for row in jobs.gpu_type_slowdown_ppm.tolist() for ppm in (row[kind] for kind in kinds if row)):
         return "types of GPU matter to jobs"
     for name, most, rooms in (
         ("vCPU", max(jobs.cpu_milli.tolist()), [round(cpus * 1000) for cpus in cluster.cpus.tolist()]),
@@ -183,7 +184,7 @@ def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
 
 def _limit_of_prices(record: RunRecord) -> tuple[list[str], list[Violation]]:
     """Return what no prices prove more than, in words, or why that isn't shown."""
-    stated, where = record.most_by_prices_h, "most_by_prices_h"
+    stated, where = record.price_bound_limit_h, "price_bound_limit_h"
     if stated is None:
         return [], []
     if record.divisible is None:

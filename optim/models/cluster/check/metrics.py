@@ -145,10 +145,10 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
         "slowdown_mean": math.fsum(slowdown) / len(done),
         "slowdown_max": max(slowdown),
         **_fairness(jobs, cluster, log, replayed),
-        "gpu_hours": replayed.held_gpu_us / HOUR,
+        "gpu_hours": replayed.allocated_gpu_us / HOUR,
         "overhead_gpu_hours": replayed.overhead_gpu_us / HOUR,
-        "utilisation": replayed.held_gpu_us / (end * cluster.num_gpus),
-        "goodput": sum(width[job] * share[job] * useful[job] for job in done) / MILLI / replayed.held_gpu_us,
+        "utilisation": replayed.allocated_gpu_us / (end * cluster.num_gpus),
+        "goodput": sum(width[job] * share[job] * useful[job] for job in done) / MILLI / replayed.allocated_gpu_us,
         "placement_score": score,
         "wait_fair_share": (over + full) / waits,
         "wait_fragmented_share": fragmented / waits,
@@ -159,7 +159,7 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
         "lost_gpu_hours": sum(w * s * lost for w, s, lost in zip(width, share, replayed.lost_us, strict=True))
         / (MILLI * HOUR),
         "down_gpu_hours": _down(cluster, log, end) / HOUR,
-        "failed_tries": kinds[ATTEMPT_FAILED] + gave_up,
+        "failed_attempts": kinds[ATTEMPT_FAILED] + gave_up,
         "failed": gave_up,
         "left": left,
         "unfinished": len(jobs) - len(done) - left - gave_up,
@@ -304,7 +304,7 @@ def _waiting(
     asks = list(zip(jobs.cpu_milli.tolist(), jobs.memory_mib.tolist(), strict=True))
     if not (rules.is_shared or _may_run_out(jobs, cluster, rules)):
         asks = [(0, 0)] * len(jobs)
-    kinds = jobs.kind_ppm > 0
+    kinds = jobs.gpu_type_slowdown_ppm > 0
     of: dict[tuple[object, ...], int] = {}
     of_class, first = [], []
     for job, (group, gang) in enumerate(zip(jobs.group.tolist(), jobs.gpus.tolist(), strict=True)):

@@ -86,7 +86,7 @@ def fates(jobs: Workload, rules: Rules) -> list[AttemptTracker]:
             continue
         known = FAILURES.get(jobs.reasons[reason])
         is_useless = rules.retries == BY_CLASS and known is not None and not known.is_transient
-        allowed = 0 if is_useless else rules.most_retries if rules.retries == BY_CLASS else tries
+        allowed = 0 if is_useless else rules.max_retries if rules.retries == BY_CLASS else tries
         step = max(fails, 1)
         rest = good if good >= 0 else max(duration - tries * step, 0)
         fate = AttemptTracker(left=tries, allowed=allowed, fails=step, good=duration - rest, is_doomed=not rest)
@@ -105,7 +105,7 @@ class Replayed:
     overhead_us: tuple[int, ...]
     lost_us: tuple[int, ...]
     is_done: tuple[bool, ...]
-    held_gpu_us: float
+    allocated_gpu_us: float
     overhead_gpu_us: float
 
 
@@ -340,7 +340,7 @@ class _ReplayState:
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         self.jobs, self.cluster, self.rules = jobs, cluster, rules
-        ranges = zip(jobs.least_gpus.tolist(), jobs.most_gpus.tolist(), strict=True)
+        ranges = zip(jobs.min_gpus.tolist(), jobs.max_gpus.tolist(), strict=True)
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
         self.state = [
             _PlacedJob(submit, gang, duration, fate, range=limits if rules.is_elastic else (gang, gang))
@@ -371,7 +371,7 @@ class _ReplayState:
                 raise BrokenEventError(f"takes more of GPU {gpu} of machine {machine} than is left")
             if not rules.is_shared and len(tenants) > rules.jobs_a_gpu:
                 raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't free")
-            if jobs.kind_ppm.shape[1] and jobs.kind_ppm[job, cluster.kind[machine]] == 0:
+            if jobs.gpu_type_slowdown_ppm.shape[1] and jobs.gpu_type_slowdown_ppm[job, cluster.kind[machine]] == 0:
                 raise BrokenEventError("takes a GPU of a type on which it can't run")
         for machine in {machine for machine, _ in places}:
             here = [j for tenants in self.on[machine] for j in tenants]
@@ -386,8 +386,8 @@ class _ReplayState:
         racks = {int(self.cluster.rack[machine]) for machine in machines}
         level = 0 if len(machines) == 1 else 1 if len(racks) == 1 else 2
         factor = Fraction(int(jobs.slowdown_ppm[job, level]) * self.state[job].gang, len(places))
-        if jobs.kind_ppm.shape[1]:
-            factor *= Fraction(max(int(jobs.kind_ppm[job, self.cluster.kind[m]]) for m in machines), PPM)
+        if jobs.gpu_type_slowdown_ppm.shape[1]:
+            factor *= Fraction(max(int(jobs.gpu_type_slowdown_ppm[job, self.cluster.kind[m]]) for m in machines), PPM)
         if rules.jobs_a_gpu > 1:
             factor *= max(Fraction(1), *(Fraction(sum(self.busy[j] for j in self.on[m][g]), WHOLE) for m, g in places))
         if rules.neighbour_ppm > PPM and len(places) > 1:
@@ -495,7 +495,7 @@ def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, 
         raise BrokenEventError("names a GPU twice, or several as one")
 
 
-def _summary(state: Sequence[_Job], now: int, held_gpu_us: float, overhead_gpu_us: float) -> Replayed:
+def _summary(state: Sequence[_Job], now: int, allocated_gpu_us: float, overhead_gpu_us: float) -> Replayed:
     """Return what a log says; a job that is not over waits to the end of the log."""
     ends = tuple(job.ended if job.ended >= 0 else max(now, job.submit) for job in state)
     return Replayed(
@@ -505,6 +505,6 @@ def _summary(state: Sequence[_Job], now: int, held_gpu_us: float, overhead_gpu_u
         overhead_us=tuple(job.overhead for job in state),
         lost_us=tuple(job.lost for job in state),
         is_done=tuple(job.is_done for job in state),
-        held_gpu_us=held_gpu_us,
+        allocated_gpu_us=allocated_gpu_us,
         overhead_gpu_us=overhead_gpu_us,
     )

@@ -1179,6 +1179,6 @@ def _as_run(
         lost_us=state.lost,
         is_done=is_done,
         rules=options.on_failures(Rules(restart_us=options.overhead_us, move_us=options.overhead_us)),
-        held_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
+        allocated_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
         overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
     )

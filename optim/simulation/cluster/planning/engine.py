@@ -63,7 +63,7 @@ def check_start(books: ClusterState, job: int, gpus: Gpus, submitted: int) -> No
         _broken(books, job, "is planned to run, but isn't there (not submitted yet, or over)")
     least, most = int(books.jobs.gpus[job]), int(books.jobs.gpus[job])
     if rules.is_elastic:
-        least, most = int(books.jobs.least_gpus[job]), int(books.jobs.most_gpus[job])
+        least, most = int(books.jobs.min_gpus[job]), int(books.jobs.max_gpus[job])
     if not least <= len(gpus) <= most:
         wanted = f"{least}" if least == most else f"{least} to {most}"
         _broken(books, job, f"gets {len(gpus)} GPUs, but runs on {wanted}")
@@ -254,7 +254,7 @@ class _Run:
 
     def _plan(self) -> None:
         """Ask the policy, and do what it says."""
-        view = View(self.now, self.submitted, self.books, self.columns, self.policy.sees)
+        view = View(self.now, self.submitted, self.books, self.columns, self.policy.oracle_inputs)
         try:
             plan = self.policy.plan(view)
         except Exception as error:  # a policy of somebody else's may fail in any way
@@ -337,7 +337,7 @@ class _Run:
             lost_us=books.lost,
             is_done=books.is_done,
             rules=books.rules,
-            held_gpu_us=books.held_gpu_us / WHOLE_MILLI,
+            allocated_gpu_us=books.allocated_gpu_us / WHOLE_MILLI,
             overhead_gpu_us=books.overhead_gpu_us / WHOLE_MILLI,
             figures=dict(self.policy.figures()),
             worth=self.policy.worth(),

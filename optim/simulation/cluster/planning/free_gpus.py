@@ -140,9 +140,9 @@ class SimulationContext:
         self.host = hosts(cluster)
         self.asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
         self.has_host = is_shared or jobs.strains_hosts(cluster, jobs_a_gpu)
-        self.is_plain = not self.has_host and not is_shared and not jobs.kind_ppm.shape[1]
+        self.is_plain = not self.has_host and not is_shared and not jobs.gpu_type_slowdown_ppm.shape[1]
         self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
-        asked = np.column_stack([jobs.gpus, jobs.share_milli, self.asks.T, jobs.kind_ppm > 0])
+        asked = np.column_stack([jobs.gpus, jobs.share_milli, self.asks.T, jobs.gpu_type_slowdown_ppm > 0])
         self.alike: list[int] = np.unique(asked, axis=0, return_inverse=True)[1].ravel().tolist()
         self._could_hold: dict[tuple[int, int, bytes], bool] = {}
 
@@ -156,20 +156,20 @@ class SimulationContext:
 
     def types_of(self, job: int) -> tuple[bool, ...]:
         """Return which types of GPU can run a job; empty where types make no difference."""
-        return tuple((self.jobs.kind_ppm[job] > 0).tolist())
+        return tuple((self.jobs.gpu_type_slowdown_ppm[job] > 0).tolist())
 
     def usable(self, job: int) -> BoolArray | None:
         """Return the machines whose type of GPU can run a job, None if all can."""
-        if not self.jobs.kind_ppm.shape[1]:
+        if not self.jobs.gpu_type_slowdown_ppm.shape[1]:
             return None
-        return np.asarray(self.jobs.kind_ppm[job, self.cluster.kind] > 0)
+        return np.asarray(self.jobs.gpu_type_slowdown_ppm[job, self.cluster.kind] > 0)
 
 
 def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:
     """Return for each job the GPUs of the largest machine that its types of GPU let it use: wider gangs take whole ones."""
-    if not jobs.kind_ppm.shape[1]:
+    if not jobs.gpu_type_slowdown_ppm.shape[1]:
         return [int(cluster.gpus.max())] * len(jobs)
-    kinds, which = np.unique(jobs.kind_ppm > 0, axis=0, return_inverse=True)
+    kinds, which = np.unique(jobs.gpu_type_slowdown_ppm > 0, axis=0, return_inverse=True)
     sizes = np.array([cluster.gpus.max(where=usable[cluster.kind], initial=0) for usable in kinds])
     return [int(size) for size in sizes[which.ravel()]]
 

@@ -21,7 +21,7 @@ class IndexPolicyAdapter(PlanningPolicy):
         self.policy, self.jobs = policy, jobs
         self.name = policy.name  # type: ignore[misc]
         reads = policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
-        self.sees = (Oracle.RUN_TIMES,) if reads else ()  # type: ignore[misc]
+        self.oracle_inputs = (Oracle.RUN_TIMES,) if reads else ()  # type: ignore[misc]
 
     @property
     def needs(self) -> str:

@@ -21,7 +21,7 @@ WITHOUT_HOSTS = (
 
 def on_one_type(jobs: Workload, cluster: Cluster) -> Support:
     """Tell whether every gang finds its GPUs, with vCPU and memory, among those of one type; if not, which doesn't."""
-    asked = np.column_stack([jobs.gpus, jobs.cpu_milli, jobs.memory_mib, jobs.kind_ppm])
+    asked = np.column_stack([jobs.gpus, jobs.cpu_milli, jobs.memory_mib, jobs.gpu_type_slowdown_ppm])
     for row in np.sort(np.unique(asked, axis=0, return_index=True)[1]).tolist():
         most = int(np.bincount(cluster.kind, weights=jobs.room_on(cluster, row)).max())
         if jobs.gpus[row] > most:
@@ -226,7 +226,7 @@ def assign_gpus(view: View, widths: Mapping[int, int]) -> dict[int, Gpus]:
     gpus = {job: held for job, held in view.running.items() if widths.get(job) == len(held)}
     room = view.room([job for job in view.running if job not in gpus])
     for job in sorted((job for job in widths if job not in gpus), key=lambda job: (-widths[job], job)):
-        least = 1 if view.least_gpus[job] < 1 else int(view.least_gpus[job])
+        least = 1 if view.min_gpus[job] < 1 else int(view.min_gpus[job])
         limit = room.limit(job)
         largest = int(room.free.max() if limit is None else room.free.max(where=limit, initial=0))
         for width in (widths[job], min(widths[job], largest)):

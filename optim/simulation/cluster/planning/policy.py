@@ -73,7 +73,7 @@ class PlanningPolicy(ABC):
     name, source, assumptions
         Its name, the publication that it follows, and how gaps of that are filled here. Decorated by `policy`, a class gets
         the first two from there.
-    sees
+    oracle_inputs
         What it sees that a real scheduler wouldn't; empty if nothing.
     reads_losses
         Whether it follows the losses that jobs report, so that it needs loss curves.
@@ -93,7 +93,7 @@ class PlanningPolicy(ABC):
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""
     assumptions: ClassVar[str] = ""
-    sees: ClassVar[tuple[Oracle, ...]] = ()
+    oracle_inputs: ClassVar[tuple[Oracle, ...]] = ()
     reads_losses: ClassVar[bool] = False
     places_itself: ClassVar[bool] = False
     may_spread: ClassVar[bool] = False
@@ -104,7 +104,7 @@ class PlanningPolicy(ABC):
     @property
     def needs(self) -> str:
         """What it sees that a real scheduler wouldn't, for people; empty if nothing."""
-        return ", ".join(self.sees)
+        return ", ".join(self.oracle_inputs)
 
     def rules(self, options: EngineOptions) -> Rules:
         """Return what its runs may do and what starts cost: whole gangs, one job a GPU, the engine's overhead unless it says so.
@@ -145,8 +145,8 @@ class PlanningPolicy(ABC):
 
 
 COLUMNS = (
-    *("submit_us", "gpus", "slowdown_ppm", "app", "group", "least_gpus", "most_gpus", "share_milli", "busy_milli"),
-    *("kind_ppm", "cpu_milli", "memory_mib", "priority", "user"),
+    *("submit_us", "gpus", "slowdown_ppm", "app", "group", "min_gpus", "max_gpus", "share_milli", "busy_milli"),
+    *("gpu_type_slowdown_ppm", "cpu_milli", "memory_mib", "priority", "user"),
 )
 """Columns of the workload that any scheduler sees of the jobs submitted so far."""
 
@@ -172,7 +172,7 @@ class View:
         Number of virtual clusters, and of users.
     is_shared
         Whether jobs take only their share of a GPU.
-    submit_us, gpus, slowdown_ppm, app, group, least_gpus, most_gpus, share_milli, busy_milli, kind_ppm, cpu_milli, memory_mib, priority, user
+    submit_us, gpus, slowdown_ppm, app, group, min_gpus, max_gpus, share_milli, busy_milli, gpu_type_slowdown_ppm, cpu_milli, memory_mib, priority, user
         As in `Workload`, of the jobs submitted so far.
     """
 
@@ -181,11 +181,11 @@ class View:
     slowdown_ppm: IntArray
     app: IntArray
     group: IntArray
-    least_gpus: IntArray
-    most_gpus: IntArray
+    min_gpus: IntArray
+    max_gpus: IntArray
     share_milli: IntArray
     busy_milli: IntArray
-    kind_ppm: IntArray
+    gpu_type_slowdown_ppm: IntArray
     cpu_milli: IntArray
     memory_mib: IntArray
     priority: IntArray
@@ -197,11 +197,11 @@ class View:
         num_submitted: int,
         books: "ClusterState",
         columns: Mapping[str, IntArray],
-        sees: tuple[Oracle, ...],
+        oracle_inputs: tuple[Oracle, ...],
     ) -> None:
         self.now_us = now_us
         self.cluster: Cluster = books.cluster
-        self._books, self._sees = books, sees
+        self._books, self._oracle_inputs = books, oracle_inputs
         self._count = num_submitted
         self.running: Mapping[int, Gpus] = MappingProxyType(books.shown)
         self.jobs: IntArray = np.flatnonzero(books.is_active[:num_submitted])
@@ -285,8 +285,10 @@ class View:
         NotAllowedError
             If the policy doesn't declare `Oracle.RUN_TIMES`.
         """
-        if Oracle.RUN_TIMES not in self._sees:
-            raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Oracle.RUN_TIMES,)")
+        if Oracle.RUN_TIMES not in self._oracle_inputs:
+            raise NotAllowedError(
+                "run times are hidden from this policy; declare them: oracle_inputs = (Oracle.RUN_TIMES,)"
+            )
         left = self._books.jobs.duration_us[: self._count] - self.served_us
         return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
 

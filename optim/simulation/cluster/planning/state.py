@@ -49,7 +49,7 @@ class ClusterState:
         self.touched: set[int] = set()
         self.free_room = FreeGpus(site)
         self.num_free, self.held_milli = cluster.num_gpus, 0
-        self.held_gpu_us, self.overhead_gpu_us, self.held_since = 0, 0, 0  # in thousandths
+        self.allocated_gpu_us, self.overhead_gpu_us, self.held_since = 0, 0, 0  # in thousandths
         self.has_neighbours = rules.jobs_a_gpu > 1 or rules.neighbour_ppm > PPM
 
     def room(self, without: Iterable[int]) -> FreeGpus:
@@ -175,8 +175,8 @@ class ClusterState:
         machines = {machine_of[gpu] for gpu in gpus}
         level = 0 if len(machines) == 1 else 1 if len({int(self.cluster.rack[m]) for m in machines}) == 1 else 2
         product = int(jobs.slowdown_ppm[job, level])
-        if jobs.kind_ppm.shape[1]:
-            product = product * max(int(jobs.kind_ppm[job, self.cluster.kind[m]]) for m in machines)
+        if jobs.gpu_type_slowdown_ppm.shape[1]:
+            product = product * max(int(jobs.gpu_type_slowdown_ppm[job, self.cluster.kind[m]]) for m in machines)
         else:
             product *= PPM
         product *= self._crowding(gpus) if rules.jobs_a_gpu > 1 else PPM
@@ -206,7 +206,7 @@ class ClusterState:
 
     def _hold(self, job: int, gpus: Gpus, sign: int, now: int) -> None:
         self.touched.add(job)
-        self.held_gpu_us += self.held_milli * (now - self.held_since)
+        self.allocated_gpu_us += self.held_milli * (now - self.held_since)
         self.held_since = now
         share = self.site.shares[job]
         (self.free_room.take if sign > 0 else self.free_room.give)(job, gpus)

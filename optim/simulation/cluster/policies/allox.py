@@ -21,7 +21,7 @@ class AlloxOptions:
 
     Parameters
     ----------
-    most_jobs
+    max_jobs
         How many waiting jobs are matched: those with the least GPU-time left.
 
     Raises
@@ -30,11 +30,11 @@ class AlloxOptions:
         If it is outside its range.
     """
 
-    most_jobs: int = 64
+    max_jobs: int = 64
 
     def __post_init__(self) -> None:
         """Check the range."""
-        check_in("[1, 2000]", self, "most_jobs")
+        check_in("[1, 2000]", self, "max_jobs")
 
 
 @policy(
@@ -51,7 +51,7 @@ class Allox(PlanningPolicy):
         "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them, and free "
         "once it has done what its running jobs have left; the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"
     )
-    sees = (Oracle.RUN_TIMES,)
+    oracle_inputs = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: AlloxOptions, jobs: Workload) -> None:
         del jobs
@@ -75,7 +75,7 @@ class Allox(PlanningPolicy):
         if not len(waiting) or (room.site.is_plain and not room.num_free):
             return Plan(gpus=gpus)
         left = view.remaining_us[waiting] * view.gpus[waiting]
-        waiting = waiting[np.lexsort((waiting, left))][: self.options.most_jobs]
+        waiting = waiting[np.lexsort((waiting, left))][: self.options.max_jobs]
         up = [machines & view.is_up for machines in self.machines]
         can = np.array([[room.site.could_hold(job, where) for where in up] for job in waiting.tolist()])
         waiting, can = waiting[can.any(axis=1)], can[can.any(axis=1)]
@@ -99,7 +99,11 @@ class Allox(PlanningPolicy):
         """Return each waiting job's time on each type, and how long each type is busy with the jobs that run there."""
         there = np.maximum(1, [int(view.cluster.gpus[machines].sum()) for machines in up])
         remaining = view.remaining_us * view.gpus.astype(float)
-        kinds = view.kind_ppm if view.kind_ppm.shape[1] else np.full((len(view.gpus), len(up)), PPM)
+        kinds = (
+            view.gpu_type_slowdown_ppm
+            if view.gpu_type_slowdown_ppm.shape[1]
+            else np.full((len(view.gpus), len(up)), PPM)
+        )
         work = remaining[:, None] * kinds[:, : len(up)] / PPM / there
         busy = np.zeros(len(up))
         for job, held in view.running.items():

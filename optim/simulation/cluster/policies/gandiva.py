@@ -83,7 +83,7 @@ class Gandiva(PlanningPolicy):
     assumptions = (
         "a job keeps its GPUs, those of its node that fewest jobs were given; turns go to whoever ran longest ago; gangs wider than "
         "a machine wait for wholly free ones, first come, first served; a packing is tried between the two jobs of a GPU set that "
-        "compute least, and kept if both together get more done than in turn; growth is for jobs whose most_gpus exceeds the gang"
+        "compute least, and kept if both together get more done than in turn; growth is for jobs whose max_gpus exceeds the gang"
     )
 
     places_itself = True
@@ -94,7 +94,7 @@ class Gandiva(PlanningPolicy):
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Neither host demands are known, nor types of GPU that a job can't run on."""
-        if jobs.kind_ppm.shape[1] and not jobs.kind_ppm[:, cluster.kind].all():
+        if jobs.gpu_type_slowdown_ppm.shape[1] and not jobs.gpu_type_slowdown_ppm[:, cluster.kind].all():
             return Support(False, WITHOUT_TYPES)
         return Support(not jobs.strains_hosts(cluster, 2 if self.options.packs else 1), WITHOUT_HOSTS)
 
@@ -142,7 +142,7 @@ class Gandiva(PlanningPolicy):
             if self.options.packs:
                 self._judge(view)
         gpus = self._turns(view, is_tick)
-        if self.options.grows and (view.most_gpus > view.gpus).any():
+        if self.options.grows and (view.max_gpus > view.gpus).any():
             self._grow(view, gpus)
         for job in gpus:
             self.last_run[job] = view.now_us
@@ -299,7 +299,7 @@ class Gandiva(PlanningPolicy):
     def _grow(self, view: View, gpus: dict[int, Gpus]) -> None:
         """Lend idle GPUs of its node to a job that can use more than its gang; they go back as soon as a job is given them."""
         for job in sorted(gpus):
-            more = int(view.most_gpus[job]) - len(gpus[job])
+            more = int(view.max_gpus[job]) - len(gpus[job])
             nodes = {self.node_of[gpu] for gpu in gpus[job]}
             if more > 0 and len(nodes) == 1 and all(self.load[gpu] == 1 for gpu in gpus[job]):
                 busy = {gpu for held in gpus.values() for gpu in held}

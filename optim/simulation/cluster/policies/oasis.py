@@ -67,7 +67,7 @@ class Oasis(PlanningPolicy):
         "prices rise from U / L = the extreme utilities a GPU-slot; ends are looked at up to a day and three run times ahead, at 48 "
         "times; slots lose a restart each; a job that isn't done by its schedule's end takes what is idle"
     )
-    sees = (Oracle.RUN_TIMES,)
+    oracle_inputs = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: OasisOptions, jobs: Workload) -> None:
         self.options, self.jobs = options, jobs

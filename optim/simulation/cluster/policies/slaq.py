@@ -130,7 +130,7 @@ class Slaq(PlanningPolicy):
         if view.now_us % step and not (len(view.waiting) and view.room().num_free):
             return Plan(gpus=dict(view.running), again_us=again if len(view.jobs) else None)
         gain, there = self._gain(view, step), int(view.cluster.gpus[view.is_up].sum())
-        most = {job: int(view.most_gpus[job]) for job in view.jobs.tolist()}
+        most = {job: int(view.max_gpus[job]) for job in view.jobs.tolist()}
         return Plan(gpus=assign_gpus(view, marginal_widths(most, there, gain)), again_us=again)
 
     def _gain(self, view: View, step: int) -> Callable[[int, int], float]:

@@ -53,7 +53,7 @@ class Tetris(PlanningPolicy):
         "resources are GPUs, vCPUs and memory; a job is one stage, so that no barrier is looked at; gangs wider than a "
         "machine align with the mean of wholly free machines and take those"
     )
-    sees = (Oracle.RUN_TIMES,)
+    oracle_inputs = (Oracle.RUN_TIMES,)
 
     def __init__(self, options: TetrisOptions, jobs: Workload) -> None:
         self.options = options

@@ -97,7 +97,11 @@ class ShareRounds(PlanningPolicy):
 
     def _problem(self, view: View) -> ShareProblem:
         jobs = view.jobs
-        kinds = view.kind_ppm[jobs] if view.kind_ppm.shape[1] else np.full((len(jobs), len(self.gpus)), PPM)
+        kinds = (
+            view.gpu_type_slowdown_ppm[jobs]
+            if view.gpu_type_slowdown_ppm.shape[1]
+            else np.full((len(jobs), len(self.gpus)), PPM)
+        )
         speed = np.where(kinds[:, : len(self.gpus)] > 0, PPM / np.maximum(kinds[:, : len(self.gpus)], 1), 0.0)
         speed *= [[self.site.could_hold(job, where) for where in self.machines] for job in jobs.tolist()]
         problem = ShareProblem(
@@ -197,7 +201,7 @@ class FinishTimeFairness(ShareRounds):
         "a job's isolated counterpart has done the same work at the rate of a 1/n share of every type, n being the jobs of the time; "
         "rounds as in max-min"
     )
-    sees = (Oracle.RUN_TIMES,)
+    oracle_inputs = (Oracle.RUN_TIMES,)
 
     def shares(self, problem: ShareProblem) -> FloatArray:
         """Solve for the least largest ratio."""

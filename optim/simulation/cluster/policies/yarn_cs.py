@@ -32,8 +32,8 @@ class YarnOptions:
         that the file doesn't name, by their GPU-hours; what they exceed the cluster by is taken from all alike.
     retry_s
         Time between two tries of a waiting job: what a partial gang is held for, and the pause after it.
-    tries
-        Tries within one rack on the fewest machines; after as many more on any machines of a rack, any rack will do.
+    attempts
+        Attempts within one rack on the fewest machines; after as many more on any machines of a rack, any rack will do.
     preempts_above
         Share of all GPUs in use above which virtual clusters over their quota lose jobs to those under it; 1 for never.
 
@@ -46,13 +46,13 @@ class YarnOptions:
     quotas: str = ""
     quota_file: Path | None = None
     retry_s: float = 180.0
-    tries: int = 3
+    attempts: int = 3
     preempts_above: float = 0.9
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_in("[1, 86400]", self, "retry_s")
-        check_in("[1, 10000]", self, "tries")
+        check_in("[1, 10000]", self, "attempts")
         check_in("[0, 1]", self, "preempts_above")
         self.given()
         if self.quota_file is not None and (self.quotas or not self.quota_file.is_file()):
@@ -221,7 +221,7 @@ class YarnCs(PlanningPolicy):
     @property
     def step_us(self) -> int:
         """Time after which a waiting job's locality is relaxed by a level, in microseconds."""
-        return round(self.options.retry_s * US) * self.options.tries
+        return round(self.options.retry_s * US) * self.options.attempts
 
     def _levels(self, jobs: IntArray, now: int) -> IntArray:
         """Return how far the jobs' locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""

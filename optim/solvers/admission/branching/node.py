@@ -339,14 +339,14 @@ class NodeEffortLimits:
         Rounds of separation.
     max_count_rounds
         Of these the first ones, in which cuts of counts are looked for, too.
-    least_gain
+    min_gain
         Separation ends when a round lowers the bound by less than this share of its distance to the cutoff.
     """
 
     max_rounds: int
     max_cut_rounds: int
     max_count_rounds: int
-    least_gain: float
+    min_gain: float
 
 
 class NodeBounder:
@@ -423,7 +423,7 @@ class NodeBounder:
             if point.infeasibility > INFEASIBILITY_TOL and master.raise_penalty():
                 continue
             gain = last_value - point.value
-            is_worth = gain >= effort.least_gain * max(point.value - cutoff, 0.0)
+            is_worth = gain >= effort.min_gain * max(point.value - cutoff, 0.0)
             last_value = point.value
             if num_cut_rounds == effort.max_cut_rounds or not is_worth:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())

@@ -286,7 +286,7 @@ class SearchTree:
 WHOLE_TOL = 1e-6
 """Weights closer to 1 than this are whole."""
 
-DIVE_EFFORT = NodeEffortLimits(max_rounds=8, max_cut_rounds=1, max_count_rounds=0, least_gain=0.0)
+DIVE_EFFORT = NodeEffortLimits(max_rounds=8, max_cut_rounds=1, max_count_rounds=0, min_gain=0.0)
 """Rounds of pricing after each fixing: the bound doesn't matter, good schedules do."""
 
 
@@ -344,15 +344,15 @@ def fixed(tables: JobTables, limits: BranchRestrictions, schedules: PricedSchedu
     return copy
 
 
-ROOT_EFFORT = NodeEffortLimits(max_rounds=2_000, max_cut_rounds=100, max_count_rounds=100, least_gain=1e-3)
+ROOT_EFFORT = NodeEffortLimits(max_rounds=2_000, max_cut_rounds=100, max_count_rounds=100, min_gain=1e-3)
 
-NODE_EFFORT = NodeEffortLimits(max_rounds=400, max_cut_rounds=6, max_count_rounds=0, least_gain=0.02)
+NODE_EFFORT = NodeEffortLimits(max_rounds=400, max_cut_rounds=6, max_count_rounds=0, min_gain=0.02)
 
 COUNT_EFFORT = replace(NODE_EFFORT, max_count_rounds=1)
 
-LEAF_EFFORT = NodeEffortLimits(max_rounds=5_000, max_cut_rounds=6, max_count_rounds=0, least_gain=0.02)
+LEAF_EFFORT = NodeEffortLimits(max_rounds=5_000, max_cut_rounds=6, max_count_rounds=0, min_gain=0.02)
 
-TRIAL_EFFORT = NodeEffortLimits(max_rounds=12, max_cut_rounds=0, max_count_rounds=0, least_gain=1.0)
+TRIAL_EFFORT = NodeEffortLimits(max_rounds=12, max_cut_rounds=0, max_count_rounds=0, min_gain=1.0)
 """Rounds of pricing and of cuts at the root, at other nodes, at some of them, where nothing is left to split, and on trial.
 
 Cuts of counts are dense rows, with which a node takes the master several times as long: those of the root that have a

@@ -47,7 +47,7 @@ class SeparationOptions:
 
     Parameters
     ----------
-    least_violation
+    min_violation
         Relative violation from which a cut is worth having.
     node_limit
         Nodes of each search for a best packing; a cut that needs more is given up.
@@ -55,7 +55,7 @@ class SeparationOptions:
         Pivots of each facet's search.
     """
 
-    least_violation: float = 1e-4
+    min_violation: float = 1e-4
     node_limit: int = 5_000
     max_pivots: int = 300
 
@@ -105,10 +105,10 @@ def _items(instance: AdmissionInstance) -> list[_Items]:
     """Return the items of each side; on shared servers of all, workers first."""
     jobs, slots, sides = instance.jobs, np.arange(instance.horizon), []
     present = (jobs.arrival[:, None] <= slots) & (slots <= instance.deadline[:, None])
-    most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
+    max_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
     for side, demand, servers, limit in (
         (Side.WORKER, jobs.worker_demand, instance.worker_servers, instance.max_workers),
-        (Side.PS, jobs.ps_demand, instance.ps_servers, most_ps),
+        (Side.PS, jobs.ps_demand, instance.ps_servers, max_ps),
     ):
         least = np.minimum.reduceat(demand, jobs.segment_offset[:-1], axis=0) if len(jobs) else demand
         per_server = units_per_server(least, servers.capacity, limit, instance.max_share_per_server)
@@ -190,7 +190,7 @@ class _Separator:
         to_integers(fractional, MAX_DENOMINATOR, FALLBACK_DENOMINATOR, whole)
         gain, packing = whole[point.variable], np.empty_like(point.variable)
         right_hand_side = int(best_packing(gain, space, packing))
-        if right_hand_side < 0 or whole @ point.load <= right_hand_side * (1.0 + options.least_violation):
+        if right_hand_side < 0 or whole @ point.load <= right_hand_side * (1.0 + options.min_violation):
             return None
         # Those that are there come first: what lifts them lifts the violation. Units that all have to gain the same can't.
         head = point.items[whole > 0] if is_linear else point.items

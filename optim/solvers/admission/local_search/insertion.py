@@ -320,7 +320,7 @@ def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.r
     """Return work space, the random state from a seed."""
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     space = make_space(np.arange(len(data.payoff)), data.jobs)
-    most_servers = int(max(np.diff(side.first).max(initial=1) for side in (data.workers, data.ps)))
+    max_servers = int(max(np.diff(side.first).max(initial=1) for side in (data.workers, data.ps)))
 
     def side(own: Side) -> SideScratch:
         _, num, num_slots = own.cost.shape
@@ -332,8 +332,8 @@ def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.r
         space=space,
         workers=side(data.workers),
         ps=side(data.ps),
-        room=np.zeros(most_servers, dtype=np.int64),
-        server_order=np.zeros(most_servers, dtype=np.int64),
+        room=np.zeros(max_servers, dtype=np.int64),
+        server_order=np.zeros(max_servers, dtype=np.int64),
         shared=_shared_servers(instance.worker_servers if data.is_shared else None, instance),
         costs=np.empty(space.tables.shape[2]),
         random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),

@@ -297,7 +297,7 @@ class PackingResult:
     def load(self) -> dict[str, float]:
         """Return how loaded the instance is at the fractional point.
 
-        `tight_rows` is the share of the class rows with capacity that are used to `TIGHT`, `refused_jobs` the
+        `tight_rows` is the share of the class rows with capacity that are used to `TIGHT`, `rejected_jobs` the
         share of the jobs' weight that is left out.
         """
         tables, rows = self.pool.tables, self.pool.rows
@@ -305,7 +305,7 @@ class PackingResult:
         use = (self.pool.share @ self.x)[: rows.num_rows]
         return {
             "tight_rows": float(np.mean(use[live] >= TIGHT)) if live.any() else 0.0,
-            "refused_jobs": 1.0 - float(self.x.sum()) / tables.num_jobs if tables.num_jobs else 0.0,
+            "rejected_jobs": 1.0 - float(self.x.sum()) / tables.num_jobs if tables.num_jobs else 0.0,
         }
 
 

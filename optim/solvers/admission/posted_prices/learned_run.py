@@ -246,10 +246,10 @@ def least_share(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
 
 def wide_value(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
     """Return the summed best value of jobs that may use more of a class in a slot than the guard's servers hold."""
-    most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
+    max_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)
     sides = (
         (instance.workers_per_server, instance.max_workers, instance.worker_servers, alone.worker_servers),
-        (instance.ps_per_server, most_ps, instance.ps_servers, alone.ps_servers),
+        (instance.ps_per_server, max_ps, instance.ps_servers, alone.ps_servers),
     )
     needed = [_servers_needed(held, most[instance.segment_job], whole) for held, most, whole, _ in sides]
     if instance.has_shared_servers:

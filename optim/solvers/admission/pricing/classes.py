@@ -113,10 +113,10 @@ class JobTables:
     @cached_property
     def max_at_once(self) -> tuple[int, int]:
         """Most workers and most PSs that any job has in any slot: what it asks for, and what all servers hold."""
-        most_ps = self.ps_needed[self.table_offset[1:] - 1]
+        max_ps = self.ps_needed[self.table_offset[1:] - 1]
         held = (
             np.minimum(self.worker_limit.sum(axis=1), self.most[self.segment_job][:, None]),
-            np.minimum(self.ps_limit.sum(axis=1), most_ps[self.segment_job][:, None]),
+            np.minimum(self.ps_limit.sum(axis=1), max_ps[self.segment_job][:, None]),
         )
         return int(held[0].max(initial=0)), int(held[1].max(initial=0))
 
@@ -190,12 +190,12 @@ def take_layers(units, cost, low, curve, layers, out):
 
 
 @compiled
-def fill_pair_layers(most, most_ps, costs, lows, highs, curves, fronts, layers):
+def fill_pair_layers(most, max_ps, costs, lows, highs, curves, fronts, layers):
     """Fill ``layers[c, Z, Y]`` with the least cost of Y workers and Z PSs on the first c classes of shared servers.
 
     Parameters
     ----------
-    most, most_ps
+    most, max_ps
         Most workers and PSs in all.
     costs, lows, highs, curves
         Of workers and of PSs, each as in `fill_layers`.
@@ -203,19 +203,19 @@ def fill_pair_layers(most, most_ps, costs, lows, highs, curves, fronts, layers):
         Where each class' frontier begins, and the frontiers one after the other: the most PSs beside 0, 1, ... workers,
         negative where those don't fit.
     layers
-        At least ``classes + 1`` by ``most_ps + 1`` by ``most + 1``.
+        At least ``classes + 1`` by ``max_ps + 1`` by ``most + 1``.
     """
     start, front = fronts
-    layers[0, : most_ps + 1, : most + 1] = INFINITE
+    layers[0, : max_ps + 1, : most + 1] = INFINITE
     layers[0, 0, 0] = 0.0
     for c in range(len(start)):
-        layers[c + 1, : most_ps + 1, : most + 1] = INFINITE
+        layers[c + 1, : max_ps + 1, : most + 1] = INFINITE
         for y in range(lows[0][c], min(most, highs[0][c]) + 1):
             beside = front[start[c] + y]
             pays = units_cost(y, costs[0][c], curves[0][c])
-            for z in range(lows[1][c], min(most_ps, highs[1][c], beside) + 1):
+            for z in range(lows[1][c], min(max_ps, highs[1][c], beside) + 1):
                 cost = pays + units_cost(z, costs[1][c], curves[1][c])
-                for ps in range(z, most_ps + 1):
+                for ps in range(z, max_ps + 1):
                     before, after = layers[c, ps - z], layers[c + 1, ps]
                     for workers in range(y, most + 1):
                         candidate = before[workers - y] + cost
@@ -404,11 +404,11 @@ def _curved_table(i, s, t, k, ceiling, needed, jobs, source, table):
         jobs.most[i], source.worker_cost[s, :, t], none, source.worker_limit[s, :, t], worker_curve,
         source.worker_layers,
     )  # fmt: skip
-    _, most_ps = fill_layers(
+    _, max_ps = fill_layers(
         needed[most], source.ps_cost[s, :, t], no_ps, source.ps_limit[s, :, t], ps_curve, source.ps_layers
     )
     for y in range(most + 1):
-        if needed[y] > min(y, most_ps):
+        if needed[y] > min(y, max_ps):
             return y - 1
         table[y] = source.worker_layers[-1, y] + source.ps_layers[-1, needed[y]]
     return most
@@ -469,12 +469,12 @@ def _curved_shared_table(i, s, t, k, ceiling, needed, jobs, source, table):
         return _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table)
     layers, last = source.layers, source.layers.shape[0] - 1
     most = min(jobs.most[i], layers.shape[2] - 1)
-    most_ps = min(needed[most], layers.shape[1] - 1)
+    max_ps = min(needed[most], layers.shape[1] - 1)
     costs, lows, highs, curves, fronts = _curved_sides(i, s, t, source)
-    fill_pair_layers(most, most_ps, costs, lows, highs, curves, fronts, layers)
+    fill_pair_layers(most, max_ps, costs, lows, highs, curves, fronts, layers)
     table[0] = 0.0
     for y in range(1, most + 1):
-        if needed[y] > min(y, most_ps) or layers[last, needed[y], y] >= ceiling:
+        if needed[y] > min(y, max_ps) or layers[last, needed[y], y] >= ceiling:
             return y - 1
         table[y] = layers[last, needed[y], y]
     return most
@@ -766,14 +766,14 @@ def _curved(tables: JobTables, source: ClassSource, prices: Prices) -> CurvedSou
 
 def _curved_shared(tables: JobTables, source: SharedClassSource, prices: Prices) -> SharedCurvedSource:
     """Return classes of shared servers with the curves of cuts, and work space."""
-    classes, (most, most_ps) = source.worker_cost.shape[1], tables.max_at_once
+    classes, (most, max_ps) = source.worker_cost.shape[1], tables.max_at_once
     return SharedCurvedSource(
         *source,
         tables.worker_limit,
         tables.ps_limit,
         *curves_or_none(tables, prices.worker_curves, classes),
         *curves_or_none(tables, prices.ps_curves, classes),
-        np.empty((classes + 1, most_ps + 1, most + 1)),
+        np.empty((classes + 1, max_ps + 1, most + 1)),
     )
 
 

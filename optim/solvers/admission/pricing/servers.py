@@ -283,7 +283,7 @@ def make_shared(tables: JobTables) -> SharedArrays:
     servers = instance.worker_servers
     num = servers.num_servers
     limit = share_of(servers.capacity, instance.max_share_per_server).transpose(1, 2, 0).astype(np.float64)
-    most, most_ps = tables.max_at_once
+    most, max_ps = tables.max_at_once
 
     def ints(size: int) -> IntArray:
         return np.zeros(size, dtype=np.int64)
@@ -301,7 +301,7 @@ def make_shared(tables: JobTables) -> SharedArrays:
         power=ints(most + 1),
         work=ints(most + 1),
         places=Places(np.zeros(num), np.zeros(num), ints(num), ints(num * (most + 1))),
-        pairs=pair_scratch(most, most_ps),
+        pairs=pair_scratch(most, max_ps),
     )
 
 
@@ -341,7 +341,7 @@ def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
 
 
 @compiled
-def gather_places(s, t, most_workers, most_ps, ceiling, source):
+def gather_places(s, t, max_workers, max_ps, ceiling, source):
     """Make places of the servers that so many workers and PSs may need; return how many."""
     workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
     measure_servers(s, t, workers, scratch.workers)
@@ -351,7 +351,7 @@ def gather_places(s, t, most_workers, most_ps, ceiling, source):
     for h in range(len(shared.mark)):
         scratch.workers.room[h] = shared.blocking[h] if scratch.workers.room[h] >= 1.0 else 0.0
         scratch.ps.room[h] = shared.blocking[h] if scratch.ps.room[h] >= 1.0 else 0.0
-    total = most_workers + most_ps
+    total = max_workers + max_ps
     rank, residual = workers.rank[t], workers.residual[t]
     for_workers = cheapest(total, ceiling, YES, scratch.workers, rank, residual)
     for_ps = cheapest(total, ceiling, YES, scratch.ps, rank, residual)
@@ -364,15 +364,15 @@ def gather_places(s, t, most_workers, most_ps, ceiling, source):
         is_first = position < for_workers
         h = scratch.workers.heap[position] if is_first else scratch.ps.heap[position - for_workers]
         if is_first or shared.mark[h] == FOR_PS:
-            _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch)
+            _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scratch)
             number += 1
     return number
 
 
 @compiled
-def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch):
+def _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scratch):
     """Make server h the place `number`."""
-    places, width = shared.places, most_workers + 1
+    places, width = shared.places, max_workers + 1
     shared.server[number] = h
     places.worker_cost[number] = scratch.workers.unit[h]
     places.ps_cost[number] = scratch.ps.unit[h]
@@ -385,7 +385,7 @@ def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scr
     front[:] = -1
     fill_frontier(
         workers.demand[s], ps.demand[s], shared.room, shared.left,
-        most_workers if shared.mark[h] & FOR_WORKERS else ZERO, most_ps if shared.mark[h] & FOR_PS else ZERO, front,
+        max_workers if shared.mark[h] & FOR_WORKERS else ZERO, max_ps if shared.mark[h] & FOR_PS else ZERO, front,
     )  # fmt: skip
 
 
@@ -407,9 +407,9 @@ def _count_blocking(s, t, workers, ps, shared):
 
 
 @compiled
-def group_places(number, most_workers, most_ps, shared):
+def group_places(number, max_workers, max_ps, shared):
     """Fold runs of servers with equal costs and frontiers into one place each; return how many places remain."""
-    places, width = shared.places, most_workers + 1
+    places, width = shared.places, max_workers + 1
     kept, first = ZERO, ZERO
     while first < number:
         end = first + 1
@@ -419,7 +419,7 @@ def group_places(number, most_workers, most_ps, shared):
             copy_first(width, places.front[first * width :], shared.one)
             _move(first, kept, width, places)
             total = places.front[kept * width : (kept + 1) * width]
-            fold_frontier(shared.one, end - first, most_workers, most_ps, total, shared.power, shared.work)
+            fold_frontier(shared.one, end - first, max_workers, max_ps, total, shared.power, shared.work)
             kept += 1
         else:
             for k in range(first, end):

@@ -94,18 +94,18 @@ class SharedClasses(NamedTuple):
     greedy: GreedyScratch
 
 
-def shared_classes(room: ClassFrontiers, most_workers: int, most_ps: int) -> SharedClasses:
+def shared_classes(room: ClassFrontiers, max_workers: int, max_ps: int) -> SharedClasses:
     """Return the classes with work space for so many workers and PSs."""
     num = len(room.pattern)
     places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
     greedy = GreedyScratch(*(np.empty(num, dtype=np.int64) for _ in range(5)))
-    return SharedClasses(room, places, pair_scratch(most_workers, most_ps), greedy)
+    return SharedClasses(room, places, pair_scratch(max_workers, max_ps), greedy)
 
 
-def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:
+def pair_scratch(max_workers: int, max_ps: int) -> PairScratch:
     """Return work space for so many workers and PSs."""
-    levels = max(1, (most_workers + 1).bit_length())
-    return PairScratch(np.empty((2, most_ps + 1, most_workers + 1)), np.empty((levels, most_workers + 1)))
+    levels = max(1, (max_workers + 1).bit_length())
+    return PairScratch(np.empty((2, max_ps + 1, max_workers + 1)), np.empty((levels, max_workers + 1)))
 
 
 def class_frontiers(instance: AdmissionInstance) -> ClassFrontiers:
@@ -152,7 +152,7 @@ def _patterns_met(instance: AdmissionInstance, job: int, pattern: IntArray) -> l
 def _fill(instance: AdmissionInstance, start: IntArray, capacity: IntArray, count: IntArray, front: IntArray) -> None:
     """Fill in every wanted frontier."""
     jobs, job = instance.jobs, instance.segment_job
-    most_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)[job]
+    max_ps = np.array([table[-1] for table in instance.ps_needed], dtype=np.int64)[job]
     fill_frontiers(
         jobs.worker_demand.astype(np.float64),
         jobs.ps_demand.astype(np.float64),
@@ -160,7 +160,7 @@ def _fill(instance: AdmissionInstance, start: IntArray, capacity: IntArray, coun
         capacity.astype(np.float64),
         count,
         instance.max_workers[job],
-        most_ps,
+        max_ps,
         start,
         front,
     )
@@ -172,7 +172,7 @@ ZERO = np.int64(0)
 
 
 @compiled
-def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
+def fill_frontier(worker, ps, room, left, max_workers, max_ps, front):
     """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
 
     Parameters
@@ -183,13 +183,13 @@ def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
         Shape (resources,): what the job may use, the cap on its share of the server included.
     left
         Shape (resources,): what is left; a single worker or a single PS may exceed the share.
-    most_workers, most_ps
+    max_workers, max_ps
         Largest numbers of interest.
     front
-        At least ``most_workers + 1`` entries.
+        At least ``max_workers + 1`` entries.
     """
-    for y in range(most_workers + 1):
-        z = most_ps
+    for y in range(max_workers + 1):
+        z = max_ps
         fits, fits_alone = True, y <= 1
         for r in range(len(room)):
             rest = room[r] - y * worker[r]
@@ -201,9 +201,9 @@ def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
                 fits_alone = False
         front[y] = z if fits else 0 if fits_alone else -1
         if front[y] < 0:
-            front[y : most_workers + 1] = -1
+            front[y : max_workers + 1] = -1
             break
-    if front[0] == 0 and most_ps > 0:
+    if front[0] == 0 and max_ps > 0:
         fits_alone = True
         for r in range(len(left)):
             if left[r] < ps[r]:
@@ -212,39 +212,39 @@ def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
 
 
 @compiled
-def fold_frontier(one, count, most_workers, most_ps, total, power, work):
+def fold_frontier(one, count, max_workers, max_ps, total, power, work):
     """Fill `total` with the frontier of `count` equal servers together, by repeated squaring.
 
     `one` is a single server's frontier; `power` and `work` are work space of the same size.
     """
-    total[: most_workers + 1] = -1
+    total[: max_workers + 1] = -1
     total[0] = 0
-    copy_first(most_workers + 1, one, power)
+    copy_first(max_workers + 1, one, power)
     while count > 0:
         if count % 2 == 1:
-            _join_frontiers(total, power, most_workers, most_ps, work)
-            copy_first(most_workers + 1, work, total)
+            _join_frontiers(total, power, max_workers, max_ps, work)
+            copy_first(max_workers + 1, work, total)
         count //= 2
         if count > 0:
-            _join_frontiers(power, power, most_workers, most_ps, work)
-            copy_first(most_workers + 1, work, power)
+            _join_frontiers(power, power, max_workers, max_ps, work)
+            copy_first(max_workers + 1, work, power)
 
 
 @compiled
-def _join_frontiers(a, b, most_workers, most_ps, result):
+def _join_frontiers(a, b, max_workers, max_ps, result):
     """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
     result[:] = -1
-    for y in range(most_workers + 1):
+    for y in range(max_workers + 1):
         if b[y] < 0:
             break
-        for rest in range(most_workers + 1 - y):
+        for rest in range(max_workers + 1 - y):
             if a[rest] < 0:
                 break
-            result[y + rest] = max(result[y + rest], min(most_ps, a[rest] + b[y]))
+            result[y + rest] = max(result[y + rest], min(max_ps, a[rest] + b[y]))
 
 
 @compiled
-def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, front):
+def fill_frontiers(worker, ps, room, left, count, max_workers, max_ps, start, front):
     """Fill in the frontiers of whole classes, by job segment and pattern of capacity.
 
     Parameters
@@ -255,33 +255,33 @@ def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, 
         Shape (patterns, resources): as in `fill_frontier`, of one server.
     count
         Shape (patterns,): servers.
-    most_workers, most_ps
+    max_workers, max_ps
         Shape (segments,).
     start, front
         As in `Places`, `start` by segment and pattern, negative where nothing is wanted.
     """
     widest = 1
-    for most in most_workers:
+    for most in max_workers:
         widest = max(widest, most + 1)
     one, power, work = np.empty((3, widest), dtype=np.int64)
     for s in range(len(worker)):
         for p in range(len(count)):
             if start[s, p] >= 0:
-                fill_frontier(worker[s], ps[s], room[p], left[p], most_workers[s], most_ps[s], one)
+                fill_frontier(worker[s], ps[s], room[p], left[p], max_workers[s], max_ps[s], one)
                 total = front[start[s, p] :]
-                fold_frontier(one, count[p], most_workers[s], most_ps[s], total, power, work)
+                fold_frontier(one, count[p], max_workers[s], max_ps[s], total, power, work)
 
 
 @compiled
-def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps, windows):
+def add_place(before, after, worker_cost, ps_cost, front, max_workers, max_ps, windows):
     """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
-    end = most_workers + 1
-    top = most_workers
+    end = max_workers + 1
+    top = max_workers
     while front[top] < 0:
         top -= 1
-    for z in range(most_ps + 1):
+    for z in range(max_ps + 1):
         after[z, :end] = INFINITE
-    for placed in range(most_ps + 1):
+    for placed in range(max_ps + 1):
         if not _is_any_finite(before[placed, :end]):
             continue
         copy_first(end, before[placed], windows[0])
@@ -291,7 +291,7 @@ def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps,
             level += 1
             width *= 2
         y = top
-        for z in range(most_ps - placed + 1):
+        for z in range(max_ps - placed + 1):
             while y >= 0 and front[y] < z:
                 y -= 1
             if y < 0:
@@ -343,14 +343,14 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     """
     table[0] = 0.0
     most = _max_together(places, num_places, most, needed, ceiling)
-    most_ps = needed[most]
-    for z in range(most_ps + 1):
+    max_ps = needed[most]
+    for z in range(max_ps + 1):
         scratch.tables[0, z, : most + 1] = INFINITE
     scratch.tables[0, 0, 0] = 0.0
     for k in range(num_places):
         add_place(
             scratch.tables[k % 2], scratch.tables[(k + 1) % 2], places.worker_cost[k], places.ps_cost[k],
-            places.front[places.start[k] :], most, most_ps, scratch.windows,
+            places.front[places.start[k] :], most, max_ps, scratch.windows,
         )  # fmt: skip
     result = scratch.tables[num_places % 2]
     for y in range(1, most + 1):

@@ -247,7 +247,7 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, min_rate: f
     loss = instance.eviction_loss_h
     change = instance.change_loss_h if box.has_change else 0.0
     own, common, envelope = np.zeros(len(active)), 0.0, None
-    if outlook.term is EvictionTerm.OWN:
+    if outlook.term is EvictionTerm.PER_BID:
         own = loss * outlook.evicted[active]
     else:
         envelope = _envelope(instance, outlook, box, active, change, min_rate)
@@ -269,7 +269,7 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, min_rate: f
         hit=np.zeros((1, len(active)), dtype=bool),
         most=instance.scalability.value(_max_rate(instance, box, active, base, rate)),
         envelope=envelope,
-        is_nested=outlook.term is EvictionTerm.MARKET,
+        is_nested=outlook.term is EvictionTerm.PER_MARKET,
         cell_of=np.zeros(1, dtype=np.int64),
         loss_h=0.0,
     )
@@ -284,7 +284,7 @@ def _envelope(
     """
     theta = -np.log1p(-np.minimum(outlook.evicted[active], 1.0 - 1e-12))
     market, taken = instance.bids.market[active], box.low[active] > 0
-    if outlook.term is EvictionTerm.MARKET:
+    if outlook.term is EvictionTerm.PER_MARKET:
         sure, most = np.zeros(len(instance.markets)), np.zeros(len(instance.markets))
         np.maximum.at(sure, market[taken], theta[taken])
         np.maximum.at(most, market, theta)

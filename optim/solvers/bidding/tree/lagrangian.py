@@ -76,7 +76,7 @@ class LagrangianBound:
         loss = price * r.weight * r.loss_h * eviction * r.most
         caps, by_rate = instance.caps, float((worth * slope).sum())
         self.relaxation = r
-        self.is_single = instance.one_bid_a_market
+        self.is_single = instance.one_bid_per_market
         self.reduced = r.cost - (worth * slope) @ r.rate + x.cap @ caps.weight[:, r.active]
         self.charge = loss @ np.where(r.hit, x.attribution, 0.0)
         self.constant = (

@@ -122,7 +122,7 @@ class _NodeLp:
         self.instance, self.r, self.ratio, self.min_work, self.covers = instance, relaxation, ratio, min_work, covers
         size, cells = len(relaxation.active), len(relaxation.weight)
         self.open = np.flatnonzero(relaxation.is_open)
-        self.has_z = relaxation.has_indicators or instance.one_bid_a_market
+        self.has_z = relaxation.has_indicators or instance.one_bid_per_market
         self.z = size
         self.v = 2 * size if self.has_z else size
         self.y = self.v + cells
@@ -230,7 +230,7 @@ class _NodeLp:
     def _add_indicators(self, rows: _Rows, inf: float) -> None:
         """Tie Z to the counts."""
         r = self.r
-        is_single = self.instance.one_bid_a_market
+        is_single = self.instance.one_bid_per_market
         for j, high in enumerate(r.high.tolist()):
             is_first = j == 0 or r.market[j] != r.market[j - 1]
             if r.is_nested and not is_first:

@@ -366,7 +366,7 @@ class RatioTree(AbstractIteration[TreeResult]):
     def _branch(self, entry: OpenBox) -> None:
         missing = self.value - entry.bound
         split = choose_sum(self.instance, self.ratio, missing, entry)
-        if split is None and self._pool.lasting is not None:
+        if split is None and self._pool.survival is not None:
             counts = _full(self.instance, entry.relaxation, entry.point)
             split = self._pool.choose(counts, entry.box.low, entry.box.high)
         by, at = split or choose_bid(missing, entry)

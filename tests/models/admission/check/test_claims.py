@@ -456,7 +456,7 @@ def refused(counts, ended=Termination.TIME_LIMIT):
         {"open": 3.0, "nodes": 5.0},
         {"promised": 6.0, "completed_on_standby": 2.0},
         {"master": 0.0, "lp_gap": 1e11, "columns": 5.0},
-        {"tight_rows": 1.0, "refused_jobs": -1e-8},
+        {"tight_rows": 1.0, "rejected_jobs": -1e-8},
         {"own": -3.5},
     ],
 )

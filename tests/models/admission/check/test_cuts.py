@@ -60,10 +60,10 @@ def pairs_on_one_server(instance: AdmissionInstance, cut: ServerCut, job: int) -
     worker, ps = instance.jobs.worker_demand[own].min(axis=0), instance.jobs.ps_demand[own].min(axis=0)
     servers = instance.worker_servers if cut.side is Side.WORKER else instance.ps_servers
     room = servers.capacity[cut.server_class, cut.slot]
-    most, most_ps = int(instance.max_workers[job]), int(instance.ps_needed[job][-1])
+    most, max_ps = int(instance.max_workers[job]), int(instance.ps_needed[job][-1])
     share = instance.max_share_per_server
     pairs = []
-    for y, z in product(range(most + 1), range(most_ps + 1)):
+    for y, z in product(range(most + 1), range(max_ps + 1)):
         if not instance.has_shared_servers and (y, z)[1 if cut.side is Side.WORKER else 0]:
             continue
         use = y * worker + z * ps

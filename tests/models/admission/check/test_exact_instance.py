@@ -34,10 +34,10 @@ def assert_same_tables(instance: AdmissionInstance) -> None:
     assert exact.is_shared == instance.has_shared_servers
     for i, job in enumerate(exact.jobs):
         assert job.target == instance.target[i]
-        assert job.most_workers == instance.max_workers[i]
+        assert job.max_workers == instance.max_workers[i]
         assert job.deadline == instance.deadline[i]
         np.testing.assert_array_equal(np.array(job.worth), instance.value[i])
-        workers = range(job.most_workers + 1)
+        workers = range(job.max_workers + 1)
         progress = np.array([min(job.progress(y), job.target) for y in workers])
         np.testing.assert_array_equal(progress, np.minimum(instance.progress[i], job.target))
         np.testing.assert_array_equal([job.ps_needed(y) for y in workers], instance.ps_needed[i])
@@ -51,8 +51,8 @@ def assert_same_room(exact: ExactInstance, instance: AdmissionInstance, i: int) 
     for number, demand in enumerate(job.demands):
         segment = int(instance.jobs.segment_offset[i]) + number
         for side, one, servers, most in (
-            (Side.WORKER, instance.workers_per_server, instance.worker_servers, job.most_workers),
-            (Side.PS, instance.ps_per_server, instance.ps_servers, job.ps_needed(job.most_workers)),
+            (Side.WORKER, instance.workers_per_server, instance.worker_servers, job.max_workers),
+            (Side.PS, instance.ps_per_server, instance.ps_servers, job.ps_needed(job.max_workers)),
         ):
             expected = np.minimum(one[segment] * servers.count[:, None], most)
             np.testing.assert_array_equal(max_in_class(exact, job, demand, side, slots), expected)

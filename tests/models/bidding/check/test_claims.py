@@ -282,7 +282,7 @@ def test_a_solver_that_finds_no_footprint_with_enough_work_says_nothing_false(so
 
 
 def test_one_bid_a_market_is_counted_market_by_market():
-    instance = hour_instance([0, 0, 1], [0.1, 0.1, 0.2], [1.0, 1.0, 1.0], one_bid_a_market=True)
+    instance = hour_instance([0, 0, 1], [0.1, 0.1, 0.2], [1.0, 1.0, 1.0], one_bid_per_market=True)
 
     def rows(*counts):
         plan = FootprintPlan.of(np.array(counts))

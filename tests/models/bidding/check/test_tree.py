@@ -100,7 +100,7 @@ def test_a_smaller_box_never_proves_less(instance, seed):
         assert leaf_bound(facts, replace(inner, theta=(0.0, np.inf), rate=(0.0, np.inf)), x, ratio, 0.0) is not None
 
 
-def two_bids(term=EvictionTerm.ANY, **fields):
+def two_bids(term=EvictionTerm.ANY_BID, **fields):
     """Return two bids with losses for everybody: theta is 0.693 with the first, 0.288 more with the second."""
     return hour_instance(
         [0, 1], [0.1, 0.2], [1.0, 2.0], evicted=[0.5, 0.25], max_count=3, term=term, fixed_usd=0.3,
@@ -147,7 +147,7 @@ def test_a_plane_below_the_loss_is_exact_at_a_corner_of_its_box():
 def test_where_a_bid_has_less_time_than_the_loss_only_what_is_lost_for_certain_is_taken_off():
     """Of 12 minutes' loss a quarter is certain: the first bid's 6 minutes may not be clamped at 0 for the second's gain."""
     instance = hour_instance(
-        [0, 1], [0.1, 0.2], [1.0, 2.0], evicted=[0.5, 0.25], usable_h=[0.1, 1.0], max_count=3, term=EvictionTerm.ANY,
+        [0, 1], [0.1, 0.2], [1.0, 2.0], evicted=[0.5, 0.25], usable_h=[0.1, 1.0], max_count=3, term=EvictionTerm.ANY_BID,
         fixed_usd=0.3, eviction_loss_h=0.2,
     )  # fmt: skip
     facts = VerifierContext(instance=instance)
@@ -159,7 +159,7 @@ def test_where_a_bid_has_less_time_than_the_loss_only_what_is_lost_for_certain_i
 
 
 def test_prices_of_sums_are_refused_where_evictions_are_ones_own_loss():
-    facts = VerifierContext(instance=two_bids(EvictionTerm.OWN))
+    facts = VerifierContext(instance=two_bids(EvictionTerm.PER_BID))
     for field in ("lost_by_rate", "lost_by_theta", "theta", "rate"):
         assert check_form(facts, nothing(facts, **{field: 0.1})) is not None
     assert check_form(facts, nothing(facts, work=0.1)) is None
@@ -169,10 +169,10 @@ def test_prices_of_sums_are_refused_where_evictions_are_ones_own_loss():
 @pytest.mark.parametrize("by", [THETA, RATE])
 def test_a_tree_may_be_split_by_sums_only_where_losses_are_everybodys(by):
     nodes = (TreeNode(bid=by, value=0.5, low=1, high=2), TreeNode(), TreeNode())
-    for term in (EvictionTerm.ANY, EvictionTerm.OWN):
+    for term in (EvictionTerm.ANY_BID, EvictionTerm.PER_BID):
         facts = VerifierContext(instance=two_bids(term))
         proof = RatioProof(ratio=0.01, nodes=nodes, multipliers=(nothing(facts),))
-        assert (proven_bound(facts, proof)[0] is None) == (term is EvictionTerm.OWN)
+        assert (proven_bound(facts, proof)[0] is None) == (term is EvictionTerm.PER_BID)
 
 
 def test_an_empty_range_holds_no_footprint():

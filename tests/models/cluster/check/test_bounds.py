@@ -196,7 +196,7 @@ def typed_worlds(draw, jobs=4):
         rows.append((when - submit[0], draw(st.integers(1, int(gpus[row > 0].max()))), draw(st.integers(1, 3))))
     kinds = tuple(f"t{kind}" for kind in range(types))
     cluster = Cluster(gpus=gpus, kind=np.arange(types), kinds=kinds)
-    return rows, factor, workload(rows, kind_ppm=factor * PPM), cluster
+    return rows, factor, workload(rows, gpu_type_slowdown_ppm=factor * PPM), cluster
 
 
 def _places(width, factor, gpus):
@@ -291,11 +291,11 @@ def _best_prices(rows, factor, gpus, horizon):
 def test_nearly_the_best_prices_of_types_are_found(world):
     rows, factor, _, cluster = world
     factor = (factor > 0).astype(int)  # equally fast wherever it can run
-    jobs = workload(rows, kind_ppm=factor * PPM)
+    jobs = workload(rows, gpu_type_slowdown_ppm=factor * PPM)
     horizon = min(8, max(release for release, _, _ in rows) + sum(duration for _, _, duration in rows))
     best = _best_prices(rows, factor, cluster.gpus, horizon)
     found = bound_mean_completion(jobs, cluster, PriceBoundOptions(slots=200))
-    assert best <= found.dual_most_s * (1 + 1e-9)
+    assert best <= found.dual_max_s * (1 + 1e-9)
     assert found.least_s >= 0.95 * best
 
 
@@ -303,11 +303,11 @@ def test_types_that_jobs_cannot_share_make_the_bound_better():
     """Ten jobs of 100 s on the one GPU of their type, while nine of another type have nothing to do: 550 s, 1,000 s, slowdown 10."""
     rows = [(0, 1, 100)] * 10
     cluster = Cluster(gpus=np.array([1, 9]), kind=np.arange(2), kinds=("a", "b"))
-    typed, free = workload(rows, kind_ppm=np.array([[PPM, 0]] * 10)), workload(rows)
+    typed, free = workload(rows, gpu_type_slowdown_ppm=np.array([[PPM, 0]] * 10)), workload(rows)
     for jobs, mean, makespan, slowdown in ((free, 100, 100, 1), (typed, 550, 1000, 10)):
         found = bound(jobs, cluster, 100)
         assert found["bounds"]["jct_mean_h"] * 3600 == pytest.approx(mean, rel=2e-3)
-        assert found["most_by_prices_h"] * 3600 == pytest.approx(mean, rel=2e-3)
+        assert found["price_bound_limit_h"] * 3600 == pytest.approx(mean, rel=2e-3)
         assert found["bounds"]["makespan_h"] * 3600 == pytest.approx(makespan)
         assert found["bounds"]["slowdown_max"] == pytest.approx(slowdown, rel=1e-3)
 
@@ -315,10 +315,10 @@ def test_types_that_jobs_cannot_share_make_the_bound_better():
 def test_slower_types_make_the_bound_better():
     """Two jobs of 100 s at once, one GPU at full and one at half speed: by either GPU 100 and 200 s, or by one 100 and 200 s."""
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.arange(2), kinds=("fast", "slow"))
-    jobs = workload([(0, 1, 100)] * 2, kind_ppm=np.array([[PPM, 2 * PPM]] * 2))
+    jobs = workload([(0, 1, 100)] * 2, gpu_type_slowdown_ppm=np.array([[PPM, 2 * PPM]] * 2))
     found = bound_mean_completion(jobs, cluster)
     assert 100 < min_mean_completion(jobs, cluster, found.proof) <= 400 / 3
-    only_slow = workload([(0, 1, 100)] * 2, kind_ppm=np.array([[0, 2 * PPM]] * 2))
+    only_slow = workload([(0, 1, 100)] * 2, gpu_type_slowdown_ppm=np.array([[0, 2 * PPM]] * 2))
     assert min_mean_completion(only_slow, cluster, bound_mean_completion(only_slow, cluster).proof) == pytest.approx(
         300, rel=2e-3
     )
@@ -330,7 +330,7 @@ def _record(jobs, cluster):
 
 TWO = Cluster(gpus=np.array([1, 2]), kind=np.arange(2), kinds=("a", "b"))
 KINDS = np.array([[PPM, 0], [PPM, PPM], [0, 2 * PPM], [PPM, PPM], [PPM, 0]])
-JOBS = workload([(0, 1, 4), (0, 1, 3), (1, 2, 5), (2, 1, 6), (2, 1, 4)], kind_ppm=KINDS)
+JOBS = workload([(0, 1, 4), (0, 1, 3), (1, 2, 5), (2, 1, 6), (2, 1, 4)], gpu_type_slowdown_ppm=KINDS)
 
 
 def test_prices_of_types_and_their_limit_are_kept_and_verified(tmp_path):
@@ -349,7 +349,7 @@ def test_prices_of_types_and_their_limit_are_kept_and_verified(tmp_path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda record: {"most_by_prices_h": record.most_by_prices_h * (1 - 1e-6)}, "is proven"),
+        (lambda record: {"price_bound_limit_h": record.price_bound_limit_h * (1 - 1e-6)}, "is proven"),
         (lambda record: {"divisible": None}, "has no proof"),
         (lambda record: {"divisible": _moved(record.divisible, gpu_type=1)}, "can't use"),
         (lambda record: {"divisible": _moved(record.divisible, gpu_type=2)}, "on no type"),

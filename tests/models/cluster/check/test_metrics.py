@@ -63,12 +63,12 @@ OPTIONS = (
     {"retries": "blind", "retry_wait_min": 5},
 )
 WORLDS = {
-    "types": ({"kind_ppm": (0, 2)}, Cluster(gpus=np.array([4, 2, 4]), kind=np.array([0, 1, 1]), kinds=("a", "b"))),
+    "types": ({"gpu_type_slowdown_ppm": (0, 2)}, Cluster(gpus=np.array([4, 2, 4]), kind=np.array([0, 1, 1]), kinds=("a", "b"))),
     "hosts": ({"cpu_milli": (1, 4), "memory_mib": (1, 3)},
               Cluster(gpus=np.array([4, 4]), cpus=np.array([9.0, 12.0]), memory_gb=np.array([8.0, 8.0]))),
     "shares": ({"share_milli": (3, 11)}, Cluster.grid("2x4")),
 }  # fmt: skip
-UNIT = {"kind_ppm": 1_000_000, "cpu_milli": 1000, "memory_mib": 1024, "share_milli": 100}
+UNIT = {"gpu_type_slowdown_ppm": 1_000_000, "cpu_milli": 1000, "memory_mib": 1024, "share_milli": 100}
 
 
 @pytest.mark.parametrize("name", ["fifo", "srtf", "drf", "yarn-cs"])
@@ -78,11 +78,11 @@ def test_two_codes_come_to_the_same_waiting_where_jobs_differ_in_what_they_can_u
     rng = np.random.default_rng(5)
     rows = sorted((int(rng.integers(0, 2000)), int(rng.integers(1, 5)), int(rng.integers(60, 3000))) for _ in range(20))
     more = {
-        column: rng.integers(*limits, (20, 2) if column == "kind_ppm" else 20) * UNIT[column]
+        column: rng.integers(*limits, (20, 2) if column == "gpu_type_slowdown_ppm" else 20) * UNIT[column]
         for column, limits in asked.items()
     }
-    if "kind_ppm" in more:
-        more["kind_ppm"][:, 1] = UNIT["kind_ppm"]
+    if "gpu_type_slowdown_ppm" in more:
+        more["gpu_type_slowdown_ppm"][:, 1] = UNIT["gpu_type_slowdown_ppm"]
     jobs = workload(
         [(each[0] - rows[0][0], *each[1:]) for each in rows], group=np.arange(20) % 3, groups=("a", "b", "c"), **more
     )

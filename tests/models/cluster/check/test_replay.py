@@ -185,10 +185,10 @@ INFEASIBLE = {
     "one asks for more vCPU than there is": with_column("cpu_milli", 17_000, 1, 1),
     "one asks for more memory than there is": with_column("memory_mib", 1, 1, 66_000),
     "a machine has no vCPU": {"cluster": {"cpus": np.array([0.0, 16.0])}},
-    "a job can't run on its type": {"jobs": {"kind_ppm": [[0, 10**6]] + [[10**6] * 2] * 2}, "cluster": TYPES},
-    "no job can run on any type": {"jobs": {"kind_ppm": [[0, 0]] * 3}, "cluster": TYPES},
-    "a job is slower on its type": {"jobs": {"kind_ppm": [[3 * 10**6, 10**6]] + [[10**6] * 2] * 2}, "cluster": TYPES},
-    "the last is a little slower on its type": {"jobs": {"kind_ppm": [[10**6] * 2] * 2 + [[10**6, 10**6 + 1]]}, "cluster": TYPES},
+    "a job can't run on its type": {"jobs": {"gpu_type_slowdown_ppm": [[0, 10**6]] + [[10**6] * 2] * 2}, "cluster": TYPES},
+    "no job can run on any type": {"jobs": {"gpu_type_slowdown_ppm": [[0, 0]] * 3}, "cluster": TYPES},
+    "a job is slower on its type": {"jobs": {"gpu_type_slowdown_ppm": [[3 * 10**6, 10**6]] + [[10**6] * 2] * 2}, "cluster": TYPES},
+    "the last is a little slower on its type": {"jobs": {"gpu_type_slowdown_ppm": [[10**6] * 2] * 2 + [[10**6, 10**6 + 1]]}, "cluster": TYPES},
     "a job starts before it is submitted": with_event(c=(0, START, 2, (1, 0), (1, 1)), d=(3, END, 2)),
     "a GPU has two jobs": with_event(c=(1, START, 2, (0, 1), (1, 1))),
     "a machine gives GPUs that it hasn't": with_event(b=(0, START, 1, (1, 2)), c=(1, START, 2, (1, 0), (1, 1))),
@@ -219,7 +219,7 @@ def test_a_schedule_that_cant_be_is_refused(why, is_named):
 
 def test_hosts_and_types_that_dont_matter_need_no_names():
     """Machines full of the most demanding job have room, and the type that is slower isn't there."""
-    jobs = {"kind_ppm": np.full((3, 2), [10**6, 2 * 10**6]), "cpu_milli": np.full(3, 8_000)}
+    jobs = {"gpu_type_slowdown_ppm": np.full((3, 2), [10**6, 2 * 10**6]), "cpu_milli": np.full(3, 8_000)}
     assert verdict_of(EVENTS.values(), is_named=False, jobs=jobs) == []
 
 
@@ -309,7 +309,7 @@ def test_a_job_goes_on_from_its_last_checkpoint(is_planned):
 
 
 FAULT, GIVE_UP = Event.FAULT, Event.GIVE_UP
-RETRY_RULES = Rules(restart_us=US, move_us=US, retries=int(Retries.BY_CLASS), most_retries=2, retry_wait_us=2 * US)
+RETRY_RULES = Rules(restart_us=US, move_us=US, retries=int(Retries.BY_CLASS), max_retries=2, retry_wait_us=2 * US)
 
 
 def _jobs(reason="GPU ECC error", good=4):

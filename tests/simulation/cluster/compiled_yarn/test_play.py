@@ -109,7 +109,7 @@ def test_plays_what_planning_plays_where_tries_and_machines_fail(world, drawn, r
     }
     failing = {
         "retries": rule,
-        "most_retries": 1,
+        "max_retries": 1,
         "retry_wait_min": wait * MINUTE,
         "mtbf_hours": up * HOUR,
         "repair_hours": 4 * HOUR,
@@ -167,7 +167,7 @@ def test_a_run_in_which_nobody_starts_any_more_ends_alike():
     count = MAX_IDLE_CALLS + 100
     jobs = workload([(second, 4, 5) for second in range(count)])
     cluster = Cluster(gpus=np.array([2, 2]), rack=np.array([0, 1]))
-    run = _same(jobs, cluster, {"retry_s": count, "tries": 1}, EngineOptions())
+    run = _same(jobs, cluster, {"retry_s": count, "attempts": 1}, EngineOptions())
     assert not run.is_done.any()
 
 
@@ -178,7 +178,7 @@ def test_a_run_ends_after_so_many_passes_without_a_running_job(count, is_done):
         workload([(second, 4, 1) for second in range(count)]),
         Cluster(gpus=np.full(2, 2), rack=np.arange(2)),
     )
-    run = simulate(jobs, cluster, make_policy("yarn-cs", jobs, {"retry_s": count, "tries": 1}))
+    run = simulate(jobs, cluster, make_policy("yarn-cs", jobs, {"retry_s": count, "attempts": 1}))
     assert run.is_done.all() == run.is_done.any() == is_done
 
 

@@ -56,9 +56,9 @@ def planned_worlds(draw):
         slowdown_ppm=np.array([draw(st.sampled_from([(PPM,) * 3, (PPM, 1_300_000, 2 * PPM)])) for _ in gangs]),
         share_milli=np.array(share),
         busy_milli=np.array([draw(st.sampled_from([400, 700, 1000])) for _ in gangs]),
-        kind_ppm=np.array([draw(st.sampled_from([(PPM, PPM), (1_700_000, PPM)])) for _ in gangs]),
+        gpu_type_slowdown_ppm=np.array([draw(st.sampled_from([(PPM, PPM), (1_700_000, PPM)])) for _ in gangs]),
         cpu_milli=np.array([draw(st.sampled_from([500, 2000])) for _ in gangs]),
-        most_gpus=np.array([min(sum(sizes), gang + draw(st.integers(0, 1))) for gang in gangs]),
+        max_gpus=np.array([min(sum(sizes), gang + draw(st.integers(0, 1))) for gang in gangs]),
     )
     racks, kinds = [draw(st.integers(0, 1)) for _ in sizes], [draw(st.integers(0, 1)) for _ in sizes]
     cluster = Cluster(gpus=np.array(sizes), rack=np.array(racks), kind=np.array(kinds), kinds=("a", "b"))
@@ -71,7 +71,7 @@ def _agrees(jobs, cluster, run):
     assert not problems
     for name in ("first_start_us", "end_us", "executed_us", "overhead_us", "is_done"):
         assert getattr(found, name) == tuple(getattr(run, name).tolist()), name
-    assert (found.held_gpu_us, found.overhead_gpu_us) == (run.held_gpu_us, run.overhead_gpu_us)
+    assert (found.allocated_gpu_us, found.overhead_gpu_us) == (run.allocated_gpu_us, run.overhead_gpu_us)
     return found
 
 
@@ -133,7 +133,7 @@ def test_packed_jobs_slow_each_other_down_by_how_busy_they_are():
     together = Scripted(Plan(gpus={0: (0,)}), Plan(gpus={0: (0,), 1: (0,)}), rules=Rules(jobs_a_gpu=2))
     run = play(jobs, one, together, FREE)
     assert (run.end_us / US).tolist() == [3 + 3 * 1.2, 6.6 + 6 - 3]
-    assert run.held_gpu_us == run.end_us[1]
+    assert run.allocated_gpu_us == run.end_us[1]
     _agrees(jobs, one, run)
 
 
@@ -145,7 +145,7 @@ def test_an_elastic_job_gets_on_by_its_width_and_pays_for_moving():
     run = play(jobs, CLUSTER, script, FREE)
     assert run.end_us.tolist() == [6 * US]
     assert run.overhead_gpu_us == 2 * US
-    assert run.held_gpu_us == (2 + 8) * US
+    assert run.allocated_gpu_us == (2 + 8) * US
     metrics = measure(jobs, CLUSTER, run)
     assert (metrics.preemptions, metrics.unfinished, metrics.left) == (1, 0, 0)
     _agrees(jobs, CLUSTER, run)
@@ -160,7 +160,7 @@ def test_a_job_that_comes_back_to_its_gpus_pays_for_restarting_only():
 
 
 def test_types_of_gpus_and_neighbours_slow_down():
-    jobs = workload([(0, 2, 4), (0, 2, 4)], kind_ppm=np.array([[PPM, 1_500_000]] * 2))
+    jobs = workload([(0, 2, 4), (0, 2, 4)], gpu_type_slowdown_ppm=np.array([[PPM, 1_500_000]] * 2))
     cluster = Cluster(gpus=np.array([2, 2]), kind=np.array([0, 1]), kinds=("a", "b"))
     apart = Scripted(Plan(gpus={0: (0, 1), 1: (2, 3)}))
     assert (play(jobs, cluster, apart, FREE).end_us / US).tolist() == [4, 6]
@@ -232,7 +232,7 @@ def test_a_plan_that_breaks_a_rule_is_named_with_event_job_and_rule(plan, rule):
     ("more", "rules", "gpus", "rule"),
     [
         ({"share_milli": np.array([600, 600])}, Rules(is_shared=True), {0: (0,), 1: (0,)}, "of which only 0.4 is left"),
-        ({"kind_ppm": np.array([[0], [PPM]])}, Rules(), {0: (0,)}, "type on which it can't run"),
+        ({"gpu_type_slowdown_ppm": np.array([[0], [PPM]])}, Rules(), {0: (0,)}, "type on which it can't run"),
         (
             {"cpu_milli": np.array([9000, 9000])},
             Rules(),
@@ -240,7 +240,7 @@ def test_a_plan_that_breaks_a_rule_is_named_with_event_job_and_rule(plan, rule):
             "vCPU or memory than is left on machine 0",
         ),
         ({}, Rules(jobs_a_gpu=1, is_elastic=True), {0: (0, 1)}, "runs on 1"),
-        ({"most_gpus": np.array([3, 1])}, Rules(is_elastic=True), {0: (0, 1, 2, 3)}, "runs on 1 to 3"),
+        ({"max_gpus": np.array([3, 1])}, Rules(is_elastic=True), {0: (0, 1, 2, 3)}, "runs on 1 to 3"),
     ],
 )
 def test_a_plan_that_breaks_a_rule_of_its_world_is_refused(more, rules, gpus, rule):
@@ -279,7 +279,7 @@ def test_pauses_work_and_losses_on_a_shared_gpu_count_as_shares_of_it():
     jobs, cluster = workload([(0, 1, 2000), (100, 1, 50)], share_milli=np.array([100, 950])), Cluster.grid("1x1")
     options = EngineOptions(sharing=True, overhead_s=3600)
     run = engine_play(jobs, cluster, make_policy("srtf", jobs), options)
-    assert (run.held_gpu_us, run.overhead_gpu_us) == (607.5 * US, 360.0 * US)
+    assert (run.allocated_gpu_us, run.overhead_gpu_us) == (607.5 * US, 360.0 * US)
     metrics = measure(jobs, cluster, replace(run, lost_us=np.array([10, 20]) * US))
     assert metrics.goodput == pytest.approx(247.5 / 607.5)
     assert metrics.lost_gpu_hours == pytest.approx(20 / 3600)
@@ -287,7 +287,7 @@ def test_pauses_work_and_losses_on_a_shared_gpu_count_as_shares_of_it():
     record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=options.overhead_us, runs=(logged,))
     assert all(found.is_ok for _, found in check_runs(record))
     replayed, _ = replay(jobs, cluster, run.log, run.rules)
-    assert (replayed.held_gpu_us, replayed.overhead_gpu_us) == (run.held_gpu_us, run.overhead_gpu_us)
+    assert (replayed.allocated_gpu_us, replayed.overhead_gpu_us) == (run.allocated_gpu_us, run.overhead_gpu_us)
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 1000), st.integers(1, 20)), min_size=1, max_size=6))
@@ -299,7 +299,7 @@ def test_time_held_in_shares_is_that_of_work_and_of_pauses(rows):
     )
     run = engine_play(jobs, Cluster.grid("1x2"), make_policy("srtf", jobs), EngineOptions(sharing=True, overhead_s=7))
     metrics = measure(jobs, Cluster.grid("1x2"), run)
-    assert metrics.goodput == pytest.approx(1 - run.overhead_gpu_us / run.held_gpu_us)
+    assert metrics.goodput == pytest.approx(1 - run.overhead_gpu_us / run.allocated_gpu_us)
 
 
 def test_a_policy_that_asks_for_what_no_view_has_is_told_what_there_is():

@@ -30,7 +30,7 @@ def checked(name, jobs, cluster=TWO):
     [(9, (), 8), (3, (0, PPM), 2), (10, (PPM, PPM), 8), (1, (0, 0), 0)],
 )
 def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, speeds, most):
-    jobs = workload([(0, 1, 5), (0, gang, 5)], kind_ppm=np.array([(PPM,) * len(speeds), speeds]))
+    jobs = workload([(0, 1, 5), (0, gang, 5)], gpu_type_slowdown_ppm=np.array([(PPM,) * len(speeds), speeds]))
     with pytest.raises(
         UnsupportedProblemError, match=f"j1 asks for {gang} GPUs of one type, .* more than {most} for it; enlarge"
     ):
@@ -45,7 +45,7 @@ def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, 
 @pytest.mark.parametrize("name", OF_ONE_TYPE)
 @pytest.mark.parametrize(("gang", "speeds"), [(8, ()), (8, (PPM, 0)), (2, (0, PPM))])
 def test_a_gang_that_one_type_just_holds_is_played_to_its_end(name, gang, speeds):
-    jobs = workload([(0, 1, 5), (0, gang, 5)], kind_ppm=np.array([(PPM,) * len(speeds), speeds]))
+    jobs = workload([(0, 1, 5), (0, gang, 5)], gpu_type_slowdown_ppm=np.array([(PPM,) * len(speeds), speeds]))
     checked(name, jobs)
     assert simulate(jobs, TWO, make_policy(name, jobs), EngineOptions()).is_done.all()
 

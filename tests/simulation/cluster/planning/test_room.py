@@ -61,7 +61,7 @@ def test_gangs_are_placed_where_the_compiled_loop_places_them(data):
         for counts in [{machine: sum(g for m, g in places if m == machine) for machine, _ in places}]
     ]
     assert by_machine == [(time, kind, job, tuple(sorted(places))) for time, kind, job, places in key.log.rows()]
-    assert (plan.held_gpu_us, plan.overhead_gpu_us) == (key.held_gpu_us, key.overhead_gpu_us)
+    assert (plan.allocated_gpu_us, plan.overhead_gpu_us) == (key.allocated_gpu_us, key.overhead_gpu_us)
 
 
 def test_a_gang_of_free_machines_is_placed_where_a_narrower_one_has_no_machine():

@@ -13,7 +13,7 @@ from tests.support.small_clusters import workload
 def test_types_of_which_no_machine_is_there_take_no_part():
     """Each job has the one machine on which it can run, at half the speed of a third type that the cluster has none of."""
     slow = np.array([[2 * PPM, 0, PPM], [0, 2 * PPM, PPM]])
-    jobs = workload([(0, 1, 600), (0, 1, 900)], kind_ppm=slow)
+    jobs = workload([(0, 1, 600), (0, 1, 900)], gpu_type_slowdown_ppm=slow)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("old", "odd", "new"))
     run = play_plans(jobs, cluster, make_policy("max-min", jobs), EngineOptions(overhead_s=0), 0)
     assert (run.end_us / US).tolist() == [1200.0, 1800.0]

@@ -72,7 +72,7 @@ TWO_TYPES = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b
 
 def _on_two(times, submit=None):
     """Return jobs of one GPU from their seconds on each of two types."""
-    jobs = workload([(when, 1, 1) for when in submit or [0] * len(times)], kind_ppm=np.array(times) * PPM)
+    jobs = workload([(when, 1, 1) for when in submit or [0] * len(times)], gpu_type_slowdown_ppm=np.array(times) * PPM)
     return (_play(jobs, TWO_TYPES, "allox").end_us / US).tolist()
 
 

@@ -70,7 +70,7 @@ def test_small_jobs_make_way_for_a_gang_wider_than_a_machine():
 
 def test_a_job_that_opted_in_takes_idle_gpus_and_gives_them_back():
     """Two GPUs while nobody else is there: 20 of 40 s of work in 10 s; then one."""
-    run = _run([(0, 1, 40), (10, 1, 100)], "1x2", {"grows": True}, most_gpus=np.array([2, 1]))
+    run = _run([(0, 1, 40), (10, 1, 100)], "1x2", {"grows": True}, max_gpus=np.array([2, 1]))
     assert (run.end_us / US).tolist() == [30, 110]
 
 
@@ -87,6 +87,6 @@ def test_refuses_jobs_that_cannot_run_on_a_type_of_gpu_that_is_there():
 
 
 def _play_on_two_types(kinds):
-    jobs = workload([(0, 1, 5)], kind_ppm=kinds)
+    jobs = workload([(0, 1, 5)], gpu_type_slowdown_ppm=kinds)
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
     return simulate(jobs, cluster, make_policy("gandiva", jobs), EngineOptions())

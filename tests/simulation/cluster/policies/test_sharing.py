@@ -237,7 +237,7 @@ def test_the_share_of_users_who_may_come_next_is_rounded_up_from_what_it_is():
 
 def test_locality_is_relaxed_after_so_many_tries():
     jobs = workload([(0, 2, 5)])
-    policy = make_policy("yarn-cs", jobs, {"tries": 3, "retry_s": 10})
+    policy = make_policy("yarn-cs", jobs, {"attempts": 3, "retry_s": 10})
     policy.since = np.zeros(1, np.int64)
     for now, then in ((0, 30), (29, 30), (30, 60)):
         view = SimpleNamespace(gpus=jobs.gpus, now_us=now * US)

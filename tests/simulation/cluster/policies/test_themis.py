@@ -97,7 +97,7 @@ def test_two_equal_apps_pay_for_each_other_and_the_leftover_goes_round():
     figures = run.figures
     assert figures["payments_left_open"] == 0
     assert figures["gpus_left_over"] > 0
-    assert run.held_gpu_us == pytest.approx(800 * MINUTE_US)  # leftovers are given away: nothing idles
+    assert run.allocated_gpu_us == pytest.approx(800 * MINUTE_US)  # leftovers are given away: nothing idles
     assert max(ends(run)) <= 240.0
 
 
@@ -127,7 +127,7 @@ def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule, has
     if has_types:
         ppm = rng.integers(10**6, 4 * 10**6, (len(rows), 3)) * (rng.random((len(rows), 3)) < 0.8)
         ppm[~ppm[:, 2:].any(axis=1), 2] = 10**6
-        jobs = replace(jobs, kind_ppm=ppm)
+        jobs = replace(jobs, gpu_type_slowdown_ppm=ppm)
         cluster = replace(cluster, kind=np.array([0, 1, 2]), kinds=("a", "b", "c"))
     options = {"lease_min": 10, "aligned": aligned, **({"rule": rule} if name == "themis" else {})}
     run = checked(jobs, cluster, name, options, seed, EngineOptions(overhead_s=30))
@@ -164,7 +164,8 @@ TYPES = Cluster(gpus=np.array([2, 2]), kind=np.array([0, 1]), kinds=("fast", "sl
 def typed(rows, ppm):
     """Jobs with how much longer each takes on the second type, in parts per million; 0 if it can't run there."""
     return minutes(
-        rows, kind_ppm=np.array([[1_000_000 if each != -1 else 0, abs(each) * (each != -1)] for each in ppm])
+        rows,
+        gpu_type_slowdown_ppm=np.array([[1_000_000 if each != -1 else 0, abs(each) * (each != -1)] for each in ppm]),
     )
 
 
@@ -179,7 +180,7 @@ def test_an_app_leases_gpus_of_several_types_the_fastest_first(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_job_runs_on_types_that_it_can_run_on_only(name):
     jobs = typed([(0, 2, 30, 0), (0, 2, 30, 1), (0, 1, 30, 1)], [-1, 0, 0])
-    jobs = replace(jobs, kind_ppm=np.array([[0, 1_000_000], [1_000_000, 0], [1_000_000, 0]]))
+    jobs = replace(jobs, gpu_type_slowdown_ppm=np.array([[0, 1_000_000], [1_000_000, 0], [1_000_000, 0]]))
     run = checked(jobs, TYPES, name, {"lease_min": 20})
     assert run.is_done.all()
     for _, kind, job, places in run.log.rows():

@@ -14,7 +14,10 @@ CLUSTER = Cluster(gpus=np.array([4, 4, 4]), kind=np.array([0, 1, 2]), kinds=("a"
 def kinds(ppm, work=(10, 30, 60)):
     """Jobs of app 0, 0 and 1, of 2 GPUs each."""
     view = SimpleNamespace(
-        cluster=CLUSTER, app=np.array([0, 0, 1]), gpus=np.full(3, 2), kind_ppm=np.array(ppm, np.int64).reshape(3, -1)
+        cluster=CLUSTER,
+        app=np.array([0, 0, 1]),
+        gpus=np.full(3, 2),
+        gpu_type_slowdown_ppm=np.array(ppm, np.int64).reshape(3, -1),
     )
     return GpuTypes(view, np.arange(3), np.array(work))
 

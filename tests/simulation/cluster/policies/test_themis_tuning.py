@@ -101,7 +101,7 @@ def test_simulated_apps_are_driven_by_their_tuners(name, tuner):
         assert run.is_done[mine].any()
         assert run.is_done[mine[0]] or tuner == "curves"  # fits of few losses may mistake the best; rungs don't
     whole = simulate(jobs, cluster, make_policy(name, jobs, {"lease_min": 3}), FREE)
-    assert run.held_gpu_us < whole.held_gpu_us
+    assert run.allocated_gpu_us < whole.allocated_gpu_us
     assert run.end_us[run.is_done].max() < whole.end_us.max()
     if tuner == "halving":
         assert run.is_done.sum() == 2

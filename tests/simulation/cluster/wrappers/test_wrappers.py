@@ -87,7 +87,7 @@ def test_a_gang_waits_for_a_good_place_and_then_takes_any():
     assert run.end_us[2] == 45 * US
     eager = _play(rows, Cluster.grid("2x4"), "patience", {"wait_s": 10}, spread=True, slowdown_ppm=slow)
     assert (eager.first_start_us / US).tolist() == [0, 0, 25]  # bad places of others are held back, too
-    careless = {"wait_s": 10, "most_slowdown": 2}
+    careless = {"wait_s": 10, "max_slowdown": 2}
     assert (
         _play(rows, Cluster.grid("2x4"), "patience", careless, spread=True, slowdown_ppm=slow).first_start_us / US
     ).tolist() == [0, 0, 5]
@@ -113,7 +113,7 @@ def test_a_job_that_fails_in_its_trial_never_gets_its_gang():
     assert run.figures == {"caught_early": 1}
     assert (run.end_us / US).tolist() == [4, 10 + 17.5, 7]
     assert run.is_done.tolist() == [False, True, True]
-    assert run.held_gpu_us == (4 + 10 + 4 * 17.5 + 7) * US
+    assert run.allocated_gpu_us == (4 + 10 + 4 * 17.5 + 7) * US
 
 
 def test_as_many_machines_hold_trials_as_their_share_says():

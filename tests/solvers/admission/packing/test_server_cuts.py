@@ -40,14 +40,14 @@ def units_of_job(instance: AdmissionInstance, cut: ServerCut, job: int) -> list[
     if not instance.jobs.arrival[job] <= cut.slot <= instance.deadline[job]:
         return [(0, 0)]
     segments = range(int(instance.jobs.segment_offset[job]), int(instance.jobs.segment_offset[job + 1]))
-    most, most_ps = int(instance.max_workers[job]), int(instance.ps_needed[job][-1])
+    most, max_ps = int(instance.max_workers[job]), int(instance.ps_needed[job][-1])
     if not instance.has_shared_servers:
         limit = instance.workers_per_server if cut.side is Side.WORKER else instance.ps_per_server
         units = int(limit[list(segments), cut.server_class, cut.slot].max())
         return [(n, 0) if cut.side is Side.WORKER else (0, n) for n in range(units + 1)]
     return [
         (y, z)
-        for y, z in product(range(most + 1), range(most_ps + 1))
+        for y, z in product(range(most + 1), range(max_ps + 1))
         if any(fits_on_one_server(instance, s, cut.server_class, cut.slot, y, z) for s in segments)
     ]
 

@@ -27,7 +27,7 @@ def opened(counts, *, sums=(0.0, 0.0, 0.0), charge=(0.0, 0.0), **fields):
     )
 
 
-LOSSES = {"evicted": [0.5, 0.25], "eviction_loss_h": 0.2, "term": EvictionTerm.ANY}
+LOSSES = {"evicted": [0.5, 0.25], "eviction_loss_h": 0.2, "term": EvictionTerm.ANY_BID}
 
 
 def test_counts_are_rounded_down_to_the_next_and_up_and_cut_to_the_caps():

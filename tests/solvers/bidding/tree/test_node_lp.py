@@ -34,7 +34,7 @@ def test_a_box_is_solved_on_the_thread_that_asks():
     assert not more
 
 
-@pytest.mark.parametrize(("market", "term"), [([0, 1], EvictionTerm.ANY), ([0, 0], EvictionTerm.MARKET)])
+@pytest.mark.parametrize(("market", "term"), [([0, 1], EvictionTerm.ANY_BID), ([0, 0], EvictionTerm.PER_MARKET)])
 def test_who_must_lose_by_evictions_must_take_an_instance(market, term):
     evicted = [0.5, 0.25]
     instance = hour_instance(

@@ -282,11 +282,15 @@ class GpuTypes:
     def __init__(self, view: View, jobs: IntArray, work_us: IntArray) -> None:
         self.of_machine = view.cluster.kind
         self.there: list[int] = np.unique(self.of_machine).tolist()
-        self._is_typed = bool(view.kind_ppm.shape[1])
+        self._is_typed = bool(view.gpu_type_slowdown_ppm.shape[1])
         if self.is_one and not self._is_typed:
             self.slowness: FloatArray = np.ones((int(view.app.max(initial=0)) + 1, max(self.there) + 1))
             return
-        self._ppm = view.kind_ppm if view.kind_ppm.shape[1] else np.full((len(view.app), max(self.there) + 1), PPM)
+        self._ppm = (
+            view.gpu_type_slowdown_ppm
+            if view.gpu_type_slowdown_ppm.shape[1]
+            else np.full((len(view.app), max(self.there) + 1), PPM)
+        )
         count = int(view.app.max(initial=0)) + 1
         weight = np.maximum(1, work_us[jobs]).astype(float)
         self._demand = np.bincount(view.app[jobs], view.gpus[jobs], count)

@@ -105,7 +105,7 @@ class LeasingPolicy(PlanningPolicy):
         How long, and when; the jobs are seen as they are submitted.
     """
 
-    sees: ClassVar[tuple[Oracle, ...]] = (Oracle.RUN_TIMES,)
+    oracle_inputs: ClassVar[tuple[Oracle, ...]] = (Oracle.RUN_TIMES,)
     places_itself = True
 
     def __init__(self, options: LeaseOptions, jobs: Workload) -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.data import LastingCapacity, survival_probability
+from optim.models.bidding.data import SurvivalConstraint, survival_probability
 from optim.models.bidding.decision import FootprintPlan
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.market.lifetimes import CommonShocks
 from optim.models.bidding.problem import PROBLEM
-from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, lasting
+from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, with_survival
 
 BIDS = [
     {"market": "a", "max_count": 4, "price_usd": 0.1, "evicted": 0.2, "usable_h": 0.9},
@@ -23,7 +23,9 @@ BIDS = [
 def two_markets(**fields):
     """Return two markets, each lost within the hour with probability one half by a cause of its own."""
     half = float(np.log(2))
-    return BiddingInstance.from_bids(BIDS, lasting={"least": 2, "probability": 0.6, "own": [half, half], **fields})
+    return BiddingInstance.from_bids(
+        BIDS, survival={"min_capacity": 2, "probability": 0.6, "by_market": [half, half], **fields}
+    )
 
 
 def test_the_probability_is_that_of_hand_figures():
@@ -33,12 +35,12 @@ def test_the_probability_is_that_of_hand_figures():
     both = two_markets(zone=[0, 0], by_zone=[float(np.log(4))])
     assert survival_probability(both, np.array([2, 2])) == pytest.approx(0.75 / 4)
     assert survival_probability(two_markets(capacity=[1, 2]), np.array([0, 1])) == pytest.approx(0.5)
-    assert survival_probability(replace(instance, lasting=None), np.zeros(2, dtype=np.int64)) == 1.0
+    assert survival_probability(replace(instance, survival=None), np.zeros(2, dtype=np.int64)) == 1.0
 
 
 def test_the_probability_is_that_of_all_outcomes():
     for seed in range(12):
-        instance = lasting(seed)
+        instance = with_survival(seed)
         counts = all_footprints(instance)[-1]
         assert survival_probability(instance, counts) == pytest.approx(
             kept_by_outcomes(instance, counts[None])[0], abs=1e-12
@@ -47,11 +49,11 @@ def test_the_probability_is_that_of_all_outcomes():
 
 def test_a_file_holds_what_must_last():
     for seed in range(6):
-        instance = lasting(seed)
+        instance = with_survival(seed)
         document = PROBLEM.document_from_instance(instance)
         again = PROBLEM.instance_from_document(msgspec.json.decode(msgspec.json.encode(document), type=type(document)))
-        one, other = instance.lasting, again.lasting
-        assert (one.least, one.probability) == (other.least, other.probability)
+        one, other = instance.survival, again.survival
+        assert (one.min_capacity, one.probability) == (other.min_capacity, other.probability)
         assert (one.capacity == other.capacity).all()
         for name in ("own", "zone", "by_zone", "region", "by_region"):
             assert (getattr(one.shocks, name) == getattr(other.shocks, name)).all()
@@ -59,7 +61,7 @@ def test_a_file_holds_what_must_last():
 
 def test_figures_tell_what_is_asked_and_what_is_kept():
     instance = two_markets()
-    assert (PROBLEM.describe(instance)["lasting"], PROBLEM.describe(instance)["lasting_probability"]) == (2, 0.6)
+    assert (PROBLEM.describe(instance)["survival"], PROBLEM.describe(instance)["survival_probability"]) == (2, 0.6)
     figures = PROBLEM.decision_figures(instance, FootprintPlan.of([2, 2]))
     assert figures["kept_probability"] == pytest.approx(0.75)
 
@@ -67,13 +69,13 @@ def test_figures_tell_what_is_asked_and_what_is_kept():
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"least": 5000}, "lasting.least must be between 1 and 4096, got 5000"),
-        ({"probability": 0.0}, "lasting.probability must be above 0 and at most 1, got 0"),
-        ({"probability": 1.5}, "lasting.probability must be above 0"),
-        ({"capacity": [1, 9999]}, r"lasting.capacity\[1\] must be between 0 and 4096, got 9999"),
-        ({"capacity": [1]}, "lasting.capacity must hold one value a bid, 2"),
-        ({"own": [0.1]}, "lasting.zone and lasting.own must hold one value a market, 2"),
-        ({"own": [0.1, -1.0]}, "finite and at least 0"),
+        ({"min_capacity": 5000}, "survival.min_capacity must be between 1 and 4096, got 5000"),
+        ({"probability": 0.0}, "survival.probability must be above 0 and at most 1, got 0"),
+        ({"probability": 1.5}, "survival.probability must be above 0"),
+        ({"capacity": [1, 9999]}, r"survival.capacity\[1\] must be between 0 and 4096, got 9999"),
+        ({"capacity": [1]}, "survival.capacity must hold one value a bid, 2"),
+        ({"by_market": [0.1]}, "survival.zone and survival.by_market must hold one value a market, 2"),
+        ({"by_market": [0.1, -1.0]}, "finite and at least 0"),
         ({"zone": [0, 2], "by_zone": [0.1]}, r"a zone must be between 0 and 0, got \[0, 2\]"),
         ({"zone": [0, 0], "by_zone": [0.1], "region": [3], "by_region": [0.1]}, "a region must be between 0 and 0"),
     ],
@@ -89,4 +91,4 @@ def test_a_model_of_its_own_is_refused_like_a_file():
         by_region=np.zeros(1),
     )  # fmt: skip
     with pytest.raises(InvalidProblemError, match="capacity"):
-        LastingCapacity(shocks=shocks, capacity=np.array([-1]), least=1, probability=0.5)
+        SurvivalConstraint(shocks=shocks, capacity=np.array([-1]), min_capacity=1, probability=0.5)

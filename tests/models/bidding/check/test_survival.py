@@ -7,12 +7,12 @@ import pytest
 
 from optim.core.solution import Violation
 from optim.models.bidding.check.tree import MAX_SHORT, checked_covers, keeps_enough, kept
-from optim.models.bidding.data import LASTING_TOL
+from optim.models.bidding.data import SURVIVAL_TOL
 from optim.models.bidding.decision import Cover, FootprintPlan
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import GeneratorOptions, generate
-from tests.support.bidding.small_markets import all_footprints, footprints_that_keep_enough, lasting, outcomes
+from tests.support.bidding.small_markets import all_footprints, footprints_that_keep_enough, outcomes, with_survival
 
 SEED = 1
 
@@ -20,7 +20,7 @@ SEED = 1
 @pytest.fixture(scope="module")
 def solved():
     """Eight kinds of which 12 GPUs must last: an instance whose proof needs covers, and its solution."""
-    instance = generate(GeneratorOptions(zone_types=8, windows=4, least_gpus=12, least_probability=0.8), SEED)
+    instance = generate(GeneratorOptions(zone_types=8, windows=4, min_gpus=12, min_probability=0.8), SEED)
     solution = solve(instance, "greedy")  # its bound is the relaxation's, so that every price counts
     assert verify(instance, solution).is_ok
     return instance, solution
@@ -29,7 +29,7 @@ def solved():
 def test_every_footprint_that_keeps_enough_fulfils_the_row_of_any_cover():
     rows = tight = 0
     for seed in range(40):
-        instance, rng = lasting(seed), np.random.default_rng(seed)
+        instance, rng = with_survival(seed), np.random.default_rng(seed)
         table = footprints_that_keep_enough(instance)
         if not len(table):
             continue
@@ -49,12 +49,12 @@ def test_every_footprint_that_keeps_enough_fulfils_the_row_of_any_cover():
 def test_rounding_makes_rows_weaker_only():
     """Against sums over all outcomes: a row asks for less than it may, and credits each bid with more than it has."""
     for seed in range(8):
-        instance, rng = lasting(seed), np.random.default_rng(seed)
-        asked, (lasts, chance) = instance.lasting, outcomes(instance.lasting.shocks)
+        instance, rng = with_survival(seed), np.random.default_rng(seed)
+        asked, (lasts, chance) = instance.survival, outcomes(instance.survival.shocks)
         cover = Cover(weight=rng.integers(0, 4, len(instance.markets)), short_of=int(rng.integers(1, 8)))
         checked = checked_covers(instance, (cover,))
         is_short = lasts @ cover.weight < cover.short_of
-        need = asked.least * (chance @ is_short - (1 - (asked.probability - LASTING_TOL)))
+        need = asked.min_capacity * (chance @ is_short - (1 - (asked.probability - SURVIVAL_TOL)))
         gain = asked.capacity * ((chance * is_short) @ lasts)[instance.bids.market]
         assert need - 1e-10 < checked.need[0] < need, seed
         assert (checked.gain[0] - gain < 1e-10).all(), seed
@@ -63,7 +63,7 @@ def test_rounding_makes_rows_weaker_only():
 
 def test_a_footprint_is_held_to_what_must_last():
     for seed in range(20):
-        instance = lasting(seed)
+        instance = with_survival(seed)
         kept = {tuple(row) for row in footprints_that_keep_enough(instance).tolist()}
         for row in all_footprints(instance)[::17]:
             assert keeps_enough(instance, row) is (tuple(row.tolist()) in kept), seed
@@ -101,9 +101,9 @@ def test_a_spoilt_cover_is_refused(solved):
 
 def test_a_harder_condition_refuses_the_footprint_and_an_easier_one_does_not(solved):
     instance, solution = solved
-    asked = instance.lasting
-    harder = replace(instance, lasting=replace(asked, probability=min(1.0, solution.stats.counts["kept"] + 1e-6)))
-    assert any("lasting" in str(each) for each in verify(harder, solution).violations)
+    asked = instance.survival
+    harder = replace(instance, survival=replace(asked, probability=min(1.0, solution.stats.counts["kept"] + 1e-6)))
+    assert any("survival" in str(each) for each in verify(harder, solution).violations)
     counts = dict(solution.stats.counts) | {"kept": 0.99}
     assert not verify(instance, replace(solution, stats=replace(solution.stats, counts=counts))).is_ok
     nothing = replace(solution, decision=FootprintPlan.of(0 * solution.decision.counts))
@@ -112,14 +112,14 @@ def test_a_harder_condition_refuses_the_footprint_and_an_easier_one_does_not(sol
 
 def test_covers_have_no_place_where_nothing_must_last(solved):
     instance, solution = solved
-    free = replace(instance, lasting=None)
+    free = replace(instance, survival=None)
     assert isinstance(checked_covers(free, solution.certificate.proof.covers), Violation)
     assert not verify(free, solution).is_ok
 
 
 def test_what_keeps_exactly_as_much_as_is_asked_for_keeps_enough(monkeypatch):
-    monkeypatch.setattr("optim.models.bidding.check.tree.LASTING_TOL", 0.0)
-    instance = lasting(0)
+    monkeypatch.setattr("optim.models.bidding.check.tree.SURVIVAL_TOL", 0.0)
+    instance = with_survival(0)
     counts = instance.bids.max_count
-    asked = replace(instance.lasting, probability=kept(instance, instance.lasting, counts))
-    assert keeps_enough(replace(instance, lasting=asked), counts)
+    asked = replace(instance.survival, probability=kept(instance, instance.survival, counts))
+    assert keeps_enough(replace(instance, survival=asked), counts)
