@@ -9,6 +9,7 @@ from optim.core.errors import InvalidOptionError, did_you_mean
 from optim.core.policies import WORLDS, policies_of
 from optim.core.renamed import RENAMED, present_name
 from optim.models.catalogue import problem_named, problem_names
+from optim.models.cluster.workload import Workload
 from optim.profiling.job_profile import ProfileOptions
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.solve import solvers_of
@@ -25,6 +26,7 @@ def public_names() -> set[str]:
         *(problem.instance_type for problem in (problem_named(each) for each in problem_names())),
         ProfileOptions,
         EngineOptions,
+        Workload,
     ]
     return {each.name for each in (*solvers, *policies)} | {field.name for table in tables for field in fields(table)}
 
