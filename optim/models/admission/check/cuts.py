@@ -225,7 +225,11 @@ def _can_exceed(
         rest, gained = _with_job(gains[index], uses[index], rest, gained)
         if bool((gained > right_hand_side).any()):
             return True
-        reach = gained + _outlook([(gains[k], slopes[k]) for k in order[place + 1 :]], rest @ weightings.T) + margin
+        reach = (
+            gained
+            + _outlook([(gains[k], slopes[k]) for k in order[place + 1 :]], rest.astype(np.float64) @ weightings.T)
+            + margin
+        )
         keeps = reach >= right_hand_side + 1
         rest, gained = _without_repeats(rest[keeps], gained[keeps])
         if len(gained) > limit:

@@ -15,7 +15,7 @@ from optim.models.admission.check.exact_instance import ExactInstance, ExactSum,
 from optim.models.admission.check.placement import in_class, in_job
 from optim.models.admission.check.schedules import FREE, CutCharge, Prices, Restriction, min_payoff
 from optim.models.admission.data import MICRO
-from optim.models.admission.decision import CountCut, PriceProof, ServerCut, Side
+from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut, Side
 
 PAYOFF_TOL = 1e-9
 """A payoff may lack this share of the job's value (at least of 1) or of its own size by rounding; then it is raised."""
@@ -109,7 +109,8 @@ def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Viola
 
 def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:
     charges: dict[int, list[CutCharge]] = {}
-    for cut in (cut for cut in (*proof.cuts, *proof.count_cuts) if cut.multiplier > 0):
+    all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts)
+    for cut in (cut for cut in all_cuts if cut.multiplier > 0):
         for side, gains in sides_of(cut):
             for job, gain in zip(cut.jobs.tolist(), gains, strict=True):
                 if gain.any():
@@ -133,7 +134,8 @@ def _rents(exact: ExactInstance, proof: PriceProof) -> Fraction:
         for c, t, r in np.argwhere(price > 0).tolist():
             capacity.add(price[c, t, r], servers.count[c] * int(servers.capacity[c, t, r]))
     cuts = ExactSum()
-    for cut in (*proof.cuts, *proof.count_cuts):
+    all_cuts: tuple[Cut, ...] = (*proof.cuts, *proof.count_cuts)
+    for cut in all_cuts:
         number = exact.servers(cut.side).count[cut.server_class] if isinstance(cut, ServerCut) else 1
         cuts.add(cut.multiplier, number * int(cut.right_hand_side))
     return capacity.total / MICRO + cuts.total
