@@ -196,10 +196,10 @@ def _off_curve(
     )
 
 
-def amplification(side: SideRanges, eps: float, function: ExponentialPrice | ZeroStartPrice) -> float:
+def amplification(side: SideRanges, eps: float, function: PriceFunction) -> float:
     """Return ``max_j [exp(eps / f * spread_j) - 1] / eps`` with the spread ln(U/L) or ln(1 + U/lambda).
 
-    For eps = 0 that is the limit, spread / f.
+    For eps = 0 that is the limit, spread / f; f is 1 where the function doesn't say it.
     """
     is_used = np.isfinite(side.log_lower)
     if not is_used.any():
@@ -207,7 +207,7 @@ def amplification(side: SideRanges, eps: float, function: ExponentialPrice | Zer
     spread = (side.log_upper - np.where(is_used, side.log_lower, 0.0))[is_used]
     if theorem_of(function) is RatioTheorem.ZERO_START:
         spread = np.logaddexp(0.0, spread)
-    widest = float(spread.max()) / function.full_at
+    widest = float(spread.max()) / getattr(function, "full_at", 1.0)
     if eps == 0:
         return widest
     with np.errstate(over="ignore"):
