@@ -240,10 +240,6 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return decorate if function is None else decorate(function)
 
 
-inner = compiled
-"""The former name of loops that only loops call: every loop is now lowered for its callers, and wrapped where needed."""
-
-
 class LoweredLibrary(JITCodeLibrary):  # type: ignore[misc]  # Numba has no types
     """A loop's intermediate code, to be linked into machine code; no machine code is made of it alone."""
 
@@ -408,7 +404,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
     def _path(self, signature: Any, codegen: Any) -> Path:
         arguments = signature.args if hasattr(signature, "args") else signature
         settings = [str(getattr(numba.config, name)) for name in OPTIMISATION]
-        state = (state_of(self._loop), code_of_references())
+        state = (state_of(self._loop), code_of_this_module())
         stamp = (*state, *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS, *settings)
         name = f"{self._loop.py_func.__qualname__}-{_digest(repr(stamp).encode()).hex()}.loop"
         return cache_folder() / name.replace("<", "").replace(">", "")
@@ -520,15 +516,9 @@ def _loop_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 @cache
-def code_of_references() -> str:
-    """Return a digest of what writes the machine code of references, which is part of every loop that meets one."""
-    from_argument = ReferenceModel.from_argument
-    writers = (layout, from_argument, read_field, unpack, array_unpacker)
-    parts = []
-    for code in (code for writer in writers for code in _codes(writer.__code__)):
-        values = [_plain(value) for value in code.co_consts if not isinstance(value, CodeType)]
-        parts.append(f"{code.co_code.hex()}{code.co_names}{values}")
-    return _digest("".join(parts).encode()).hex()
+def code_of_this_module() -> str:
+    """Return a digest of this file, whose code is part of how every loop is lowered, linked and wrapped."""
+    return _digest(Path(__file__).read_bytes()).hex()
 
 
 def _name(value: Any) -> str:

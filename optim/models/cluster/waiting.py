@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
@@ -86,7 +86,7 @@ class FreeCounts(NamedTuple):
     holding: IntArray
 
 
-@inner
+@compiled
 def _count(room, asked, machine, sign):
     """Count a machine in, or out of, what each kind of job can use."""
     if room.is_down[machine]:
@@ -105,7 +105,7 @@ def _count(room, asked, machine, sign):
         room.holding[kind] += sign if within >= asked.gang[kind] else 0
 
 
-@inner
+@compiled
 def _take(room, asked, log, place, job, part, host, sign):
     """Let a place be taken (1) or given back (-1) by a job; parts of GPUs and demands on hosts are those of all jobs."""
     machine = log.machine[place]
@@ -124,7 +124,7 @@ def _take(room, asked, log, place, job, part, host, sign):
     _count(room, asked, machine, 1)
 
 
-@inner
+@compiled
 def _why(room, asked, kind, may_spread):
     """Return why a kind of job waits now, quotas aside."""
     gang = asked.gang[kind]

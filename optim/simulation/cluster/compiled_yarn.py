@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, Run
@@ -249,7 +249,7 @@ def _kinds(widths: IntArray, largest: int) -> IntArray:
     return table
 
 
-@inner
+@compiled
 def set_free(w, machine, free):
     """Let a machine have so many free GPUs."""
     before, rack = w.machine[machine, FREE_GPUS], w.machine[machine, RACK]
@@ -261,7 +261,7 @@ def set_free(w, machine, free):
     w.scalar[FREE] += free - before
 
 
-@inner
+@compiled
 def _take_of(w, job, machine, count, last):
     """Give a job the first free GPUs of a machine, behind the GPU `last` that it has; return the last one."""
     set_free(w, machine, w.machine[machine, FREE_GPUS] - count)
@@ -280,7 +280,7 @@ def _take_of(w, job, machine, count, last):
     return last
 
 
-@inner
+@compiled
 def take_chosen(w, job):
     """Give a job the GPUs that were chosen: lowest numbers first, so that they are told in their order."""
     last = NONE
@@ -297,7 +297,7 @@ def take_chosen(w, job):
     w.group[w.job[job, GROUP], USED] += w.job[job, WIDTH]
 
 
-@inner
+@compiled
 def give_back(w, job):
     """Take all GPUs of a job back."""
     gpu = w.job[job, FIRST_GPU]
@@ -311,7 +311,7 @@ def give_back(w, job):
     w.group[w.job[job, GROUP], USED] -= w.job[job, WIDTH]
 
 
-@inner
+@compiled
 def _machines_for(w, rack, width):
     """Return on how many machines of a rack a gang is put that takes those with most free GPUs first; it must have room."""
     count = 0
@@ -324,7 +324,7 @@ def _machines_for(w, rack, width):
     return count
 
 
-@inner
+@compiled
 def _best_rack(w, width, fewest):
     """Return the rack with most free GPUs that holds a gang on so few machines (on any with `fewest` 0), `NONE` without one."""
     best = NONE
@@ -336,7 +336,7 @@ def _best_rack(w, width, fewest):
     return best
 
 
-@inner
+@compiled
 def min_level(w, kind):
     """Return the least level of locality at which a width finds a place: 0, 1, 2, or `NO_LEVEL` where there is none."""
     width = w.kind[kind, ASKS]
@@ -351,7 +351,7 @@ def min_level(w, kind):
     return 1 if _best_rack(w, width, 0) != NONE else 2
 
 
-@inner
+@compiled
 def _choose_in(w, rack, left):
     """Choose GPUs of a rack, machines with most free ones first; return how many are still wanted."""
     first, behind = w.rack[rack, RACK_FIRST], w.rack[rack + 1, RACK_FIRST]
@@ -367,7 +367,7 @@ def _choose_in(w, rack, left):
     return left
 
 
-@inner
+@compiled
 def choose(w, kind, level):
     """Choose GPUs for a width at a level of locality that has room for it: racks with most free ones first."""
     width = w.kind[kind, ASKS]
@@ -386,7 +386,7 @@ def choose(w, kind, level):
         width = _choose_in(w, most, width)
 
 
-@inner
+@compiled
 def _count(w, job, change):
     """Count a job in or out where it waits."""
     level, kind = w.job[job, LEVEL], w.job[job, KIND]
@@ -395,7 +395,7 @@ def _count(w, job, change):
     w.group[w.job[job, GROUP], GROUP_WAITING] += change
 
 
-@inner
+@compiled
 def _line_up(w, job):
     """Put a job behind those of its width and level, of which none began to wait later."""
     kind, level = w.job[job, KIND], w.job[job, LEVEL]
@@ -408,7 +408,7 @@ def _line_up(w, job):
     w.kind[kind, NEWEST + level] = job
 
 
-@inner
+@compiled
 def _step_out(w, job):
     """Take a job out of those of its width and level."""
     kind, level = w.job[job, KIND], w.job[job, LEVEL]
@@ -423,7 +423,7 @@ def _step_out(w, job):
         w.job[after, EARLIER] = before
 
 
-@inner
+@compiled
 def wait(w, job):
     """Let a job wait from now on, by its submission among those of its virtual cluster and width."""
     w.job[job, STATUS], w.job[job, SINCE], w.job[job, LEVEL] = WAITING, w.scalar[NOW], 0
@@ -446,7 +446,7 @@ def wait(w, job):
     _count(w, job, 1)
 
 
-@inner
+@compiled
 def dequeue(w, job):
     """Take a job out of the queues."""
     _count(w, job, -1)
@@ -463,7 +463,7 @@ def dequeue(w, job):
         w.job[after, BEFORE] = before
 
 
-@inner
+@compiled
 def relax_locality(w):
     """Relax the locality of the jobs that have waited long enough."""
     for kind in range(len(w.kind)):
@@ -479,7 +479,7 @@ def relax_locality(w):
                 job = w.kind[kind, OLDEST + level]
 
 
-@inner
+@compiled
 def next_relaxation(w):
     """Return when the locality of a job that free GPUs would suffice for is relaxed next, `NEVER` without one."""
     when = NEVER
@@ -492,7 +492,7 @@ def next_relaxation(w):
     return when
 
 
-@inner
+@compiled
 def num_from(table, row, column, level):
     """Return how many jobs wait at a level or beyond, by their numbers at each level."""
     count = 0
@@ -506,7 +506,7 @@ STARTS, PREEMPTED, ENDED, CRASHED = int(Event.START), int(Event.PREEMPT), int(Ev
 FAULTED, GAVE_UP = int(Event.FAULT), int(Event.GIVE_UP)
 
 
-@inner
+@compiled
 def log(w, kind, job, first_gpu):
     """Write an event with the GPUs from one of its job on."""
     event, entry, gpu = w.scalar[EVENTS], w.scalar[PLACES], first_gpu
@@ -519,20 +519,20 @@ def log(w, kind, job, first_gpu):
     w.scalar[EVENTS], w.scalar[PLACES] = event + 1, entry
 
 
-@inner
+@compiled
 def push_turn(w, when, job):
     """Note when a try of a job fails, or when it may wait again after one."""
     push_event(w.scalar, w.version, w.turns, TURNS, when, job)
 
 
-@inner
+@compiled
 def _begin_of_try(w, job):
     """Return where in a job's run time its present try begins."""
     number, good = w.job[job, TRIED], w.job[job, GOOD]
     return min(number * w.job[job, FAILS], good) if number < w.job[job, TRIES] else good
 
 
-@inner
+@compiled
 def _slowdown(w, job):
     """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
     first = w.gpu[w.job[job, FIRST_GPU], MACHINE_OF]
@@ -547,7 +547,7 @@ def _slowdown(w, job):
     return w.job[job, SLOWDOWN + level]
 
 
-@inner
+@compiled
 def _list_running(w, job):
     """Put a job among the running ones: by start, and by row where they start together."""
     after, before = NONE, w.scalar[LAST_RUNNING]
@@ -563,7 +563,7 @@ def _list_running(w, job):
     w.scalar[RUNNING_JOBS] += 1
 
 
-@inner
+@compiled
 def begin(w, job):
     """Let a job that has its GPUs run."""
     now, is_first = w.scalar[NOW], w.job[job, FIRST_START] < 0
@@ -587,7 +587,7 @@ def begin(w, job):
         push_turn(w, told, job)  # policies are told: a pass, that is all
 
 
-@inner
+@compiled
 def stop(w, job, kind):
     """Book what a job did that has lost its GPUs, take it out of those that run, and log why."""
     elapsed = max(0, w.scalar[NOW] - w.job[job, RUN_SINCE])
@@ -625,7 +625,7 @@ def stop(w, job, kind):
     log(w, kind, job, NONE)
 
 
-@inner
+@compiled
 def lose(w, job, kind):
     """Let a job lose its GPUs before the pass: to its end, or to a failure, after which it waits unless it is held back."""
     give_back(w, job)
@@ -639,7 +639,7 @@ def lose(w, job, kind):
         wait(w, job)
 
 
-@inner
+@compiled
 def _find_levels(w):
     """Note the least level at which each width finds a place; return how many widths have a job for it."""
     count = 0
@@ -652,7 +652,7 @@ def _find_levels(w):
     return count
 
 
-@inner
+@compiled
 def _first_in(w, group):
     """Return the first job of a virtual cluster that finds a place, `NONE` if none does."""
     first = NONE
@@ -667,7 +667,7 @@ def _first_in(w, group):
     return first
 
 
-@inner
+@compiled
 def _min_used(w):
     """Return the first job with a place of the virtual cluster that uses least of its quota, `NONE` if there is none."""
     best, least = NONE, 0.0
@@ -680,7 +680,7 @@ def _min_used(w):
     return best
 
 
-@inner
+@compiled
 def start(w, job):
     """Let a job that waits have the GPUs chosen for it."""
     dequeue(w, job)
@@ -690,7 +690,7 @@ def start(w, job):
     w.scalar[STARTED] += 1
 
 
-@inner
+@compiled
 def fill(w):
     """Place waiting jobs until none finds a place any more."""
     while _find_levels(w):
@@ -699,13 +699,13 @@ def fill(w):
         start(w, job)
 
 
-@inner
+@compiled
 def _forget_hopeless(w):
     for kind in range(len(w.kind)):
         w.kind[kind, IS_HOPELESS] = 0
 
 
-@inner
+@compiled
 def _num_above(w):
     """Return how many virtual clusters hold more than their quota by a GPU, nobody being stopped on trial."""
     count = 0
@@ -715,7 +715,7 @@ def _num_above(w):
     return count
 
 
-@inner
+@compiled
 def _begin_trial(w):
     """Begin a trial: nobody is stopped. Return free GPUs, those of wholly free machines, and the most of a machine."""
     whole = most = 0
@@ -727,7 +727,7 @@ def _begin_trial(w):
     return w.scalar[FREE], whole, most
 
 
-@inner
+@compiled
 def _free_on_trial(w, victim, whole, most):
     """Give a victim's GPUs back on trial; return GPUs of wholly free machines, and the most of a machine, after it."""
     gpu = w.job[victim, FIRST_GPU]
@@ -741,7 +741,7 @@ def _free_on_trial(w, victim, whole, most):
     return whole, most
 
 
-@inner
+@compiled
 def _choose_one(w, width):
     """Return the machine that the engine's rule gives a gang which one machine holds on trial."""
     if w.scalar[TAKES_FIRST]:
@@ -755,7 +755,7 @@ def _choose_one(w, width):
     return NONE
 
 
-@inner
+@compiled
 def _add_choice(w, machine, count):
     chosen = w.scalar[CHOSEN]
     w.choice[chosen, 0], w.choice[chosen, 1] = machine, count
@@ -763,7 +763,7 @@ def _add_choice(w, machine, count):
     return count
 
 
-@inner
+@compiled
 def _choose_on_trial(w, width, whole, most):
     """Choose GPUs by the engine's rule: of one machine, of wholly free ones, or of those with most free ones; there is room."""
     w.scalar[CHOSEN] = 0
@@ -782,7 +782,7 @@ def _choose_on_trial(w, width, whole, most):
                 width -= _add_choice(w, machine, min(width, free))
 
 
-@inner
+@compiled
 def _stop_on_choice(w, passed):
     """Stop those of the victims passed that have GPUs among the first ones chosen of each machine."""
     for nth in range(passed):
@@ -810,7 +810,7 @@ def _stop_on_choice(w, passed):
         give_back(w, w.stopped[at])
 
 
-@inner
+@compiled
 def _make_room(w, job):
     """Stop the newest jobs of virtual clusters that stay at their quota without them until a job finds a place; tell whether it did."""
     width, passed = w.job[job, WIDTH], 0
@@ -835,7 +835,7 @@ def _make_room(w, job):
     return False
 
 
-@inner
+@compiled
 def _next_stuck(w, group, before):
     """Return the next job of a virtual cluster that fits into its quota and may find room, `before` some job; `NONE` without one."""
     first = NONE
@@ -849,7 +849,7 @@ def _next_stuck(w, group, before):
     return first
 
 
-@inner
+@compiled
 def _may_help(w):
     """Tell whether somebody waits who fits into its quota, and somebody holds more than that."""
     if w.scalar[HELD] <= w.scalar[ENOUGH] or not _num_above(w):
@@ -863,7 +863,7 @@ def _may_help(w):
     return False
 
 
-@inner
+@compiled
 def _min_visited(w):
     """Return the virtual cluster that the pass visits next, `NONE` when it is through with all."""
     best, least = NONE, 0.0
@@ -874,7 +874,7 @@ def _min_visited(w):
     return best
 
 
-@inner
+@compiled
 def take_back(w):
     """Make room for jobs that found none, in the order in which the pass came past them.
 
@@ -916,17 +916,17 @@ def take_back(w):
 FAILED, REPAIRED = int(Event.FAIL), int(Event.REPAIR)
 
 
-@inner
+@compiled
 def _next_turn(w):
     return next_event(w.scalar, w.version, w.turns, TURNS)
 
 
-@inner
+@compiled
 def _next_end(w):
     return next_event(w.scalar, w.version, w.ends, ENDS)
 
 
-@inner
+@compiled
 def _end_jobs(w):
     """Let jobs end whose work is done."""
     while _next_end(w) <= w.scalar[NOW]:
@@ -935,7 +935,7 @@ def _end_jobs(w):
         lose(w, job, ENDED)
 
 
-@inner
+@compiled
 def _take_turns(w):
     """Let tries fail whose time has come, and those wait again that were held back long enough."""
     while _next_turn(w) <= w.scalar[NOW]:
@@ -948,7 +948,7 @@ def _take_turns(w):
             lose(w, job, FAULTED)
 
 
-@inner
+@compiled
 def _first_on(w, machine):
     """Return the first job that has GPUs of a machine, `NONE` if there is none."""
     first, job = w.machine[machine, FIRST], NONE
@@ -959,7 +959,7 @@ def _first_on(w, machine):
     return job
 
 
-@inner
+@compiled
 def _log_machine(w, kind, machine):
     gpu = w.machine[machine, FIRST]
     next_gpu = w.gpu[gpu, NEXT_GPU]
@@ -968,7 +968,7 @@ def _log_machine(w, kind, machine):
     w.gpu[gpu, NEXT_GPU] = next_gpu
 
 
-@inner
+@compiled
 def _apply_outages(w):
     """Let the machines whose time has come fail, or be repaired."""
     while w.scalar[OUTAGES] < len(w.outage) and w.outage[w.scalar[OUTAGES], 0] == w.scalar[NOW]:
@@ -981,7 +981,7 @@ def _apply_outages(w):
         w.scalar[DOWN] += 1 if fails else -1
 
 
-@inner
+@compiled
 def _arrive(w):
     """Let jobs wait that are submitted now."""
     while w.scalar[ARRIVED] < len(w.job) and w.job[w.scalar[ARRIVED], SUBMIT] == w.scalar[NOW]:
@@ -991,7 +991,7 @@ def _arrive(w):
         wait(w, w.scalar[ARRIVED] - 1)
 
 
-@inner
+@compiled
 def _log_stops(w):
     """Write down whom the pass stopped, in the order of their starts."""
     for nth in range(w.scalar[STOPPED]):
@@ -1004,7 +1004,7 @@ def _log_stops(w):
         stop(w, w.stopped[nth], PREEMPTED)
 
 
-@inner
+@compiled
 def _look(w):
     """Let those wait that the last pass stopped, and relax locality."""
     for nth in range(w.scalar[STOPPED]):
@@ -1013,7 +1013,7 @@ def _look(w):
     relax_locality(w)
 
 
-@inner
+@compiled
 def _next_time(w):
     """Return when something happens next."""
     when = min(_next_end(w), _next_turn(w), w.scalar[AGAIN])
@@ -1024,7 +1024,7 @@ def _next_time(w):
     return when
 
 
-@inner
+@compiled
 def _give_up(w):
     """Stop whoever runs, in the order of their starts: nobody gets done any more."""
     w.scalar[STOPPED] = 0

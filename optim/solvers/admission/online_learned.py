@@ -21,7 +21,7 @@ from optim.solvers.admission.posted_prices.learned_run import DayResult, Guard, 
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice, job_value_stats
 from optim.solvers.admission.posted_prices.theorems import full_share
 from optim.solvers.admission.pricing.classes import JobTables
-from optim.solvers.admission.warm_up import compile_columns, compile_first_order, compile_online
+from optim.solvers.admission.warm_up import compile_columns, compile_first_order, compile_online, has_large_master
 
 _LOG = logging.getLogger(__name__)
 
@@ -105,7 +105,8 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
         """Compile the search on servers, and the LP."""
         compile_online(is_shared=instance.has_shared_servers)
         compile_columns(is_shared=instance.has_shared_servers)
-        compile_first_order()
+        if has_large_master(instance):
+            compile_first_order()
 
     def run(self, instance: AdmissionInstance, options: OnlineLearnedOptions, monitor: Monitor, seed: int) -> Outcome:
         """Learn, then live through the day."""

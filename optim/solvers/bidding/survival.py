@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.models.bidding.data import SURVIVAL_TOL, SurvivalConstraint
 from optim.models.bidding.decision import Cover
@@ -42,7 +42,7 @@ def _stays(survival: SurvivalConstraint) -> Stays:
     return stays_of(survival.shocks)
 
 
-@inner
+@compiled
 def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
     """Return the probability of each amount that lasts of a holding by market; more than `most` counts as that."""
     total, inside = np.zeros(most + 1), np.zeros(most + 1)
@@ -76,7 +76,7 @@ def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
     return total
 
 
-@inner
+@compiled
 def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: float, spare: FloatArray) -> int:
     """Add, in place, what lasts of a part unless a shock takes all of it; return the largest amount."""
     most = len(total) - 1

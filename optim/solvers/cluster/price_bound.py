@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress, SilentProgress
@@ -126,7 +126,7 @@ SPARE = 1e-9
 """Seconds left out that are none, as a part of the job's run time."""
 
 
-@inner
+@compiled
 def _push(prices, seconds, count, price, amount):
     """Add time at a price to a heap, the dearest first, of so many entries."""
     at = count
@@ -139,7 +139,7 @@ def _push(prices, seconds, count, price, amount):
     prices[at], seconds[at] = price, amount
 
 
-@inner
+@compiled
 def _pop(prices, seconds, count):
     """Remove the dearest of so many entries from a heap."""
     price, amount, at = prices[count - 1], seconds[count - 1], 0
@@ -264,7 +264,7 @@ NONE_FREE, NEARLY_DONE = 1e-9, 1e-6
 """GPUs, and microseconds of work, that are rounding."""
 
 
-@inner
+@compiled
 def _fill(waiting, free, width, run, rate, count):
     """Let those that wait run, most urgent first, the last on what is left; return the GPUs left and the number that runs."""
     while len(waiting) > 0 and free > NONE_FREE:
@@ -275,7 +275,7 @@ def _fill(waiting, free, width, run, rate, count):
     return free, count
 
 
-@inner
+@compiled
 def _worst(run, rate, count, key, left, is_by_work):
     """Return the least urgent that runs: its place and its key."""
     at, most = -1, -1.0

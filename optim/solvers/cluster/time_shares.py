@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.time_shares import ShareProblem, worst_ratio
@@ -40,7 +40,7 @@ MAX_NEWTON = 60
 TIE = 1e-12
 
 
-@inner
+@compiled
 def _charge(speed, relative, need, prices, x):
     """Return the least cost of a job's need and what one step a second more would cost; its shares go into `x`.
 
@@ -68,7 +68,7 @@ def _charge(speed, relative, need, prices, x):
     return best, slope
 
 
-@inner
+@compiled
 def _bill(speed, relative, left, end, elapsed, ratio, prices, used):
     """Return what all needs of a ratio cost less 1, and its derivative by the ratio; the part of each type used goes into `used`."""
     used[:] = 0.0
@@ -85,7 +85,7 @@ def _bill(speed, relative, left, end, elapsed, ratio, prices, used):
     return total, fall
 
 
-@inner
+@compiled
 def _clip(x, y, count, a, b, c):
     """Keep the part of a polygon with a x + b y >= c; return its number of vertices."""
     new_x, new_y = np.empty(MAX_VERTICES), np.empty(MAX_VERTICES)
@@ -105,7 +105,7 @@ def _clip(x, y, count, a, b, c):
     return kept
 
 
-@inner
+@compiled
 def _centre(x, y, count):
     """Return the centre of gravity of a polygon, the mean of its vertices where it has no area."""
     area, sum_x, sum_y = 0.0, 0.0, 0.0

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 
 
@@ -36,7 +36,7 @@ class Columns(NamedTuple):
     value: FloatArray
 
 
-@inner
+@compiled
 def _cost(j, columns, price):
     """Return what column j costs at prices."""
     total = 0.0
@@ -45,7 +45,7 @@ def _cost(j, columns, price):
     return total
 
 
-@inner
+@compiled
 def _within_share(x):
     """Move x to the nearest point with entries of at least 0 and a sum of at most 1 (Michelot's reductions)."""
     total, count, excess = 0.0, 0, 0.0
@@ -67,7 +67,7 @@ def _within_share(x):
         x[k] = max(0.0, x[k] - excess)
 
 
-@inner
+@compiled
 def _row_use(columns, x, use):
     """Write what a point uses of each row."""
     use[:] = 0.0

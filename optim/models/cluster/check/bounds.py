@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit, current_limits
@@ -21,7 +21,7 @@ from optim.models.cluster.workload import US, Workload
 SECOND = 1e6
 
 
-@inner
+@compiled
 def _keep_cheapest(prices, seconds, count, price, amount, most):
     """Add time at a price to a table that is sorted by price, and cut it after so many seconds, which are all that one needs."""
     at = count
@@ -37,7 +37,7 @@ def _keep_cheapest(prices, seconds, count, price, amount, most):
     return kept
 
 
-@inner
+@compiled
 def _min_within(prices, seconds, count, need, w, begin, room, rate):
     """Return the least end plus bill if the job ends within a slot of some price, infinity if it can't.
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.models.cluster.check.replay import (
     ATTEMPT_FAILED,
     JOB_FAILED,
@@ -31,7 +31,7 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 
 
-@inner
+@compiled
 def _why(gang, part, asks, can_run, size, is_down, left, host, may_spread):
     """Return 1 where enough GPUs are free and the gang finds no place, 2 where too few are, 3 where it finds one."""
     free, beside, whole, best, largest = 0, 0, 0, 0, 0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
@@ -273,7 +273,7 @@ def make_buffer(events: int, places: int) -> Buffer:
     )
 
 
-@inner
+@compiled
 def _level_with_room(num_with_free, width):
     """Return the least number of free GPUs of a machine that holds a gang, `NOWHERE` if there is no such machine."""
     for free in range(width, len(num_with_free)):
@@ -282,7 +282,7 @@ def _level_with_room(num_with_free, width):
     return NONE
 
 
-@inner
+@compiled
 def has_room(u, s, width):
     """Tell whether a gang finds a place now."""
     if width > s.scalar[FREE_GPUS]:
@@ -301,7 +301,7 @@ def has_room(u, s, width):
     return False
 
 
-@inner
+@compiled
 def set_free(s, machine, free):
     """Let a machine have so many free GPUs."""
     s.num_with_free[s.free[machine]] -= 1
@@ -310,7 +310,7 @@ def set_free(s, machine, free):
     s.free[machine] = free
 
 
-@inner
+@compiled
 def take(s, job, machine, gpus):
     """Give a job GPUs of a machine."""
     s.scalar[FREE_PLACES] -= 1
@@ -322,7 +322,7 @@ def take(s, job, machine, gpus):
     set_free(s, machine, s.free[machine] - gpus)
 
 
-@inner
+@compiled
 def give_back(s, job):
     """Take all GPUs of a job back."""
     place = s.head[job]
@@ -335,7 +335,7 @@ def give_back(s, job):
     s.head[job] = NONE
 
 
-@inner
+@compiled
 def gpus_on(s, job, machine):
     """Return how many GPUs of a machine a running job has."""
     place = s.head[job]
@@ -346,7 +346,7 @@ def gpus_on(s, job, machine):
     return 0
 
 
-@inner
+@compiled
 def _one_machine(u, s, width):
     """Return the machine that the rule gives a gang which one machine can hold."""
     if u.takes_first:
@@ -365,7 +365,7 @@ def _one_machine(u, s, width):
     return NONE
 
 
-@inner
+@compiled
 def place(u, s, job):
     """Give a gang its GPUs; there must be room. Gangs wider than a machine take wholly free ones, largest first."""
     left = u.width[job]
@@ -398,7 +398,7 @@ def place(u, s, job):
         left -= gpus
 
 
-@inner
+@compiled
 def slowdown(u, s, job):
     """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
     first = s.head[job]
@@ -417,7 +417,7 @@ _, DRAWN, REMAINING_TIME, REMAINING_SERVICE, ATTAINED_TIME, ATTAINED_SERVICE, TA
 BY_FIRST_START = int(Tie.FIRST_START)
 
 
-@inner
+@compiled
 def work_in(elapsed, factor):
     """Return the work done in a time at a slowdown in parts per million, rounded down, without leaving 64 bits."""
     if factor == PPM:  # divisions cost more than all the rest of a pass
@@ -425,13 +425,13 @@ def work_in(elapsed, factor):
     return elapsed // factor * PPM + elapsed % factor * PPM // factor
 
 
-@inner
+@compiled
 def time_for(work, factor):
     """Return the time that work takes at a slowdown, rounded up."""
     return work // PPM * factor + (work % PPM * factor + PPM - 1) // PPM
 
 
-@inner
+@compiled
 def table_rank(threshold, threshold_rank, service):
     """Return the rank of an attained service: that behind the last threshold reached."""
     low, high = 0, len(threshold)
@@ -444,7 +444,7 @@ def table_rank(threshold, threshold_rank, service):
     return threshold_rank[low]
 
 
-@inner
+@compiled
 def first_key(key, drawn, duration, width, executed, served, threshold, threshold_rank):
     """Return what orders a job that has run for `executed` and done `served`.
 
@@ -465,7 +465,7 @@ def first_key(key, drawn, duration, width, executed, served, threshold, threshol
     return 0
 
 
-@inner
+@compiled
 def key_of_waiting(u, s, job):
     """Return the key and tie of a job that doesn't run."""
     tie = s.first_start[job] if u.tie == BY_FIRST_START else 0
@@ -482,7 +482,7 @@ def key_of_waiting(u, s, job):
     return first, tie
 
 
-@inner
+@compiled
 def next_demotion(u, s, job):
     """Return when a job that just started reaches its next threshold, `NEVER` if there is none."""
     service = s.executed[job] * u.width[job]
@@ -495,7 +495,7 @@ def next_demotion(u, s, job):
 UNORDERED = -1
 
 
-@inner
+@compiled
 def _is_less_urgent(key_1, key_2, job, a, b):
     """Tell whether victim entry a is less urgent than b."""
     if key_1[a] != key_1[b]:
@@ -505,14 +505,14 @@ def _is_less_urgent(key_1, key_2, job, a, b):
     return job[a] > job[b]
 
 
-@inner
+@compiled
 def _swap(key_1, key_2, job, a, b):
     key_1[a], key_1[b] = key_1[b], key_1[a]
     key_2[a], key_2[b] = key_2[b], key_2[a]
     job[a], job[b] = job[b], job[a]
 
 
-@inner
+@compiled
 def _sift(key_1, key_2, job, at, size):
     while True:
         below = 2 * at + 1
@@ -526,7 +526,7 @@ def _sift(key_1, key_2, job, at, size):
         at = below
 
 
-@inner
+@compiled
 def list_victims(u, s, now):
     """List the running jobs with their keys; the least urgent stands first."""
     count = s.scalar[RUNNING_JOBS]
@@ -552,7 +552,7 @@ def list_victims(u, s, now):
         _swap(victim_1, victim_2, victim, 0, worst)
 
 
-@inner
+@compiled
 def _rank_to(scalar, key_1, key_2, job, nth):
     """Sort the list so far that its nth least urgent entry is known.
 
@@ -570,7 +570,7 @@ def _rank_to(scalar, key_1, key_2, job, nth):
         scalar[RANKED] += 1
 
 
-@inner
+@compiled
 def _yields(s, at, job):
     """Tell whether the victim of an entry still runs and is less urgent than a waiting job."""
     other = s.victim[at]
@@ -583,7 +583,7 @@ def _yields(s, at, job):
     return other > job
 
 
-@inner
+@compiled
 def _is_barred(s, at, job):
     """Tell whether an entry, and with it all further ones, is at least as urgent as the waiting job."""
     if s.victim_1[at] != s.key_1[job]:
@@ -593,7 +593,7 @@ def _is_barred(s, at, job):
     return s.victim[at] < job
 
 
-@inner
+@compiled
 def choose_victims(u, s, job):
     """Mark (1) the running jobs that make room for a waiting one; return whether there are such.
 
@@ -651,7 +651,7 @@ def choose_victims(u, s, job):
     return True
 
 
-@inner
+@compiled
 def _mark_on(s, job, last, target, spare):
     """Spare the most urgent first where enough GPUs of a machine, of all machines for `NONE`, are free without them."""
     for nth in range(last, -1, -1):
@@ -669,7 +669,7 @@ def _mark_on(s, job, last, target, spare):
                 s.marked[s.victim[at]] = 1
 
 
-@inner
+@compiled
 def _mark_on_whole(u, s, job, last, spare):
     """Spare the most urgent first where enough machines are or become wholly free without them."""
     for nth in range(last, -1, -1):
@@ -693,7 +693,7 @@ def _mark_on_whole(u, s, job, last, spare):
                 place = s.next_place[place]
 
 
-@inner
+@compiled
 def is_before(key_1, key_2, a, b):
     """Tell whether waiting job a comes before b: by its key, then by submission (rows are sorted by it)."""
     if key_1[a] != key_1[b]:
@@ -703,7 +703,7 @@ def is_before(key_1, key_2, a, b):
     return a < b
 
 
-@inner
+@compiled
 def _raise(heap, key_1, key_2, at, job):
     """Put a job into the heap from the position `at` upwards."""
     while at > 0:
@@ -715,7 +715,7 @@ def _raise(heap, key_1, key_2, at, job):
     heap[at] = job
 
 
-@inner
+@compiled
 def _lower(heap, key_1, key_2, size, job):
     """Put a job into the heap from the top downwards."""
     at = 0
@@ -732,7 +732,7 @@ def _lower(heap, key_1, key_2, size, job):
     heap[at] = job
 
 
-@inner
+@compiled
 def push_waiting(s, width_class, job):
     """Let a job wait among those of its width."""
     size = s.heap_size[width_class]
@@ -740,7 +740,7 @@ def push_waiting(s, width_class, job):
     _raise(s.heap[s.heap_first[width_class] :], s.key_1, s.key_2, size, job)
 
 
-@inner
+@compiled
 def pop_waiting(s, width_class):
     """Take the first waiting job of a width away."""
     base = s.heap_first[width_class]
@@ -754,20 +754,20 @@ WHEN, WHO, VERSION = range(3)
 """Columns of a heap of events: time, job, and the number of the run that the event is of; entries of other runs are void."""
 
 
-@inner
+@compiled
 def _is_earlier(heap, a, b):
     if heap[a, WHEN] != heap[b, WHEN]:
         return heap[a, WHEN] < heap[b, WHEN]
     return heap[a, WHO] < heap[b, WHO]
 
 
-@inner
+@compiled
 def _exchange(heap, a, b):
     for column in range(3):
         heap[a, column], heap[b, column] = heap[b, column], heap[a, column]
 
 
-@inner
+@compiled
 def _sift_down(heap, at, size):
     while True:
         below = 2 * at + 1
@@ -781,7 +781,7 @@ def _sift_down(heap, at, size):
         at = below
 
 
-@inner
+@compiled
 def push_event(scalar, version, heap, counter, when, job):
     """Add an event of a job's present run; void entries are cleared when the heap is full."""
     size = scalar[counter]
@@ -801,7 +801,7 @@ def push_event(scalar, version, heap, counter, when, job):
         size = (size - 1) // 2
 
 
-@inner
+@compiled
 def pop_event(scalar, heap, counter):
     """Take the first event away."""
     size = scalar[counter] - 1
@@ -810,7 +810,7 @@ def pop_event(scalar, heap, counter):
     _sift_down(heap, 0, size)
 
 
-@inner
+@compiled
 def next_event(scalar, version, heap, counter):
     """Return when the first event of a run that still goes on happens, `NEVER` if there is none."""
     while scalar[counter] > 0:
@@ -829,7 +829,7 @@ ATTEMPT_FAILED, JOB_FAILED = int(Event.FAULT), int(Event.GIVE_UP)
 _, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 
-@inner
+@compiled
 def _log(s, b, kind, job):
     event, entry = s.scalar[EVENTS], s.scalar[PLACES]
     b.time[event], b.kind[event], b.job[event] = s.scalar[NOW], kind, job
@@ -848,7 +848,7 @@ def _log(s, b, kind, job):
     b.first[event + 1] = entry
 
 
-@inner
+@compiled
 def _log_machine(s, b, kind, machine):
     entry = s.scalar[PLACES]
     b.machine[entry], b.gpus[entry] = machine, 0
@@ -856,30 +856,30 @@ def _log_machine(s, b, kind, machine):
     _log(s, b, kind, NO_JOB)
 
 
-@inner
+@compiled
 def _wait(u, s, job):
     s.status[job] = WAITING
     s.key_1[job], s.key_2[job] = key_of_waiting(u, s, job)
     push_waiting(s, u.width_class[job], job)
 
 
-@inner
+@compiled
 def _schedule_timer(s, when, job):
     push_event(s.scalar, s.version, s.turns, TURNS, when, job)
 
 
-@inner
+@compiled
 def _next_turn(s):
     return next_event(s.scalar, s.version, s.turns, TURNS)
 
 
-@inner
+@compiled
 def _begin_of_try(u, job, number):
     """Return where in a job's run time a try begins."""
     return min(number * u.fails[job], u.good[job]) if number < u.tries[job] else u.good[job]
 
 
-@inner
+@compiled
 def _start(u, s, b, job):
     now = s.scalar[NOW]
     place(u, s, job)
@@ -906,7 +906,7 @@ def _start(u, s, b, job):
     _log(s, b, START, job)
 
 
-@inner
+@compiled
 def _stop(u, s, b, job, kind):
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
@@ -941,7 +941,7 @@ def _stop(u, s, b, job, kind):
         _wait(u, s, job)
 
 
-@inner
+@compiled
 def _take_turns(u, s, b):
     """Let tries fail whose time has come, and those wait again that were held back long enough."""
     while _next_turn(s) <= s.scalar[NOW]:
@@ -954,7 +954,7 @@ def _take_turns(u, s, b):
         s.scalar[FAILURES] = 0
 
 
-@inner
+@compiled
 def _first_waiting(s, is_held):
     best = NONE
     for width_class in range(len(s.heap_size)):
@@ -965,7 +965,7 @@ def _first_waiting(s, is_held):
     return best
 
 
-@inner
+@compiled
 def _pass(u, s, b, can_preempt, is_held):
     """Go through the jobs in the policy's order once."""
     is_held[:] = False
@@ -998,7 +998,7 @@ def _pass(u, s, b, can_preempt, is_held):
             return
 
 
-@inner
+@compiled
 def _num_waiting(s):
     count = 0
     for width_class in range(len(s.heap_size)):
@@ -1006,7 +1006,7 @@ def _num_waiting(s):
     return count
 
 
-@inner
+@compiled
 def _next_time(u, s):
     """Return when something happens next: an end, a turn, an outage, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
@@ -1023,7 +1023,7 @@ def _next_time(u, s):
     return when
 
 
-@inner
+@compiled
 def _crash_on(u, s, b, machine):
     """Let the jobs on a machine crash, in their order."""
     while True:
@@ -1037,7 +1037,7 @@ def _crash_on(u, s, b, machine):
         _stop(u, s, b, first, KILLED_BY_OUTAGE)
 
 
-@inner
+@compiled
 def _apply_outages(u, s, b):
     """Let the machines whose time has come fail, or be repaired."""
     while s.scalar[OUTAGES] < len(u.outage) and u.outage[s.scalar[OUTAGES], 0] == s.scalar[NOW]:
@@ -1054,7 +1054,7 @@ def _apply_outages(u, s, b):
             set_free(s, machine, u.size[machine])
 
 
-@inner
+@compiled
 def _give_up(u, s, b):
     """Stop whoever runs: nobody gets done any more between failures."""
     while s.scalar[RUNNING_JOBS]:
@@ -1065,7 +1065,7 @@ def _give_up(u, s, b):
     s.scalar[IS_OVER] = 1
 
 
-@inner
+@compiled
 def _demote_queue(u, s):
     """Take the thresholds reached by now away, and note each job's next."""
     while next_event(s.scalar, s.version, s.demotions, DEMOTIONS) <= s.scalar[NOW]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.compiled import by_reference, compiled, inner
+from optim.compiled import by_reference, compiled
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.admission.decision import Branch, BranchKind
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
@@ -64,7 +64,7 @@ class SharedSource(NamedTuple):
     layers: FloatArray
 
 
-@inner
+@compiled
 def _fill_greedily(cost, low, high, most, order, table):
     """Fill `table[n]` with the least cost of n units; return the fewest and the most there may be."""
     total = 0.0
@@ -88,7 +88,7 @@ def _fill_greedily(cost, low, high, most, order, table):
     return fewest, units
 
 
-@inner
+@compiled
 def _fill_side(row, cost, low, high, curves, most, order, layers, table):
     """As `_fill_greedily`, where a row of curves may charge."""
     if row == 0:
@@ -98,7 +98,7 @@ def _fill_side(row, cost, low, high, curves, most, order, layers, table):
     return fewest, largest
 
 
-@inner
+@compiled
 def _fill_slot(i, s, t, ps_needed, limits, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite where impossible."""
     most = len(ps_needed) - 1
@@ -117,7 +117,7 @@ def _fill_slot(i, s, t, ps_needed, limits, source, table):
             table[y] = source.workers[y] + source.ps[due]
 
 
-@inner
+@compiled
 def _take(row, units, cost, low, high, curves, order, layers, out):
     """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
     if row == 0:
@@ -130,7 +130,7 @@ def _take(row, units, cost, low, high, curves, order, layers, out):
         take_layers(units, cost, low, curves.extra[row], layers, out)
 
 
-@inner
+@compiled
 def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """Write the cheapest counts for so many workers and PSs in a slot."""
     _take(
@@ -143,7 +143,7 @@ def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     )  # fmt: skip
 
 
-@inner
+@compiled
 def _shared_sides(i, s, t, limits, source):
     """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
     room = source.room
@@ -162,7 +162,7 @@ def _shared_sides(i, s, t, limits, source):
     )
 
 
-@inner
+@compiled
 def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
     """As `_fill_slot`, where workers and PSs share servers."""
     most = len(ps_needed) - 1
@@ -172,7 +172,7 @@ def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
         table[y] = source.layers[len(source.room.pattern), ps_needed[y], y] if ps_needed[y] <= y else INFINITE
 
 
-@inner
+@compiled
 def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """As `_write_slot`, where workers and PSs share servers."""
     costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
@@ -180,7 +180,7 @@ def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps
     take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers, out_workers[:, t], out_ps[:, t])
 
 
-@inner
+@compiled
 def _forced_slots(i, worker_low, ps_low):
     """Return the first and the last slot in which a job must have units; the horizon and -1 if there is none."""
     first, last = worker_low.shape[2], NONE
@@ -193,7 +193,7 @@ def _forced_slots(i, worker_low, ps_low):
 def _trace_by(write_slot):
     """Return the way back to the best cost, which hands each slot's units to `write_slot`."""
 
-    @inner
+    @compiled
     def trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps):
         """Recompute the choices that led to the best cost and write counts by class and slot."""
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -237,7 +237,7 @@ def _trace_by(write_slot):
 def _best_by(fill_slot, trace_back):
     """Return the recursion over the slots' tables that `fill_slot` makes."""
 
-    @inner
+    @compiled
     def price_one(i, jobs, limits, source, scratch, out_workers, out_ps):
         """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one."""
         best = -INFINITE if limits.is_admitted[i] else 0.0

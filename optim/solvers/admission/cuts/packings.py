@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.compiled import compiled, inner
+from optim.compiled import compiled
 from optim.core.arrays import IntArray
 from optim.solvers.admission.pricing.best_schedule import ZERO
 
@@ -53,7 +53,7 @@ class PackingSpace(NamedTuple):
     node_limit: int
 
 
-@inner
+@compiled
 def _steps(gain, space, weight, worth):
     """Write each job's gain by resource used as concave steps, one a kind: how much more, and for how much more gain.
 
@@ -80,7 +80,7 @@ def _steps(gain, space, weight, worth):
                 used, gained, at = used + more, gained + gains, best
 
 
-@inner
+@compiled
 def _ranked(weight, worth, rank, number):
     """For each resource list the kinds that gain by falling gain a unit of the resource (insertion sort: short lists)."""
     for r in range(len(weight)):
@@ -100,7 +100,7 @@ def _ranked(weight, worth, rank, number):
             rank[r, place] = k
 
 
-@inner
+@compiled
 def _optimistic_bound(depth, rest, position, weight, worth, rank, number):
     """Bound what the jobs from position `depth` on gain in `rest`: fractions of steps, one resource at a time."""
     least = np.inf
@@ -120,7 +120,7 @@ def _optimistic_bound(depth, rest, position, weight, worth, rank, number):
     return least
 
 
-@inner
+@compiled
 def _order(gain, space, order, position):
     """Sort the jobs by falling gain for the scarcest resource's share, ties by number; tell each kind its job's place."""
     num_jobs = len(space.unit)
@@ -143,7 +143,7 @@ def _order(gain, space, order, position):
         position[space.first[order[place]] : space.first[order[place] + 1]] = place
 
 
-@inner
+@compiled
 def _most(j, gain, rest, space):
     """Return the last kind of a job that fits in `rest` and gains, or the one before its first."""
     for k in range(space.first[j + 1] - 1, space.first[j] - 1, -1):
@@ -156,7 +156,7 @@ def _most(j, gain, rest, space):
     return space.first[j] - 1
 
 
-@inner
+@compiled
 def _choose(depth, j, k, gain, space, rest, gained):
     """Give the job at a position the kinds up to k: what is left, and what is gained."""
     begin = space.first[j]
@@ -349,7 +349,7 @@ def to_integers(gains, max_denominator, fallback, whole):
         whole[k] = int(gains[k] * fallback)
 
 
-@inner
+@compiled
 def _support(without, gain, space):
     """Return the kinds that gain, and their space, of all jobs but one: what gains nothing only costs time."""
     num_jobs = len(space.unit)
