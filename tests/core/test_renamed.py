@@ -9,7 +9,6 @@ from optim.core.errors import InvalidOptionError, did_you_mean
 from optim.core.policies import WORLDS, policies_of
 from optim.core.renamed import RENAMED, present_name
 from optim.models.catalogue import problem_named, problem_names
-from optim.models.cluster.workload import Workload
 from optim.profiling.job_profile import ProfileOptions
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.solve import solvers_of
@@ -26,14 +25,13 @@ def public_names() -> set[str]:
         *(problem.instance_type for problem in (problem_named(each) for each in problem_names())),
         ProfileOptions,
         EngineOptions,
-        Workload,
     ]
     return {each.name for each in (*solvers, *policies)} | {field.name for table in tables for field in fields(table)}
 
 
 def test_every_present_name_exists_and_no_former_one_does():
     names = public_names()
-    elsewhere = {"max_shift"}  # an option of a study
+    elsewhere = {"max_gpus", "max_shift"}  # a column of jobs, and an option of a study
     assert set(RENAMED.values()) - names <= elsewhere
     assert not set(RENAMED) & names
 

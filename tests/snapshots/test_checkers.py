@@ -17,7 +17,7 @@ from tests.support.admission.plans import greedy_plan, proven_by, raw_plan, solu
 from tests.support.admission.seeded import loose_prices, loose_tree, seeded_instance
 from tests.support.auction.seeded import loose_plan, loose_proof, seeded_auction
 from tests.support.bidding.random_proofs import random_tree
-from tests.support.bidding.small_markets import lasting, varied
+from tests.support.bidding.small_markets import varied, with_survival
 from tests.support.logged_runs import logged_records
 from tests.support.snapshots import answer, assert_snapshot, line
 
@@ -71,7 +71,7 @@ def test_auction():
 def test_bidding():
     lines = []
     for seed in range(32):
-        instance = (lasting if seed % 2 else varied)(seed)
+        instance = (with_survival if seed % 2 else varied)(seed)
         rng, facts = np.random.default_rng(seed), VerifierContext(instance=instance)
         counts = rng.integers(0, 3, instance.num_bids)
         cost, work = footprint_value(facts, counts.tolist())

@@ -57,7 +57,7 @@ VARIANTS = {
     ),
     "tiresias": ({"limits_gpu_s": "300:900"},),
     "tiresias-gittins": ({"levels": 3},),
-    "yarn-cs": ({"quotas": "2:7:3", "retry_s": 45, "tries": 2, "preempts_above": 0.5}, {"preempts_above": 0}),
+    "yarn-cs": ({"quotas": "2:7:3", "retry_s": 45, "attempts": 2, "preempts_above": 0.5}, {"preempts_above": 0}),
 }
 SLOW = ("max-min", "oasis", "optimus", "slaq", "themis")
 """Played in few worlds."""

@@ -17,7 +17,7 @@ from tests.solvers.cluster.test_time_shares import drawn as share_problem
 from tests.support.admission.seeded import seeded_instance
 from tests.support.admission.tiny import BY_HAND
 from tests.support.auction.all_forms import auctions_of_all_forms
-from tests.support.bidding.small_markets import drawn, lasting, published_vector, varied
+from tests.support.bidding.small_markets import drawn, published_vector, varied, with_survival
 from tests.support.small_clusters import queue
 from tests.support.snapshots import answer, assert_snapshot, line
 from tests.support.spot.zones import drawn as zones
@@ -81,7 +81,7 @@ def test_auction(solver):
 
 @pytest.mark.parametrize("solver", BIDDING)
 def test_bidding(solver):
-    instances = [published_vector(), *(form(seed) for seed in range(3) for form in (drawn, varied, lasting))]
+    instances = [published_vector(), *(form(seed) for seed in range(3) for form in (drawn, varied, with_survival))]
     first, *others = BIDDING[solver]
     step = 4 if solver == "frontier" else 1
     lines = [solved(one, solver, first) for one in instances[::step]]

@@ -57,6 +57,8 @@ def assert_snapshot(name: str, section: str, lines: Iterable[str]) -> None:
     path, found = FOLDER / f"{name}.txt", list(lines)
     sections = _sections(path)
     if os.environ.get("SNAPSHOTS") == "renew":
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            raise RuntimeError("several processes would overwrite one another; renew snapshots without --numprocesses")
         sections[section] = found
         text = "\n".join("\n".join([f"# {name}", *sections[name], ""]) for name in sorted(sections))
         path.write_text(text)
