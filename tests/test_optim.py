@@ -37,7 +37,7 @@ def test_solver_names_are_those_that_solve_takes():
     assert list(names) == sorted(names)
     assert {"online", "search", "branch-and-price"} <= set(names)
     assert "themis" not in names
-    with pytest.raises(InvalidProblemError, match="known: admission, auction, bidding"):
+    with pytest.raises(InvalidProblemError, match="there are: admission, auction, bidding"):
         optim.solver_names("admision")
 
 
@@ -79,7 +79,7 @@ def test_wrong_arguments_of_solve_are_named(arguments, cause):
 @pytest.mark.parametrize(
     ("job", "fields", "cause"),
     [
-        ({"value": math.nan}, {}, "jobs[0].utility must be finite"),
+        ({"value": math.nan}, {}, "jobs[0].value must be a finite number"),
         ({}, {"slot_s": 0}, "slot_s must be a positive number of seconds, got 0"),
         ({}, {"slot_s": math.nan}, "slot_s must be a positive number of seconds, got nan"),
     ],

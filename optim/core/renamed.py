@@ -34,9 +34,12 @@ RENAMED: Final = {
     "start_heat": "start_temperature",
     "tries": "attempts",
     # solvers whose work another does
+    "batched": "greedy",
+    "convex": "greedy",
     "count-dp": "exact",
     "plain-milp": "dinkelbach",
     "price-and-branch": "branch-and-price",
+    "risk-averse": "exchange",
     # policies for containers that a simpler one replaces
     **dict.fromkeys(("ewma-2", "ewma-5", "ewma-10"), "holt"),
     **dict.fromkeys(("quantile-90", "quantile-99"), "quantile-95"),

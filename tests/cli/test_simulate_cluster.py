@@ -394,7 +394,7 @@ def test_an_option_without_a_policy_is_that_of_all_that_have_it(trace):
     ]
     unknown = run(*words, "--option", "round_s=5")
     assert unknown.exit_code == 2
-    assert "optim solvers cluster lists them" in unknown.stderr
+    assert "optim solvers cluster tells more" in unknown.stderr
 
 
 def test_the_log_knows_the_names_of_the_jobs(tmp_path):

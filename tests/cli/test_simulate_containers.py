@@ -178,7 +178,7 @@ def test_answers_of_prometheus_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--policy", "best"), "unknown policy 'best'; there are: "),
+        (("--policy", "best"), "unknown policy 'best'; "),
         (("--require", "under_time=1.5", "--policy", "static", *SMALL), "under_time must be in (0, 1), got 1.5"),
         (("--require", "kills=0", "--policy", "static", *SMALL), "kills must be in (0, 1), got 0"),
         (("--require", "checkpoint_s=0", "--policy", "static", *SMALL), "checkpoint_s must be positive"),

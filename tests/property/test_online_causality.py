@@ -73,7 +73,7 @@ def decided(instance: AdmissionInstance, slot: int, options: OnlineOptions) -> M
     run = run_online(
         instance,
         bounds=make_bounds(instance, options, np.random.default_rng(0), worth),
-        function=make_function(instance, options, worth),
+        function=make_function(instance, options),
         seen=make_seen(instance, options, worth),
     )
     rows = {}

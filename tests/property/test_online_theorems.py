@@ -38,9 +38,7 @@ def check_all(ground: Ground, options: OnlineOptions) -> None:
         except OverflowError:
             reject()  # too many schedules to list
     bounds = make_bounds(ground.instance, options, np.random.default_rng(0), ground.worth)
-    claim = ratio_claim(
-        ground.instance, bounds, make_function(ground.instance, options, ground.worth), stats=ground.worth
-    )
+    claim = ratio_claim(ground.instance, bounds, make_function(ground.instance, options), stats=ground.worth)
     assert claim.holds
     assert float(claim.eps) == pytest.approx(seen.eps)
     assert claim.ratio == pytest.approx(seen.factor if seen.is_zero_start else 2 * seen.factor)

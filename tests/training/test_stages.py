@@ -127,15 +127,6 @@ def test_the_chosen_stage_is_never_slower_than_another(work, traffic, size, reli
     assert model.work_rate(reliable, transient) == pytest.approx(1 / chosen)
 
 
-def test_a_warned_eviction_costs_the_drain_and_a_failure_the_lag_as_well():
-    model = ThroughputModel(work_s=8.0, worker_mb=50.0, model_mb=240.0, bandwidth_mb_per_s=120.0)
-    warned = model.eviction_s(2, 6, is_warned=True)
-    assert warned == pytest.approx(240 / 2 / 120)
-    lost = model.eviction_s(2, 6, is_warned=False, lag=3)
-    assert lost == pytest.approx(warned + 3 / model.work_rate(2, 6))
-    assert model.scaling_s(6, input_mb=7200.0) == pytest.approx(10.0)
-
-
 SIX_MACHINES = {
     Stage.RELIABLE: (10.0, 0.9),
     Stage.BACKED_UP: (10.0, 0.9),
@@ -156,8 +147,6 @@ def test_the_slowest_of_computing_serving_and_backing_up_decides(stage):
     few = ThroughputModel(**{**rest, "max_actives": 1}, work_s=0.06).iteration_s(stage, 2, 4)
     served_by_one = {Stage.BACKED_UP: 1.8, Stage.TRANSIENT: 1.2}
     assert few == pytest.approx(served_by_one.get(stage, carrying))
-    assert (model.scaling_s(4, input_mb=1200.0), model.scaling_s(4, input_mb=40.0)) == pytest.approx((3.0, 0.8))
-    assert [model.scaling_s(few, input_mb=1200.0) for few in (0, 1)] == pytest.approx([12.0, 12.0])
 
 
 def test_a_stage_that_is_never_left_counts_up_to_the_most_machines():

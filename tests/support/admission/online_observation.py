@@ -280,7 +280,7 @@ def observe(ground: Ground, options: OnlineOptions, parts: Parts = TRUE_PARTS) -
     instance, layout = ground.instance, ground.layout
     rng = np.random.default_rng(0)
     bounds = parts.bounds(make_bounds(instance, options, rng, ground.worth))
-    function = parts.function(make_function(instance, options, ground.worth))
+    function = parts.function(make_function(instance, options))
     finder = WatchingFinder(ground.finders[0] if parts.finder is None else parts.finder(instance), ground.finders[1])
     algorithm = OnlineAlgorithm(
         instance,

@@ -71,7 +71,7 @@ def worlds(draw):
         "quotas": ":".join(map(str, quotas)) if any(quotas) and draw(st.booleans()) else "",
         "preempts_above": draw(st.sampled_from([0, 0.3, 0.5, 0.9, 1])),
         "retry_s": draw(st.sampled_from([1, 2, 180])),
-        "tries": draw(st.integers(1, 3)),
+        "attempts": draw(st.integers(1, 3)),
     }
     engine = {
         "placement": draw(st.sampled_from(list(Placement))),

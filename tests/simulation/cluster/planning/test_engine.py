@@ -266,11 +266,11 @@ def test_nothing_of_the_future_is_shown():
         return Plan(gpus={0: (0, 1)})
 
     policy = Scripted(look)
-    type(policy).sees = (Oracle.RUN_TIMES,)
+    type(policy).oracle_inputs = (Oracle.RUN_TIMES,)
     try:
         play(workload([(0, 2, 4), (1, 1, 1)]), CLUSTER, policy, FREE)
     finally:
-        type(policy).sees = ()
+        type(policy).oracle_inputs = ()
     assert seen == {"count": 1, "jobs": [0], "left": [4 * US], "waiting": [0]}
 
 
