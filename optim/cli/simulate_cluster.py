@@ -1,4 +1,4 @@
-"""`optim simulate cluster`: jobs of a trace or a generator on a cluster of GPUs, policy by policy, beside what no schedule beats."""
+"""`optim simulate cluster`: jobs of a trace or a generator on a cluster of GPUs, policy by policy, beside a lower bound."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -181,7 +181,7 @@ def cluster(
 
 
 def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
-    """Print the bounds, what no prices prove more than, and a row a policy below them."""
+    """Print the lower bounds, the limit of price bounds, and one row per policy below them."""
     least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
     if (limit := record.price_bound_limit_h) is not None:

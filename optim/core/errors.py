@@ -76,7 +76,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     --------
     >>> did_you_mean("serach", ["online", "search"])
     'did you mean search? '
-    >>> did_you_mean("max_jobs", ["max_jobs"])
+    >>> did_you_mean("most_jobs", ["max_jobs"])
     'take max_jobs; '
     >>> did_you_mean("moon", ["online", "search"])
     ''

@@ -164,7 +164,7 @@ def _subjects(options: ClusterBenchOptions, seed: int) -> Iterator[tuple[StudySu
 SPEC = register_study(
     "cluster",
     "cluster",
-    "policies of a cluster of GPUs on the same jobs, each run replayed, beside what no schedule beats",
+    "policies of a cluster of GPUs on the same jobs, each run replayed, beside a lower bound",
     kind=ClusterWork,
     sizes=SIZES,
     subjects=_subjects,

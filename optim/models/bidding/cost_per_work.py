@@ -59,7 +59,7 @@ def evaluate_many(instance: BiddingInstance, counts: IntArray) -> tuple[FloatArr
 def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray | FloatArray) -> FloatArray:
     """Return the probability that no bid of a footprint is outbid, shape (footprints,).
 
-    Under ``market`` the evictions of one market are nested, so that its riskiest bid stands for all; under ``any``
+    Under ``per-market`` the evictions of one market are nested, so that its riskiest bid stands for all; under ``any-bid``
     all bids are taken as independent.
     """
     risk = np.where(counts > 0, outlook.evicted, 0.0)

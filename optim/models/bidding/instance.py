@@ -131,7 +131,7 @@ def validate(instance: BiddingData) -> None:
     _validate_curve(instance.scalability)
     _validate_caps(instance)
     _validate_outlook(instance.outlook, instance)
-    _validate_lasting(instance)
+    _validate_survival(instance)
 
 
 def _validate_bids(instance: BiddingData) -> None:
@@ -191,7 +191,7 @@ def _validate_caps(instance: BiddingData) -> None:
         raise InvalidProblemError(f"caps[].weights must be between 0 and {LARGEST:g}; correct those that aren't")
 
 
-def _validate_lasting(instance: BiddingData) -> None:
+def _validate_survival(instance: BiddingData) -> None:
     survival = instance.survival
     if survival is None:
         return

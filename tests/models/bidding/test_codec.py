@@ -1,6 +1,7 @@
 """Bidding instances, footprints and proofs from Python, frames and JSON."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from optim.models.bidding.codec import document_from_instance
 from optim.models.bidding.problem import PROBLEM
 from optim.models.files import read_solution, write_solution
 from optim.solvers.solve import solve
-from tests.support.bidding.small_markets import published_vector, small_instances
+from tests.support.bidding.small_markets import published_vector, small_instances, varied, with_survival
 
 
 @given(instance=small_instances)
@@ -21,6 +22,39 @@ def test_an_instance_read_back_is_the_same(instance):
     again = PROBLEM.read_instance(document)
     assert PROBLEM.write_instance(again) == document
     assert np.array_equal(again.unit_cost, instance.unit_cost)
+
+
+FORMER_TERMS = {"per-bid": "own", "any-bid": "any", "per-market": "market"}
+
+
+def first_version(instance):
+    """Return the document that ``optim/bidding/1`` had of an instance."""
+    document = json.loads(PROBLEM.write_instance(instance)) | {"schema": "optim/bidding/1"}
+    document["eviction_term"] = FORMER_TERMS[document.get("eviction_term", "per-market")]
+    if "one_bid_per_market" in document:
+        document["one_bid_a_market"] = document.pop("one_bid_per_market")
+    if survival := document.pop("survival", None):
+        survival["least"], survival["own"] = survival.pop("min_capacity"), survival.pop("by_market")
+        document["lasting"] = survival
+    return json.dumps(document).encode()
+
+
+def test_a_file_of_the_first_version_is_the_same_instance():
+    terms, any_bid = set(), optim.reference_instance("spot-tiny-any", optim.BiddingInstance)
+    for seed in range(12):
+        drawn = varied(seed)
+        for instance in (drawn, with_survival(seed), replace(drawn, one_bid_per_market=True), any_bid):
+            terms.add(json.loads(first_version(instance))["eviction_term"])
+            assert PROBLEM.read_instance(first_version(instance)) == PROBLEM.read_instance(
+                PROBLEM.write_instance(instance)
+            )
+    assert terms == set(FORMER_TERMS.values())
+
+
+def test_a_wrong_value_in_a_file_of_the_first_version_is_named():
+    document = first_version(published_vector()).replace(b'"eviction_term": "', b'"eviction_term": "my')
+    with pytest.raises(InvalidProblemError, match="eviction_term"):
+        PROBLEM.read_instance(document)
 
 
 def test_a_solution_with_its_proof_read_back_is_the_same():

@@ -11,7 +11,7 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.metrics import measure
-from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
+from optim.models.cluster.run_file import LoggedRun, RunRecord, digest_of, load_run, save_run
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import bound
 from optim.simulation.cluster.engine import simulate
@@ -38,6 +38,47 @@ def test_a_run_comes_back_as_it_was_written(path):
     save_run(record, again)
     assert load_run(again).runs[0].log.rows() == record.runs[0].log.rows()
     assert set(record.bounds) == {"jct_mean_h", "makespan_h", "slowdown_max"}
+
+
+FORMER_COLUMNS = {
+    "jobs.gpu_type_slowdown_ppm": "jobs.kind_ppm",
+    "jobs.min_gpus": "jobs.least_gpus",
+    "jobs.max_gpus": "jobs.most_gpus",
+}
+FORMER_FIELDS = {
+    "failed_attempts": "failed_tries",
+    "price_bound_limit_h": "most_by_prices_h",
+    "max_retries": "most_retries",
+}
+
+
+def test_a_file_with_the_names_of_earlier_releases_is_the_same_run(path):
+    record, arrays = load_run(path), read_arrays(path, "a run", "")
+    header = arrays["header"].tobytes().decode()
+    assert all(f'"{name}"' in header for name in FORMER_FIELDS)
+    for name, former in FORMER_FIELDS.items():
+        header = header.replace(f'"{name}"', f'"{former}"')
+    former = {FORMER_COLUMNS.get(name, name): values for name, values in arrays.items()}
+    assert set(FORMER_COLUMNS.values()) < set(former)
+    write_arrays(path, former | {"header": np.frombuffer(header.encode(), np.uint8)})
+    again = load_run(path)
+    assert all(found.is_ok for _, found in check_runs(again))
+    assert (again.jobs, again.cluster) == (record.jobs, record.cluster)
+    assert (again.runs[0].metrics, again.runs[0].rules) == (record.runs[0].metrics, record.runs[0].rules)
+    assert again.price_bound_limit_h == record.price_bound_limit_h is not None
+
+
+def test_a_column_under_both_its_names_is_refused(path):
+    arrays = read_arrays(path, "a run", "")
+    write_arrays(path, arrays | {"jobs.least_gpus": arrays["jobs.min_gpus"]})
+    with pytest.raises(InvalidProblemError, match=r"unknown array 'jobs\.least_gpus'"):
+        load_run(path)
+
+
+def test_the_digest_of_jobs_and_cluster_is_that_of_earlier_releases(path):
+    """Keys of files begin with it: a column that is renamed keeps its former name here."""
+    record = load_run(path)
+    assert digest_of(record.jobs, record.cluster) == "dcee3651de5918f6"
 
 
 @pytest.mark.parametrize("missing", ["header", "jobs.gpus", "log0.first", "price", "cluster.rack"])

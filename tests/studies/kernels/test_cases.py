@@ -14,27 +14,7 @@ DENSE = [
 SPARSE = [SparseCase(rule=rule, pushed=50, width=4, rows=30) for rule in ("sgd", "adagrad", "adam", "pull")]
 
 
-class ServerHere:
-    """Stands for the server's process, which takes a second to start: one test has the real one."""
-
-    def __init__(self, start, pushes, rate):
-        self.held, self.pushes, self.rate = start.copy(), pushes, np.float32(rate)
-
-    def update(self):
-        self.held -= self.rate * np.mean(self.pushes, axis=0)
-
-    def parameters(self):
-        return self.held
-
-    def close(self):
-        pass
-
-
-@pytest.fixture(autouse=True)
-def server_here(monkeypatch):
-    """Let no process be started."""
-    monkeypatch.setattr("optim_studies.kernels.cases.ServerProcess", ServerHere)
-
+pytestmark = pytest.mark.usefixtures("server_here")
 
 STREAM = [StreamCase(kernel=kernel, parameters=4001, workers=5 if kernel == "async-sgd" else 1) for kernel in STREAMS]
 

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from optim_studies.kernels.cases import DenseCase, SparseCase
 from optim_studies.kernels.study import STREAMS, _figures, case_of
@@ -21,27 +20,10 @@ def works(**request):
     return list(SUITES.get("kernels").build(BenchRequest(**request)))
 
 
-class ServerHere:
-    """Stands for the server's process, which takes a second to start: one test has the real one."""
-
-    def __init__(self, start, pushes, rate):
-        self.held, self.pushes, self.rate = start.copy(), pushes, np.float32(rate)
-
-    def update(self):
-        self.held -= self.rate * np.mean(self.pushes, axis=0)
-
-    def parameters(self):
-        return self.held
-
-    def close(self):
-        pass
-
-
 @pytest.fixture(autouse=True)
-def small_cache(monkeypatch):
+def small_cache(monkeypatch, server_here):
     """Let the roof's buffers be small: nothing is judged by them here."""
     monkeypatch.setattr("optim_studies.kernels.memory_speed.roof_bytes", lambda: 1 << 16)
-    monkeypatch.setattr("optim_studies.kernels.cases.ServerProcess", ServerHere)
 
 
 @pytest.mark.prove

@@ -10,7 +10,6 @@ change is stopped and started; one whose GPUs stay goes on undisturbed. A plan t
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
-from optim.core.errors import InvalidProblemError, NotAllowedError
+from optim.core.errors import InvalidProblemError, NotAllowedError, did_you_mean
 from optim.core.registry import SUPPORTED, Support
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
@@ -217,9 +216,7 @@ class View:
     def __getattr__(self, name: str) -> Any:
         """Say what there is where a policy asks for something else."""
         there = sorted({each for each in (*vars(self), *dir(type(self))) if not each.startswith("_")})
-        near = get_close_matches(name, there, n=1)
-        meant = f" (is {near[0]} meant?)" if near else ""
-        raise AttributeError(f"a view has no {name!r}{meant}; it has: {', '.join(there)}")
+        raise AttributeError(f"a view has no {name!r}; {did_you_mean(name, there)}it has: {', '.join(there)}")
 
     @property
     def waiting(self) -> IntArray:

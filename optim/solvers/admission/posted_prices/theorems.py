@@ -165,9 +165,6 @@ def ratio_claim(
     )
 
 
-GRID = np.sort(np.concatenate([np.linspace(0.0, 1.0, 129), np.random.default_rng(0).random(64)]))
-"""Shares of a capacity at which a price of one's own is compared with the theorem's curve, some of them drawn."""
-
 OFF_CURVE = 1e-9
 """Difference from the curve, relative to the price and the lower scale, that is allowed as rounding."""
 
@@ -179,9 +176,11 @@ def _off_curve(
     if type(function) in PROVEN:
         return ""
     form = ZeroStartPrice if theorem is RatioTheorem.ZERO_START else ExponentialPrice
+    # Some of the shares are drawn, so that no function is right by being written for a grid.
+    grid = np.concatenate([np.linspace(0.0, 1.0, 129), np.random.default_rng(0).random(64), [function.full_at]])
     ends = np.concatenate([np.stack([side.log_lower.ravel(), side.log_upper.ravel()]) for side in sides], axis=1)
     lower, upper = np.unique(ends[:, np.isfinite(ends[0])], axis=1)[:, :, None]
-    share = np.broadcast_to(np.append(GRID, function.full_at), (len(lower), len(GRID) + 1))
+    share = np.broadcast_to(grid, (len(lower), len(grid)))
     lower, upper = np.broadcast_to(lower, share.shape), np.broadcast_to(upper, share.shape)
     due = form(full_at=function.full_at).price(share, lower, upper)
     found = prices_of(function, share.copy(), lower.copy(), upper.copy())

@@ -306,7 +306,7 @@ def test_a_policy_that_asks_for_what_no_view_has_is_told_what_there_is():
     def look(view):
         return view.remaining
 
-    due = r"AttributeError: a view has no 'remaining' \(is remaining_us meant\?\); it has: app, .* waiting"
+    due = r"AttributeError: a view has no 'remaining'; did you mean remaining_us or waiting\? it has: app, .* waiting"
     with pytest.raises(BrokenRuleError, match=due):
         play(TWO, CLUSTER, Scripted(look), FREE)
 
