@@ -330,8 +330,8 @@ class Loop(CPUDispatcher):  # type: ignore[misc]
                 library, descriptor, lowered.environment, lowered.call_helper, self.targetoptions["nogil"]
             )
         entry_point = context.get_executable(library, descriptor, lowered.environment)
-        initial = {"reload_init": list(library._reload_init), "metadata": {}}
-        result = lowered._replace(library=library, entry_point=entry_point, **initial)
+        # What is to be run when code is loaded starts the threads of parallel loops; these have none.
+        result = lowered._replace(library=library, entry_point=entry_point, reload_init=[], metadata={})
         for environment in result._find_referenced_environments():
             library.codegen.set_env(environment.env_name, environment)
         return result
