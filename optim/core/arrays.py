@@ -6,7 +6,7 @@ A unit is a power of two, so that going to it and back changes no digit.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -113,8 +113,18 @@ def _cheap_hash(value: Any) -> int:
 
 def freeze_arrays(owner: Any) -> None:
     """Replace every array field of a frozen dataclass by a read-only view of it; for its `__post_init__`."""
-    for field in fields(owner):
-        object.__setattr__(owner, field.name, read_only(getattr(owner, field.name)))
+    for name in _field_names(type(owner)):
+        value = getattr(owner, name)
+        if isinstance(value, _WITH_ARRAYS):
+            object.__setattr__(owner, name, read_only(value))
+
+
+_WITH_ARRAYS = (np.ndarray, tuple)
+
+
+@cache
+def _field_names(owner: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(owner))
 
 
 def read_only(value: Any) -> Any:

@@ -1,9 +1,11 @@
 """JSON documents in and out: one clear line for whatever is wrong with a file."""
 
 import codecs
+import gc
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -36,6 +38,18 @@ class _NotANumber:
 
     def __init__(self, text: str) -> None:
         self.text = text
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Pause the collector of cycles: a large document is millions of objects without one, and it would walk them again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
@@ -208,8 +222,8 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=_as_text)
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> None:
     """Refuse an object in which a key comes twice: decoders keep the last one, people read the first."""
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
+    if len(dict(pairs)) < len(pairs):
+        keys = [key for key, _ in pairs]
         seen: set[str] = set()
         twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise InvalidProblemError(f"the field {twice!r} is given twice in one object; leave one of the two out")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, overload
 import msgspec
 from msgspec.structs import asdict as fields_of
 
-from optim.core.documents import decode, encode, peek_schema
+from optim.core.documents import collector_paused, decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import naming, read_bytes, write_bytes
 from optim.core.solution import (
@@ -187,6 +187,7 @@ def save_solution(solution: Solution, instance: Any, path: str | Path) -> None:
     write_bytes(path, write_solution(solution, instance))
 
 
+@collector_paused()
 def read_solution(data: bytes, instance: Any) -> Solution:
     """Build a solution from the bytes of a document."""
     schema = peek_schema(data)  # before the fields, so that an instance isn't called a solution with unknown fields
@@ -249,6 +250,7 @@ def write_solution(solution: Solution, instance: Any) -> bytes:
     )
 
 
+@collector_paused()
 def verify(instance: Any, solution: Solution) -> Verification:
     """Check a solution with code that shares nothing with any solver.
 

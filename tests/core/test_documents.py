@@ -1,5 +1,6 @@
 """JSON in and out: what can't be read says where and why, in one line."""
 
+import gc
 import json
 from enum import Enum
 from typing import Literal
@@ -11,6 +12,7 @@ from optim.core.documents import (
     MAX_WHOLE,
     Numbering,
     Whole,
+    collector_paused,
     convert,
     decode,
     distinct,
@@ -161,3 +163,21 @@ def test_a_value_outside_an_enumeration_is_answered_with_the_choices(data, choic
 def test_other_errors_name_no_choices():
     with pytest.raises(InvalidProblemError, match=r": expected a whole number, got a text$"):
         convert({"rows": [["x", "red"]]}, _Tree)
+
+
+def test_the_collector_is_paused_while_a_document_is_read_and_then_is_as_before():
+    def fails():
+        with collector_paused():
+            seen.append(gc.isenabled())
+            raise ZeroDivisionError
+
+    seen = [gc.isenabled()]
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    seen.append(gc.isenabled())
+    gc.disable()
+    with collector_paused():
+        pass
+    seen.append(gc.isenabled())
+    gc.enable()
+    assert seen == [True, False, True, False]

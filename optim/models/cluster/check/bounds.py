@@ -38,16 +38,22 @@ def _keep_cheapest(prices, seconds, count, price, amount, most):
 
 
 @compiled
-def _min_within(prices, seconds, count, need, w, begin, room, rate):
-    """Return the least end plus bill if the job ends within a slot of some price, infinity if it can't.
-
-    What the table doesn't give must come from the slot; then bought time that is dearer than the slot's by more than a second
-    of waiting is worth is replaced, dearest first.
-    """
+def _sums(prices, seconds, count):
+    """Return what a table's time costs, and how much there is."""
     cost, taken = 0.0, 0.0
     for entry in range(count):
         cost += seconds[entry] * prices[entry]
         taken += seconds[entry]
+    return cost, taken
+
+
+@compiled
+def _min_within(prices, seconds, count, cost, taken, need, w, begin, room, rate):
+    """Return the least end plus bill if the job ends within a slot of some price, infinity if it can't.
+
+    `cost` and `taken` are the table's sums. What it doesn't give must come from the slot; then bought time that is dearer than the slot's by more than a second
+    of waiting is worth is replaced, dearest first.
+    """
     x = max(0.0, need - taken)
     if x > room:
         return np.inf
@@ -63,6 +69,10 @@ def _min_within(prices, seconds, count, need, w, begin, room, rate):
     return least
 
 
+SHIFTED = 6
+"""Steps of a loop like these for each entry of a table that changes: it may be moved, is summed twice and may be looked at again."""
+
+
 @compiled
 def min_cost(release, duration, width, end, price, most):
     """Return ``min_C (C - r + w x cost of the cheapest d seconds in [r, C])`` of each job, in seconds, and how many steps that took.
@@ -76,17 +86,23 @@ def min_cost(release, duration, width, end, price, most):
     for job in range(len(release)):
         r, need, w = release[job], duration[job] / SECOND, width[job]
         at, count, begin, least = np.searchsorted(end, r, side="right"), 0, 0.0, np.inf
+        cost, taken = 0.0, 0.0
         while at < last and begin < least:
-            steps += 2 * count + 1
+            is_dearer = taken >= need and price[at] >= prices[count - 1]  # than all that one needs: the table stays
+            steps += 1 if is_dearer else SHIFTED * count + 1
             if steps > most:
                 return result, steps
             stop = (end[at] - r) / SECOND
-            least = min(least, _min_within(prices, seconds, count, need, w, begin, stop - begin, price[at]))
-            count = _keep_cheapest(prices, seconds, count, price[at], stop - begin, need)
+            least = min(
+                least, _min_within(prices, seconds, count, cost, taken, need, w, begin, stop - begin, price[at])
+            )
+            if not is_dearer:
+                count = _keep_cheapest(prices, seconds, count, price[at], stop - begin, need)
+                cost, taken = _sums(prices, seconds, count)
             begin = stop
             at += 1
         if begin < least:
-            least = min(least, _min_within(prices, seconds, count, need, w, begin, need, 0.0))
+            least = min(least, _min_within(prices, seconds, count, cost, taken, need, w, begin, need, 0.0))
         result[job] = least
     return result, steps
 
