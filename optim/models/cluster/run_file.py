@@ -20,7 +20,7 @@ from optim.core.documents import Name, convert, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.columns import ALWAYS, LATER, columns_of
+from optim.models.cluster.columns import ALWAYS, LATER, Column, columns_of
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import NOT_TOLD, Metrics
 from optim.models.cluster.policy_names import name_error
@@ -53,13 +53,21 @@ RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": 
 
 
 class NamesDocument(Struct, forbid_unknown_fields=True):
-    """Names that columns of jobs hold numbers into."""
+    """Names that columns of jobs hold numbers into; files of earlier versions lack those with a default."""
 
     groups: list[str]
     users: list[str]
     models: list[str]
     statuses: list[str]
     reasons: list[str]
+    accounts: list[str] = msgspec.field(default_factory=lambda: [""])
+    qos_names: list[str] = msgspec.field(default_factory=lambda: [""])
+
+
+UNNAMED = ("",)
+"""Names of a column that nobody gave."""
+
+LATER_NAMES = tuple(each.name for each in structs.fields(NamesDocument) if not each.required)
 
 
 class WorthDocument(Struct, forbid_unknown_fields=True):
@@ -398,14 +406,18 @@ LENGTH = 16
 """Hexadecimal digits."""
 
 
+def _is_given(table: Any, name: str, column: Column) -> bool:
+    """Tell whether a column belongs into files and digests: one that came later only where it isn't all fill."""
+    return column.since != LATER or bool((getattr(table, name) != column.fill).any())
+
+
 def digest_of(jobs: Workload, cluster: Cluster) -> str:
     """Return a digest of all columns that a file of runs holds; a column that came later counts where it was given."""
     digest = hashlib.sha256()
     for owner in (jobs, cluster):
         for name, column in columns_of(owner).items():
-            values = getattr(owner, name)
-            if column.since != LATER or (values != column.fill).any():
-                digest.update((column.former or name).encode() + values.tobytes())
+            if _is_given(owner, name, column):
+                digest.update((column.former or name).encode() + getattr(owner, name).tobytes())
     return digest.hexdigest()[:LENGTH]
 
 
@@ -496,7 +508,11 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "schema": SCHEMA,
         "overhead_us": record.overhead_us,
         "settings": settings,
-        "names": {names: getattr(record.jobs, names) for names in LABELS.values()},
+        "names": {
+            names: getattr(record.jobs, names)
+            for names in LABELS.values()
+            if names not in LATER_NAMES or getattr(record.jobs, names) != UNNAMED
+        },
         "kinds": record.cluster.kinds,
         "policies": [run.policy for run in record.runs],
         "metrics": [asdict(run.metrics) for run in record.runs],
@@ -520,7 +536,10 @@ def save_run(record: RunRecord, path: str | Path) -> None:
     tables = {"jobs": record.jobs, "cluster": record.cluster}
     tables |= {f"log{number}": run.log for number, run in enumerate(record.runs)}
     arrays |= {
-        f"{prefix}.{name}": getattr(table, name) for prefix, table in tables.items() for name in columns_of(table)
+        f"{prefix}.{name}": getattr(table, name)
+        for prefix, table in tables.items()
+        for name, column in columns_of(table).items()
+        if _is_given(table, name, column)
     }
     for number, run in enumerate(record.runs):
         if run.worth is not None:
@@ -596,6 +615,8 @@ def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
         for column, plural in LABELS.items()
         if column in columns
     }
+    if isinstance(header.names, NamesDocument):
+        columns |= {plural: tuple(getattr(header.names, plural)) for plural in LATER_NAMES}
     if not isinstance(header.ids, UnsetType):
         columns["ids"] = tuple(header.ids)
     with _naming("jobs"):

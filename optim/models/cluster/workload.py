@@ -8,7 +8,7 @@ import numpy as np
 from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.columns import check_ranges, column, fill_columns, form
+from optim.models.cluster.columns import LATER, check_ranges, column, fill_columns, form
 
 US = 1_000_000
 """Microseconds in a second: time is whole microseconds, so that no order hangs on a rounded number."""
@@ -42,6 +42,8 @@ LABELS: Mapping[str, str] = {
     "model": "models",
     "status": "statuses",
     "reason": "reasons",
+    "account": "accounts",
+    "qos": "qos_names",
 }
 """Columns that hold numbers into names, and where the names are."""
 
@@ -86,11 +88,12 @@ class Workload(ComparesByValue):
         Work of such a job's try that ends well after these, 0 if none does, -1 for what they leave of its duration; shape (jobs,).
     loss
         Loss at equal steps of the work from 0 to all of it; shape (jobs, points), or (jobs, 0) if it isn't known.
-    user, model, status, reason
-        Numbers into `users`, `models`, `statuses` (how the job ended in its trace) and `reasons` (why it failed); shape (jobs,).
+    user, model, status, reason, account, qos
+        Numbers into `users`, `models`, `statuses` (how the job ended in its trace), `reasons` (why it failed), `accounts` (to
+        which the job is charged) and `qos_names` (qualities of service); shape (jobs,).
     groups
         Names of the virtual clusters.
-    users, models, statuses, reasons
+    users, models, statuses, reasons, accounts, qos_names
         Names, "" where it isn't known.
     ids
         Names of the jobs.
@@ -132,12 +135,16 @@ class Workload(ComparesByValue):
     model: IntArray = column(0, since=2)
     status: IntArray = column(0, since=2)
     reason: IntArray = column(0, since=2)
+    account: IntArray = column(0, since=LATER)
+    qos: IntArray = column(0, since=LATER)
     loss: FloatArray = column(lambda jobs: np.zeros((len(jobs), 0)), dims=2, dtype=np.float64, since=1)
     groups: tuple[str, ...] = ("",)
     users: tuple[str, ...] = ("",)
     models: tuple[str, ...] = ("",)
     statuses: tuple[str, ...] = ("",)
     reasons: tuple[str, ...] = ("",)
+    accounts: tuple[str, ...] = ("",)
+    qos_names: tuple[str, ...] = ("",)
     ids: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)

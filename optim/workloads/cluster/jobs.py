@@ -353,6 +353,8 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
         ("user", "users", table.user),
         ("model", "models", table.model),
         ("status", "statuses", table.status),
+        ("account", "accounts", table.account),
+        ("qos", "qos_names", table.qos),
     ):
         if texts is not None:
             columns |= dict(zip((names, column), _named(texts[order]), strict=True))

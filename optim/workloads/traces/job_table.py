@@ -109,7 +109,7 @@ class JobTable:
         Jobs with different numbers have different origins of time; shape (jobs,).
     demand
         What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None where the trace doesn't say.
-    virtual_cluster, user, model, status, app
+    virtual_cluster, user, model, status, app, account, qos
         Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
     has_partitions
         Whether the virtual clusters are partitions: sets of machines, outside of which none of their jobs runs.
@@ -163,6 +163,8 @@ class JobTable:
     model: TextArray | None = None
     status: TextArray | None = None
     app: TextArray | None = None
+    account: TextArray | None = None
+    qos: TextArray | None = None
     gpu_type: TextArray | None = None
     priority: IntArray | None = None
     min_gpus: IntArray | None = None

@@ -72,7 +72,7 @@ class PlainForm:
         default_factory=lambda: {
             "ids": "id",
             "virtual_cluster": "vc",
-            **{name: name for name in ("user", "model", "status", "app", "gpu_type")},
+            **{name: name for name in ("user", "model", "status", "app", "account", "qos", "gpu_type")},
         }
     )
     counts: Mapping[str, str] = field(
@@ -104,7 +104,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     """Read a table of jobs.
 
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
-    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `gpu_type` (all that it may
+    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `account`, `qos` (quality of service), `gpu_type` (all that it may
     run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of
     the whole job; what isn't told is nothing). Rows without GPUs or run time, and jobs that by their
     status run or wait still, are left out and counted, other columns named.

@@ -56,7 +56,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     """Read jobs from ``sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
 
     GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
-    The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
+    Account and QOS are read where they are there. The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
     ``900+0``, ``900+1`` are components of one gang: its work is the GPU-time of all of them, from the first submission on.
     Steps of jobs (``123.batch``), jobs without whole GPUs of one type and jobs that aren't over are left out and counted.
 
@@ -108,6 +108,8 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         virtual_cluster=columns["Partition"][last],
         has_partitions=True,
         user=columns["User"][last] if "User" in columns else None,
+        account=columns["Account"][last] if "Account" in columns else None,
+        qos=columns["QOS"][last] if "QOS" in columns else None,
         status=state[last],
         gpu_type=gpu_type[last] if (gpu_type[last] != "").any() else None,
         begin=begin,
@@ -137,7 +139,20 @@ def _read(path: str | Path, header: tuple[str, ...]) -> dict[str, NDArray[Any]]:
             raise InvalidProblemError(f"{path}: column {names[0]!r} is missing; this command prints all: {COMMAND}")
     if not {"ElapsedRaw", "Elapsed"} & set(header) and "Start" not in header:
         raise InvalidProblemError(f"{path}: column 'Start' is missing beside 'End'; this command prints all: {COMMAND}")
-    known = (*NAMES, "User", "Partition", "Submit", "ElapsedRaw", "Elapsed", "Start", "End", *RESOURCES, "State")
+    known = (
+        *NAMES,
+        "User",
+        "Account",
+        "QOS",
+        "Partition",
+        "Submit",
+        "ElapsedRaw",
+        "Elapsed",
+        "Start",
+        "End",
+        *RESOURCES,
+        "State",
+    )
     columns = read_columns(path, (), tuple(name for name in known if name in header), SEPARATOR)
     require_all_fields(path, SEPARATOR)
     return columns

@@ -40,6 +40,18 @@ def test_a_run_comes_back_as_it_was_written(path):
     assert set(record.bounds) == {"jct_mean_h", "makespan_h", "slowdown_max"}
 
 
+def test_columns_and_names_that_came_later_are_written_where_they_are_given(path):
+    record = load_run(path)
+    assert "jobs.account" not in read_arrays(path, "a run", "")
+    count = len(record.jobs)
+    given = replace(record.jobs, account=np.arange(count) % 2, accounts=("a", "b"), qos_names=("high",))
+    again = path.with_name("again.npz")
+    save_run(replace(record, jobs=given), again)
+    found = load_run(again).jobs
+    assert (found.account.tolist(), found.accounts, found.qos_names) == (given.account.tolist(), ("a", "b"), ("high",))
+    assert digest_of(found, record.cluster) != digest_of(record.jobs, record.cluster)
+
+
 FORMER_COLUMNS = {
     "jobs.gpu_type_slowdown_ppm": "jobs.kind_ppm",
     "jobs.min_gpus": "jobs.least_gpus",

@@ -71,8 +71,9 @@ def test_muris_times_are_milliseconds_and_tiresias_seconds(tmp_path):
 
 
 def test_apps_priorities_host_room_and_other_gangs_are_kept(tmp_path):
-    header = "submit,gpus,duration,app,priority,min_gpus,max_gpus,cpus,memory_gb,user,model,status"
-    table = read_jobs(_file(tmp_path, f"{header}\n0,2,5,x,-3,1,4,6,8,u,m,Pass\n"), "csv", ReadOptions())
+    header = "submit,gpus,duration,app,priority,min_gpus,max_gpus,cpus,memory_gb,user,model,status,account,qos"
+    table = read_jobs(_file(tmp_path, f"{header}\n0,2,5,x,-3,1,4,6,8,u,m,Pass,physics,high\n"), "csv", ReadOptions())
+    assert (table.account.tolist(), table.qos.tolist()) == (["physics"], ["high"])
     assert (table.app.tolist(), table.priority.tolist()) == (["x"], [-3])
     assert (table.min_gpus.tolist(), table.max_gpus.tolist(), table.demand.tolist()) == ([1], [4], [[1, 3, 4]])
     assert (table.user.tolist(), table.model.tolist(), table.status.tolist()) == (["u"], ["m"], ["Pass"])

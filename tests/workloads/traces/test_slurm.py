@@ -5,6 +5,7 @@ from datetime import datetime
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
@@ -48,6 +49,19 @@ def test_jobs_with_gpus_that_are_over_are_kept(tmp_path):
     }
     assert table.dropped_gpu_h == {"that run or wait still": pytest.approx(5 / 3600)}
     assert table.gpu_type.tolist() == ["", "a100", "a100"]
+
+
+def test_accounts_and_qualities_of_service_are_kept_where_they_are_there(tmp_path):
+    path = tmp_path / "jobs.txt"
+    path.write_text(
+        "JobID|Account|QOS|Partition|Submit|ElapsedRaw|AllocTRES|State\n"
+        "1|physics|high|gpu|2024-01-02T00:00:00|60|gres/gpu=1|COMPLETED\n"
+        "2|biology|normal|gpu|2024-01-02T00:00:01|60|gres/gpu=1|COMPLETED\n"
+    )
+    jobs = cluster_jobs(read_jobs(path, "sacct", ReadOptions()), Selection())
+    assert [jobs.accounts[each] for each in jobs.account] == ["physics", "biology"]
+    assert [jobs.qos_names[each] for each in jobs.qos] == ["high", "normal"]
+    assert _table(tmp_path, ROWS).account is None
 
 
 def test_host_room_is_told_for_each_gpu(tmp_path):
