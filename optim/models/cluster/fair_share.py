@@ -1,0 +1,218 @@
+"""Fair share over time: usage that decays by a half-life, and Slurm's two factors over a tree of accounts and users.
+
+References
+----------
+Slurm's documentation, "Multifactor Priority Plugin", "Classic Fairshare Algorithm" and "Fair Tree Fairshare Algorithm",
+https://slurm.schedmd.com/priority_multifactor.html, classic_fair_share.html and fair_tree.html.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray, TextArray
+from optim.core.errors import InvalidProblemError, check_in
+
+ROOT = "root"
+
+
+class DecayedUsage:
+    """GPU-time of owners, of which a part counts half as much after a half-life.
+
+    An owner who held g(s) GPUs at time s has used the integral of g(s) 2^(-(t - s) / half-life) up to now, t: the limit of
+    Slurm's sum over periods, U_H, as the periods become short.
+
+    Parameters
+    ----------
+    count
+        Number of owners.
+    half_life_us
+        In microseconds; infinite for usage that never decays.
+
+    Attributes
+    ----------
+    gpu_us
+        Usage at `at_us` in GPU-microseconds; shape (owners,).
+
+    Raises
+    ------
+    InvalidOptionError
+        If the half-life isn't positive.
+    """
+
+    def __init__(self, count: int, half_life_us: float) -> None:
+        if not math.isinf(half_life_us):
+            check_in("(0, 1e30]", {"half_life_us": half_life_us})
+        self.rate = 0.0 if math.isinf(half_life_us) else math.log(2) / half_life_us
+        self.gpu_us: FloatArray = np.zeros(count)
+        self.at_us = 0
+
+    def advance(self, now_us: int, held: FloatArray) -> None:
+        """Let time pass in which each owner held so many GPUs; shape (owners,)."""
+        passed = now_us - self.at_us
+        if passed <= 0:
+            return
+        self.at_us = now_us
+        if not self.rate:
+            self.gpu_us = self.gpu_us + held * passed
+            return
+        left = math.exp(-self.rate * passed)
+        self.gpu_us = self.gpu_us * left + held * (-math.expm1(-self.rate * passed) / self.rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssociationTree:
+    """Accounts, and users in them: Slurm's associations. Row 0 is the root, and parents stand before their children.
+
+    Parameters
+    ----------
+    names
+        Of accounts and users.
+    parent
+        Row of each one's account, -1 for the root's; shape (associations,).
+    shares
+        Shares that each was given of its account's, at least 0; shape (associations,).
+    is_user
+        Whether each is a user, who has no children; shape (associations,).
+    takes_parent
+        Whether each counts by its parent's shares and usage (``FairShare=parent``); shape (associations,).
+
+    Raises
+    ------
+    InvalidProblemError
+        If arrays differ in length, a parent stands behind its child or is a user, or shares are negative.
+    """
+
+    names: tuple[str, ...]
+    parent: IntArray
+    shares: IntArray
+    is_user: BoolArray
+    takes_parent: BoolArray
+
+    def __post_init__(self) -> None:
+        """Check the tree."""
+        count = len(self.names)
+        if not count or {len(self.parent), len(self.shares), len(self.is_user), len(self.takes_parent)} != {count}:
+            raise InvalidProblemError("an association tree needs one parent, number of shares and kind per name")
+        ahead = (self.parent[1:] >= 0) & (self.parent[1:] < np.arange(1, count))
+        if self.parent[0] != -1 or not ahead.all() or self.is_user[self.parent[1:]].any():
+            raise InvalidProblemError(
+                "an association's parent must be an account that stands before it; row 0 is the root"
+            )
+        if (self.shares < 0).any():
+            raise InvalidProblemError(f"shares of an association must be at least 0, got {self.shares.min()}")
+
+    @classmethod
+    def of_jobs(cls, account: TextArray, user: TextArray) -> "AssociationTree":
+        """Return a tree in which every account of jobs has one share, and every user one of each of their accounts; accounts "" are the root.
+
+        Parameters
+        ----------
+        account, user
+            Of each job; shape (jobs,).
+        """
+        accounts = sorted(set(account.tolist()) - {"", ROOT})
+        row = {"": 0, ROOT: 0} | {name: number for number, name in enumerate(accounts, start=1)}
+        pairs = sorted({(row[a], u) for a, u in zip(account.tolist(), user.tolist(), strict=True)})
+        count = 1 + len(accounts) + len(pairs)
+        return cls(
+            names=(ROOT, *accounts, *(name for _, name in pairs)),
+            parent=np.array([-1, *[0] * len(accounts), *(parent for parent, _ in pairs)], np.int64),
+            shares=np.ones(count, np.int64),
+            is_user=np.arange(count) > len(accounts),
+            takes_parent=np.zeros(count, np.bool_),
+        )
+
+    def of_siblings(self, values: FloatArray) -> FloatArray:
+        """Return the sum of a value over each association and its siblings; the root's own for the root."""
+        total = np.bincount(self.parent[1:], weights=values[1:], minlength=len(self.names))
+        return np.concatenate([values[:1], total[self.parent[1:]]])
+
+    def summed(self, usage: FloatArray) -> FloatArray:
+        """Return each association's usage with that of all below it."""
+        total = usage.astype(np.float64)
+        for row in range(len(total) - 1, 0, -1):
+            total[self.parent[row]] += total[row]
+        return total
+
+    def classic_factors(self, usage: FloatArray, damping: float = 1.0) -> FloatArray:
+        """Return the classic fair-share factor F = 2^(-U_E / S / d) of each association; shape (associations,).
+
+        The effective usage U_E of an account below the root is its part U of all usage. Further down it is
+        U + (U_E of the parent - U) x shares / shares of all siblings. S is the product of the parts of shares up to the root.
+
+        Parameters
+        ----------
+        usage
+            Usage of each association itself, in any unit; shape (associations,).
+        damping
+            d, ``FairShareDampeningFactor``.
+        """
+        actual = self.summed(usage)
+        actual = actual / actual[0] if actual[0] > 0 else actual
+        part = _ratio(self.shares.astype(np.float64), self.of_siblings(self.shares.astype(np.float64)))
+        share, effective = np.ones(len(actual)), actual.copy()
+        for row in range(1, len(actual)):
+            parent = int(self.parent[row])
+            if self.takes_parent[row]:
+                share[row], effective[row] = share[parent], effective[parent]
+                continue
+            share[row] = share[parent] * part[row]
+            if parent:
+                effective[row] += (effective[parent] - actual[row]) * part[row]
+        exponent = np.full(len(share), np.inf)
+        np.divide(effective, share, out=exponent, where=share > 0)
+        return np.asarray(np.exp2(-exponent / damping))
+
+    def fair_tree_factors(self, usage: FloatArray) -> FloatArray:
+        """Return the Fair Tree factor of each user, rank over number of users, NaN for accounts; shape (associations,).
+
+        Siblings stand by their level fair share, shares over usage, both as parts of all siblings'; a user's rank is its place
+        from the end in the tree that is read in depth. Users tied with siblings share a rank, a user tied with an account has
+        that of the account's first user, and the children of tied accounts are read as of one.
+
+        Raises
+        ------
+        InvalidProblemError
+            If an association counts by its parent's shares, for which Fair Tree has no rule here.
+        """
+        if self.takes_parent.any():
+            name = self.names[int(self.takes_parent.argmax())]
+            raise InvalidProblemError(
+                f"association {name[:40]!r} has shares 'parent', which is played with the classic factor only; give it a number"
+            )
+        actual, shares = self.summed(usage), self.shares.astype(np.float64)
+        part, used = _ratio(shares, self.of_siblings(shares)), _ratio(actual, self.of_siblings(actual))
+        level = np.where(part > 0, np.inf, 0.0)
+        np.divide(part, used, out=level, where=(used > 0) & (part > 0))
+        children: list[list[int]] = [[] for _ in self.names]
+        for row in range(1, len(self.names)):
+            children[int(self.parent[row])].append(row)
+        factors = np.full(len(self.names), np.nan)
+        count = int(self.is_user.sum())
+        rank = tied_rank = count
+        ahead: list[tuple[list[int], bool]] = [
+            (children[0], False)
+        ]  # siblings to read, and whether they begin in a tie
+        while ahead:
+            siblings, is_tied = ahead.pop()
+            if not siblings:
+                continue
+            highest = max(level[row] for row in siblings)
+            same = [row for row in siblings if level[row] == highest]
+            rest = [row for row in siblings if level[row] != highest]
+            if rest:
+                ahead.append((rest, False))
+            for row in (each for each in same if self.is_user[each]):
+                if not is_tied:
+                    tied_rank, is_tied = rank, True
+                factors[row] = tied_rank / count
+                rank -= 1
+            ahead.append(([child for row in same for child in children[row]], is_tied))
+        return factors
+
+
+def _ratio(values: FloatArray, total: FloatArray) -> FloatArray:
+    """Return parts of totals, 0 of a total of 0."""
+    return np.asarray(np.divide(values, total, out=np.zeros(len(values)), where=total > 0))
