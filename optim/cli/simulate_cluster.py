@@ -156,6 +156,8 @@ def cluster(
     _print_header(jobs, world, seed)
     for warning in task.warnings(requests):
         info(f"warning: {warning}")
+    for line in task.notes(requests):
+        info(line)
     with (
         terminal_progress() as progress,
         listening("the rows so far are kept") as interruption,

@@ -363,3 +363,28 @@ def held_gpus(cluster: Cluster, log: EventLog) -> IntArray:
                 held -= holders[gpu] == 0
         after[event] = held
     return after
+
+
+def waited_by_job(jobs: Workload, log: EventLog) -> IntArray:
+    """Return how long each job was without GPUs from its submission to its end, in microseconds; shape (jobs,).
+
+    Jobs that are never over wait to the log's end. A job that is held back after a failed try counts as waiting.
+    """
+    job, begin, end = _spells(jobs, log, last_times(log, len(jobs)))
+    waited = np.zeros(len(jobs), np.int64)
+    np.add.at(waited, job, end - begin)
+    return waited
+
+
+def longest_wait_by_gang(jobs: Workload, waited_us: IntArray) -> dict[int, int]:
+    """Return the longest of given waits by gang size in GPUs, narrow gangs first: who starves.
+
+    Parameters
+    ----------
+    waited_us
+        Of each job, such as `waited_by_job` returns; shape (jobs,).
+    """
+    longest: dict[int, int] = {}
+    for gang, waited in zip(jobs.gpus.tolist(), waited_us.tolist(), strict=True):
+        longest[gang] = max(longest.get(gang, 0), waited)
+    return dict(sorted(longest.items()))

@@ -254,6 +254,12 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
                 )
         return said
 
+    def notes(self, requests: Sequence[PolicyRequest]) -> list[str]:
+        """Return what policies remark of the files that their options name, each line once."""
+        return list(
+            dict.fromkeys(line for request in requests for line in getattr(request.build(self.jobs), "notes", ()))
+        )
+
     def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> SimulationResult | None:
         """Play a policy."""
         policy = piece.build(self.jobs)

@@ -84,6 +84,8 @@ class PlanningPolicy(ABC):
         Whether it goes by quotas of the virtual clusters, so that jobs may wait for theirs.
     quota
         GPUs of each virtual cluster, which `begin` sets where it goes by quotas: figures and checker go by them, too.
+    notes
+        What a user should know of the files that it read, one line each: fields that decide nothing here.
     plans_at_events
         Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
         then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
@@ -98,6 +100,7 @@ class PlanningPolicy(ABC):
     may_spread: ClassVar[bool] = False
     knows_quotas: ClassVar[bool] = False
     quota: "Sequence[float] | FloatArray" = ()
+    notes: Sequence[str] = ()
     plans_at_events: bool = True
 
     @property

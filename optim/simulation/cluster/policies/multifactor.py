@@ -1,0 +1,336 @@
+"""Slurm's multifactor priority: age, fair share, size, partition and quality of service, with preemption by the last."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.policies import policy
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.fair_share import AssociationTree, DecayedUsage
+from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.planning.free_gpus import Gpus
+from optim.simulation.cluster.planning.placing import HeldUp, make_room
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
+from optim.workloads.cluster.slurm_settings import (
+    PartitionPriority,
+    QualityOfService,
+    read_associations,
+    read_priority_settings,
+    read_qualities_of_service,
+)
+
+MAX_PRIORITY = 2**32 - 1
+"""Priorities are whole numbers of 32 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultifactorOptions:
+    """Options; the defaults are those of the first sample configuration in Slurm's documentation of the plug-in.
+
+    Parameters
+    ----------
+    weight_age, weight_fair_share, weight_job_size, weight_partition, weight_qos
+        ``PriorityWeightAge`` and so on: what each factor, from 0 to 1, is multiplied with.
+    max_age_h
+        Waiting time in hours at which the age factor is 1 (``PriorityMaxAge``).
+    half_life_h
+        Hours after which usage counts half (``PriorityDecayHalfLife``); 0 for usage that never decays.
+    calc_period_min
+        Minutes between two looks at usage and age (``PriorityCalcPeriod``).
+    favor_small
+        Whether small jobs have the larger size factor (``PriorityFavorSmall``).
+    fair_tree
+        Whether the fair-share factor is that of Fair Tree, else the classic one (``PriorityFlags=NO_FAIR_TREE``).
+    damping
+        Divisor of the classic factor's exponent (``FairShareDampeningFactor``).
+    exempt_s
+        Seconds that a job runs at least before it is preempted (``PreemptExemptTime``).
+    backfill
+        Whether a job may pass one without room, as ``sched/builtin`` doesn't let it.
+    conf
+        A slurm.conf, in place of the options above except `backfill`; partitions' factors and tiers are read as well.
+    associations
+        Accounts, users and shares, as ``sacctmgr -P show associations`` prints them; else each has one share.
+    qos
+        Qualities of service, as ``sacctmgr -P show qos`` prints them; else each has priority 0 and preempts none.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range, or options stand beside a file that says the same.
+    """
+
+    weight_age: int = 1000
+    weight_fair_share: int = 10000
+    weight_job_size: int = 1000
+    weight_partition: int = 1000
+    weight_qos: int = 0
+    max_age_h: float = 336.0
+    half_life_h: float = 336.0
+    calc_period_min: float = 5.0
+    favor_small: bool = False
+    fair_tree: bool = True
+    damping: int = 1
+    exempt_s: int = 0
+    backfill: bool = False
+    conf: Path | None = None
+    associations: Path | None = None
+    qos: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        weights = [each.name for each in fields(self) if each.name.startswith("weight_")]
+        check_in(f"[0, {MAX_PRIORITY}]", self, *weights)
+        check_in("[0, 1e6]", self, "half_life_h")
+        check_in("(0, 1e6]", self, "max_age_h", "calc_period_min")
+        check_in("[1, 65533]", self, "damping")
+        check_in("[0, 1e9]", self, "exempt_s")
+        for name in ("conf", "associations", "qos"):
+            path = getattr(self, name)
+            if path is not None and not path.is_file():
+                raise InvalidOptionError(f"{name} must be a file, got {path}")
+        if self.conf is not None:
+            files = ("conf", "associations", "qos", "backfill")
+            beside = [
+                each.name
+                for each in fields(self)
+                if each.name not in files and getattr(self, each.name) != each.default
+            ]
+            if beside:
+                raise InvalidOptionError(f"multifactor.conf is given, and {beside[0]} as well; leave one of them out")
+
+    @property
+    def half_life_us(self) -> float:
+        """Half-life in microseconds, infinite for none."""
+        return self.half_life_h * 3600 * US if self.half_life_h else math.inf
+
+
+@policy(
+    "multifactor",
+    world="cluster",
+    options=MultifactorOptions,
+    summary="Slurm's priority: age, fair share with half-life over accounts, size, partition, quality of service; the last may preempt.",
+    source="Slurm's Multifactor Priority Plugin, slurm.schedmd.com/priority_multifactor.html, classic_fair_share.html, fair_tree.html and preempt.html",
+)
+class Multifactor(PlanningPolicy):
+    """Jobs whose quality of service may preempt first, then by the partition's tier, the priority, the submission.
+
+    Attributes
+    ----------
+    settings
+        The options, with what slurm.conf says in their place.
+    tree
+        Associations.
+    association
+        Row of each job's user in the tree; shape (jobs,).
+    """
+
+    assumptions = (
+        "GPUs in place of nodes and CPUs; usage decays continuously and is looked at every calc_period_min; a job's age begins again "
+        "when it is preempted; virtual clusters are partitions; users are those of the table, in the accounts of the table; a job that "
+        "is preempted is queued again; victims go from the lowest quality of service and the smallest gang"
+    )
+
+    def __init__(self, options: MultifactorOptions, jobs: Workload) -> None:
+        self.options = self.settings = options
+        self.jobs = jobs
+        self.partitions: Mapping[str, PartitionPriority] = {}
+        if options.conf is not None:
+            found = read_priority_settings(options.conf)
+            self.settings = replace(options, conf=None, **found.options)
+            self.partitions = found.partitions
+            if found.ignored:
+                self.notes = (f"{options.conf}: parameters that decide nothing here: {', '.join(found.ignored)}",)
+        account = np.array(jobs.accounts, object)[jobs.account]
+        user = np.array(jobs.users, object)[jobs.user]
+        if options.associations is None:
+            self.tree = AssociationTree.of_jobs(account, user)
+        else:
+            self.tree = read_associations(options.associations)
+        self.association = _associations_of(self.tree, account.tolist(), user.tolist(), options.associations)
+        if self.settings.fair_tree:
+            self.tree.fair_tree_factors(np.zeros(len(self.tree.names)))  # shares that it can't count are refused here
+        self.qos = _qualities(options.qos, jobs)
+        self.level = _levels(self.qos, options.qos)
+        factor = np.array([self.partitions.get(name, PartitionPriority()).job_factor for name in jobs.groups], float)
+        self.partition_factor = factor / max(1.0, *factor, *(each.job_factor for each in self.partitions.values()))
+        self.tier = np.array([self.partitions.get(name, PartitionPriority()).tier for name in jobs.groups], np.int64)
+        priority = np.array([each.priority for each in self.qos], float)
+        self.qos_factor = priority / max(1.0, float(priority.max()))
+        self.usage_factor = np.array([each.usage_factor for each in self.qos])
+        self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Forget all usage."""
+        del seed
+        self.num_gpus = cluster.num_gpus
+        self.usage = DecayedUsage(len(self.tree.names), self.settings.half_life_us)
+        self.fair_share = self._fair_share()
+        self.looked_us = 0
+        self.held: FloatArray = np.zeros(len(self.tree.names))
+        self.preempted = 0
+
+    def plan(self, view: View) -> Plan:
+        """Start jobs by their priority; a job without room stops those that its quality of service may preempt."""
+        self._look(view.now_us)
+        gpus, room, waiting = dict(view.running), view.room(), view.waiting
+        held_up = HeldUp(room.site, is_strict=not self.options.backfill)
+        preemptors = {rank for rank, each in enumerate(self.qos) if each.preempts}
+        again: list[int] = []
+        is_plain = room.site.is_plain and room.allowed is None
+        for job in self.order(view, waiting).tolist():
+            if held_up.is_all:
+                break
+            if held_up.holds(job):
+                continue
+            is_hopeless = is_plain and room.cannot_fit(room.site.widths[job])
+            taken = None if is_hopeless else room.place(job)
+            if taken is not None:
+                gpus[job] = taken
+                continue
+            if int(self.jobs.qos[job]) in preemptors:
+                before = len(gpus)
+                if make_room(room, job, self._victims(view, job, gpus, again), gpus):
+                    self.preempted += before + 1 - len(gpus)
+                    continue
+            held_up.add(job)
+        owners = self.association[np.fromiter(gpus, np.int64, len(gpus))]
+        running = np.fromiter(gpus, np.int64, len(gpus))
+        charge = self.jobs.gpus[running] * self.usage_factor[self.jobs.qos[running]]
+        self.held = np.bincount(owners, weights=charge, minlength=len(self.tree.names))
+        if not self.options.backfill and len(gpus) < len(view.jobs) and room.num_free:
+            again.append(
+                (view.now_us // self.period_us + 1) * self.period_us
+            )  # the head of the queue may be another then
+        return Plan(gpus=gpus, again_us=min(again, default=None))
+
+    def order(self, view: View, waiting: IntArray) -> IntArray:
+        """Return waiting jobs, first come first."""
+        level, tier = self.level[self.jobs.qos[waiting]], self.tier[self.jobs.group[waiting]]
+        return np.asarray(waiting[np.lexsort((waiting, -self.priorities(view, waiting), -tier, -level))])
+
+    def priorities(self, view: View, waiting: IntArray) -> IntArray:
+        """Return the priority of waiting jobs: the weighted sum of their factors, cut to a whole number; shape (waiting,)."""
+        one, jobs = self.settings, self.jobs
+        since = np.maximum(view.submit_us[waiting], view.stopped_us[waiting])
+        age = np.minimum(1.0, (view.now_us - since) / (one.max_age_h * 3600 * US))
+        size = jobs.gpus[waiting] / self.num_gpus
+        total = (
+            one.weight_age * age
+            + one.weight_fair_share * self.fair_share[self.association[waiting]]
+            + one.weight_job_size * (1 + 1 / self.num_gpus - size if one.favor_small else size)
+            + one.weight_partition * self.partition_factor[jobs.group[waiting]]
+            + one.weight_qos * self.qos_factor[jobs.qos[waiting]]
+        )
+        return np.minimum(total, MAX_PRIORITY).astype(np.int64)
+
+    def _fair_share(self) -> FloatArray:
+        if self.settings.fair_tree:
+            return self.tree.fair_tree_factors(self.usage.gpu_us)
+        return self.tree.classic_factors(self.usage.gpu_us, self.settings.damping)
+
+    def _look(self, now_us: int) -> None:
+        """Let usage grow up to now; the factors are those of the last whole period."""
+        period = now_us // self.period_us * self.period_us
+        if period > self.looked_us:
+            self.usage.advance(period, self.held)
+            self.fair_share, self.looked_us = self._fair_share(), period
+        self.usage.advance(now_us, self.held)
+
+    def _victims(self, view: View, job: int, gpus: Mapping[int, Gpus], again: list[int]) -> Iterator[int]:
+        """Yield the running jobs that one may preempt, the least important first; note when others become some."""
+        jobs, started = self.jobs, view.started_us
+        names = set(self.qos[int(jobs.qos[job])].preempts)
+        found = []
+        for other in view.running:
+            mine = self.qos[int(jobs.qos[other])]
+            if other not in gpus or mine.name not in names:
+                continue
+            exempt_s = self.settings.exempt_s if mine.exempt_s is None else mine.exempt_s
+            until = int(started[other]) + exempt_s * US
+            if until > view.now_us:
+                again.append(until)
+            else:
+                found.append((mine.priority, int(jobs.gpus[other]), -int(started[other]), -other, other))
+        yield from (each[-1] for each in sorted(found))
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how many jobs lost their GPUs to others of another quality of service."""
+        return {"preempted": float(self.preempted)}
+
+
+def _associations_of(tree: AssociationTree, account: list[str], user: list[str], path: Path | None) -> IntArray:
+    """Return the row of each job's user in its account, of all accounts where the job names none and the user has one.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is no such association, or several.
+    """
+    by_pair = {
+        (tree.names[int(tree.parent[row])], tree.names[row]): row for row in np.flatnonzero(tree.is_user).tolist()
+    }
+    of_user: dict[str, list[int]] = {}
+    for (_, name), row in by_pair.items():
+        of_user.setdefault(name, []).append(row)
+    known: dict[tuple[str, str], int] = {}
+    for pair in dict.fromkeys(zip(account, user, strict=True)):
+        name, who = pair
+        rows = [by_pair[pair]] if pair in by_pair else of_user.get(who, []) if not name else []
+        if not name and path is None:
+            rows = [by_pair[tree.names[0], who]]
+        if len(rows) != 1:
+            said = f"of account {name[:40]!r} " if name else ""
+            many = f"{len(rows)} accounts, and the jobs don't say which" if rows else "no association"
+            raise InvalidProblemError(
+                f"{path}: user {who[:40]!r} {said}has {many}; add it, or a column account to the jobs"
+            )
+        known[pair] = rows[0]
+    return np.array([known[pair] for pair in zip(account, user, strict=True)], np.int64)
+
+
+def _qualities(path: Path | None, jobs: Workload) -> tuple[QualityOfService, ...]:
+    """Return the qualities of service by the jobs' numbers of them; jobs without one have the file's first named normal, or none.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a job's isn't in the file.
+    """
+    if path is None:
+        return tuple(QualityOfService(name=name) for name in jobs.qos_names)
+    found = {each.name: each for each in read_qualities_of_service(path)}
+    default = replace(found.get("normal", QualityOfService(name="")), name="normal")
+    unknown = [name for name in jobs.qos_names if name and name not in found]
+    if unknown:
+        raise InvalidProblemError(
+            f"{path}: quality of service {unknown[0][:40]!r} of the jobs isn't there (there are: {', '.join(found)[:80]}); add it"
+        )
+    return tuple(found[name] if name else default for name in jobs.qos_names)
+
+
+def _levels(qos: tuple[QualityOfService, ...], path: Path | None) -> IntArray:
+    """Return how high each quality of service stands: above all that it may preempt.
+
+    Raises
+    ------
+    InvalidProblemError
+        If two may preempt each other, at whatever remove.
+    """
+    preempts = {each.name: set(each.preempts) for each in qos}
+    level = dict.fromkeys(preempts, 0)
+    for _ in range(len(preempts) + 1):
+        before = dict(level)
+        for name, others in preempts.items():
+            level[name] = max((level[other] + 1 for other in others if other in level), default=0)
+        if level == before:
+            return np.array([level[each.name] for each in qos], np.int64)
+    highest = max(level, key=lambda name: level[name])
+    raise InvalidProblemError(
+        f"{path}: quality of service {highest[:40]!r} may preempt one that may preempt it; mend Preempt"
+    )

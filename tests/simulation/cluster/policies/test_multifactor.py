@@ -1,0 +1,271 @@
+"""Slurm's multifactor priority: the formula and samples of its documentation, order, fair share, preemption."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.cluster.check import replay
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Event
+from optim.models.cluster.waiting import longest_wait_by_gang, waited_by_job
+from optim.models.cluster.workload import US
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
+from tests.support.small_clusters import small_worlds, workload
+
+FREE = EngineOptions(overhead_s=0)
+HOUR = 3600
+SAMPLE = """# Activate the Multifactor Job Priority Plugin with decay
+PriorityType=priority/multifactor
+PriorityDecayHalfLife=14-0
+PriorityFavorSmall=NO
+PriorityMaxAge=14-0
+PriorityWeightAge=1000
+PriorityWeightFairshare=10000
+PriorityWeightJobSize=1000
+PriorityWeightPartition=1000
+PriorityWeightQOS=0 # don't use the qos factor
+"""
+"""The first sample of "Multifactor Priority Plugin", section Configuration Example."""
+
+
+class FakeView:
+    """What `priorities` looks at."""
+
+    def __init__(self, jobs, now_s, stopped_s=()):
+        self.now_us, self.submit_us = now_s * US, jobs.submit_us
+        self.stopped_us = np.array([each * US for each in stopped_s] or [-1] * len(jobs))
+
+
+def ends(jobs, grid="1x1", **options):
+    policy = Multifactor(MultifactorOptions(**options), jobs)
+    run = simulate(jobs, Cluster.grid(grid), policy, FREE)
+    assert not replay(jobs, Cluster.grid(grid), run.log, run.rules)[1]
+    return (run.end_us / US).tolist(), run
+
+
+def test_the_sample_configuration_gives_the_defaults(tmp_path):
+    (tmp_path / "slurm.conf").write_text(SAMPLE)
+    jobs = workload([(0, 1, 1)])
+    policy = Multifactor(MultifactorOptions(conf=tmp_path / "slurm.conf"), jobs)
+    assert policy.settings == MultifactorOptions()
+    assert policy.notes == ()
+
+
+def test_the_priority_is_the_weighted_sum_of_the_factors_that_the_documentation_states():
+    """Seven of fourteen days in the queue, half of the machine, half of the largest partition's and quality's priority."""
+    jobs = workload([(0, 4, 60)], groups=("gpu",), qos_names=("low",))
+    policy = Multifactor(MultifactorOptions(weight_qos=3000, weight_fair_share=2000), jobs)
+    policy.begin(Cluster.grid("1x8"), 0)
+    policy.partition_factor, policy.qos_factor, policy.fair_share = (
+        np.array([0.5]),
+        np.array([0.25]),
+        np.array([0, 0.75]),
+    )
+    assert policy.association.tolist() == [1]
+    found = policy.priorities(FakeView(jobs, 7 * 24 * HOUR), np.array([0]))
+    assert found.tolist() == [1000 * 0.5 + 2000 * 0.75 + 1000 * 0.5 + 1000 * 0.5 + 3000 * 0.25]
+
+
+def test_a_small_weight_makes_fair_shares_of_59534_and_50002_alike():
+    """ "General": "If the fair-share weight is only set to 10, both jobs would have the same fair-share priority"."""
+    jobs = workload([(0, 1, 60), (0, 1, 60)], user=np.array([0, 1]), users=("u", "v"))
+    for weight, expected in ((10, [5, 5]), (1000, [595, 500])):
+        options = MultifactorOptions(weight_fair_share=weight, weight_job_size=0, weight_partition=0)
+        policy = Multifactor(options, jobs)
+        policy.begin(Cluster.grid("1x8"), 0)
+        policy.fair_share = np.array([0, 0.59534, 0.50002])
+        assert policy.priorities(FakeView(jobs, 0), np.array([0, 1])).tolist() == expected
+
+
+@pytest.mark.parametrize(("favor_small", "expected"), [(False, [125, 500, 1000]), (True, [1000, 625, 125])])
+def test_the_whole_machine_or_the_single_gpu_has_the_size_factor_of_1(favor_small, expected):
+    jobs = workload([(0, 1, 60), (0, 4, 60), (0, 8, 60)])
+    options = MultifactorOptions(weight_fair_share=0, weight_partition=0, favor_small=favor_small)
+    policy = Multifactor(options, jobs)
+    policy.begin(Cluster.grid("1x8"), 0)
+    assert policy.priorities(FakeView(jobs, 0), np.arange(3)).tolist() == expected
+
+
+def test_age_grows_up_to_the_maximum_and_begins_again_at_a_stop():
+    jobs = workload([(0, 8, 60)] * 3)
+    policy = Multifactor(
+        MultifactorOptions(weight_fair_share=0, weight_job_size=0, weight_partition=0, max_age_h=10), jobs
+    )
+    policy.begin(Cluster.grid("1x8"), 0)
+    found = policy.priorities(FakeView(jobs, 20 * HOUR, stopped_s=(-1, 19 * HOUR, 15 * HOUR)), np.arange(3))
+    assert found.tolist() == [1000, 100, 500]
+
+
+def test_who_used_less_goes_first():
+    """By hand: u's first job runs for an hour; then v, who used nothing, goes before u's second job, submitted earlier."""
+    jobs = workload(
+        [(0, 1, HOUR), (1, 1, 10), (2, 1, 10)],
+        user=np.array([0, 0, 1]),
+        users=("u", "v"),
+        account=np.array([0, 0, 1]),
+        accounts=("a", "b"),
+    )
+    assert ends(jobs)[0] == [HOUR, HOUR + 20, HOUR + 10]
+    assert ends(jobs, weight_fair_share=0)[0] == [HOUR, HOUR + 10, HOUR + 20]
+
+
+def test_usage_is_forgotten_with_the_half_life():
+    """u used 100 s long ago and v 60 s just now: with a half-life of an hour v has used more when both wait, without one u has."""
+    day = 24 * HOUR
+    jobs = workload(
+        [(0, 1, 1200), (day, 1, 900), (day + 1, 1, 10), (day + 2, 1, 10)],
+        user=np.array([0, 1, 1, 0]),
+        users=("u", "v"),
+    )
+    assert ends(jobs, half_life_h=1)[0][2:] == [day + 920, day + 910]
+    assert ends(jobs, half_life_h=0)[0][2:] == [day + 910, day + 920]
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+ACCOUNTS = "Account|Par Name|User|Share\nroot|||1\nbig|root||9\nsmall|root||1\nbig||u|1\nsmall||v|1\nsmall||w|1\n"
+
+
+def test_shares_of_a_file_weigh_usage(tmp_path):
+    """u has used twice v's GPU-time, of nine times the shares: u goes first."""
+    jobs = workload(
+        [(0, 1, 2000), (0, 1, 1000), (1, 1, 10), (2, 1, 10)],
+        user=np.array([0, 1, 1, 0]),
+        users=("u", "v"),
+    )
+    shares = write(tmp_path / "shares.txt", ACCOUNTS)
+    for fair_tree in (True, False):
+        assert ends(jobs, associations=shares, fair_tree=fair_tree)[0][2:] == [3020, 3010]
+        assert ends(jobs, fair_tree=fair_tree)[0][2:] == [3010, 3020]
+
+
+QOS = "Name|Priority|Preempt|PreemptExemptTime|UsageFactor\nnormal|10|scavenger||1\nurgent|100|normal,scavenger|00:00:00|2\nscavenger|0|||0\n"
+
+
+def test_jobs_that_may_preempt_go_first_and_stop_the_lowest_quality(tmp_path):
+    """Four GPUs: a scavenger and a normal job of two run; an urgent job of two stops the scavenger alone, of four both."""
+    qos = write(tmp_path / "qos.txt", QOS)
+    names = {"qos_names": ("normal", "scavenger", "urgent")}
+    jobs = workload([(0, 2, 100), (0, 2, 100), (10, 2, 20)], qos=np.array([0, 1, 2]), **names)
+    found, run = ends(jobs, "1x4", qos=qos)
+    assert found == [100, 120, 30]
+    assert run.figures["preempted"] == 1
+    jobs = workload([(0, 2, 100), (0, 2, 100), (10, 4, 20)], qos=np.array([0, 1, 2]), **names)
+    found, run = ends(jobs, "1x4", qos=qos)
+    assert (found, run.figures["preempted"]) == ([120, 120, 30], 2)
+    jobs = workload([(0, 4, 100), (10, 2, 20)], qos=np.array([2, 0]), **names)
+    assert ends(jobs, "1x4", qos=qos)[0] == [100, 120]  # normal may not preempt urgent
+
+
+def test_a_job_is_exempt_from_preemption_for_a_while(tmp_path):
+    qos = write(tmp_path / "qos.txt", QOS)
+    jobs = workload([(0, 1, 100), (10, 1, 20)], qos=np.array([1, 0]), qos_names=("normal", "scavenger"))
+    assert ends(jobs, qos=qos)[0] == [120, 30]
+    found, run = ends(jobs, qos=qos, exempt_s=40)
+    assert found == [120, 60]
+    assert [time // US for time, kind, *_ in run.log.rows() if kind == Event.PREEMPT] == [40]
+
+
+def test_a_scavengers_time_is_charged_by_its_factor(tmp_path):
+    """u's hour at factor 0 counts nothing, v's second counts."""
+    qos = write(tmp_path / "qos.txt", QOS.replace("normal|10|scavenger", "normal|10|"))
+    jobs = workload(
+        [(0, 1, HOUR), (0, 1, 1000), (5, 1, 10), (6, 1, 10)],
+        user=np.array([0, 1, 1, 0]),
+        users=("u", "v"),
+        qos=np.array([1, 0, 0, 0]),
+        qos_names=("normal", "scavenger"),
+    )
+    assert ends(jobs, qos=qos)[0][2:] == [HOUR + 1020, HOUR + 1010]
+
+
+def test_tiers_of_partitions_go_before_priorities_and_factors_into_them(tmp_path):
+    conf = write(
+        tmp_path / "slurm.conf",
+        "PriorityWeightPartition=1000\nPriorityWeightFairshare=0\nPartitionName=a PriorityJobFactor=10 PriorityTier=1\n"
+        "PartitionName=b Nodes=x PriorityTier=2\nPartitionName=c PriorityJobFactor=5\nSchedulerType=sched/backfill\n",
+    )
+    jobs = workload(
+        [(0, 1, 100), (1, 1, 10), (2, 1, 10), (3, 1, 10)], group=np.array([0, 2, 0, 1]), groups=("a", "b", "c")
+    )
+    found, _ = ends(jobs, conf=conf)
+    assert found == [100, 130, 120, 110]
+    assert "SchedulerType" in make_policy("multifactor", jobs, {"conf": conf}).notes[0]
+
+
+def test_strict_order_holds_narrow_jobs_up_and_backfill_does_not():
+    jobs = workload([(0, 1, 100), (1, 2, 10), (2, 1, 10)])
+    assert ends(jobs, "1x2")[0] == [100, 110, 120]
+    assert ends(jobs, "1x2", backfill=True)[0] == [100, 110, 12]
+
+
+def test_the_longest_wait_by_gang_shows_who_starves():
+    """A gang of two behind single GPUs, each submitted before the one ahead ends: with backfill it waits for all of them."""
+    stream = [(100 * number, 1, 150) for number in range(10)]
+    jobs = workload(sorted([*stream, (50, 2, 10)]))
+    wide = jobs.gpus.tolist().index(2)
+    for backfill, longest in ((False, 100), (True, 1000)):
+        _, run = ends(jobs, "1x2", backfill=backfill, weight_job_size=0)
+        waited = waited_by_job(jobs, run.log)
+        expected = run.end_us - jobs.submit_us - run.executed_us - run.overhead_us
+        assert waited.tolist() == expected.tolist()
+        assert longest_wait_by_gang(jobs, waited)[2] == waited[wide] == longest * US
+
+
+@settings(max_examples=40)
+@given(small_worlds(jobs=6))
+def test_without_weights_it_is_first_come_first_served(world):
+    rows, cluster = world
+    jobs = workload(rows)
+    options = {f"weight_{name}": 0 for name in ("age", "fair_share", "job_size", "partition", "qos")}
+    mine = simulate(jobs, cluster, make_policy("multifactor", jobs, options), FREE)
+    fifo = simulate(jobs, cluster, make_policy("fifo", jobs), FREE)
+    assert mine.end_us.tolist() == fifo.end_us.tolist()
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "cause"),
+    [
+        ({}, {"half_life_h": -1}, "half_life_h must be"),
+        ({}, {"weight_age": 2**32}, "weight_age must be"),
+        ({}, {"conf": "nowhere"}, "conf must be a file"),
+        ({"conf": SAMPLE}, {"weight_age": 7}, "weight_age as well"),
+        ({"conf": "PriorityWeightAge=many\n"}, {}, "line 1: PriorityWeightAge is 'many'; a whole number"),
+        ({"conf": "PriorityMaxAge=soon\n"}, {}, "PriorityMaxAge is 'soon'; a time"),
+        ({"conf": "PriorityCalcPeriod=0\n"}, {}, "minutes, more than 0"),
+        ({"conf": "PriorityType=priority/basic\n"}, {}, "priority/multifactor is what is played"),
+        ({"conf": "PreemptType=preempt/partition_prio\n"}, {}, "preempt/qos is what is played"),
+        ({"conf": "PartitionName=a PriorityTier=x\n"}, {}, "prioritytier must be a whole number"),
+        ({"conf": "SlurmctldHost=a\n"}, {}, "no parameter of priority"),
+        ({"associations": "Account|User|Share\na|u|1\n"}, {}, "'parentname' is missing"),
+        ({"associations": "Account|ParentName|User|Share\na|root||x\n"}, {}, "a whole number of shares"),
+        ({"associations": "Account|ParentName|User|Share\na|b||1\nb|a||1\n"}, {}, "its own parent"),
+        ({"associations": "Account|ParentName|User|Share\na|b||1\n"}, {}, "a parent, has no row"),
+        ({"associations": "Account|ParentName|User|Share\na||u|1\n"}, {}, "has no row of its own"),
+        ({"associations": "Account|ParentName|User|Share\na|root||1\na||x|1\n"}, {}, "user 'u' has no association"),
+        ({"associations": ACCOUNTS + "small||u|1\n"}, {}, "2 accounts"),
+        ({"associations": ACCOUNTS.replace("big||u|1", "big||u|parent")}, {}, "'parent'"),
+        ({"qos": "Name|Preempt\na|\n"}, {}, "'priority' is missing"),
+        ({"qos": "Name|Priority|Preempt\nnormal|1|zzz\n"}, {}, "'zzz', which isn't in the file"),
+        ({"qos": "Name|Priority\nnormal|many\n"}, {}, "can't be read"),
+        ({"qos": "Name|Priority\nnormal|1\nnormal|2\n"}, {}, "comes twice"),
+        ({"qos": "Name|Priority\nother|1\n"}, {}, "'high' of the jobs isn't there"),
+        ({"qos": "Name|Priority|Preempt\nhigh|1|low\nlow|2|high\n"}, {}, "may preempt one that may preempt it"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_in_a_line(tmp_path, files, options, cause):
+    given = {name: write(tmp_path / name, text) for name, text in files.items()}
+    qos = "low" if "low" in files.get("qos", "") else "high" if files.get("qos") else ""
+    jobs = workload([(0, 1, 1)] * 2, users=("u",), qos=np.array([0, 1]), qos_names=("high", qos or "other"))
+    if "qos" not in files or "low" not in files["qos"]:
+        jobs = workload([(0, 1, 1)], users=("u",), qos_names=("high",))
+    with pytest.raises((InvalidOptionError, InvalidProblemError), match=cause) as caught:
+        make_policy("multifactor", jobs, {**given, **options})
+    assert len(str(caught.value)) - len(str(tmp_path)) < 230
