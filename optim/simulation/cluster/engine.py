@@ -8,6 +8,7 @@ from optim.core.errors import UnsupportedProblemError
 from optim.core.registry import SUPPORTED
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
+from optim.models.cluster.present import Present
 from optim.models.cluster.workload import PPM, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
@@ -26,11 +27,15 @@ def simulate(
     options: EngineOptions | None = None,
     seed: int = 0,
     watch: Callable[[int], bool] | None = None,
+    present: Present | None = None,
 ) -> Run | None:
     """Play all jobs to their end; None if `watch` wanted to stop before.
 
     Parameters
     ----------
+    present
+        The state in which the run begins: its log opens with the starts of the jobs that run already. None for an empty cluster
+        before the first submission.
     watch
         Called now and then with the number of jobs submitted so far; tells whether to stop.
 
@@ -46,16 +51,18 @@ def simulate(
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
         policy = IndexPolicyAdapter(policy, jobs)
     check_support(policy, jobs, cluster, options)
-    is_plain = is_compiled(jobs, cluster, options) and not options.preempt_checkpoint_us
+    if present is not None:
+        present.check(jobs, cluster)
+    is_plain = is_compiled(jobs, cluster, options) and not options.preempt_checkpoint_us and present is None
     if type(policy) is YarnCs and is_plain:  # what derives from it may plan otherwise
         from optim.simulation.cluster.compiled_yarn import play_capacity
 
         return play_capacity(jobs, cluster, policy, options, seed, watch)
     if isinstance(policy, PlanningPolicy):
-        return play_plans(jobs, cluster, policy, options, seed, watch)
+        return play_plans(jobs, cluster, policy, options, seed, watch, present)
     from optim.simulation.cluster.index.loop import play_index
 
-    return play_index(jobs, cluster, policy, options, seed, watch)
+    return play_index(jobs, cluster, policy, options, seed, watch, present)
 
 
 def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:

@@ -12,6 +12,7 @@ from optim.compiled import by_reference, compiled
 from optim.core.arrays import IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
+from optim.models.cluster.present import Present
 from optim.models.cluster.rules import Rules, tries_of
 from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import PPM, Workload
@@ -881,8 +882,14 @@ def _begin_of_try(u, job, number):
 
 @compiled
 def _start(u, s, b, job):
-    now = s.scalar[NOW]
     place(u, s, job)
+    _run_placed(u, s, b, job)
+
+
+@compiled
+def _run_placed(u, s, b, job):
+    """Let a job that was given its GPUs run."""
+    now = s.scalar[NOW]
     is_first = s.first_start[job] == NEVER
     if is_first:
         s.first_start[job] = now
@@ -1120,6 +1127,23 @@ def advance(u, s, b, is_held, steps, margin):
         _pass(u, s, b, can_preempt, is_held)
 
 
+@compiled
+def resume(u, s, b, is_held, now, started, log_first, log_machine, log_gpus, log_job):
+    """Let the jobs of a present state run where and since when they do, let those wait that are submitted, and let the policy decide."""
+    for event in range(len(started)):
+        s.scalar[NOW] = started[event]
+        for at in range(log_first[event], log_first[event + 1]):
+            take(s, log_job[event], log_machine[at], log_gpus[at])
+        _run_placed(u, s, b, log_job[event])
+    s.scalar[NOW] = now
+    while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] <= now:
+        if s.status[s.scalar[ARRIVED]] == NOT_COME:
+            _wait(u, s, s.scalar[ARRIVED])
+        s.scalar[ARRIVED] += 1
+    _demote_queue(u, s)
+    _pass(u, s, b, u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and now % u.quantum == 0), is_held)
+
+
 def play_index(
     jobs: Workload,
     cluster: Cluster,
@@ -1127,8 +1151,9 @@ def play_index(
     options: EngineOptions,
     seed: int,
     watch: Callable[[int], bool] | None,
+    present: Present | None = None,
 ) -> Run | None:
-    """Play all jobs by the compiled loop."""
+    """Play all jobs by the compiled loop, from a present state on where there is one."""
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)
     margin = 6 * cluster.num_gpus + 16
@@ -1136,17 +1161,37 @@ def play_index(
     buffer = make_buffer(LOGGED + margin, LOGGED + margin)
     is_held = np.zeros(len(state.heap_size), np.bool_)
     parts: list[tuple[IntArray, ...]] = []
+    if present is not None:
+        begun = present.starts
+        resume(
+            setup,
+            state,
+            buffer,
+            is_held,
+            present.now_us,
+            begun.time_us,
+            begun.first,
+            begun.machine,
+            begun.gpus,
+            begun.job,
+        )
+        parts.append(_taken(state, buffer))
     while not state.scalar[IS_OVER]:
         if state.scalar[OUTAGES] == len(setup.outage):
             setup = setup._replace(outage=feed.take_many(KNOWN_OUTAGES))
             state.scalar[OUTAGES] = 0
         advance(setup, state, buffer, is_held, STEPS, margin)
-        events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
-        taken = (*(part[:events].copy() for part in buffer[:3]), np.diff(buffer.first[: events + 1]))
-        parts.append((*taken, *(part[:places].copy() for part in buffer[4:])))
+        parts.append(_taken(state, buffer))
         if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
             return None
     return _as_run(jobs, policy, options, state, parts)
+
+
+def _taken(state: State, buffer: Buffer) -> tuple[IntArray, ...]:
+    """Return copies of the events that a buffer holds: their columns, how many places each has, and the places' columns."""
+    events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
+    counts = np.diff(buffer.first[: events + 1])
+    return (*(part[:events].copy() for part in buffer[:3]), counts, *(part[:places].copy() for part in buffer[4:]))
 
 
 def _as_run(

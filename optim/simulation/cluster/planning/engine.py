@@ -13,6 +13,7 @@ from optim.core.errors import OptimError
 from optim.core.user_code import where_user_code_failed
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
+from optim.models.cluster.present import Present
 from optim.models.cluster.workload import WHOLE_MILLI, Workload
 from optim.simulation.cluster.options import EngineOptions, OutageFeed
 from optim.simulation.cluster.planning.free_gpus import Gpus, SimulationContext
@@ -110,8 +111,11 @@ def play_plans(
     options: EngineOptions,
     seed: int,
     watch: Callable[[int], bool] | None = None,
+    present: Present | None = None,
 ) -> Run | None:
     """Play jobs under a planning policy until all are over, or none gets on any more; None if `watch` wanted to stop before.
+
+    Where there is a present state, the run begins with it.
 
     Raises
     ------
@@ -122,6 +126,8 @@ def play_plans(
     policy.begin(cluster, seed)
     world.books.rules = options.on_failures(policy.rules(options))  # with the quotas that it begins with
     instants = 0
+    if present is not None:
+        world.resume(present)
     while world.step():
         instants += 1
         if watch is not None and instants % WATCH_EVERY == 0 and watch(world.submitted):
@@ -183,6 +189,23 @@ class _Run:
         self.idle_calls = self.calls = 0
         self.events: list[tuple[int, int, int, int]] = []
         self.places: list[int] = []
+
+    def resume(self, present: Present) -> None:
+        """Let the jobs of a present state run where and since when they do, and let the policy decide."""
+        books, starts = self.books, present.starts
+        gpus_of = present.gpu_numbers(self.cluster)
+        for event, (when, job) in enumerate(zip(starts.time_us.tolist(), starts.job.tolist(), strict=True)):
+            self.now = when
+            books.is_active[job] = True
+            books.start(job, gpus_of[event], when)
+            self._log(Event.START, job, gpus_of[event])
+            books.refresh(when)
+        self.now = present.now_us
+        self.submitted = self.num_active = int(np.searchsorted(self.jobs.submit_us, self.now, side="right"))
+        books.is_active[: self.submitted] = True
+        self._fail_tries()
+        self._plan()
+        books.refresh(self.now)
 
     def step(self) -> bool:
         """Play the next instant; False when nothing happens any more."""
