@@ -72,6 +72,11 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "--input metrics.csv --format yaml --out patches.yaml",
         "--input cpu=cpu.json --input memory=mem.json --cycle-minutes 30",
     ),
+    "containers idle": (
+        "--input gpu_util.json",
+        "--input gpu_util.json --below 5,20 --after 30,60 --format json",
+        "--input gpu_util.csv --by user --gpus 60x8 --trace jobs.csv",
+    ),
     "phases fit": (
         "--generate 400 --phases 5 --out model.npz",
         "--input metrics.csv --out model.npz",
@@ -200,7 +205,9 @@ COMMANDS = {
     ),
     "instance": Listed("optim.cli.instance", "app", "Make, convert and describe instances."),
     "phases": Listed("optim.cli.phases", "app", "Find phases in what containers consume."),
-    "containers": Listed("optim.cli.containers", "app", "What containers should ask for."),
+    "containers": Listed(
+        "optim.cli.containers", "app", "What containers should ask for, and which GPUs are held and idle."
+    ),
     "simulate": Listed("optim.cli.simulate", "app", "Run policies in a simulated world."),
     "run": Listed(
         "optim.cli.run",

@@ -1,23 +1,29 @@
-"""`optim containers`: what containers should ask for."""
+"""`optim containers`: what containers should ask for, and which GPUs are held and idle."""
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from optim.cli.inputs import SERIES, SeriesChoice, load_or_generate_series
+from optim.cli.border import listening
+from optim.cli.inputs import SERIES, JobChoice, SeriesChoice, load_or_generate_jobs, load_or_generate_series
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import print_document
-from optim.cli.parameters import SeedOption, grouped, option, split_options
+from optim.cli.output import OutputFormat, print_document, print_json, print_rows, print_table, terminal_progress
+from optim.cli.parameters import FORMATS, FormatOption, SeedOption, grouped, option, split_list, split_options
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder, write_bytes
 
 if TYPE_CHECKING:
+    from optim.models.containers.gpu_use import IdleOptions, JobUse, UseRow
     from optim.models.containers.series import ContainerSeries
+    from optim.simulation.cluster.reclaim import Queue
 
-app = typer.Typer(name="containers", help="What containers should ask for.", no_args_is_help=True)
+app = typer.Typer(
+    name="containers", help="What containers should ask for, and which GPUs are held and idle.", no_args_is_help=True
+)
 BLOCK = 100
 """Series that are looked at together."""
 REQUIRED = frozenset({"kills", "throttled"})
@@ -33,7 +39,7 @@ class Form(StrEnum):
 
 @app.callback()
 def containers() -> None:
-    """Say what containers should ask for; nothing here talks to a cluster."""
+    """Say what containers should ask for, and which GPUs are idle; nothing here talks to a cluster."""
 
 
 @app.command("recommend")
@@ -91,3 +97,184 @@ def _blocks(series: "ContainerSeries") -> Iterator["ContainerSeries"]:
     number = series.container_index
     for begin in range(0, int(number[-1]) + 1, BLOCK):
         yield series.select(np.flatnonzero((number >= begin) & (number < begin + BLOCK)))
+
+
+QUEUE = "Queue"
+"""Panel of the options of the queue that reclaiming is tried on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueChoice:
+    """The queue that idle GPUs are missing in."""
+
+    gpus: Annotated[
+        str | None, option("--gpus", "Simulate the queue on machines x GPUs, or a topology file.", "60x8", QUEUE)
+    ] = None
+    trace: Annotated[
+        Path | None,
+        option(
+            "--trace", "All jobs with submissions, named as in the series; default: those of the series.", "FILE", QUEUE
+        ),
+    ] = None
+    trace_format: Annotated[str | None, option("--trace-format", FORMATS, "NAME", QUEUE)] = None
+    policy: Annotated[str | None, option("--policy", "Default: fifo with backfill.", "NAME", QUEUE)] = None
+    settings: Annotated[
+        list[str] | None,
+        option("--option", "Of engine, policy or trace.NAME, as of simulate cluster.", "NAME=VALUE", QUEUE),
+    ] = None
+
+    def load(self, uses: "list[JobUse]", seed: int) -> "Queue | None":
+        """Return the queue; None where no cluster is given.
+
+        Raises
+        ------
+        InvalidOptionError
+            If options of a queue are given without `--gpus`.
+        """
+        from optim.cli.inputs import take
+        from optim.simulation.cluster.comparison import split_settings
+        from optim.simulation.cluster.reclaim import Queue, jobs_of_uses, matched
+        from optim.workloads.cluster.topology import read_cluster
+
+        if self.gpus is None:
+            for flag, value in (("--trace", self.trace), ("--policy", self.policy), ("--option", self.settings)):
+                if value:
+                    raise InvalidOptionError(f"{flag} goes with --gpus, the cluster that jobs queue for; add it")
+            return None
+        world = read_cluster(self.gpus)
+        given = split_options(self.settings)
+        own = take(given, "trace.")
+        name = self.policy or "fifo"
+        options, requests = split_settings(
+            given if self.policy else split_options(["fifo.backfill=true"]) | given, [name]
+        )
+        if self.trace is None:
+            if self.trace_format is not None or own:
+                raise InvalidOptionError("--trace-format and --option trace.NAME go with --trace FILE; add it")
+            jobs = jobs_of_uses(uses)
+            info(
+                "the queue is that of the series' own jobs, submitted as they first held a GPU; --trace FILE tells of others"
+            )
+        else:
+            choice = JobChoice(trace=self.trace, trace_format=self.trace_format)
+            jobs = load_or_generate_jobs(choice, world, {}, {"trace": own, "generate": {}}, seed)
+            found = len(matched(jobs, uses))
+            info(f"{found} of {len(jobs)} jobs of the trace are among the {len(uses)} of the series, by name")
+            if not found:
+                raise InvalidOptionError(
+                    "--trace: no job has the name of one in the series; name jobs as pods, or as hpc_job"
+                )
+        jobs.check_fits(world)
+        return Queue(jobs=jobs, cluster=world, request=requests[0], options=options, seed=seed)
+
+
+@app.command("idle")
+@grouped
+def idle(
+    *,
+    input_: Annotated[
+        Path,
+        option("--input", "Answer of Prometheus for DCGM_FI_DEV_GPU_UTIL (.json), or a CSV table.", "FILE", SERIES),
+    ],
+    below: Annotated[
+        list[str] | None,
+        option("--below", "Per cent below which a GPU is idle; the first reclaims (default 5).", "P,P"),
+    ] = None,
+    after: Annotated[
+        list[str] | None, option("--after", "Idle minutes to reclaim after (default 30,60,240).", "M,M")
+    ] = None,
+    by: Annotated[
+        list[str] | None, option("--by", "user, namespace, job (default: all that are known).", "NAME")
+    ] = None,
+    top: Annotated[int, option("--top", "Rows of each table; JSON has all.", min=1)] = 10,
+    max_gap_s: Annotated[
+        float | None,
+        option("--max-gap,--max-gap-s", "Longest time a sample counts (default 300 or 2 steps).", "S", SERIES),
+    ] = None,
+    queue: QueueChoice,
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Report held and idle GPU-hours by user, namespace and job, and what reclaiming idle GPUs gives back."""
+    from optim.models.containers.gpu_use import IdleOptions, job_uses, total_row, use_rows
+    from optim.simulation.cluster.reclaim import reclaim_rows
+    from optim.workloads.containers.gpu_series import read_gpu_use
+
+    given = {"below": _numbers(below, "--below"), "after_min": _numbers(after, "--after"), "max_gap_s": max_gap_s}
+    options = IdleOptions(**{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
+        uses, remarks = read_gpu_use(input_, options, progress)
+        for remark in remarks:
+            info(remark)
+        jobs = job_uses(uses)
+        columns = split_list(by) or [
+            name for name in ("user", "namespace", "job") if any(getattr(who, name) for who, _ in uses)
+        ]
+        tables = {name: use_rows(uses, name) for name in columns}
+        rows = reclaim_rows(jobs, options.after_min, queue.load(jobs, seed), interruption, progress)
+    held = [(who, use) for who, use in uses if not who.is_free]
+    free_h = sum(use.held_s for who, use in uses if who.is_free) / 3600
+    total = total_row(held, "all") if held else None
+    if output is OutputFormat.JSON:
+        print_json({"total": total, "free_gpu_h": free_h, "below": options.below, "remarks": remarks})
+        for name, group in tables.items():
+            for row in group:
+                print_json({"by": name} | asdict(row))
+        print_rows(rows, output)
+    else:
+        for name, group in tables.items():
+            _print_use(
+                name,
+                group[:top],
+                options,
+                f"{len(group)} by {name}, the {top} with most idle GPU-hours" if len(group) > top else "",
+            )
+        _print_use("all", [total] if total else [], options, f"GPUs that nobody held: {free_h:.1f} GPU-hours")
+        shown = [name for name in RECLAIM if rows and getattr(rows[0], name) is not None]
+        title = f"reclaimed after so many minutes below {options.below[0]:g} % on all GPUs of a job"
+        print_rows(rows, output, shown, title=title)
+    return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
+
+
+RECLAIM = (
+    *("after_min", "freed_gpu_h", "jobs_reclaimed", "returns", "wait_held_h", "wait_mean_h"),
+    *("wait_others_held_h", "wait_others_h"),
+)
+"""Columns of what reclaiming gives back."""
+
+
+def _print_use(name: str, rows: "list[UseRow]", options: "IdleOptions", title: str) -> None:
+    """Print held and idle GPU-hours."""
+    header = (
+        name,
+        "gpus",
+        "held_h",
+        *(f"idle_h <{below:g}%" for below in options.below),
+        "idle %",
+        "mean %",
+        "longest_idle_h",
+    )
+    body = [
+        (
+            row.name or "(unknown)",
+            row.gpus,
+            row.held_h,
+            *row.idle_h,
+            100 * row.idle_share,
+            row.utilisation,
+            row.longest_idle_h,
+        )
+        for row in rows
+    ]
+    print_table(header, body, title=title or None)
+
+
+def _numbers(texts: list[str] | None, flag: str) -> tuple[float, ...]:
+    """Return the numbers of an option that takes several."""
+    values = []
+    for text in split_list(texts):
+        try:
+            values.append(float(text))
+        except ValueError:
+            raise InvalidOptionError(f"{flag} must be numbers, got {text[:40]!r}") from None
+    return tuple(values)

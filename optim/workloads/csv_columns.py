@@ -94,24 +94,49 @@ def read_columns(
     InvalidProblemError
         Naming the file, the column, the row and the remedy.
     """
+    read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
+    for columns in column_blocks(path, numbers, texts, separator, names=names):
+        for name, values in columns.items():
+            read[name].append(values)
+    return {name: np.concatenate(parts) for name, parts in read.items()}
+
+
+def column_blocks(
+    path: str | Path,
+    numbers: Sequence[str],
+    texts: Sequence[str] = (),
+    separator: str = ",",
+    *,
+    names: Sequence[str] = (),
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Yield the columns that `read_columns` returns, some rows at a time: for tables that are too large to hold.
+
+    Within a block equal texts are one object. What is wrong is raised where it is met, after the blocks before it.
+
+    Raises
+    ------
+    InvalidProblemError
+        As `read_columns` does.
+    """
     pd = require_package("pandas", "reading CSV files")
 
-    read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
     num_rows = 0
     try:
         header = list(names) or _header(path, separator, errors="strict")
         check_limit("columns", len(header), f"{path}: columns")
         if header:
-            _require_columns(path, tuple(read), header, separator)
+            _require_columns(path, (*numbers, *texts), header, separator)
         for block in _blocks(path, max(1, BLOCK_CELLS // max(1, len(header))), separator, names):
+            columns: dict[str, NDArray[Any]] = {}
             for name in texts:
                 # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
                 codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
-                read[name].append(known[codes])
+                columns[name] = known[codes]
             for name in numbers:
-                read[name].append(_numbers(path, block[name], num_rows))
+                columns[name] = _numbers(path, block[name], num_rows)
             num_rows += len(block)
             check_limit("rows", num_rows, f"{path}: rows")
+            yield columns
         _refuse_wide(path, len(header), separator, "the first row" if names else "the header")
     except pd.errors.EmptyDataError as error:
         raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
@@ -122,7 +147,6 @@ def read_columns(
         raise _no_table(path, error) from error
     if num_rows == 0:
         raise InvalidProblemError(f"{path}: the file has a header but no rows; give one with rows")
-    return {name: np.concatenate(parts) for name, parts in read.items()}
 
 
 def _blocks(path: str | Path, rows: int, separator: str, names: Sequence[str] = ()) -> Iterator[Any]:

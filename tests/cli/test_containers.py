@@ -133,3 +133,61 @@ def test_reported_containers_hold_the_next_hour_by_what_they_are_given(tmp_path,
     assert all(amounts[name]["limit"] >= peak[name] for name in peak)
     assert sum(amounts[name]["limit"] < after[name] for name in after) <= 1  # of 20; before, up to 4
     assert np.mean([own["expected_kills_per_day"] for own in amounts.values()]) <= 0.24
+
+
+def idle_table(path):
+    rows = ["time_s,gpu,utilisation,namespace,user,job"]
+    rows += [f"{600 * k},g{g},{0 if k > 1 else 90},ml,ann,long" for g in range(2) for k in range(12)]
+    rows += [f"{7200 + 600 * k},g0,80,cv,bob,short" for k in range(3)]
+    rows += [f"{600 * k},g9,0,,," for k in range(6)]
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def idle(*words):
+    return RUNNER.invoke(app, ["containers", "idle", *map(str, words)])
+
+
+def test_idle_gpus_by_user_namespace_and_job(tmp_path):
+    result = idle("--input", idle_table(tmp_path / "use.csv"), "--below", "5,100", "--format", "json")
+    assert result.exit_code == 0, result.output
+    total, *rows = map(json.loads, result.stdout.splitlines())
+    assert total["total"]["held_h"] == pytest.approx(4.5)
+    assert total["free_gpu_h"] == pytest.approx(1.0)
+    by_user = {row["name"]: row for row in rows if row.get("by") == "user"}
+    assert by_user["ann"]["idle_h"] == pytest.approx([20 * 600 / 3600, 4.0])
+    assert by_user["bob"]["idle_h"] == pytest.approx([0.0, 0.5])
+    assert [row["name"] for row in rows if row.get("by") == "job"] == ["ml/long", "cv/short"]
+    freed = {row["after_min"]: row["freed_gpu_h"] for row in rows if "after_min" in row}
+    assert freed == {30.0: pytest.approx(2 * (100 - 30) / 60), 60.0: pytest.approx(2 * 40 / 60), 240.0: 0.0}
+
+
+def test_queue_is_simulated_without_idle_gpus(tmp_path):
+    path, jobs = idle_table(tmp_path / "use.csv"), tmp_path / "jobs.csv"
+    jobs.write_text("id,submit,gpus,duration\nlong,0,2,7200\nshort,60,1,1800\n")
+    result = idle("--input", path, "--gpus", "1x2", "--trace", jobs, "--after", 30, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert "2 of 2 jobs of the trace are among the 2 of the series" in result.stderr
+    row = json.loads(result.stdout.splitlines()[-1])
+    assert row["wait_others_held_h"] == pytest.approx((7200 - 60) / 3600)
+    assert row["wait_others_h"] == pytest.approx((1200 + 1800 - 60) / 3600)
+    table = idle("--input", path, "--gpus", "1x2")
+    assert table.exit_code == 0, table.output
+    assert "GPUs that nobody held: 1.0 GPU-hours" in table.stdout
+    assert "submitted as they first held a GPU" in table.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--trace", "jobs.csv"), "--trace goes with --gpus"),
+        (("--below", "none"), "--below must be numbers"),
+        (("--below", "0"), "below must be in"),
+        (("--by", "colour"), "unknown column of --by"),
+        (("--gpus", "1x1"), "asks for 2 GPUs"),
+    ],
+)
+def test_wrong_use_of_idle_is_one_line_and_two(tmp_path, words, message):
+    result = idle("--input", idle_table(tmp_path / "use.csv"), *words)
+    assert result.exit_code == 2
+    assert message in result.stderr

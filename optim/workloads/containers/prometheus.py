@@ -149,7 +149,7 @@ def read_prometheus(
         If something is said of a resource that isn't there, or a unit isn't one of its.
     """
     overrides = ResourceOverrides(units=units, counters=counters)
-    answers = {name: (path, _answer(path)) for name, path in files.items()}
+    answers = {name: (path, answer_of(path)) for name, path in files.items()}
     remarks = [text for path, answer in answers.values() for text in _answer_remarks(path, answer)]
     all_series = [
         (name, path, _labels(series.metric), series)
@@ -296,7 +296,8 @@ def _pod(labels: Mapping[str, str]) -> tuple[str, str] | None:
     return (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None
 
 
-def _answer(path: str | Path) -> _Answer:
+def answer_of(path: str | Path) -> _Answer:
+    """Read a whole answer, or raise InvalidProblemError that says what is wrong with it."""
     try:
         answer = decode(read_bytes(path), _Answer)
     except InvalidProblemError as error:

@@ -1,0 +1,213 @@
+"""What the queue gains if GPUs of idle jobs are reclaimed: the same jobs, whole and cut where they would be reclaimed.
+
+A job that is reclaimed gives its GPUs back, and returns as a job of its own at the moment at which it computes again, counted from
+its first submission as if none of its pieces had waited. Its wait is that of its pieces together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidProblemError
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Run
+from optim.models.cluster.workload import US, Workload
+from optim.models.containers.gpu_use import SECONDS_PER_HOUR, JobUse, complement
+from optim.simulation.cluster.comparison import PolicyRequest
+from optim.simulation.cluster.engine import simulate
+from optim.simulation.cluster.options import EngineOptions
+
+HOUR_US = 3600.0 * US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimRow:
+    """What reclaiming after so many idle minutes gives back.
+
+    Attributes
+    ----------
+    after_min
+        Minutes that a job is idle throughout before it is reclaimed.
+    freed_gpu_h
+        GPU-hours given back.
+    jobs_reclaimed, returns
+        Jobs reclaimed at least once, and how often one computed again later and had to queue.
+    wait_held_h, wait_mean_h
+        Mean wait in the simulated queue without and with reclaiming, over all jobs; None where no queue was simulated.
+    wait_others_held_h, wait_others_h
+        The same over the jobs that are never reclaimed; None where there is none.
+    """
+
+    after_min: float
+    freed_gpu_h: float
+    jobs_reclaimed: int
+    returns: int
+    wait_held_h: float | None = None
+    wait_mean_h: float | None = None
+    wait_others_held_h: float | None = None
+    wait_others_h: float | None = None
+
+
+def jobs_of_uses(uses: Sequence[JobUse]) -> Workload:
+    """Return jobs submitted as they first held a GPU: what is known where no table tells of the queue.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is none.
+    """
+    if not uses:
+        raise InvalidProblemError(
+            "no GPU names its pod or job, so that there is no queue to simulate; add labels or columns"
+        )
+    first = min(use.begin_s for use in uses)
+    return Workload(
+        submit_us=np.array([round((use.begin_s - first) * US) for use in uses], np.int64),
+        gpus=np.array([use.gpus for use in uses], np.int64),
+        duration_us=np.array([max(1, round((use.end_s - use.begin_s) * US)) for use in uses], np.int64),
+        ids=tuple(name_of(use) for use in uses),
+    )
+
+
+def name_of(use: JobUse) -> str:
+    """Return a job's name with its namespace, where it has one."""
+    return f"{use.holder.namespace}/{use.holder.job}" if use.holder.namespace else use.holder.job
+
+
+def matched(jobs: Workload, uses: Sequence[JobUse]) -> dict[int, JobUse]:
+    """Return the use of each job that series tell of, by the job's row: jobs of a table are found by name, with namespace or without."""
+    by_name: dict[str, JobUse] = {}
+    for use in uses:
+        by_name.setdefault(use.holder.job, use)
+        by_name[name_of(use)] = use
+    return {row: by_name[name] for row, name in enumerate(jobs.ids) if name in by_name}
+
+
+def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tuple[Workload, IntArray]:
+    """Return the jobs with those that are reclaimed in pieces, and the row of the job that each piece is of.
+
+    A job's run is taken to begin as it first held a GPU; what a series doesn't tell of it counts as busy.
+    """
+    pieces: list[tuple[int, float, float]] = []
+    for row, duration in enumerate(jobs.duration_us.tolist()):
+        spans = np.array([[0.0, duration]])
+        if row in uses:
+            use = uses[row]
+            left = complement((use.reclaimed(after_min) - use.begin_s) * US, 0.0, float(duration))
+            spans = left if len(left) else spans
+        pieces += [(row, begin, end) for begin, end in spans.tolist()]
+    owner = np.array([row for row, _, _ in pieces], np.int64)
+    begin, end = (np.array([piece[k] for piece in pieces]) for k in (1, 2))
+    is_cut = (np.bincount(owner) > 1)[owner] | (end - begin < jobs.duration_us[owner])
+    submit = jobs.submit_us[owner] + np.rint(begin).astype(np.int64)
+    order = np.lexsort((np.arange(len(owner)), submit))
+    owner, is_cut = owner[order], is_cut[order]
+    taken: dict[str, Any] = {
+        each.name: getattr(jobs, each.name)[owner]
+        for each in fields(Workload)
+        if isinstance(getattr(jobs, each.name), np.ndarray)
+    }
+    # What a trace tells of attempts is of the whole run.
+    taken |= {
+        name: np.where(is_cut, value, taken[name]) for name, value in (("fails_us", -1), ("tries", 1), ("good_us", -1))
+    }
+    taken |= {"submit_us": submit[order], "duration_us": np.maximum(1, np.rint(end - begin).astype(np.int64))[order]}
+    number = np.zeros(len(jobs), np.int64)
+    ids = []
+    for row in owner.tolist():
+        number[row] += 1
+        ids.append(jobs.ids[row] if number[row] == 1 else f"{jobs.ids[row]} (return {number[row] - 1})")
+    return replace(jobs, **taken, ids=tuple(ids), recorded_wait=None), owner
+
+
+def reclaim_rows(
+    uses: Sequence[JobUse],
+    after_min: Sequence[float],
+    queue: "Queue | None" = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> list[ReclaimRow]:
+    """Return one row for each number of minutes; fewer if `stop` is requested.
+
+    Parameters
+    ----------
+    uses
+        Jobs that hold GPUs.
+    after_min
+        Idle minutes after which a job is reclaimed.
+    queue
+        Where the wait is simulated; None for none.
+    """
+    held = None if queue is None else queue.waits(queue.jobs, np.arange(len(queue.jobs)), stop, progress)
+    rows = []
+    for minutes in after_min:
+        spans = [use.reclaimed(minutes) for use in uses]
+        row = ReclaimRow(
+            after_min=minutes,
+            freed_gpu_h=sum(use.freed_s(minutes) for use in uses) / SECONDS_PER_HOUR,
+            jobs_reclaimed=sum(len(span) > 0 for span in spans),
+            returns=sum(int((span[:, 1] < use.end_s).sum()) for span, use in zip(spans, uses, strict=True)),
+        )
+        if queue is not None and held is not None:
+            known = matched(queue.jobs, uses)
+            wait = queue.waits(*cut_jobs(queue.jobs, known, minutes), stop, progress)
+            if wait is None:
+                break
+            is_other = np.ones(len(held), np.bool_)
+            is_other[[row for row, use in known.items() if len(use.reclaimed(minutes))]] = False
+            row = replace(
+                row,
+                wait_held_h=float(held.mean()),
+                wait_mean_h=float(wait.mean()),
+                wait_others_held_h=float(held[is_other].mean()) if is_other.any() else None,
+                wait_others_h=float(wait[is_other].mean()) if is_other.any() else None,
+            )
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Queue:
+    """Jobs, the cluster that they wait for, and the policy that starts them."""
+
+    jobs: Workload
+    cluster: Cluster
+    request: PolicyRequest
+    options: EngineOptions
+    seed: int = 0
+
+    def waits(
+        self, jobs: Workload, owner: IntArray, stop: Interruption | None = None, progress: Progress | None = None
+    ) -> FloatArray | None:
+        """Return the hours that each job waited, its pieces together, shape (jobs,); None if stopped.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a gang is larger than the cluster, or the policy leaves jobs unfinished: then there is no wait to compare.
+        """
+        if progress is not None:
+            progress.start("jobs submitted", len(jobs))
+
+        def watch(submitted: int) -> bool:
+            if progress is not None:
+                progress.update(submitted)
+            return stop is not None and stop.is_requested
+
+        run = simulate(jobs, self.cluster, self.request.build(jobs), self.options, self.seed, watch)
+        if progress is not None:
+            progress.finish()
+        return None if run is None else np.bincount(owner, _waits_h(jobs, run), len(self.jobs)).astype(np.float64)
+
+
+def _waits_h(jobs: Workload, run: Run) -> FloatArray:
+    if not run.is_done.all():
+        raise InvalidProblemError(
+            f"{run.policy} left jobs unfinished, so that waits can't be compared; choose another policy"
+        )
+    return np.asarray((run.end_us - jobs.submit_us - run.executed_us - run.overhead_us) / HOUR_US)

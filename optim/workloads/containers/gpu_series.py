@@ -1,0 +1,305 @@
+"""Utilisation of GPUs and who holds them: answers of Prometheus with DCGM's metrics, or a table; read in pieces.
+
+The exporter names the pod that a GPU is given to in `exported_pod` and `exported_namespace` where Prometheus puts labels of its own into
+`pod` and `namespace` (`honor_labels: false`), and else in `pod` and `namespace` themselves; Slurm's job is `hpc_job`.
+
+References
+----------
+NVIDIA, DCGM exporter: README, `--kubernetes`, `--hpc-job-mapping-dir`; Prometheus, configuration: `honor_labels`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from optim.core.arrays import FloatArray
+from optim.core.errors import InvalidProblemError
+from optim.core.files import Source, cant_be_read
+from optim.core.optional import import_extra
+from optim.core.progress import Progress, SilentProgress
+from optim.models.containers.gpu_use import GpuUse, Holder, IdleOptions, joined
+from optim.workloads.containers.prometheus import answer_of
+from optim.workloads.csv_columns import column_blocks, header_of, refuse
+from optim.workloads.traces.job_table import EPOCH, times_of
+
+METRICS: Mapping[str, float] = {
+    "DCGM_FI_DEV_GPU_UTIL": 1.0,
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 100.0,
+    "DCGM_FI_PROF_SM_ACTIVE": 100.0,
+}
+"""Metrics, and what one of each is in per cent."""
+
+MOST_PERCENT = 100.0 + 1e-6
+
+READ_BYTES = 2**22
+
+_BEGIN = re.compile(rb'\{\s*"metric"\s*:')
+"""Where a series begins: within a text quotation marks are escaped, so that it can't stand there."""
+
+_REPLICA = re.compile(r"-(?:master|chief|launcher|ps|worker|head)-\d+$")
+"""End of a pod's name under Kubeflow's training operator, <job>-<replica type>-<index>: such pods are one job."""
+
+_EXPORTER = re.compile(r"dcgm|gpu-operator")
+"""In names of the exporter's own pods: a GPU whose only pod this is, is free."""
+
+TIMES, UTILISATIONS = (
+    ("time_s", "time", "timestamp"),
+    ("utilisation", "utilization", "gpu_util", "DCGM_FI_DEV_GPU_UTIL"),
+)
+HOLDERS = ("namespace", "user", "job", "pod")
+
+BLOCK_ROWS = 2_000_000
+"""Rows of a table that are looked at together."""
+
+
+class _Series(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, float]]
+
+
+def read_gpu_use(
+    path: str | Path, options: IdleOptions, progress: Progress | None = None
+) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
+    """Read a file, plain or gzip, holding one series (an answer) or some millions of rows (a table) at a time.
+
+    - An answer of `/api/v1/query_range` for `DCGM_FI_DEV_GPU_UTIL` (per cent), `DCGM_FI_PROF_GR_ENGINE_ACTIVE` or `..._SM_ACTIVE`
+      (shares). Series without a name count as per cent.
+    - A table with a header: `time_s` (or `time`, also dates), `gpu`, `utilisation` in per cent, and some of `namespace`, `user`, `job`,
+      `pod`; rows of a GPU in the order of time. A row that names none of these four is of a free GPU.
+
+    Samples of one GPU and holder that come twice, as where two jobs scrape one exporter, count once.
+
+    Returns
+    -------
+    uses, remarks
+        By GPU and holder, and what was left out.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is neither, a utilisation lies outside 0 to 100 %, or times don't rise.
+    """
+    progress = progress or SilentProgress()
+    is_json = str(path).removesuffix(".gz").endswith(".json")
+    progress.start("series" if is_json else "rows", None)
+    reader = _Reader(path, options)
+    seen = 0
+    for part in _answer_parts(path) if is_json else _table_parts(path):
+        reader.add(*part, is_whole=is_json)
+        seen += 1 if is_json else len(part[1])
+        progress.update(seen)
+    progress.finish()
+    return reader.finished()
+
+
+class _Reader:
+    """Sums by holder; the step is the smallest gap of the first series that has two samples."""
+
+    def __init__(self, path: str | Path, options: IdleOptions) -> None:
+        self._path, self._options = path, options
+        self._uses: dict[Holder, GpuUse] = {}
+        self._again: list[Part] = []
+        self._step_s = 0.0
+        self._doubled = 0
+
+    def add(self, holder: Holder, time_s: FloatArray, percent: FloatArray, *, is_whole: bool) -> None:
+        """Add samples of a holder in the order of time; whole series may come in any order."""
+        is_known = np.isfinite(percent)
+        time_s, percent = time_s[is_known], percent[is_known]
+        bad = percent[(percent < 0) | (percent > MOST_PERCENT)]
+        if len(bad):
+            raise InvalidProblemError(
+                f"{self._path}: utilisation of GPU {holder.gpu[:60]!r} must lie in 0..100 per cent, got {bad[0]:g}; query "
+                "DCGM_FI_DEV_GPU_UTIL itself"
+            )
+        if not len(time_s):
+            return
+        if self._step_s <= 0 and len(time_s) > 1:
+            self._step_s = float(np.diff(time_s).min())
+        use = self._uses.get(holder)
+        if use is None:
+            use = self._uses[holder] = GpuUse(options=self._options, step_s=self._step_s)
+        elif is_whole and time_s[0] <= use.last_s:
+            self._again.append((holder, time_s, percent))
+            return
+        use.step_s = self._step_s
+        is_new = time_s > use.last_s
+        self._doubled += int((~is_new).sum())
+        use.add(time_s[is_new], percent[is_new])
+
+    def finished(self) -> tuple[list[tuple[Holder, GpuUse]], tuple[str, ...]]:
+        """Return all sums."""
+        if not self._uses:
+            raise InvalidProblemError(f"{self._path}: no sample of a GPU in it; check the query, or the columns")
+        for use in self._uses.values():
+            use.step_s = self._step_s
+            use.finish()
+        uses = list(self._uses.items())
+        known = {holder: self._uses[holder].runs for holder, _, _ in self._again}
+        for holder, time_s, percent in sorted(self._again, key=lambda part: float(part[1][0])):
+            more = list(self._rest(known[holder], time_s, percent))
+            known[holder] = joined(np.concatenate([known[holder], *(use.runs for use in more)]))
+            uses += [(holder, use) for use in more]
+        remarks = (
+            (f"{self._doubled} samples are left out: their GPU and holder are told of at that time already",)
+            if self._doubled
+            else ()
+        )
+        return uses, remarks
+
+    def _rest(self, known: FloatArray, time_s: FloatArray, percent: FloatArray) -> Iterator[GpuUse]:
+        """Yield what a further series of a holder tells of the times, shape (n, 2), of which nothing is known yet."""
+        place = np.searchsorted(known[:, 0], time_s, side="right") - 1
+        is_known = (place >= 0) & (time_s < known[np.maximum(place, 0), 1])
+        self._doubled += int(is_known.sum())
+        for rows in np.split(np.arange(len(time_s)), np.flatnonzero(np.diff(is_known)) + 1):
+            if not is_known[rows[0]]:
+                use = GpuUse(options=self._options, step_s=self._step_s)
+                use.add(time_s[rows], percent[rows])
+                use.finish()
+                yield use
+
+
+Part = tuple[Holder, FloatArray, FloatArray]
+
+
+def _answer_parts(path: str | Path) -> Iterator[Part]:
+    """Yield the series of an answer."""
+    decoder = msgspec.json.Decoder(_Series, strict=False)  # samples are texts of numbers
+    for piece in _pieces(path):
+        try:
+            series = decoder.decode(piece)
+        except msgspec.DecodeError as error:
+            raise InvalidProblemError(f"{path}: no series of Prometheus ({error}); save the whole answer") from error
+        holder, factor = _holder(series.metric), _factor(path, series.metric)
+        numbers = np.fromiter(chain.from_iterable(series.values), np.float64, 2 * len(series.values)).reshape(-1, 2)
+        if not (np.diff(numbers[:, 0]) > 0).all() or not np.isfinite(numbers[:, 0]).all():
+            raise InvalidProblemError(
+                f"{path}: times of GPU {holder.gpu[:60]!r} don't rise; save the answer as it came"
+            )
+        yield holder, numbers[:, 0].copy(), factor * numbers[:, 1]
+
+
+def _pieces(path: str | Path) -> Iterator[bytes]:
+    """Yield the text of each series of an answer, reading as far as one needs."""
+    held = bytearray()
+    is_begun = False
+    try:
+        with Source(path, "table_bytes") as source:
+            while part := source.read(READ_BYTES):
+                held += part
+                starts = [match.start() for match in _BEGIN.finditer(held)]
+                if not is_begun and starts:
+                    _check_head(path, bytes(held[: starts[0]]))
+                    is_begun = True
+                for first, second in pairwise(starts):
+                    yield bytes(held[first:second]).rstrip().removesuffix(b",")
+                if starts:
+                    del held[: starts[-1]]
+    except OSError as error:
+        raise cant_be_read(path, error) from error
+    if not is_begun:
+        answer_of(path)  # says what is wrong, if it is no answer at all
+        raise InvalidProblemError(f"{path}: the answer has no series; check the query and its times")
+    try:
+        text = bytes(held).decode()
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidProblemError(f"{path}: the answer ends within a series ({error}); fetch it again") from error
+    if not text[end:].lstrip().startswith("]"):
+        raise InvalidProblemError(f"{path}: the answer ends within its list of series; fetch it again")
+    yield text[:end].encode()
+
+
+def _check_head(path: str | Path, head: bytes) -> None:
+    if b'"error"' in head.split(b'"result"')[0] or b'"matrix"' not in head:
+        answer_of(path)
+        raise InvalidProblemError(f"{path}: this is no answer to a range query; save that of /api/v1/query_range")
+
+
+def _factor(path: str | Path, metric: Mapping[str, str]) -> float:
+    name = metric.get("__name__", "")
+    if name and name not in METRICS:
+        raise InvalidProblemError(f"{path}: {name[:60]} is no utilisation of a GPU; query one of {', '.join(METRICS)}")
+    return METRICS.get(name, 1.0)
+
+
+def _holder(metric: Mapping[str, str]) -> Holder:
+    """Return who holds a GPU by a series' labels."""
+    pod, namespace = metric.get("exported_pod", ""), metric.get("exported_namespace", "")
+    if not pod and not _EXPORTER.search(metric.get("pod", "")):
+        pod, namespace = metric.get("pod", ""), metric.get("namespace", "") if metric.get("pod") else ""
+    job = metric.get("hpc_job", "") or job_of_pod(pod)
+    user = next((metric[name] for name in ("exported_user", "user", "label_user") if metric.get(name)), "")
+    machine = metric.get("Hostname") or metric.get("node") or metric.get("instance", "")
+    gpu = metric.get("UUID") or f"{machine}/{metric.get('gpu') or metric.get('device', '')}"
+    part = metric.get("GPU_I_ID", "")
+    return Holder(namespace if job else "", user if job else "", job, f"{gpu}/{part}" if part else gpu)
+
+
+def job_of_pod(pod: str) -> str:
+    """Return the job of a pod: its name without replica type and index, where it has them.
+
+    Examples
+    --------
+    >>> job_of_pod("bert-worker-3"), job_of_pod("notebook-0")
+    ('bert', 'notebook-0')
+    """
+    return _REPLICA.sub("", pod)
+
+
+def _table_parts(path: str | Path) -> Iterator[Part]:
+    """Yield the samples of a table by GPU and holder, some millions of rows at a time."""
+    pd = import_extra("pandas", "reading tables")
+
+    header = header_of(path)
+    time = _one_of(path, header, TIMES, "of times")
+    value = _one_of(path, header, UTILISATIONS, "of utilisation in per cent")
+    texts = [name for name in HOLDERS if name in header]
+    if not texts:
+        raise InvalidProblemError(f"{path}: no column names who holds a GPU; add one of {', '.join(HOLDERS)}")
+    before: dict[Holder, float] = {}
+    for columns in _large_blocks(column_blocks(path, (value,), (time, "gpu", *texts))):
+        seconds, begin, _ = times_of(path, time, columns[time])
+        time_s = seconds + (0.0 if begin is None else (begin - EPOCH).total_seconds())
+        refuse(path, value, np.isnan(columns[value]), "a number is due", columns[value])
+        key = np.zeros(len(time_s), np.int64)
+        for name in ("gpu", *texts):
+            codes, known = pd.factorize(columns[name])
+            key = pd.factorize(key * len(known) + codes)[0]
+        order = np.argsort(key, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+            said = {name: str(columns[name][rows[0]]) for name in ("gpu", *texts)}
+            job = said.get("job") or job_of_pod(said.get("pod", ""))
+            holder = Holder(said.get("namespace", ""), said.get("user", ""), job, said["gpu"])
+            times = time_s[rows]
+            if (np.diff(times) < 0).any() or times[0] < before.get(holder, -np.inf):
+                raise InvalidProblemError(f"{path}: rows of GPU {holder.gpu[:60]!r} go back in time; sort them by time")
+            before[holder] = float(times[-1])
+            is_last = np.append(np.diff(times) > 0, True)  # of equal times the last one counts
+            yield holder, times[is_last], columns[value][rows][is_last]
+
+
+def _large_blocks(blocks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield several blocks as one: each GPU then has more than a few rows in it."""
+    held: list[dict[str, Any]] = []
+    for block in chain(blocks, [None]):
+        if block is not None:
+            held.append(block)
+        if held and (block is None or sum(len(each["gpu"]) for each in held) >= BLOCK_ROWS):
+            yield {name: np.concatenate([each[name] for each in held]) for name in held[0]}
+            held = []
+
+
+def _one_of(path: str | Path, header: tuple[str, ...], names: tuple[str, ...], what: str) -> str:
+    found = next((name for name in names if name in header), None)
+    if found is None:
+        shown = ", ".join(header[:12])
+        raise InvalidProblemError(f"{path}: no column {what} ({' or '.join(names[:3])}); there are: {shown[:200]}")
+    return found
