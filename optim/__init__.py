@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from optim import deadlines as deadlines
     from optim import plot as plot
     from optim import testing as testing
     from optim.core.driver import SolveInterrupted as SolveInterrupted
@@ -67,7 +68,7 @@ _HOME = {
     "verify": "optim.models.files",
 }
 
-_MODULES = ("plot", "testing")
+_MODULES = ("deadlines", "plot", "testing")
 
 __all__ = sorted((*_HOME, *_MODULES))  # noqa: PLE0605 - the tables above are the one list of public names
 

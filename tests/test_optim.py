@@ -109,7 +109,7 @@ def test_there_is_no_lp_gap_before_there_is_a_fractional_plan():
     assert "lp_gap" not in counts
 
 
-@pytest.mark.parametrize("module", [optim.plot, optim.testing])
+@pytest.mark.parametrize("module", [optim.deadlines, optim.plot, optim.testing])
 def test_a_module_lists_its_public_names(module):
     assert dir(module) == sorted(module.__all__)
 

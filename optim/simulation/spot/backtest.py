@@ -18,6 +18,7 @@ from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.billing import AMAZON, Billing, bill_stay, billing_at
 from optim.models.bidding.market.evictions import fit_evictions, without_evictions
 from optim.models.bidding.market.prices import HOUR_S, PriceHistory
+from optim.models.bidding.market.spells import SpellHazards
 from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
 from optim.simulation.spot.engine import RunResult, run_policy
 from optim.simulation.spot.oracle import Oracle, OracleResult
@@ -516,6 +517,8 @@ class ZoneStarts:
         Seconds that a probe is charged.
     firsts
         The ticks to start from, in order; None draws them.
+    hazards
+        How spells end, for policies that know it; None where nobody has learned it.
     """
 
     market: ZoneMarket
@@ -523,6 +526,7 @@ class ZoneStarts:
     billing: Billing = Billing.PER_SECOND
     probe_s: int = 60
     firsts: tuple[int, ...] | None = None
+    hazards: SpellHazards | None = None
 
     @property
     def num_starts(self) -> int:
@@ -581,7 +585,7 @@ class ZoneBacktest(AbstractStarts):
             first = int(np.random.default_rng([self._seed, index]).integers(0, world.num_starts))
         else:
             first = world.firsts[index]
-        best, facts = None, facts_of(market, job, world.billing)
+        best, facts = None, facts_of(market, job, world.billing, world.hazards)
         if OPTIMUM in self._policies:
             best = optimum(world, first)
             problems = check_optimum(market, job, best, world.billing)

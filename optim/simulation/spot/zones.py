@@ -13,6 +13,7 @@ from optim.core.errors import NotAllowedError
 from optim.core.user_code import who_answers
 from optim.models.bidding.market.billing import Billing, StayBill, bill_stay, invoice
 from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.spells import SpellHazards
 from optim.models.bidding.market.zones import UNITS_USD, Allocation, ZoneJob, ZoneMarket
 
 IN_ONE_ZONE = "in one zone"
@@ -41,6 +42,8 @@ class ZoneFacts:
         The job, with its set-ups and moves.
     billing
         The rule of the bill.
+    hazards
+        How spells of availability end, learned from other traces or earlier ones; None where there are none.
     """
 
     zones: tuple[str, ...]
@@ -49,6 +52,7 @@ class ZoneFacts:
     tick_s: int
     job: ZoneJob
     billing: Billing = Billing.PER_SECOND
+    hazards: SpellHazards | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,8 +391,13 @@ def run_zones(
     return _Run(market, job, policy, first, billing, probe_s).execute()
 
 
-def facts_of(market: ZoneMarket, job: ZoneJob, billing: Billing = Billing.PER_SECOND) -> ZoneFacts:
-    """Return what policies may know of a market and a job."""
+def facts_of(
+    market: ZoneMarket,
+    job: ZoneJob,
+    billing: Billing = Billing.PER_SECOND,
+    hazards: SpellHazards | None = None,
+) -> ZoneFacts:
+    """Return what policies may know of a market and a job, and of how spells ended elsewhere or before."""
     return ZoneFacts(
         zones=market.zones,
         regions=market.regions,
@@ -396,4 +405,5 @@ def facts_of(market: ZoneMarket, job: ZoneJob, billing: Billing = Billing.PER_SE
         tick_s=market.tick_s,
         job=job,
         billing=billing,
+        hazards=hazards,
     )

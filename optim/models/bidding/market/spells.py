@@ -1,0 +1,237 @@
+"""Spells of availability and of absence: how likely each is to end, by its age, learned from traces or taken from a prior.
+
+A spell is a run of ticks in which machines are there, or aren't. Its hazard at age k is the probability that it ends
+after k ticks, given that it lasted k ticks: docs/mathematics/bidding.md, (B.17).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray, freeze_arrays
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.market.lifetimes import PRIOR_LOSSES, AvailabilityTrace
+from optim.models.bidding.market.prices import HOUR_S
+
+AGES_S = (600, 1200, 1800, 3000, 5400, 10_200, 14_400)
+"""Ages at which hazards may change, seconds: a spell of ten minutes differs from one of twenty, one of four hours hardly
+from one of five."""
+
+MAX_AGES = 96
+"""Ages told apart, at most: of ticks of 150 s and more all within the last of `AGES_S`."""
+
+PRIOR_HAZARD, PRIOR_EXPONENT, PRIOR_TICK_S = 0.3, 0.75, 600
+"""Without data a spell that lasted k ticks of 600 s ends with probability 0.3 / k^0.75, as a Weibull law's would."""
+
+ABSENT, PRESENT = 0, 1
+"""Rows of hazards, and kinds of spells."""
+
+
+def num_ages(tick_s: int) -> int:
+    """Return how many ages are told apart, by ticks of a length."""
+    return int(min(MAX_AGES, max(1, -(-AGES_S[-1] // tick_s))))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SpellHazards(ComparesByValue):
+    """How likely spells end, by kind and age.
+
+    Parameters
+    ----------
+    tick_s
+        Seconds of a tick.
+    hazard
+        Shape (2, ages): of absence (row 0) and of availability (row 1); column k is of spells that lasted k + 1 ticks, the
+        last of all that lasted so long or longer. From 0 to 1.
+    source
+        What they were learned from, in words; empty for the prior.
+
+    Raises
+    ------
+    InvalidProblemError
+        If shapes don't fit, or a number isn't a probability.
+    """
+
+    tick_s: int
+    hazard: FloatArray
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hazard", np.array(self.hazard, dtype=np.float64))
+        if self.hazard.ndim != 2 or self.hazard.shape[0] != 2 or not 1 <= self.hazard.shape[1] <= MAX_AGES:
+            raise InvalidProblemError(
+                f"hazards must have two rows, absence and availability, of 1 to {MAX_AGES} ages, got {self.hazard.shape}"
+            )
+        if not ((self.hazard >= 0.0) & (self.hazard <= 1.0)).all():
+            raise InvalidProblemError("hazards must be probabilities, from 0 to 1")
+        if self.tick_s < 1:
+            raise InvalidProblemError(f"a tick must last a second at least, got {self.tick_s}")
+        freeze_arrays(self)
+
+    @property
+    def num_ages(self) -> int:
+        """Number of ages told apart."""
+        return self.hazard.shape[1]
+
+    @property
+    def survival(self) -> FloatArray:
+        """Probability that a spell lasts k + 1 ticks at least, shape (2, ages)."""
+        stays = np.cumprod(1.0 - self.hazard[:, :-1], axis=1)
+        return np.concatenate([np.ones((2, 1)), stays], axis=1)
+
+    @property
+    def mean_ticks(self) -> FloatArray:
+        """Mean length of a spell of each kind in ticks, shape (2,); infinite where one may never end."""
+        survival = self.survival
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tail = np.where(survival[:, -1] > 0, survival[:, -1] / self.hazard[:, -1], 0.0)
+        return np.asarray(survival[:, :-1].sum(axis=1) + tail)
+
+    @property
+    def share(self) -> float:
+        """Share of all ticks with machines in the long run; where neither kind of spell ever ends, half."""
+        absent, present = (float(mean) for mean in self.mean_ticks)
+        if np.isinf(present):
+            return 0.5 if np.isinf(absent) else 1.0
+        return 0.0 if np.isinf(absent) else present / (absent + present)
+
+    def first_hazard(self, ticks: int) -> FloatArray:
+        """Return the hazards of the spell that a job finds at its start, whose age nobody knows.
+
+        It was met at a moment of the long run, so that it is of each age as often as spells last so long, and still ends
+        after n more ticks with the probability S(n) / (S(n) + S(n + 1) + ...), S(n) that a new one lasts n ticks.
+
+        Parameters
+        ----------
+        ticks
+            How many.
+
+        Returns
+        -------
+        FloatArray
+            Shape (ticks, 2): row n of spells of which n + 1 ticks were seen.
+        """
+        found = np.empty((ticks, 2))
+        survival, mean = self.survival, self.mean_ticks
+        for kind in (ABSENT, PRESENT):
+            last = float(self.hazard[kind, -1])
+            later = float(mean[kind])
+            row = np.full(ticks, last)
+            for n in range(min(ticks, self.num_ages - 1)):
+                row[n] = survival[kind, n] / later if 0 < later < np.inf else 0.0 if later > 0 else 1.0
+                later -= float(survival[kind, n])
+            found[:, kind] = np.clip(row, 0.0, 1.0)
+        return found
+
+    def scaled(self, absent: float, present: float) -> "SpellHazards":
+        """Return hazards that are so many times as high, one at most."""
+        factors = np.array([[absent], [present]])
+        return SpellHazards(tick_s=self.tick_s, hazard=np.minimum(1.0, self.hazard * factors), source=self.source)
+
+    def draw(self, ticks: int, rng: np.random.Generator) -> BoolArray:
+        """Return which of so many ticks have machines, the first as in the long run; shape (ticks,)."""
+        dice, first = rng.random(ticks + 1), self.first_hazard(ticks)
+        flags = np.empty(ticks, dtype=bool)
+        is_there, age, is_first = bool(dice[ticks] < self.share), 1, True
+        for tick in range(ticks):
+            flags[tick] = is_there
+            kind = PRESENT if is_there else ABSENT
+            chance = first[tick, kind] if is_first else self.hazard[kind, min(age, self.num_ages) - 1]
+            if dice[tick] < chance:
+                is_there, age, is_first = not is_there, 1, False
+            else:
+                age += 1
+        return flags
+
+
+def prior_hazards(tick_s: int) -> SpellHazards:
+    """Return the hazards of spells nobody has watched, for ticks of a length."""
+    lasted = np.arange(1, num_ages(tick_s) + 1) * tick_s
+    return SpellHazards(tick_s=tick_s, hazard=np.tile(_prior(lasted, tick_s), (2, 1)))
+
+
+def _prior(lasted_s: FloatArray | IntArray, tick_s: int) -> FloatArray:
+    """Return the prior's probability that a spell that lasted so long ends within the next tick."""
+    ticks = np.maximum(1.0, np.asarray(lasted_s) / PRIOR_TICK_S)
+    rate = -np.log1p(-PRIOR_HAZARD / ticks**PRIOR_EXPONENT) / PRIOR_TICK_S
+    return np.asarray(-np.expm1(-rate * tick_s))
+
+
+def resampled(trace: AvailabilityTrace, tick_s: int) -> BoolArray:
+    """Return a trace's availability every so many seconds from its first tick on."""
+    times = np.arange(int(trace.time_s[0]), trace.end_s, tick_s)
+    return np.asarray(trace.is_available[np.searchsorted(trace.time_s, times, side="right") - 1], dtype=bool)
+
+
+def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
+    """Return how many spells of a trace lasted so many ticks, and how many of them ended then.
+
+    The first spell began before the trace, so that its age is unknown: it isn't counted. The last one counts as long as it
+    was watched.
+
+    Returns
+    -------
+    tuple of IntArray
+        At risk, and ended: shape (2, ages) each, by kind and age; the last age is that and all above.
+    """
+    at_risk, ended = np.zeros((2, ages), np.int64), np.zeros((2, ages), np.int64)
+    changes = np.flatnonzero(np.diff(flags)) + 1
+    for begin, end in zip(changes, [*changes[1:], -1], strict=True):
+        kind, length = int(flags[begin]), int((end if end > 0 else len(flags)) - begin)
+        # A spell that the trace cuts off was seen not to end at any age but its last.
+        lasted = np.minimum(np.arange(1, length + (end > 0)), ages) - 1
+        np.add.at(at_risk[kind], lasted, 1)
+        if end > 0:
+            ended[kind, min(length, ages) - 1] += 1
+    return at_risk, ended
+
+
+def fit_spells(traces: Iterable[BoolArray], tick_s: int, *, source: str = "") -> SpellHazards:
+    """Estimate hazards by age from traces: Kaplan and Meier's ended over at risk, pooled within ages and over traces.
+
+    Every range of ages counts as much as one end more at the prior's hazard, so that ages hardly seen have that.
+
+    Parameters
+    ----------
+    traces
+        Availability by tick, one a zone and campaign.
+    tick_s
+        Seconds of a tick of all of them.
+    source
+        What the traces are, in words.
+
+    References
+    ----------
+    Kaplan, Meier, "Nonparametric Estimation from Incomplete Observations", JASA 53 (1958), DOI
+    10.1080/01621459.1958.10501452.
+    """
+    ages = num_ages(tick_s)
+    at_risk, ended = np.zeros((2, ages), np.int64), np.zeros((2, ages), np.int64)
+    for flags in traces:
+        risk, ends = count_spells(np.asarray(flags, dtype=bool), ages)
+        at_risk += risk
+        ended += ends
+    return SpellHazards(tick_s=tick_s, hazard=_pooled(at_risk, ended, tick_s), source=source if ended.any() else "")
+
+
+def _pooled(at_risk: IntArray, ended: IntArray, tick_s: int) -> FloatArray:
+    """Return hazards by kind and age, of counts that are added up within the ranges of ages."""
+    lasted = np.arange(1, at_risk.shape[1] + 1) * tick_s
+    group = np.maximum(0, np.searchsorted(AGES_S, lasted, side="right") - 1)
+    prior = _prior(lasted, tick_s)
+    hazard = np.empty(at_risk.shape)
+    for number in np.unique(group):
+        inside = group == number
+        expected = prior[inside].mean()
+        risk, ends = at_risk[:, inside].sum(axis=1), ended[:, inside].sum(axis=1)
+        hazard[:, inside] = ((ends + PRIOR_LOSSES) / (risk + PRIOR_LOSSES / expected))[:, None]
+    return hazard
+
+
+def fit_traces(traces: Sequence[AvailabilityTrace], tick_s: int) -> SpellHazards:
+    """Estimate hazards by age from traces of any tick lengths, each sampled every `tick_s` seconds."""
+    zones = sorted({trace.zone for trace in traces})
+    hours = sum((trace.end_s - int(trace.time_s[0])) / HOUR_S for trace in traces)
+    text = f"{len(zones)} {'zone' if len(zones) == 1 else 'zones'}, {hours:.0f} h"
+    return fit_spells((resampled(trace, tick_s) for trace in traces), tick_s, source=text)

@@ -1,0 +1,127 @@
+"""The policy `deadline-dp`: a table by time, work left, what is held and the age of spells, learned from other traces."""
+
+import math
+from collections.abc import Sequence
+
+from optim.core.policies import policy
+from optim.models.bidding.market.prices import MICRO
+from optim.models.bidding.market.spells import SpellHazards, prior_hazards
+from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines
+from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
+from optim.solvers.bidding.deadline_table import DeadlineJob
+
+PRICE_STEP = 0.02
+"""Spot prices that differ by less, relatively, share a table."""
+
+OLD = 10**6
+"""Ticks: older than any age that is told apart."""
+
+
+class SpellMemory:
+    """The present spell of a zone, as far as it was seen.
+
+    Attributes
+    ----------
+    begin
+        Tick of its first sight; None if it was there at the start, or nothing was seen yet.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[int, bool] | None = None
+        self.begin: int | None = None
+
+    def see(self, seen: tuple[int, bool] | None) -> None:
+        """Take up the last sight."""
+        if seen is None or seen == self._last:
+            return
+        if self._last is not None and self._last[1] != seen[1]:
+            self.begin = seen[0]
+        self._last = seen
+
+    def lasted(self, tick: int, *, is_available: bool) -> int | None:
+        """Return for how many ticks there would be machines, or none, if that is so at a tick; None since before the start."""
+        if self._last is None:
+            return None
+        if self._last[1] != is_available:
+            return 0
+        return None if self.begin is None else tick - self.begin
+
+
+@policy(
+    "deadline-dp",
+    world="zones",
+    summary="The cheapest in the mean, and never late, if spells end by age as they did in the traces of `--history`; without "
+    "it by a prior. By backward recursion over time, work left, what is held and the spell's age.",
+    is_default=True,
+    traits=[IN_ONE_ZONE],
+)
+class DeadlineProgramme(DeadlineGuard):
+    """Do what the table of `DeadlinePolicy` says; in several zones that of the cheapest, whose machines are asked for by price.
+
+    Machines are asked for where the table would take them. Where it would not, but does another thing if there are some,
+    the zone is probed.
+    """
+
+    def __init__(self, facts: ZoneFacts) -> None:
+        super().__init__(facts)
+        hazards = facts.hazards
+        self.hazards: SpellHazards = prior_hazards(facts.tick_s) if hazards is None else hazards
+        self._memory = [SpellMemory() for _ in facts.zones]
+        self._policies: dict[int, DeadlinePolicy] = {}
+
+    def choose(self, view: ZoneView) -> Sequence[Offer]:
+        """Return what the table says, for a zone that may have machines and, after it, for one that has none."""
+        for memory, seen in zip(self._memory, view.seen, strict=True):
+            memory.see(seen)
+        order = sorted(range(len(self.facts.zones)), key=lambda zone: (view.spot_micro[zone], zone))
+        zone = view.held.zone if view.held is not None and view.held.is_spot else order[0]
+        if view.held is not None and view.held.is_spot:
+            return self._places(view, zone, is_available=True)
+        there = self._places(view, zone, is_available=True)
+        absent = self._places(view, zone, is_available=False)
+        if there and there[0].is_spot:
+            return (*(Offer(other, True) for other in order), *absent)
+        # How old a spell is only those know who look: worth a probe where some age would be taken.
+        if there == absent and self._places(view, zone, is_available=True, lasted=OLD)[:1] != (Offer(zone, True),):
+            return absent
+        return there if view.probe(zone) else absent
+
+    def _places(self, view: ZoneView, zone: int, *, is_available: bool, lasted: int | None = None) -> tuple[Offer, ...]:
+        table, tick_s = self._policy(view, zone), self.facts.tick_s
+        held = Machines.NONE
+        if view.held is not None:
+            held = Machines.SPOT if view.held.is_spot else Machines.ON_DEMAND
+        if lasted is None:
+            lasted = self._memory[zone].lasted(view.tick, is_available=is_available)
+        chosen = table.decide(
+            DeadlineView(
+                elapsed_s=view.elapsed_s,
+                work_left_s=view.work_left_s,
+                is_available=is_available,
+                held=held,
+                setup_left_s=view.setup_left_s,
+                spell_s=None if lasted is None else lasted * tick_s,
+            )
+        )
+        if chosen is Machines.NONE:
+            return ()
+        if chosen is held and view.held is not None:
+            return (view.held,)
+        return (Offer(zone, True),) if chosen is Machines.SPOT else (self.on_demand(view),)
+
+    def _policy(self, view: ZoneView, zone: int) -> DeadlinePolicy:
+        """Return the policy at the zone's present price."""
+        facts, job = self.facts, self.facts.job
+        step = round(math.log(view.spot_micro[zone]) / PRICE_STEP)
+        if step not in self._policies:
+            wanted = DeadlineJob(
+                work_s=job.work_s,
+                deadline_s=job.deadline_s,
+                setup_s=self._launch_s,
+                spot_usd=math.exp(step * PRICE_STEP) * job.machines / MICRO,
+                on_demand_usd=min(facts.on_demand_micro) * job.machines / MICRO,
+                tick_s=facts.tick_s,
+                billing=facts.billing,
+            )
+            self._policies[step] = DeadlinePolicy.of(wanted, self.hazards)
+        return self._policies[step]

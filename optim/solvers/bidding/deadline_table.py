@@ -1,0 +1,424 @@
+"""The least mean cost of a job with a deadline in one zone whose spells end by age, and what to do: by backward recursion.
+
+A situation is a tick, the time without work until then, what is held and for how long, and the spell: (B.18) of
+docs/mathematics/bidding.md.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.compiled import compiled
+from optim.core.arrays import ComparesByValue, FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.spells import SpellHazards
+
+WAIT, SPOT, ON_DEMAND = 0, 1, 2
+"""What to do at a tick: the two lowest bits of a table's entry."""
+
+OTHERWISE, KEPT = 4, 3
+"""Bit of an entry that says to take machines on demand, not to wait, where spot machines are given up; and the lowest of
+those that say which leases to keep, by age."""
+
+MAX_ENTRIES = 2**25
+"""Entries of a table: above, time is counted in longer units, and set-ups are rounded up to them."""
+
+MAX_LEASES, SMALL = 29, 5
+"""Ages of leases that the bits of an entry tell apart, and those for which a byte is enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineJob:
+    """A job with a deadline in one zone, for which a table is made; times are whole seconds.
+
+    Parameters
+    ----------
+    work_s, deadline_s
+        Work, and time for it.
+    setup_s
+        From a launch, of either kind, to the first work; machines on demand must be up by then.
+    spot_usd, on_demand_usd
+        Prices of all machines together, dollars an hour.
+    tick_s
+        Seconds between decisions.
+    billing
+        The rule of the bill.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a number is out of its range, or the deadline can't be met even on demand.
+    """
+
+    work_s: int
+    deadline_s: int
+    setup_s: int
+    spot_usd: float
+    on_demand_usd: float
+    tick_s: int = 600
+    billing: Billing = Billing.PER_SECOND
+
+    def __post_init__(self) -> None:
+        for name, least in (("work_s", 1), ("deadline_s", 1), ("setup_s", 0), ("tick_s", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidOptionError(f"{name} must be a whole number of seconds, {least} at least, got {value!r}")
+        for name in ("spot_usd", "on_demand_usd"):
+            value = getattr(self, name)
+            if not 0.0 < value < 1e9:
+                raise InvalidOptionError(f"{name} must be dollars an hour above 0, got {value!r}")
+        if self.deadline_s < self.work_s + self.setup_s:
+            raise InvalidOptionError(
+                f"the deadline of {self.deadline_s} s can't be met even on demand: launch and work take "
+                f"{self.work_s + self.setup_s} s"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """Leases by kind and age, and what another tick of each costs and loses; the last two rows are launches.
+
+    Parameters
+    ----------
+    is_spot
+        Shape (leases + 2,).
+    idle, rest
+        Units of the coming tick without work, and of all ticks to come.
+    after
+        Situation after the tick: 1 + row of a lease.
+    charge
+        Dollars of the coming tick.
+    end_rate
+        Dollars a second of the tick in which the job ends; 0 where `charge` is due then, too.
+    refund
+        Dollars given back if the lease is lost when it has this age.
+    """
+
+    is_spot: NDArray[np.bool_]
+    idle: IntArray
+    rest: IntArray
+    after: IntArray
+    charge: FloatArray
+    end_rate: FloatArray
+    refund: FloatArray
+
+
+def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
+    """Return the leases of a job: ages at which a set-up still lasts, or a bill depends on, are told apart."""
+    per_tick = job.tick_s // unit_s
+    setup = -(-job.setup_s // unit_s)
+    hour = -(-HOUR_S // job.tick_s)
+    is_hourly, is_free_hour = job.billing is Billing.AWS_2009, job.billing is Billing.AWS_2017
+    up = max(1, -(-setup // per_tick))
+    rows: list[tuple[bool, int, int, float, float, float]] = []
+    starts, ages = {}, {}
+    for is_spot in (True, False):
+        own = up
+        if is_hourly:
+            own = hour * -(-(up + hour - 1) // hour)  # after the last the next hour begins, set up
+        elif is_spot and is_free_hour:
+            own = max(up, hour)
+        starts[is_spot], ages[is_spot] = len(rows), own
+        rows += [(is_spot, age, 0, 0.0, 0.0, 0.0) for age in range(1, own + 1)]
+    rows += [(True, 0, 0, 0.0, 0.0, 0.0), (False, 0, 0, 0.0, 0.0, 0.0)]
+    if len(rows) - 2 > MAX_LEASES:
+        raise InvalidOptionError(
+            f"leases of {len(rows) - 2} ages are too many under {job.billing.value} with ticks of {job.tick_s} s and set-ups "
+            f"of {job.setup_s} s; decide in longer ticks, or choose --billing per-second"
+        )
+    size = len(rows)
+    is_there = np.array([row[0] for row in rows])
+    idle, rest, after = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
+    charge, end_rate, refund = np.zeros(size), np.zeros(size), np.zeros(size)
+    for r, (is_spot, age, *_) in enumerate(rows):
+        a_second = (job.spot_usd if is_spot else job.on_demand_usd) / HOUR_S
+        rest[r] = max(0, setup - age * per_tick)
+        idle[r] = min(per_tick, rest[r])
+        older = age + 1
+        if older > ages[is_spot]:
+            older = ages[is_spot] - hour + 1 if is_hourly else ages[is_spot]
+        after[r] = starts[is_spot] + older
+        charge[r] = a_second * job.tick_s
+        if job.billing in (Billing.PER_SECOND, Billing.AWS_2017):
+            end_rate[r] = a_second
+        if is_hourly:
+            charge[r] = a_second * HOUR_S if age % hour == 0 else 0.0
+            refund[r] = a_second * HOUR_S if is_spot and age % hour and age else 0.0
+        elif is_free_hour and is_spot and age * job.tick_s < HOUR_S:
+            refund[r] = a_second * job.tick_s * age
+    return Leases(is_spot=is_there, idle=idle, rest=rest, after=after, charge=charge, end_rate=end_rate, refund=refund)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeadlineTable(ComparesByValue):
+    """What to do in every situation of a job, and the least mean cost.
+
+    Parameters
+    ----------
+    job, hazards
+        For which it was made.
+    unit_s
+        Seconds of a unit of time without work; ticks are multiples.
+    begin, low
+        Shape (ticks + 1,) and (ticks,): entries of a tick begin at row `begin`, the first for `low` units without work.
+    entries
+        Shape (rows, 2 ages + 2): by spell what to do, see `WAIT`, and the leases to keep. Spells are absences by age, then
+        that which a job finds at its start, of unknown age; then those of availability alike.
+    mean_usd
+        Shape (2,): the least mean cost of a job that finds no machines, or some, at its start.
+    """
+
+    job: DeadlineJob
+    hazards: SpellHazards
+    unit_s: int
+    begin: IntArray
+    low: IntArray
+    entries: NDArray[Any]
+    mean_usd: FloatArray
+    leases: Leases = field(compare=False)
+
+    def entry(self, tick: int, lost: int, spell: int) -> int:
+        """Return the entry of a situation; where there is none, because it is too late, a launch on demand."""
+        if tick >= len(self.low):
+            return ON_DEMAND
+        row = max(0, lost - int(self.low[tick])) + int(self.begin[tick])
+        return int(self.entries[row, spell]) if row < self.begin[tick + 1] else ON_DEMAND
+
+    @property
+    def least_mean_usd(self) -> float:
+        """The least mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline."""
+        share = self.hazards.share
+        means = [(1.0 - share, float(self.mean_usd[0])), (share, float(self.mean_usd[1]))]
+        return sum(chance * mean for chance, mean in means if chance > 0)
+
+
+def unit_of(job: DeadlineJob, ages: int) -> int:
+    """Return the longest common measure of ticks and set-ups, or the next divisor of a tick that keeps a table small."""
+    columns, exact = 2 * ages + 2, int(np.gcd(job.tick_s, job.setup_s))
+    slack = job.deadline_s - job.work_s
+    rows = -(-job.work_s // job.tick_s)
+    for unit in (u for u in range(exact, job.tick_s + 1) if job.tick_s % u == 0):
+        if rows * (slack // unit + 1) * columns <= MAX_ENTRIES:
+            return unit
+    raise InvalidOptionError(
+        f"a table of {rows} ticks of {job.tick_s} s with {slack // job.tick_s} ticks of slack has too many entries; decide in "
+        "longer ticks, or give a nearer deadline"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableShape:
+    """Units of a tick, of a set-up and of the slack, and where the entries of each tick lie, see `DeadlineTable`."""
+
+    unit_s: int
+    per_tick: int
+    setup: int
+    steps: int
+    begin: IntArray
+    low: IntArray
+
+
+def shape_of(job: DeadlineJob, unit_s: int) -> TableShape:
+    """Return the shape of a job's table in units of a length."""
+    per_tick, setup = job.tick_s // unit_s, -(-job.setup_s // unit_s)
+    # Where rounding up has eaten the slack nothing is safe but a launch on demand at once.
+    steps = max(setup, (job.deadline_s - job.work_s) // unit_s)
+    t = np.arange(-(-(job.work_s + steps * unit_s) // job.tick_s))
+    low = np.maximum(0, (t * job.tick_s - job.work_s) // unit_s + 1)
+    size = np.minimum(t * per_tick, steps) - low + 1
+    begin = np.concatenate([[0], np.cumsum(np.maximum(0, size))])
+    return TableShape(unit_s=unit_s, per_tick=per_tick, setup=setup, steps=steps, begin=begin, low=low)
+
+
+def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
+    """Return the table of a job: the cheapest of all rules that are never late, if spells end by these hazards.
+
+    Parameters
+    ----------
+    job
+        The job.
+    hazards
+        Of spells in ticks of the job's length.
+
+    Raises
+    ------
+    InvalidProblemError
+        If hazards are of ticks of another length.
+    InvalidOptionError
+        If the table is too large even in units of a tick.
+
+    Notes
+    -----
+    Never late, whatever spells do: let a situation be safe if the time without work so far and a launch on demand, or what
+    is left of one, fit into the slack. An action is allowed only if the next situation is safe when machines are lost at
+    once; a launch on demand loses its set-up and nothing more. A safe situation always has an allowed action, on
+    demand, so that by induction the job is never late. Hazards play no part in it.
+
+    Where the job needs longer units (`unit_of`), set-ups are rounded up: still never late, and a little dearer.
+    Time and memory grow with work / tick x slack / unit x ages.
+    """
+    if hazards.tick_s != job.tick_s:
+        raise InvalidProblemError(f"hazards are of ticks of {hazards.tick_s} s, the job decides every {job.tick_s} s")
+    unit = unit_of(job, hazards.num_ages)
+    leases, shape = make_leases(job, unit), shape_of(job, unit)
+    ticks, begin, low = len(shape.low), shape.begin, shape.low
+    held = len(leases.idle) - 2
+    entries = np.empty((int(begin[-1]), 2 * hazards.num_ages + 2), np.uint8 if held <= SMALL else np.uint32)
+    mean_usd = np.empty(2)
+    _solve(
+        hazards.hazard,
+        hazards.first_hazard(ticks),
+        (shape.per_tick, unit, shape.setup, job.work_s, shape.steps),
+        (leases.is_spot, leases.idle, leases.rest, leases.after, leases.charge, leases.end_rate, leases.refund),
+        begin,
+        low,
+        entries,
+        mean_usd,
+    )
+    return DeadlineTable(
+        job=job, hazards=hazards, unit_s=unit, begin=begin, low=low, entries=entries, mean_usd=mean_usd, leases=leases
+    )
+
+
+@compiled
+def _solve(
+    hazard: FloatArray,
+    first: FloatArray,
+    times: tuple[int, int, int, int, int],
+    leases: tuple[NDArray[np.bool_], IntArray, IntArray, IntArray, FloatArray, FloatArray, FloatArray],
+    begin: IntArray,
+    low: IntArray,
+    entries: NDArray[Any],
+    mean_usd: FloatArray,
+) -> None:
+    """Fill a table, the last tick first; `times` are units in a tick, seconds in a unit, units of set-up, work, most units lost.
+
+    `later[lost, situation, spell]` is the mean cost from the next tick on, of a spell as it is now.
+    """
+    per_tick, unit, setup, work, steps = times
+    is_spot, idle, rest, after, charge, end_rate, refund = leases
+    tick_s, ages, ticks = per_tick * unit, hazard.shape[1], len(low)
+    there, spells, held = ages + 1, 2 * ages + 2, len(idle) - 2
+    later = np.zeros((steps + 1, held + 1, spells))
+    now = np.zeros((held + 1, spells))
+    best, other, value = np.empty(spells), np.empty(spells), np.empty(spells)
+    launch_of = np.empty(spells, np.uint32)
+    keeps = np.empty(spells, np.uint32)
+    for t in range(ticks - 1, -1, -1):
+        for lost in range(low[t], low[t] + begin[t + 1] - begin[t]):
+            left = work - t * tick_s + lost * unit
+            if lost + per_tick + setup <= steps:
+                best[:] = later[lost + per_tick, 0]
+                launch_of[:] = 0
+            else:
+                best[:] = np.inf
+                launch_of[:] = 2  # even where that is too late
+            for r in range(held + 1, held - 1, -1):
+                if r == held:  # who holds spot machines takes no new ones
+                    other[:] = best
+                    for c in range(spells):
+                        keeps[c] = launch_of[c] << np.uint32(1) & np.uint32(OTHERWISE)
+                then, from_spell = lost + idle[r], there if is_spot[r] else 0
+                ends = idle[r] * unit + left <= tick_s
+                # Safe: a launch on demand fits, now or, of what may be lost by then, at the next tick.
+                if (then + (0 if ends else setup) if is_spot[r] else lost + setup) > steps:
+                    continue
+                price = end_rate[r] * (idle[r] * unit + left) if ends and end_rate[r] > 0.0 else charge[r]
+                kind = np.uint32(r - held + 1)
+                for c in range(from_spell, spells):
+                    cost = price if ends else price + later[then, after[r], c]
+                    if cost < best[c]:
+                        best[c] = cost
+                        launch_of[c] = kind
+            if t == 0:
+                mean_usd[0] = best[ages]
+                mean_usd[1] = best[spells - 1]
+            for s in range(held, -1, -1):
+                r = s - 1
+                loses = s > 0 and is_spot[r]
+                value[:] = other if loses else best
+                if s > 0:
+                    then, from_spell = lost + idle[r], there if loses else 0
+                    ends = idle[r] * unit + left <= tick_s
+                    if (then + (0 if ends else setup) if loses else lost + rest[r]) <= steps:
+                        price = end_rate[r] * (idle[r] * unit + left) if ends and end_rate[r] > 0.0 else charge[r]
+                        bit = np.uint32(1) << np.uint32(s + KEPT - 1)
+                        for c in range(from_spell, spells):
+                            cost = price if ends else price + later[then, after[r], c]
+                            if cost <= value[c]:
+                                value[c] = cost
+                                keeps[c] = keeps[c] | bit
+                if t == 0:
+                    continue
+                gone = best[0] - refund[r] if loses else value[0]
+                for k in range(ages):
+                    older, chance = min(k + 1, ages - 1), hazard[1, k]
+                    now[s, there + k] = (1.0 - chance) * value[there + older] + chance * gone
+                chance = first[t - 1, 1]
+                now[s, spells - 1] = (1.0 - chance) * value[spells - 1] + chance * gone
+                if loses:
+                    continue
+                for k in range(ages):
+                    older, chance = min(k + 1, ages - 1), hazard[0, k]
+                    now[s, k] = (1.0 - chance) * value[older] + chance * value[there]
+                chance = first[t - 1, 0]
+                now[s, ages] = (1.0 - chance) * value[ages] + chance * value[there]
+            later[lost] = now  # only now: a lease that works goes on with as much time lost
+            row = begin[t] + lost - low[t]
+            for c in range(spells):
+                entries[row, c] = launch_of[c] | keeps[c]
+
+
+def check_table(table: DeadlineTable) -> list[str]:
+    """Return what is wrong with a table: a shape that isn't its job's, or an entry that may be late or can't be followed.
+
+    Whether its entries are the cheapest is not looked at: a table of other hazards is one, too.
+    """
+    job, leases, ages = table.job, table.leases, table.hazards.num_ages
+    if table.unit_s < 1 or job.tick_s % table.unit_s or table.hazards.tick_s != job.tick_s:
+        return [f"units of {table.unit_s} s don't divide ticks of {job.tick_s} s, or hazards are of other ticks"]
+    shape = shape_of(job, table.unit_s)
+    wanted = (int(shape.begin[-1]), 2 * ages + 2)
+    if not (np.array_equal(table.begin, shape.begin) and np.array_equal(table.low, shape.low)):
+        return ["its rows aren't those of the job"]
+    if table.entries.shape != wanted or table.entries.dtype not in (np.uint8, np.uint32):
+        return [f"entries must be of shape {wanted} and whole, got {table.entries.shape} of {table.entries.dtype}"]
+    if table.mean_usd.shape != (2,) or not (table.mean_usd >= 0).all():
+        return ["mean costs must be two numbers, at least 0"]
+    for tick in range(len(shape.low)):
+        rows = slice(int(shape.begin[tick]), int(shape.begin[tick + 1]))
+        lost = int(shape.low[tick]) + np.arange(rows.stop - rows.start)
+        ends_s = job.work_s - (tick + 1) * job.tick_s + lost * table.unit_s
+        problem = _unsafe(table.entries[rows], lost, ends_s, shape, leases, ages)
+        if problem:
+            return [f"tick {tick}: {problem}"]
+    return []
+
+
+def _unsafe(
+    entries: NDArray[Any], lost: IntArray, ends_s: IntArray, shape: TableShape, leases: Leases, ages: int
+) -> str:
+    """Return what is wrong with a tick's entries, nothing if all are safe; `ends_s` are seconds from work left to a tick."""
+    launch, held = entries & 3, len(leases.idle) - 2
+    if (launch > ON_DEMAND).any() or (entries.astype(np.int64) >> (held + KEPT)).any():
+        return "an entry says what there isn't"
+    is_late = lost + shape.setup > shape.steps
+    waits = (launch == WAIT) | (entries & OTHERWISE == 0)
+    if ((lost + shape.per_tick + shape.setup > shape.steps)[:, None] & waits).any():
+        return "it waits although a launch at the next tick is too late"
+    for r in range(held + 1):
+        asks = launch == SPOT if r == held else entries >> (r + KEPT) & 1 == 1
+        then = lost + leases.idle[r]
+        if leases.is_spot[r]:
+            ends = leases.idle[r] * shape.unit_s + ends_s <= 0
+            if asks[:, : ages + 1].any():
+                return "spot machines are held where there are none"
+            if ((then + np.where(ends, 0, shape.setup) > shape.steps)[:, None] & asks).any():
+                return "spot machines are held although a launch after their loss is too late"
+        elif ((is_late & (lost + leases.rest[r] <= shape.steps))[:, None] & ~asks).any():
+            return "machines on demand are given up although a new launch is too late"
+    return ""

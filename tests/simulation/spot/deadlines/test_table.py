@@ -1,0 +1,56 @@
+"""The table's least mean is that of trying everything, and its entries are safe whatever hazards say."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.bidding.market.billing import Billing
+from optim.models.bidding.market.spells import SpellHazards, prior_hazards
+from optim.solvers.bidding.deadline_table import DeadlineJob, check_table, solve_table
+from tests.support.spot.deadlines import least_mean
+
+
+def drawn_job(seed, billing):
+    """Return a small job, and hazards of up to four ages, now and then of certain ends or none."""
+    rng = np.random.default_rng(seed)
+    setup_s = int(rng.choice([0, 180, 300, 720, 1140]))
+    work_s = int(rng.integers(1, 8)) * 300 + int(rng.integers(0, 2)) * 37
+    job = DeadlineJob(
+        work_s=work_s,
+        deadline_s=work_s + setup_s + int(rng.integers(0, 30)) * 60,
+        setup_s=setup_s,
+        spot_usd=float(rng.integers(1, 4)),
+        on_demand_usd=float(rng.integers(3, 6)),
+        billing=billing,
+    )
+    hazard = np.round(rng.random((2, int(rng.integers(1, 5)))), 2)
+    hazard[rng.random(hazard.shape) < 0.1] = rng.integers(0, 2)
+    return job, SpellHazards(tick_s=600, hazard=hazard)
+
+
+@pytest.mark.parametrize("billing", [Billing.PER_SECOND, Billing.WHOLE_TICKS, Billing.AWS_2017])
+def test_least_mean_is_that_of_trying_everything(billing):
+    for seed in range(60):
+        job, hazards = drawn_job(seed, billing)
+        table = solve_table(job, hazards)
+        first = hazards.first_hazard(40).tolist()
+        for there in (False, True):
+            tried = least_mean(job, hazards.hazard.tolist(), there, table.unit_s, first)
+            assert table.mean_usd[int(there)] == pytest.approx(float(tried), rel=1e-9), (seed, there)
+
+
+def test_every_entry_is_safe_whatever_hazards_say():
+    for seed in range(200):
+        job, hazards = drawn_job(seed, list(Billing)[seed % 4])
+        assert check_table(solve_table(job, hazards)) == []
+
+
+def test_hazards_of_other_ticks_are_refused():
+    job, _ = drawn_job(0, Billing.PER_SECOND)
+    with pytest.raises(InvalidProblemError, match="ticks of 300 s"):
+        solve_table(job, prior_hazards(300))
+
+
+def test_a_deadline_that_on_demand_cannot_meet_is_refused():
+    with pytest.raises(InvalidOptionError, match="can't be met even on demand: launch and work take 4200 s"):
+        DeadlineJob(work_s=3600, deadline_s=4000, setup_s=600, spot_usd=1.0, on_demand_usd=3.0)
