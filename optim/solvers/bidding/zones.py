@@ -79,7 +79,12 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = 
         if stay.end_s - stay.begin_s >= job.setup_s[state, stay.zone]:
             state = 1 + stay.zone
     return Optimum(
-        first=first, units=int(idle[0, 0, 0]), plan_units=bills + moves, plan=plan, idle=idle, working=working
+        first=first,
+        units=int(idle[0, 0, 0]),
+        plan_units=bills + moves,
+        plan=plan,
+        idle=idle.transpose(0, 2, 1),
+        working=working.transpose(0, 2, 1),
     )
 
 
@@ -93,16 +98,17 @@ def _values(
     classes: IntArray,
     times: tuple[int, int, int, int, bool],
 ) -> tuple[IntArray, IntArray]:
-    """Return the least still to be paid, as `Optimum.idle` and `Optimum.working`.
+    """Return the least still to be paid, as `Optimum.idle` and `Optimum.working`, but with the units without work last.
 
     `times` are units in a tick, seconds in a unit, seconds of work, most units without work, and whether the last tick is
-    charged in full; rows of `setup` and `move` are of classes of states, `classes` those of the zones.
+    charged in full; rows of `setup` and `move` are of classes of states, `classes` those of the zones. What a step costs
+    hardly depends on the units without work: each step lowers a whole row, which takes a processor's vectors.
     """
     per_tick, unit, work, steps, is_whole = times
     tick_s = per_tick * unit
     ticks, places, states = len(cost), cost.shape[1], len(setup)
-    idle = np.full((ticks + 1, steps + 1, states), FAR)
-    working = np.full((ticks + 1, steps + 1, places), FAR)
+    idle = np.full((ticks + 1, states, steps + 1), FAR)
+    working = np.full((ticks + 1, places, steps + 1), FAR)
     paid = np.zeros((ticks + 1, places), np.int64)
     until = np.empty((ticks + 1, places), np.int64)
     until[ticks] = ticks
@@ -113,43 +119,66 @@ def _values(
         for p in range(places):
             until[t, p] = until[t + 1, p] if has[t, p] else t
     for t in range(ticks, -1, -1):
-        for lost in range(min(t * per_tick, steps) + 1):
-            left = work - t * tick_s + lost * unit
-            if left <= 0:
-                idle[t, lost] = 0
-                working[t, lost] = 0
-                continue
-            for p in range(places):
-                if has[t, p]:
-                    if left <= tick_s:
-                        working[t, lost, p] = cost[t, p] if is_whole else cost[t, p] // tick_s * left
-                    else:
-                        working[t, lost, p] = min(FAR, cost[t, p] + working[t + 1, lost, p])
+        size = min(t * per_tick, steps) + 1
+        late_s = t * tick_s - work
+        done = _within(late_s, unit, size)  # so many have nothing left
+        for c in range(states):
+            for lost in range(done):
+                idle[t, c, lost] = 0
+            if t < ticks:
+                _lower(idle[t, c, done:size], idle[t + 1, c, done + per_tick :], 0)
+        for p in range(places):
+            for lost in range(done):
+                working[t, p, lost] = 0
+            if has[min(t, ticks - 1), p] and t < ticks:
+                now = working[t, p]
+                _end(now[done:size], 0, cost[t, p], tick_s, unit, work + done * unit - t * tick_s, is_whole)
+                begin = max(done, _within(late_s + tick_s, unit, size))
+                _lower(now[begin:size], working[t + 1, p, begin:], cost[t, p])
+        for p in range(places if t < ticks else 0):
             for c in range(states):
-                best = idle[t + 1, lost + per_tick, c] if lost + per_tick <= steps else FAR
-                for p in range(places):
-                    s = setup[c, p // KINDS]
-                    if lost + s > steps:
-                        continue
-                    start = move[c, p // KINDS]
-                    held = max(1, -(-s // per_tick))
-                    if until[t, p] - t >= held:
-                        over = (
-                            s * unit + left - (held - 1) * tick_s
-                        )  # seconds of the last of these ticks, if the job ends
-                        if over <= tick_s:
-                            last = cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over
-                            best = min(best, start + paid[t + held - 1, p] - paid[t, p] + last)
-                        else:
-                            then = start + paid[t + held, p] - paid[t, p] + working[t + held, lost + s, p]
-                            best = min(best, then)
-                    gone = free_until[t, p]
-                    if (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s:
-                        best = min(best, start + idle[gone, lost + s, classes[p // KINDS]])
-                idle[t, lost, c] = best
-            for p in range(places):
-                working[t, lost, p] = min(working[t, lost, p], idle[t, lost, classes[p // KINDS]])
+                s = setup[c, p // KINDS]
+                open_size = min(size, steps + 1 - s)
+                start = move[c, p // KINDS]
+                held = max(1, -(-s // per_tick))
+                if until[t, p] - t >= held:
+                    before = start + paid[t + held - 1, p] - paid[t, p]
+                    last_s = s * unit - (held - 1) * tick_s  # of the set-up, in the last of these ticks
+                    last = cost[t + held - 1, p]
+                    now = idle[t, c]
+                    left = last_s + work + done * unit - t * tick_s
+                    _end(now[done : max(done, open_size)], before, last, tick_s, unit, left, is_whole)
+                    begin = max(done, _within(late_s + tick_s - last_s, unit, size))
+                    if begin < open_size:
+                        _lower(now[begin:open_size], working[t + held, p, begin + s :], before + last)
+                gone = free_until[t, p]
+                if (gone - t) * per_tick >= s and gone > t:
+                    begin = max(done, _within((gone - t) * tick_s - s * unit + late_s, unit, size))
+                    if begin < open_size:
+                        _lower(idle[t, c, begin:open_size], idle[gone, classes[p // KINDS], begin + s :], start)
+        for p in range(places):
+            _lower(working[t, p, done:size], idle[t, classes[p // KINDS], done:size], 0)
     return idle, working
+
+
+@compiled
+def _within(late_s: int, unit: int, size: int) -> int:
+    """Return how many of the first `size` units without work come to no more than some seconds."""
+    return min(size, max(0, late_s // unit + 1))
+
+
+@compiled
+def _lower(value: IntArray, other: IntArray, more: int) -> None:
+    """Lower values to others that cost so much more."""
+    for k in range(min(len(value), len(other))):
+        value[k] = min(value[k], other[k] + more)
+
+
+@compiled
+def _end(value: IntArray, before: int, last: int, tick_s: int, unit: int, left: int, is_whole: bool) -> None:
+    """Lower values to what it costs to end the job within a tick, of which `left` seconds and a unit more each are needed."""
+    for k in range(min(len(value), max(0, (tick_s - left) // unit + 1))):
+        value[k] = min(value[k], before + (last if is_whole else last // tick_s * (left + k * unit)))
 
 
 @compiled
@@ -164,14 +193,17 @@ def _plan(
     idle: IntArray,
     working: IntArray,
 ) -> IntArray:
-    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost): wait as long as nothing is lost by it."""
+    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost): wait as long as nothing is lost by it.
+
+    Values have the units without work last, as `_values` returns them.
+    """
     per_tick, unit, work, steps, is_whole = times
     tick_s, ticks, places = per_tick * unit, len(cost), cost.shape[1]
     stays = np.empty((ticks + 1, 4), np.int64)
     size, t, lost, state = 0, 0, 0, 0
     while work - t * tick_s + lost * unit > 0:
-        value, left = idle[t, lost, state], work - t * tick_s + lost * unit
-        if lost + per_tick <= steps and idle[t + 1, lost + per_tick, state] == value:
+        value, left = idle[t, state, lost], work - t * tick_s + lost * unit
+        if lost + per_tick <= steps and idle[t + 1, state, lost + per_tick] == value:
             t, lost = t + 1, lost + per_tick
             continue
         end, gone = 0, 0
@@ -183,7 +215,7 @@ def _plan(
             start = move[state, p // KINDS]
             gone = free_until[t, p]
             is_free = (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s
-            if is_free and start + idle[gone, lost + s, classes[p // KINDS]] == value:
+            if is_free and start + idle[gone, classes[p // KINDS], lost + s] == value:
                 end = gone * tick_s
                 break
             gone = 0
@@ -195,7 +227,7 @@ def _plan(
                 if before + (cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over) == value:
                     end = (t + held - 1) * tick_s + over
                     break
-            elif before + cost[t + held - 1, p] + working[t + held, lost + s, p] == value:
+            elif before + cost[t + held - 1, p] + working[t + held, p, lost + s] == value:
                 break
         stays[size, 0], stays[size, 1] = p, t * tick_s
         lost, state = lost + s, classes[p // KINDS]
@@ -204,10 +236,10 @@ def _plan(
             left = work - t * tick_s + lost * unit
             while end == 0 and t < ticks and has[t, p]:
                 if left <= tick_s:
-                    if working[t, lost, p] != (cost[t, p] if is_whole else cost[t, p] // tick_s * left):
+                    if working[t, p, lost] != (cost[t, p] if is_whole else cost[t, p] // tick_s * left):
                         break
                     end = t * tick_s + left
-                elif working[t, lost, p] == cost[t, p] + working[t + 1, lost, p]:
+                elif working[t, p, lost] == cost[t, p] + working[t + 1, p, lost]:
                     t, left = t + 1, left - tick_s
                 else:
                     break

@@ -20,6 +20,9 @@ from optim.models.bidding.market.zones import KINDS, Optimum, ZoneJob, ZoneMarke
 LARGEST = 2**60
 """Larger potentials could overflow where they are added."""
 
+NEVER = -(2**61)
+"""Below every potential: what situations hold from which no step is asked for."""
+
 
 def check_optimum(
     market: ZoneMarket, job: ZoneJob, claim: Optimum, billing: Billing = Billing.PER_SECOND
@@ -81,73 +84,76 @@ def _plan_problems(
 
 
 class _Steps:
-    """The steps of (B.13) over all ticks (rows) and units of time without work (columns) at once."""
+    """The steps of (B.13) over all ticks (rows) and units of time without work (columns) at once.
+
+    Potentials are laid out with the units last: whole rows are then compared at the speed of the memory. Of situations that
+    no step begins at the potential is `NEVER`, which no step lowers.
+    """
 
     def __init__(self, market: ZoneMarket, job: ZoneJob, claim: Optimum, costs: PlaceCosts) -> None:
-        self.job, self.claim, self.costs = job, claim, costs
+        self.job, self.costs = job, costs
         self.tick_s, self.unit_s = market.tick_s, job.unit_s(market.tick_s)
         self.ticks, self.steps = len(costs.cost), job.slack_s // self.unit_s
         lost_s = self.unit_s * np.arange(self.steps + 1)
         tick = np.arange(self.ticks)[:, None]
         self.left = job.work_s - tick * self.tick_s + lost_s
         self.is_open = (lost_s <= tick * self.tick_s) & (self.left > 0)
-        zero = np.zeros((1, costs.cost.shape[1]), dtype=np.int64)
+        self.idle, self.working = (
+            np.ascontiguousarray(values.transpose(0, 2, 1)) for values in (claim.idle, claim.working)
+        )
         self.state_class = job.state_class
+        self.from_idle = np.where(self.is_open[:, None], self.idle[:-1], NEVER)
+        zero = np.zeros((1, costs.cost.shape[1]), dtype=np.int64)
         self.total = np.concatenate([zero, np.cumsum(costs.cost, axis=0)])
         self.lacks = np.concatenate([zero, np.cumsum(~costs.has, axis=0)])
 
     def problems(self) -> Iterator[str]:
         """Yield the kinds of steps that cost less than the potential falls."""
-        idle, working = self.claim.idle[:-1], self.claim.working[:-1]
         per_tick = self.tick_s // self.unit_s
-        waited = self.claim.idle[1:, per_tick:]
-        size = waited.shape[1]
-        if (self.is_open[:, :size, None] & (idle[:, :size] > waited)).any():
+        waited = self.idle[1:, :, per_tick:]
+        if (self.from_idle[:, :, : waited.shape[2]] > waited).any():
             yield "waiting a tick lowers the potential"
+        first_of_class = np.unique(self.state_class, return_index=True)[1]
         for place in range(self.costs.cost.shape[1]):
             zone = place // KINDS
-            held = working[:, :, place]
-            worked = self._ended(np.arange(self.ticks), place, self.left, self.claim.working[1:, :, place])
-            if (self.is_open & self.costs.has[:, place, None] & (held > worked)).any():
+            held = np.where(self.is_open, self.working[:-1, place], NEVER)
+            if self._lowers(held, place, setup_s=0, move=0):
                 yield f"a tick of work at place {place} costs less than the potential falls"
-            if (self.is_open & (held > idle[:, :, self.state_class[1 + zone]])).any():
+            if (held > self.idle[:-1, self.state_class[1 + zone]]).any():
                 yield f"returning machines of place {place} lowers the potential"
-            for state in np.unique(self.state_class, return_index=True)[1]:  # one of each class
-                if self._launch_lowers(place, state):
+            for state in first_of_class:
+                now = self.from_idle[:, self.state_class[state]]
+                setup_s, move = int(self.job.setup_s[state, zone]), HOUR_S * int(self.job.move_micro[state, zone])
+                if self._lowers(now, place, setup_s, move) or self._free_lowers(now, place, setup_s, move):
                     yield f"a launch at place {place} with the state at {state} costs less than the potential falls"
 
-    def _ended(self, ticks: IntArray, place: int, seconds: IntArray, after: IntArray) -> IntArray:
-        """Return what a tick costs, and what is still to be paid after it, where the job ends after so many seconds."""
-        cost = self.costs.cost[ticks, place, None]
-        ending = np.broadcast_to(cost, seconds.shape) if self.costs.is_whole else cost // self.tick_s * seconds
-        return np.where(seconds <= self.tick_s, ending, cost + after)
-
-    def _launch_lowers(self, place: int, state: int) -> bool:
-        """Tell whether a launch costs less than the potential falls."""
-        job, zone = self.job, place // KINDS
-        setup_s, move = int(job.setup_s[state, zone]), HOUR_S * int(job.move_micro[state, zone])
+    def _lowers(self, now: IntArray, place: int, setup_s: int, move: int) -> bool:
+        """Tell whether machines held until they have worked, or the job is done, cost less than the potential falls from `now`."""
         lost, held = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
         if lost > self.steps or held > self.ticks:
             return False
-        size, rows = self.steps + 1 - lost, slice(0, self.ticks + 1 - held)
-        last = np.arange(held - 1, self.ticks)
-        is_open, left = self.is_open[rows, :size], self.left[rows, :size]
-        now = self.claim.idle[:-1][rows, :size, self.state_class[state]]
-        before = (self.total[last, place] - self.total[last - held + 1, place])[:, None] + move
-        after = self.claim.working[held:, lost:, place]
-        then = before + self._ended(last, place, left + setup_s - (held - 1) * self.tick_s, after)
-        can = (self.lacks[held:, place] == self.lacks[rows, place])[:, None] & is_open
-        if bool((can & (now > then)).any()):
-            return True
-        return self._free_launch_lowers(place, state, setup_s, move)
+        size, count = self.steps + 1 - lost, self.ticks + 1 - held
+        before = self.total[held - 1 : self.ticks, place] - self.total[:count, place] + move
+        last = self.costs.cost[held - 1 :, place]
+        lacks = self.lacks[held:, place] != self.lacks[:count, place]
+        before = np.where(lacks, LARGEST, before)
+        now = now[:count, :size]
+        then = self.working[held:, place, lost:] + (before + last)[:, None]
+        # What is left grows with the time without work: only from this tick on may the job end within the last tick held.
+        ending = int(np.searchsorted(-self.left[:count, 0], setup_s - held * self.tick_s))
+        seconds = self.left[ending:count, :size] + (setup_s - (held - 1) * self.tick_s)
+        paid = last[ending:, None] if self.costs.is_whole else last[ending:, None] // self.tick_s * seconds
+        then[ending:] = np.where(seconds <= self.tick_s, before[ending:, None] + paid, then[ending:])
+        return bool((now > then).any())
 
-    def _free_launch_lowers(self, place: int, state: int, setup_s: int, move: int) -> bool:
+    def _free_lowers(self, now: IntArray, place: int, setup_s: int, move: int) -> bool:
         """Tell whether machines that are lost free of charge cost less than the potential falls."""
         lost, gone = setup_s // self.unit_s, self.costs.free_until[:, place]
         held_s = (gone - np.arange(self.ticks)) * self.tick_s
         rows = np.flatnonzero((held_s > 0) & (held_s >= setup_s))
+        if not len(rows) or lost > self.steps:
+            return False
         size = self.steps + 1 - lost
-        now = self.claim.idle[rows, :size, self.state_class[state]]
-        then = move + self.claim.idle[gone[rows], lost:, self.state_class[1 + place // KINDS]]
-        is_step: BoolArray = self.is_open[rows, :size] & (self.left[rows, :size] + setup_s > held_s[rows, None])
-        return bool((is_step & (now > then)).any())
+        then = move + self.idle[gone[rows], self.state_class[1 + place // KINDS], lost:]
+        is_step: BoolArray = self.left[rows, :size] + setup_s > held_s[rows, None]
+        return bool((is_step & (now[rows, :size] > then)).any())

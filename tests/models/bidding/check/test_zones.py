@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.bidding.check.zones import check_optimum
+from optim.models.bidding.market.billing import Billing, place_costs
 from optim.models.bidding.market.zones import Allocation, ZoneJob
 from optim.solvers.bidding.zones import least_cost
 from tests.support.spot.zones import cheapest_by_trying, drawn, drawn_in_seconds, zone_job, zone_market
@@ -110,3 +111,68 @@ def test_a_launch_after_whose_set_up_the_job_ends_within_a_tick_costs_no_more_th
     assert best.units == 1020 * 1_000_000
     more = replace(best, units=best.units + 1, plan_units=best.units + 1, idle=lifted(best.idle, 1))
     assert any("a launch at place 0" in problem for problem in check_optimum(market, job, more))
+
+
+def lowered(market, job, claim, billing):
+    """Return the kinds of steps of (B.13) that cost less than the potential falls, tried one situation at a time."""
+    costs, tick_s, unit = place_costs(market, job, claim.first, billing), market.tick_s, job.unit_s(market.tick_s)
+    ticks, steps = len(costs.cost), job.slack_s // unit
+    found = set()
+
+    def held(t, lost, place, setup_s):
+        """Return what a launch costs, and the tick and units without work that it leads to; none where it can't be had."""
+        count = max(1, -(-setup_s // tick_s))
+        end, then = t + count, lost + setup_s // unit
+        if end > ticks or then > steps or not costs.has[t:end, place].all():
+            return None
+        last_s = job.work_s - t * tick_s + lost * unit + setup_s - (count - 1) * tick_s
+        before, last = int(costs.cost[t : end - 1, place].sum()), int(costs.cost[end - 1, place])
+        if last_s <= tick_s:
+            return before + (last if costs.is_whole else last // tick_s * last_s)
+        return before + last + int(claim.working[end, then, place])
+
+    for t in range(ticks):
+        for lost in range(min(steps, t * tick_s // unit) + 1):
+            left = job.work_s - t * tick_s + lost * unit
+            if left <= 0:
+                continue
+            for c, state in enumerate(np.unique(job.state_class, return_index=True)[1]):
+                now, waited = int(claim.idle[t, lost, c]), lost + tick_s // unit
+                if waited <= steps and now > claim.idle[t + 1, waited, c]:
+                    found.add("waiting")
+                for place in range(2 * market.num_zones):
+                    setup_s, move = int(job.setup_s[state, place // 2]), 3600 * int(job.move_micro[state, place // 2])
+                    cost = held(t, lost, place, setup_s)
+                    gone, then = int(costs.free_until[t, place]), lost + setup_s // unit
+                    is_free = gone > t and setup_s <= (gone - t) * tick_s < left + setup_s and then <= steps
+                    if (cost is not None and now > move + cost) or (
+                        is_free and now > move + claim.idle[gone, then, job.state_class[1 + place // 2]]
+                    ):
+                        found.add(f"a launch at place {place} with the state at {state}")
+            for place in range(2 * market.num_zones):
+                now, cost = int(claim.working[t, lost, place]), held(t, lost, place, 0)
+                if cost is not None and now > cost:
+                    found.add(f"a tick of work at place {place}")
+                if now > claim.idle[t, lost, job.state_class[1 + place // 2]]:
+                    found.add(f"returning machines of place {place}")
+    return found
+
+
+@given(seed=st.integers(0, 10**6), raised=st.integers(0, 3), billing=st.sampled_from(list(Billing)))
+def test_finds_every_kind_of_step_that_a_trial_of_each_situation_finds(seed, raised, billing):
+    market, job = drawn_in_seconds(seed, ticks=7)
+    best = least_cost(market, job, 0, billing)
+    rng = np.random.default_rng([seed, raised])
+    values = {}
+    for name in ("idle", "working"):
+        given_values = getattr(best, name)
+        values[name] = given_values.copy()
+        flat = values[name].reshape(-1)
+        flat[rng.integers(0, len(flat), raised)] += 1
+    claim = replace(best, **values)
+    ends = (" lowers the potential", " costs less than the potential falls", " a tick")
+    told = {problem for problem in check_optimum(market, job, claim, billing) if "potential" in problem}
+    told = {problem for problem in told if "proves" not in problem}
+    for end in ends:
+        told = {problem.removesuffix(end) for problem in told}
+    assert told == lowered(market, job, claim, billing)
