@@ -21,10 +21,11 @@ EXTRA_OF = {
     "pandas": "pandas",
     "sklearn": "learn",
     "torch": "torch",
+    "yaml": "yaml",
 }
 """The extra that installs a package."""
 
-PACKAGE_OF = {"sklearn": "scikit-learn"}
+PACKAGE_OF = {"sklearn": "scikit-learn", "yaml": "pyyaml"}
 """The distribution of a package, where its name differs."""
 
 
