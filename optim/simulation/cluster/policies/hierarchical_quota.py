@@ -1,0 +1,641 @@
+"""Quotas that lend: queues in cohorts borrow what others leave, and give it back to those to whom it was promised."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_choices, check_in
+from optim.core.policies import policy
+from optim.core.registry import SUPPORTED, Support
+from optim.models.cluster.cluster import UNNAMED, Cluster
+from optim.models.cluster.fair_share import DecayedUsage
+from optim.models.cluster.quota_tree import (
+    NOT_SET,
+    UNLIMITED,
+    Queueing,
+    QueueRules,
+    QuotaLedger,
+    QuotaTree,
+    Reclaim,
+    ShareRule,
+    WithinQueue,
+)
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.placing import quotas_by_gpu_time
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
+from optim.workloads.cluster.queue_files import CLUSTER, MILLI, QueueFile, read_queues
+
+GPU = "gpu"
+
+
+class QueueBy(StrEnum):
+    """What of a job names its queue."""
+
+    VIRTUAL_CLUSTER = "vc"
+    ACCOUNT = "account"
+    USER = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HierarchicalQuotaOptions:
+    """Options.
+
+    Parameters
+    ----------
+    quotas
+        A YAML file of Kueue's or KAI Scheduler's queues. Without one every virtual cluster is a queue whose quota is its share
+        of the trace's GPU-hours, all of them in one cohort that lends everything and takes it back from anybody.
+    queue_by
+        What names a job's queue: its virtual cluster (``vc``), ``account`` or ``user``.
+    default_queue
+        Queue of jobs whose name isn't in the file; empty to refuse such jobs.
+    half_life_h
+        Hours after which usage counts half, by which queues that borrow are ordered; 0 for what the file says, else none.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    quotas: Path | None = None
+    queue_by: str = QueueBy.VIRTUAL_CLUSTER.value
+    default_queue: str = ""
+    half_life_h: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_choices(self, {"queue_by": tuple(each.value for each in QueueBy)})
+        check_in("[0, 1e6]", self, "half_life_h")
+        if self.quotas is not None and not self.quotas.is_file():
+            raise InvalidOptionError(f"quotas must be a file, got {self.quotas}")
+
+
+def tree_of_groups(jobs: Workload, cluster: Cluster) -> QuotaTree:
+    """Return one cohort of a queue per virtual cluster, with whole GPUs by GPU-time, largest remainders first."""
+    exact = quotas_by_gpu_time(jobs, cluster)
+    whole = np.floor(exact).astype(np.int64)
+    most = np.lexsort((np.arange(len(whole)), -(exact - whole)))[: cluster.num_gpus - int(whole.sum())]
+    whole[most] += 1
+    count = 1 + len(jobs.groups)
+    nominal = np.concatenate([[0], whole * MILLI])[:, None]
+    rules = QueueRules(reclaim=Reclaim.ANY, within=WithinQueue.LOWER_PRIORITY)
+    return QuotaTree(
+        names=(CLUSTER, *jobs.groups),
+        parent=np.array([-1, *[0] * len(jobs.groups)], np.int64),
+        is_queue=np.arange(count) > 0,
+        flavors=(GPU,),
+        nominal=nominal,
+        borrowing=np.full((count, 1), UNLIMITED),
+        lending=np.full((count, 1), UNLIMITED),
+        covers=np.ones((count, 1), np.bool_),
+        weight=np.ones(count),
+        priority=np.zeros(count, np.int64),
+        rules=(QueueRules(), *[rules] * len(jobs.groups)),
+        reclaim_after_us=np.full(count, NOT_SET),
+        preempt_after_us=np.full(count, NOT_SET),
+    )
+
+
+@policy(
+    "hierarchical-quota",
+    world="cluster",
+    options=HierarchicalQuotaOptions,
+    summary="Queues in cohorts with quotas, borrowing and lending limits, reclaim and fair sharing, read from YAML of Kueue or KAI Scheduler.",
+    source="Kueue's concepts Cluster Queue, Cohort and Preemption, kueue.sigs.k8s.io/docs/concepts; KAI Scheduler's Scheduling Queues and Fairness",
+)
+class HierarchicalQuota(PlanningPolicy):
+    """Queues within their quota first, then by their share of what is borrowed; in a queue by priority and submission."""
+
+    knows_quotas = True
+    assumptions = (
+        "GPUs alone are counted, and a gang is one workload; it is admitted where its quota and a place are both there, and takes the "
+        "first flavor of its queue in which it fits; a job that has its quota and no place takes the GPUs of those over theirs; KAI's "
+        "queues are shared as Kueue's with fair sharing, by priority and then weight, and all of their jobs may be stopped"
+    )
+
+    def __init__(self, options: HierarchicalQuotaOptions, jobs: Workload) -> None:
+        self.options, self.jobs = options, jobs
+        self.file: QueueFile | None = None if options.quotas is None else read_queues(options.quotas)
+        if self.file is not None and self.file.ignored:
+            self.notes = (f"{self.file.path}: fields that decide nothing here: {', '.join(self.file.ignored)}",)
+        self.labels, self.names = {
+            QueueBy.VIRTUAL_CLUSTER.value: (jobs.group, jobs.groups),
+            QueueBy.ACCOUNT.value: (jobs.account, jobs.accounts),
+            QueueBy.USER.value: (jobs.user, jobs.users),
+        }[options.queue_by]
+        if self.file is not None:
+            self._queues_of(self.file.tree(1))  # what is wrong with the names is said before the run
+
+    def tree_for(self, cluster: Cluster) -> QuotaTree:
+        """Return the quotas by which a cluster is shared."""
+        if self.file is None:
+            tree = tree_of_groups(self.jobs, cluster)
+            if self.options.queue_by != QueueBy.VIRTUAL_CLUSTER.value:
+                raise InvalidOptionError(
+                    "hierarchical-quota.queue_by goes with hierarchical-quota.quotas=FILE; give a file"
+                )
+        else:
+            tree = self.file.tree(cluster.num_gpus)
+        return replace(tree, half_life_h=self.options.half_life_h or tree.half_life_h)
+
+    def _queues_of(self, tree: QuotaTree) -> IntArray:
+        """Return the row of each job's queue.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a name of the jobs has no queue, or the default queue isn't there.
+        """
+        default = tree.queue_of(self.options.default_queue) if self.options.default_queue else None
+        if self.options.default_queue and default is None:
+            raise InvalidProblemError(
+                f"default_queue {self.options.default_queue[:40]!r} isn't among the queues: {', '.join(tree.queues)[:100]}"
+            )
+        queue = []
+        for name in self.names:
+            row = tree.queue_of(name)
+            row = default if row is None else row
+            if row is None and len(self.names) == 1 and not name and len(tree.queues) == 1:
+                row = next(iter(tree.queues.values()))
+            if row is None:
+                source = self.file.path if self.file else "the jobs"
+                raise InvalidProblemError(
+                    f"{source}: no queue {name[:40]!r}, which jobs are in (queues: {', '.join(tree.queues)[:80]}); add it, or name "
+                    "one for such jobs by hierarchical-quota.default_queue=NAME"
+                )
+            queue.append(row)
+        return np.array(queue, np.int64)[self.labels]
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Tell whether every job that it was made for could be admitted while no other is."""
+        tree, jobs = self.tree_for(cluster), self.jobs
+        queue, machines = self._queues_of(tree), flavor_machines(tree, cluster)
+        ledger = QuotaLedger(tree)
+        for row in np.sort(
+            np.unique(np.column_stack([queue, jobs.gpus, jobs.gpu_type_slowdown_ppm > 0]), axis=0, return_index=True)[1]
+        ).tolist():
+            node, room = int(queue[row]), jobs.room_on(cluster, row)
+            if tree.rules[node].is_held:
+                return Support(False, f"queue {tree.names[node][:40]!r} is stopped (stopPolicy), and jobs are in it")
+            most = [
+                min(ledger.potential(node, at) // MILLI, int(room[machines[at]].sum()))
+                for at in range(len(tree.flavors))
+                if tree.covers[node, at]
+            ]
+            if max(most, default=0) < jobs.gpus[row]:
+                return Support(
+                    False,
+                    f"job {jobs.ids[row][:40]} asks for {jobs.gpus[row]} GPUs, and queue {tree.names[node][:40]!r} can have at most "
+                    f"{max(most, default=0)} of one flavor; raise its quota or borrowing limit, or leave such jobs out",
+                )
+        return SUPPORTED
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Set the quotas, and forget who held what."""
+        del seed
+        self.tree = self.tree_for(cluster)
+        self.queue = self._queues_of(self.tree)
+        self.machines = flavor_machines(self.tree, cluster)
+        self.paths = [self.tree.path(node) for node in range(len(self.tree.names))]
+        self.flavor: dict[int, int] = {}
+        half_life_us = self.tree.half_life_h * 3600 * US if self.tree.half_life_h else math.inf
+        self.users = _users_of_queues(self.jobs, self.queue)
+        self.user_usage = DecayedUsage(int(self.users.max()) + 1, half_life_us)
+        self.queue_usage = DecayedUsage(len(self.tree.names), half_life_us)
+        self.user_weight = self._user_weights()
+        self.held: tuple[FloatArray, FloatArray] = (np.zeros(int(self.users.max()) + 1), np.zeros(len(self.tree.names)))
+        self.reclaimed = self.preempted_in_queue = 0
+        queues = [int(row) for row in dict.fromkeys(self.queue.tolist())]
+        by_group = [set(self.queue[self.jobs.group == group].tolist()) for group in range(len(self.jobs.groups))]
+        is_alike = self.options.queue_by == QueueBy.VIRTUAL_CLUSTER.value and len(queues) == sum(map(bool, by_group))
+        quota = self.tree.nominal.sum(axis=1) / MILLI
+        self.quota = [float(quota[min(rows)]) if rows else 0.0 for rows in by_group] if is_alike else ()
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Return the rules; quotas are those of virtual clusters where each is a queue of its own."""
+        rules = PlanningPolicy.rules(self, options)
+        return rules if rules.quotas else replace(rules, knows_quotas=False)
+
+    def _user_weights(self) -> FloatArray:
+        weight = np.ones(int(self.users.max()) + 1)
+        for number, name in enumerate(self.names):
+            local = self.tree.local_queues.get(name)
+            if local is not None:
+                weight[self.users[self.labels == number]] = max(local.weight, 1e-9)
+        return weight
+
+    def plan(self, view: View) -> Plan:
+        """Admit jobs queue by queue; where one within its quota finds none, those over theirs give it back."""
+        self._let_time_pass(view.now_us)
+        one = _Pass(self, view)
+        stopped = one.admit(self._ordered(view, view.waiting), may_stop=True)
+        if stopped:
+            one.admit(self._ordered(view, np.array(sorted({*one.left, *stopped}), np.int64)), may_stop=False)
+        running = np.fromiter(one.gpus, np.int64, len(one.gpus))
+        self.flavor = {job: one.flavor[job] for job in running.tolist()}
+        gpus = self.jobs.gpus[running].astype(float)
+        self.held = (
+            np.bincount(self.users[running], weights=gpus, minlength=len(self.held[0])),
+            np.bincount(self.queue[running], weights=gpus, minlength=len(self.held[1])),
+        )
+        return Plan(gpus=one.gpus, again_us=min(one.again, default=None))
+
+    def _let_time_pass(self, now_us: int) -> None:
+        """Let usage grow up to now."""
+        if self.tree.half_life_h:
+            self.user_usage.advance(now_us, self.held[0])
+            self.queue_usage.advance(now_us, self.held[1])
+
+    def _ordered(self, view: View, waiting: IntArray) -> dict[int, list[int]]:
+        """Return the waiting jobs of each queue, the last ones first."""
+        priority = view.priority[waiting]
+        by_usage = np.array([rules.by_usage for rules in self.tree.rules])[self.queue[waiting]]
+        usage = np.where(by_usage, (self.user_usage.gpu_us / self.user_weight)[self.users[waiting]], 0.0)
+        order = waiting[np.lexsort((waiting, -priority, usage))][::-1]
+        queues: dict[int, list[int]] = {}
+        for job, node in zip(order.tolist(), self.queue[order].tolist(), strict=True):
+            queues.setdefault(node, []).append(job)
+        return dict(sorted(queues.items()))
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how many jobs were stopped for other queues, and for their own."""
+        return {"reclaimed": float(self.reclaimed), "preempted_in_queue": float(self.preempted_in_queue)}
+
+
+def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
+    """Return the machines of each flavor: those whose type of GPU or partition its name or a label of it names, all where types have no names.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a flavor names none of the cluster's types.
+    """
+    everything = np.ones(cluster.num_machines, np.bool_)
+    if cluster.kinds == UNNAMED or (len(tree.flavors) == 1 and not tree.labels.get(tree.flavors[0])):
+        return [everything] * len(tree.flavors)
+    found = []
+    for flavor in tree.flavors:
+        called = {each.casefold() for each in (flavor, *tree.labels.get(flavor, ()))}
+        kinds = [
+            bool(
+                called
+                & {
+                    name.casefold(),
+                    *(each.casefold() for each in (cluster.partitions[at] if cluster.partitions else ())),
+                }
+            )
+            for at, name in enumerate(cluster.names_of_gpus)
+        ]
+        if not any(kinds):
+            raise InvalidProblemError(
+                f"flavor {flavor[:40]!r} names no type of GPU of the cluster ({', '.join(cluster.names_of_gpus)[:80]}); give a "
+                "ResourceFlavor with such a node label, or a cluster without types"
+            )
+        found.append(np.array(kinds)[cluster.kind])
+    return found
+
+
+def _users_of_queues(jobs: Workload, queue: IntArray) -> IntArray:
+    """Return a number for each user in each queue, or virtual cluster where users have no names; shape (jobs,)."""
+    who = jobs.user if len(jobs.users) > 1 else jobs.group
+    return np.asarray(np.unique(np.column_stack([queue, who]), axis=0, return_inverse=True)[1].ravel(), np.int64)
+
+
+Candidate = tuple[bool, int, int, int, int]
+"""Whether a job is of the same queue, its priority, minus its start, minus its number, its number: in the order in which they are stopped."""
+
+
+class _Pass:
+    """One look at all queues: what is used, what is free, who runs."""
+
+    def __init__(self, owner: HierarchicalQuota, view: View) -> None:
+        self.owner, self.view, self.tree = owner, view, owner.tree
+        self.gpus: dict[int, Gpus] = dict(view.running)
+        self.room = view.room()
+        self.ledger = QuotaLedger(owner.tree)
+        self.flavor: dict[int, int] = {}
+        for job in self.gpus:
+            self.flavor[job] = self._flavor_of(job)
+            self.ledger.change(int(owner.queue[job]), self.flavor[job], self._milli(job))
+        self.left: list[int] = []
+        self.again: list[int] = []
+        self.started = view.started_us
+        self.priority: list[int] = view.priority.tolist()
+        self.is_plain = self.room.site.is_plain and self.room.allowed is None
+
+    def _milli(self, job: int) -> int:
+        return self.room.site.widths[job] * MILLI
+
+    def _flavor_of(self, job: int) -> int:
+        """Return the flavor that a running job uses: as it was admitted, or by its machine where something else started it."""
+        known = self.owner.flavor.get(job)
+        if known is not None:
+            return known
+        machine, node = self.room.machine_of(self.gpus[job][0]), int(self.owner.queue[job])
+        there = [at for at, mine in enumerate(self.owner.machines) if mine[machine]]
+        return next((at for at in there if self.tree.covers[node, at]), there[0] if there else 0)
+
+    def admit(self, queues: dict[int, list[int]], *, may_stop: bool) -> list[int]:
+        """Admit waiting jobs, always the next of the queue whose turn it is; return those that were stopped."""
+        failed: set[tuple[int, int, tuple[bool, ...]]] = set()
+        stopped: list[int] = []
+        heads = {node: mine[-1] for node, mine in queues.items()}
+        while heads:
+            node = self._turn(heads)
+            job = queues[node].pop()
+            kind = (node, self.room.site.widths[job], self.room.site.types_of(job))
+            is_admitted = kind not in failed and self._admit(node, job)
+            if not is_admitted and kind not in failed and may_stop:
+                gone = self._stop_for(node, job)
+                stopped += gone
+                is_admitted = bool(gone)
+            if not is_admitted:
+                failed.add(kind)
+                self.left.append(job)
+                if self.tree.rules[node].queueing is Queueing.STRICT_FIFO:
+                    self.left += queues[node]
+                    queues[node].clear()
+            if queues[node]:
+                heads[node] = queues[node][-1]
+            else:
+                del heads[node]
+        return stopped
+
+    def _flavors(self, node: int) -> Iterable[int]:
+        return np.flatnonzero(self.tree.covers[node]).tolist()
+
+    def _place(self, room: FreeGpus, job: int, flavor: int) -> Gpus | None:
+        mine = self.owner.machines[flavor]
+        return room.find(job, machines=None if mine.all() else mine)
+
+    def _admit(self, node: int, job: int) -> bool:
+        """Start a job in the first flavor in which its queue has quota and the cluster a place."""
+        if self.tree.rules[node].is_held:
+            return False
+        amount = self._milli(job)
+        for flavor in self._flavors(node):
+            if self.ledger.available(node, flavor) < amount:
+                continue
+            found = (
+                None if self.is_plain and self.room.num_free * MILLI < amount else self._place(self.room, job, flavor)
+            )
+            if found is not None:
+                self._start(node, job, flavor, found)
+                return True
+        return False
+
+    def _start(self, node: int, job: int, flavor: int, gpus: Gpus) -> None:
+        self.room.take(job, gpus)
+        self.gpus[job], self.flavor[job] = gpus, flavor
+        self.ledger.change(node, flavor, self._milli(job))
+
+    def _turn(self, heads: Mapping[int, int]) -> int:
+        """Return the queue that comes next: from the root down the child with the least share, or without shares by borrowing, priority and time."""
+        if len(heads) == 1:
+            return next(iter(heads))
+        if not self.tree.shares and not self.tree.half_life_h:
+            return min(
+                heads, key=lambda node: (self._height(node, heads[node]), -self.priority[heads[node]], heads[node])
+            )
+        best: dict[int, tuple[tuple[float, ...], int]] = {}
+        nodes = sorted({each for node in heads for each in self.owner.paths[node]}, reverse=True)
+        for node in [*nodes, -1]:
+            below = (
+                [each for each in nodes if int(self.tree.parent[each]) == node]
+                if node < 0 or not self.tree.is_queue[node]
+                else []
+            )
+            rivals = [(self._key(child, best[child][1], heads), best[child][1]) for child in below]
+            best[node] = min(rivals) if rivals else ((), node)
+        return best[-1][1]
+
+    def _height(self, node: int, job: int) -> int:
+        """Return how far up a queue has to borrow for a job: 0 for not at all."""
+        amount, path = self._milli(job), self.owner.paths[node]
+        flavor = next(iter(self._flavors(node)), 0)
+        lowest = self.ledger.lowest_that_fits(node, flavor, amount)
+        return len(path) if lowest is None else path.index(lowest)
+
+    def _key(self, child: int, queue: int, heads: Mapping[int, int]) -> tuple[float, ...]:
+        """Return by what a child of a cohort comes before its siblings, with the job that is next in it."""
+        job = heads[queue]
+        flavor = next(iter(self._flavors(queue)), 0)
+        more = dict(self.ledger.above(queue, flavor, self._milli(job)))[child]
+        is_borrowing = self.ledger.borrowed(child, more, flavor) > 0
+        if self.tree.half_life_h:
+            share = float(self.owner.queue_usage.gpu_us[self._queues_below(child)].sum()) / max(
+                float(self.tree.weight[child]), 1e-9
+            )
+        else:
+            share = self._share(child, self.ledger, more, flavor)[1]
+        return (is_borrowing, -int(self.tree.priority[child]), share, -self.priority[job], job)
+
+    def _queues_below(self, node: int) -> list[int]:
+        return [queue for queue in self.tree.queues.values() if node in self.owner.paths[queue]]
+
+    def _share(self, node: int, ledger: QuotaLedger, more: int = 0, flavor: int = 0) -> tuple[int, float]:
+        """Return what a node borrows over its weight, behind its priority: the less, the sooner it may have more."""
+        borrowed, weight = ledger.borrowed(node, more, flavor), float(self.tree.weight[node])
+        return -int(self.tree.priority[node]), 0.0 if not borrowed else borrowed / weight if weight else math.inf
+
+    def _stop_for(self, node: int, job: int) -> list[int]:
+        """Stop running jobs so that one is admitted, and admit it; return them, none if it isn't possible."""
+        rules, amount = self.tree.rules[node], self._milli(job)
+        if rules.is_held or (
+            rules.reclaim is Reclaim.NEVER and rules.within is WithinQueue.NEVER and not rules.borrow_within
+        ):
+            return []
+        for flavor in self._flavors(node):
+            if self.ledger.potential(node, flavor) < amount:
+                continue
+            for candidates, choose in self._ways(node, job, flavor):
+                found = choose(node, job, flavor, candidates) if candidates else None
+                if found is None:
+                    continue
+                stopped, gpus = found
+                for other in stopped:
+                    queue = int(self.owner.queue[other])
+                    self.room.give(other, self.gpus.pop(other))
+                    self.ledger.change(queue, self.flavor[other], -self._milli(other))
+                    self.owner.reclaimed += queue != node
+                    self.owner.preempted_in_queue += queue == node
+                self._start(node, job, flavor, gpus)
+                return stopped
+        return []
+
+    def _ways(
+        self, node: int, job: int, flavor: int
+    ) -> "list[tuple[list[Candidate], Callable[[int, int, int, Sequence[Candidate]], tuple[list[int], Gpus] | None]]]":
+        """Return who may be stopped for a job, and how those are chosen who are: one way after the other is tried."""
+        candidates = sorted(self._candidates(node, job, flavor))
+        mine = [each for each in candidates if each[0]]
+        choose = self._by_shares if self.tree.shares else self._in_order
+        return [(candidates, choose), *([(mine, self._in_order)] if len(mine) < len(candidates) else [])]
+
+    def _candidates(self, node: int, job: int, flavor: int) -> Iterable[Candidate]:
+        """Yield the running jobs that may be stopped for one."""
+        rules, priority, path = self.tree.rules[node], self.priority, self.owner.paths[node]
+        lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
+        promised = path[: path.index(lowest) + 1] if lowest is not None else []
+        for other in self.view.running:
+            if other not in self.gpus or self.flavor[other] != flavor:
+                continue
+            queue = int(self.owner.queue[other])
+            if queue == node:
+                is_newer = rules.within is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY and (-priority[other], other) > (
+                    -priority[job],
+                    job,
+                )
+                may = rules.within is not WithinQueue.NEVER and (priority[other] < priority[job] or is_newer)
+                least_us = self._first_set(self.tree.preempt_after_us, self.owner.paths[queue])
+            else:
+                above = self._siblings(path, self.owner.paths[queue])
+                if above is None or not self._is_borrowing(self.ledger, queue, above[1], flavor):
+                    continue
+                is_lower = priority[other] < priority[job]
+                may = rules.reclaim is Reclaim.ANY or (rules.reclaim is Reclaim.LOWER_PRIORITY and is_lower)
+                if above[0] not in promised and not self.tree.shares:
+                    most = rules.borrow_max_priority
+                    may = rules.borrow_within and is_lower and (most is None or priority[other] <= most)
+                least_us = self._first_set(
+                    self.tree.reclaim_after_us, self.owner.paths[above[1] if self.tree.is_by_ancestor else queue]
+                )
+            if not may:
+                continue
+            until = int(self.started[other]) + least_us
+            if until > self.view.now_us:
+                self.again.append(until)
+                continue
+            yield (queue == node, priority[other], -int(self.started[other]), -other, other)
+
+    @staticmethod
+    def _siblings(path: Sequence[int], other: Sequence[int]) -> tuple[int, int] | None:
+        """Return the children of the first common cohort of two queues on either side, None if they have none."""
+        common = next((each for each in path if each in other), None)
+        if common is None:
+            return None
+        return path[path.index(common) - 1], other[other.index(common) - 1]
+
+    def _is_borrowing(self, ledger: QuotaLedger, queue: int, child: int, flavor: int) -> bool:
+        """Tell whether a queue and all above it up to a child of the common cohort use more than their quota."""
+        path = self.owner.paths[queue]
+        return all(ledger.usage[each][flavor] > ledger.total[each][flavor] for each in path[: path.index(child) + 1])
+
+    @staticmethod
+    def _first_set(values: IntArray, path: Sequence[int]) -> int:
+        return next((int(values[each]) for each in path if values[each] != NOT_SET), 0)
+
+    def _in_order(
+        self, node: int, job: int, flavor: int, candidates: Sequence[Candidate]
+    ) -> tuple[list[int], Gpus] | None:
+        """Stop candidates in their order until the job fits, passing over those whose queues borrow no more."""
+        trial = _Trial(self, node, job, flavor)
+        for *_, other in candidates:
+            queue = int(self.owner.queue[other])
+            if queue != node:
+                above = self._siblings(self.owner.paths[node], self.owner.paths[queue])
+                if above is None or not self._is_borrowing(trial.ledger, queue, above[1], flavor):
+                    continue
+            trial.stop(other)
+            if trial.fits():
+                return trial.spared()
+        return None
+
+    def _by_shares(
+        self, node: int, job: int, flavor: int, candidates: Sequence[Candidate]
+    ) -> tuple[list[int], Gpus] | None:
+        """Stop candidates of the queue with the largest share, as far as the rules of shares allow, until the job fits."""
+        trial, path = _Trial(self, node, job, flavor), self.owner.paths[node]
+        for rule in self.tree.shares:
+            left: dict[int, list[int]] = {}
+            for *_, other in candidates:
+                if other not in trial.stopped:
+                    left.setdefault(int(self.owner.queue[other]), []).append(other)
+            while left:
+                queue = max(
+                    left, key=lambda each: (each != node, self._share(self._side(path, each), trial.ledger), -each)
+                )
+                child = self._side(path, queue)
+                if queue != node and not self._is_borrowing(trial.ledger, queue, child, flavor):
+                    del left[queue]
+                    continue
+                chosen = next(
+                    (other for other in left[queue] if queue == node or self._may(trial, rule, path, other)), None
+                )
+                if chosen is None:
+                    del left[queue]
+                    continue
+                left[queue].remove(chosen)
+                if not left[queue]:
+                    del left[queue]
+                trial.stop(chosen)
+                if trial.fits():
+                    return trial.spared()
+        return None
+
+    def _side(self, path: Sequence[int], queue: int) -> int:
+        """Return the child of the first common cohort on the side of another queue, the queue itself where it is the same."""
+        above = self._siblings(path, self.owner.paths[queue]) if queue != path[0] else None
+        return above[1] if above else queue
+
+    def _may(self, trial: "_Trial", rule: ShareRule, path: Sequence[int], other: int) -> bool:
+        """Tell whether shares allow to stop a job of another queue."""
+        queue = int(self.owner.queue[other])
+        above = self._siblings(path, self.owner.paths[queue])
+        assert above is not None  # candidates have a cohort in common
+        more = dict(trial.ledger.above(path[0], trial.flavor, self._milli(trial.job)))[above[0]]
+        mine = self._share(above[0], trial.ledger, more, trial.flavor)
+        if mine[1] == 0.0:
+            return True  # it stays within its quota
+        if rule is ShareRule.INITIAL_SHARE:
+            return mine < self._share(above[1], trial.ledger)
+        after = trial.ledger.copy()
+        after.change(queue, trial.flavor, -self._milli(other))
+        return mine <= self._share(above[1], after)
+
+
+class _Trial:
+    """What would be if some jobs were stopped for one."""
+
+    def __init__(self, one: _Pass, node: int, job: int, flavor: int) -> None:
+        self.one, self.node, self.job, self.flavor = one, node, job, flavor
+        self.room, self.ledger = one.room.copy(), one.ledger.copy()
+        self.stopped: list[int] = []
+
+    def _change(self, other: int, sign: int) -> None:
+        gpus = self.one.gpus[other]
+        (self.room.give if sign < 0 else self.room.take)(other, gpus)
+        queue = int(self.one.owner.queue[other])
+        self.ledger.change(queue, self.one.flavor[other], sign * self.one._milli(other))
+
+    def stop(self, other: int) -> None:
+        """Stop a job."""
+        self._change(other, -1)
+        self.stopped.append(other)
+
+    def fits(self) -> bool:
+        """Tell whether the job has quota and a place."""
+        if self.ledger.available(self.node, self.flavor) < self.one._milli(self.job):
+            return False
+        return self.one._place(self.room, self.job, self.flavor) is not None
+
+    def spared(self) -> tuple[list[int], Gpus]:
+        """Return who has to be stopped, those stopped last being spared first, and the job's GPUs."""
+        for other in self.stopped[::-1]:
+            self._change(other, 1)
+            if self.fits():
+                self.stopped.remove(other)
+            else:
+                self._change(other, -1)
+        gpus = self.one._place(self.room, self.job, self.flavor)
+        assert gpus is not None
+        return self.stopped, gpus
