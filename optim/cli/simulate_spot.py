@@ -17,7 +17,9 @@ from optim.core.user_code import is_file_reference
 
 if TYPE_CHECKING:
     from optim.models.bidding.market.billing import Billing
-    from optim.simulation.spot.backtest import Row, StartRows, Summary
+    from optim.models.bidding.market.zones import ZoneMarket
+    from optim.simulation.spot.backtest import Row, StartRows, Summary, ZoneStarts
+    from optim.workloads.prices.availability_files import Egress, ZoneOptions
 
 SHARE_HOURS = 3000.0
 """Hours of jobs on prices that take as long to simulate as a process takes to begin."""
@@ -34,7 +36,16 @@ SHOWN = (
 class AvailabilityChoice:
     """A trace of availability, and what must be done by when."""
 
-    availability: Annotated[Path | None, option("--availability", "Availability by zone.", "FILE", DEADLINES)] = None
+    availability: Annotated[
+        Path | None, option("--availability", "Availability by zone: a file, or a folder of them.", "FILE", DEADLINES)
+    ] = None
+    polarity: Annotated[
+        str | None, option("--polarity", "What a 1 in JSON says: available or unavailable.", "WORD", DEADLINES)
+    ] = None
+    every_file: Annotated[
+        bool, option("--every-file", "Of a folder: each file is a start of its own.", None, DEADLINES)
+    ] = False
+    skip_bad: Annotated[bool, option("--skip-bad", "Leave out bad files of a folder.", None, DEADLINES)] = False
     zone: Annotated[
         list[str] | None, option("--zone", "Zones: one or several, the first to be asked first.", "NAME", DEADLINES)
     ] = None
@@ -183,10 +194,10 @@ def _deadlines(
 ) -> "Iterator[StartRows]":
     """Read traces of one zone or several, and run under a deadline."""
     from optim.core.options import build_options
-    from optim.models.bidding.market.billing import billing_at
-    from optim.simulation.spot.backtest import ZoneStarts, default_zone_policies, run_over_zones
+    from optim.simulation.spot.backtest import default_zone_policies, run_over_files, run_over_zones
     from optim.simulation.spot.policies import check_policies
-    from optim.workloads.prices.availability_files import ZoneOptions, job_of, market_of, read_availability, read_egress
+    from optim.workloads.prices.availability_files import ZoneOptions, market_of, read_availability, read_egress
+    from optim.workloads.prices.trace_files import polarity_named
 
     zones = split_list(choice.zone)
     check_policies(names, "zones")
@@ -194,23 +205,80 @@ def _deadlines(
         raise InvalidOptionError("--availability needs --deadline-hours H")
     if choice.every_start and begins:
         raise InvalidOptionError("--every-start and --start name different starts; leave one of them out")
-    traces = read_availability(choice.availability or "", on_demand_micro=on_demand_of(on_demand))
-    if not zones:
-        raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
+    if choice.every_file and (choice.every_start or begins):
+        raise InvalidOptionError("--every-file starts once in each file; leave --start and --every-start out")
+    path, is_folder = choice.availability or Path(), (choice.availability or Path()).is_dir()
+    for name in ("every_file", "skip_bad"):
+        if getattr(choice, name) and not is_folder:
+            raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --availability FOLDER, {path} is none")
+    told = {
+        "on_demand_micro": on_demand_of(on_demand),
+        "polarity": polarity_named(choice.polarity),
+        "skip_bad": choice.skip_bad,
+    }
     hours = {"deadline_hours": choice.deadline_hours, "changeover_hours": choice.changeover_hours}
-    options = build_options(ZoneOptions, {**given, **hours})
-    market = market_of(traces, zones)
     egress = None if choice.egress is None else read_egress(choice.egress)
-    job = job_of(market, options, egress)
-    billing = rule or billing_at(int(market.time_s[0]))
-    world = ZoneStarts(market=market, job=job, billing=billing, probe_s=options.probe_s)
+    if choice.every_file:
+        options = build_options(ZoneOptions, {**given, **hours})
+        windows = _windows(path, zones, options, told)
+        worlds = [(name, _starts(market, options, egress, rule)) for name, market in windows]
+        _note_market([market for _, market in windows], choice, options)
+        _note_billing(worlds[0][1].billing, is_chosen=rule is not None)
+        running.pop("starts")
+        return run_over_files(worlds, names or default_zone_policies(max(1, len(zones))), **running)
+    traces = read_availability(path, **told)
+    if not zones and len(traces) > 1:
+        raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
+    zones = zones or tuple(traces)
+    options = build_options(ZoneOptions, {**given, **hours})
+    market = market_of(traces, zones, options.tick_s)
+    world = _starts(market, options, egress, rule)
     if choice.every_start:
         world = replace(world, firsts=tuple(range(world.num_starts)))
     elif begins:
         world = replace(world, firsts=tuple(world.first_at(time_s) for time_s in begins))
     entries = run_over_zones(world, names or default_zone_policies(len(zones)), **running)
-    _note_billing(billing, is_chosen=rule is not None)
+    _note_market([market], choice, options)
+    _note_billing(world.billing, is_chosen=rule is not None)
     return entries
+
+
+def _windows(
+    folder: Path, zones: tuple[str, ...], options: "ZoneOptions", told: dict[str, Any]
+) -> "list[tuple[str, ZoneMarket]]":
+    """Read each recording of a folder; one that is shorter than the deadline can't be used."""
+    from optim.models.bidding.market.prices import HOUR_S
+    from optim.workloads.prices.availability_files import read_windows
+
+    least_s = round(options.deadline_hours * HOUR_S)
+    return read_windows(folder, zones, least_s=least_s, tick_s=options.tick_s, **told)
+
+
+def _starts(
+    market: "ZoneMarket", options: "ZoneOptions", egress: "Egress | None", rule: "Billing | None"
+) -> "ZoneStarts":
+    """Return what runs on a market."""
+    from optim.models.bidding.market.billing import billing_at
+    from optim.simulation.spot.backtest import ZoneStarts
+    from optim.workloads.prices.availability_files import job_of
+
+    job, billing = job_of(market, options, egress), rule or billing_at(int(market.time_s[0]))
+    return ZoneStarts(market=market, job=job, billing=billing, probe_s=options.probe_s)
+
+
+def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, options: "ZoneOptions") -> None:
+    """Say how the traces were read: what a 1 means, how many ticks then have machines, and how they were resampled."""
+    from optim.workloads.prices.trace_files import Polarity, polarity_named
+
+    polarity = polarity_named(choice.polarity) or Polarity.AVAILABLE
+    share = sum(int(m.is_available.sum()) for m in markets) / sum(m.is_available.size for m in markets)
+    flag = "" if choice.polarity is None else f" (--polarity {polarity.value})"
+    info(f"availability: {polarity.text}{flag}; machines are there in {share:.1%} of the ticks")
+    if options.tick_s is not None:
+        info(
+            f"the traces are resampled to ticks of {options.tick_s} s: a tick has machines where all its time has, at its "
+            "first price"
+        )
 
 
 def _billing(name: str | None) -> "Billing | None":

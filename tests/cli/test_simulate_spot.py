@@ -291,6 +291,103 @@ def test_starts_are_chosen_and_every_last_one_is_valid(zones):
     assert [row["start"] for row in lines(whole)[:-1]] == ["2023-02-15T00:00:00Z"]
 
 
+@pytest.fixture
+def windows(tmp_path):
+    """Two recordings of a day in ticks of ten minutes, as JSON where 1 says that there are no machines, and a bad one."""
+    folder = tmp_path / "windows"
+    for name, gone in (("east/0", 4), ("east/1", 3)):
+        path = folder / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = [int(tick % gone == 0) for tick in range(144)]
+        path.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": data}))
+    return folder
+
+
+ON_WINDOWS = (
+    "--on-demand",
+    "3",
+    "--job-hours",
+    4,
+    "--deadline-hours",
+    6,
+    "--polarity",
+    "unavailable",
+    "--format",
+    "json",
+)
+
+
+def test_each_file_of_a_folder_is_a_start_and_what_a_1_means_is_said(windows):
+    words = ("--availability", windows, *ON_WINDOWS, "--every-file", "--policy", "uniform-progress,optimum")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    rows = lines(result)[:4]
+    assert [row["file"] for row in rows] == ["east/0.json", "east/0.json", "east/1.json", "east/1.json"]
+    assert all(row["deadline_met"] and row["ratio_to_optimum"] >= 1 for row in rows)
+    # Of 288 ticks 36 and 48 have no machines.
+    assert (
+        "availability: 1 = not available (--polarity unavailable); machines are there in 70.8% of the ticks"
+        in result.stderr
+    )
+    slower = run(*words, "--option", "tick_s=1200")
+    assert slower.exit_code == 0, slower.output
+    assert "resampled to ticks of 1200 s: a tick has machines where all its time has" in slower.stderr
+    # Of six ticks every third has none: of three pairs two.
+    assert "machines are there in 41.7% of the ticks" in slower.stderr
+
+
+def test_a_single_recording_needs_no_zone_named(windows):
+    path = windows / "east" / "0.json"
+    result = run("--availability", path, *ON_WINDOWS, "--policy", "on-demand", "--every-start")
+    assert result.exit_code == 0, result.output
+    assert len(lines(result)) == 144 - 36 + 1 + 1
+
+
+def test_bad_files_of_a_folder_are_named_and_left_out_only_if_asked_for(windows):
+    (windows / "east" / "2.json").write_text('{"metadata": {"gap_seconds": 600}, "data": [3]}')
+    (windows / "east" / "3\x1b[2J.json").write_text("[")
+    words = ("--availability", windows, *ON_WINDOWS, "--every-file", "--policy", "on-demand")
+    refused = run(*words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "2 of 4 can't be used (--skip-bad leaves them out)" in refused.stderr
+    assert "2.json: data[0]: is 3" in refused.stderr
+    assert "\x1b[2J" not in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    result = run(*words, "--skip-bad")
+    assert result.exit_code == 0, result.output
+    assert [row["file"] for row in lines(result)[:-1]] == ["east/0.json", "east/1.json"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--polarity", "up"), "--polarity must be one of available, unavailable, got 'up'"),
+        (("--every-file", "--every-start"), "--every-file starts once in each file"),
+        (("--every-file", "--start", "2023-01-01"), "--every-file starts once in each file"),
+        (("--every-file", "--deadline-hours", "25"), "144 ticks of 600 s are shorter than the deadline of 25 h"),
+        (("--every-file", "--deadline-hours", "4"), "launch and work take 4.1 h; give that much"),
+        (("--every-file", "--option", "tick_s=0"), "tick_s must be"),
+        (("--every-file", "--zone", "nowhere"), "no folder of it has a file of nowhere"),
+        ((), "holds no trace (.json, .json.gz, .csv, .csv.gz)"),
+    ],
+)
+def test_wrong_use_of_folders_is_one_line(windows, words, message):
+    result = run("--availability", windows, *ON_WINDOWS, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_files_take_no_option_of_folders_and_json_a_polarity(windows, zones):
+    for flag in ("--every-file", "--skip-bad"):
+        refused = over_zones(zones, "--zone", "us-west-2a", flag)
+        assert refused.exit_code == 2
+        assert f"{flag} goes with --availability FOLDER" in refused.stderr
+    refused = run("--availability", windows, "--on-demand", "3", "--deadline-hours", 30, "--every-file")
+    assert refused.exit_code == 2
+    assert "a trace as JSON doesn't say what a 1 means" in refused.stderr
+
+
 def test_set_ups_of_any_length_and_rules_of_billing_change_the_bill(zones):
     words = ("--zone", "us-west-2a", "--policy", "on-demand", "--start", "2023-02-15T01:00")
     usd = {}

@@ -98,11 +98,18 @@ def _availability() -> list[Kind]:
         [tick, f"2023-02-15T{tick // 6:02}:{tick % 6}0:00", "us-west-2a", int(tick % 5 > 0), 0.9] for tick in range(140)
     ]
     other = [["spot", 1, "c1", "us-west-2a", "v100_1", 600, tick, int(tick % 4 > 0)] for tick in range(140)]
+    recording = {
+        "metadata": {"gap_seconds": 600, "start_time": "2022-10-26T00:00:00Z"},
+        "data": [int(tick % 5 == 0) for tick in range(140)],
+        "prices": [0.9] * 140,
+    }
     return [
         Kind("availability", _table("tick,timestamp_local,zone,available,price_usd_per_hour", rows),
              (f"{spot} --availability {FILE} --zone us-west-2a",), {}),
         Kind("availability of campaigns", _table("kind,nodes,campaign,zone,resource,gap_seconds,tick,value", other),
              (f"{spot} --availability {FILE} --zone c1/us-west-2a/v100_1/spot",), {}),
+        Kind("availability as JSON", json.dumps(recording).encode(),
+             (f"{spot} --availability {FILE} --polarity unavailable",), {}, "recording.json"),
     ]  # fmt: skip
 
 

@@ -77,6 +77,8 @@ class Row:
         Starts that were drawn before this one and touched a gap.
     billing
         The rule of the bill, by name.
+    file
+        The recording that the start is in, where each is a start.
     """
 
     policy: str
@@ -99,6 +101,7 @@ class Row:
     probes: int = 0
     redrawn: int = 0
     billing: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -607,6 +610,32 @@ class ZoneBacktest(AbstractStarts):
         return StartRows(index=index, rows=ratios)
 
 
+class FileBacktest(AbstractStarts):
+    """Run policies from the first tick of each of several recordings.
+
+    Parameters
+    ----------
+    worlds
+        Names of the recordings, and what runs on each.
+    policies, seed
+        As for `ZoneBacktest`.
+    """
+
+    def __init__(self, worlds: Sequence[tuple[str, ZoneStarts]], policies: Sequence[str], seed: int) -> None:
+        super().__init__(policies, seed)
+        self._names = [name for name, _ in worlds]
+        self._runs = [ZoneBacktest(replace(world, firsts=(0,)), policies, seed) for _, world in worlds]
+
+    def run_start(self, index: int) -> StartRows:
+        """Run all policies on one recording."""
+        found = self._runs[index].run_start(0)
+        return replace(found, index=index, rows=tuple(replace(row, file=self._names[index]) for row in found.rows))
+
+    def name(self, piece: int) -> str:
+        """Return which recording it is."""
+        return self._names[piece]
+
+
 @policy(
     "optimum",
     world="zones",
@@ -649,6 +678,28 @@ def run_over_zones(
     check_policies(policies, "zones")
     starts = starts if world.firsts is None else len(world.firsts)
     return ZoneBacktest(world, policies, seed).yield_rows(starts, engine, stop, progress)
+
+
+def run_over_files(
+    worlds: Sequence[tuple[str, ZoneStarts]],
+    policies: Sequence[str],
+    *,
+    seed: int = 0,
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> Iterator[StartRows]:
+    """Yield the rows of each recording in order: policies run from its first tick.
+
+    Parameters
+    ----------
+    worlds
+        Names of the recordings, and what runs on each.
+    policies, seed, engine, stop, progress
+        As for `run_over_zones`.
+    """
+    check_policies(policies, "zones")
+    return FileBacktest(worlds, policies, seed).yield_rows(len(worlds), engine, stop, progress)
 
 
 def _row_of_zone_run(world: ZoneStarts, run: ZoneRun, name: str) -> Row:

@@ -4,7 +4,8 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +21,16 @@ from optim.models.bidding.market.prices import HOUR_S, MICRO
 from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
 from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require_columns, require_order
 from optim.workloads.prices.price_files import parse_times
+from optim.workloads.prices.trace_files import (
+    Polarity,
+    Recording,
+    files_of,
+    is_json,
+    need_polarity,
+    read_each,
+    read_recording,
+    stem_of,
+)
 
 
 def read_spells(path: str | Path) -> Lifetimes:
@@ -106,42 +117,55 @@ OnDemand = int | Mapping[str, int] | None
 class ZoneTraces(Mapping[str, AvailabilityTrace]):
     """Traces by zone, each put together when it is asked for: the price on demand of no other zone need be known."""
 
-    def __init__(self, rows: Mapping[str, IntArray], build: Callable[[str, IntArray], AvailabilityTrace]) -> None:
-        self._rows = rows
-        self._build = build
+    def __init__(self, builders: Mapping[str, Callable[[], AvailabilityTrace]]) -> None:
+        self._builders = dict(builders)
 
     def __getitem__(self, zone: str) -> AvailabilityTrace:
-        return self._build(zone, self._rows[zone])
+        return self._builders[zone]()
 
     def __contains__(self, zone: object) -> bool:
-        return zone in self._rows
+        return zone in self._builders
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
+        return iter(self._builders)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._builders)
+
+    def builder(self, zone: str) -> Callable[[], AvailabilityTrace]:
+        """Return what puts a zone's trace together."""
+        return self._builders[zone]
 
 
 def read_availability(
-    path: str | Path, *, on_demand_micro: OnDemand = None, spot_micro: int | None = None
+    path: str | Path,
+    *,
+    on_demand_micro: OnDemand = None,
+    spot_micro: int | None = None,
+    polarity: Polarity | None = None,
+    skip_bad: bool = False,
 ) -> ZoneTraces:
-    """Read availability by zone.
+    """Read availability by zone: a table, a recording as JSON, or a folder of both.
 
-    Two forms are known by their header. With prices: `tick`, `timestamp_local`, `zone`, `available` (0 or 1),
+    Two forms of tables are known by their header. With prices: `tick`, `timestamp_local`, `zone`, `available` (0 or 1),
     `price_usd_per_hour`, and if there are `instance_type` and `on_demand_usd_per_hour`, the same in all rows of a zone.
     Without: `kind`, `nodes`, `campaign`, `zone`, `resource`, `gap_seconds`, `tick`, `value` (instances that were up or
-    could be had); a tick counts as available if all `nodes` are.
+    could be had); a tick counts as available if all `nodes` are. In both a 1 says "available"; of JSON (`read_recording`),
+    known by its ending, `polarity` says what it does. Of a folder all such files are read that lie directly in it.
 
     Parameters
     ----------
     path
-        The file, plain or gzip.
+        The file, plain or gzip, or the folder.
     on_demand_micro
-        On-demand price of a machine, micro-dollars an hour, for all or by type (`instance_type` or `resource`). Where
-        it says nothing, the file's column counts, then `LIST_PRICES`.
+        On-demand price of a machine, micro-dollars an hour, for all or by type (`instance_type` or `resource`, of JSON the
+        one that the names of file and folders hold). Where it says nothing, the file's column counts, then `LIST_PRICES`.
     spot_micro
         Spot price of all nodes where the file holds none; by default `SPOT_PERCENT` of the on-demand price.
+    polarity
+        What a 1 says in recordings as JSON.
+    skip_bad
+        Leave out what can't be read of a folder, with a remark each.
 
     Returns
     -------
@@ -151,13 +175,110 @@ def read_availability(
 
     Raises
     ------
+    InvalidOptionError
+        If a recording is JSON and no polarity is given, or a table where a 1 is said to mean "not available".
     InvalidProblemError
-        If the file is bad, out of order, or a value isn't what it must be.
+        If a file is bad, out of order, or a value isn't what it must be; or two files of a folder have a zone of one name.
     """
+    if Path(path).is_dir():
+        files = files_of(path)
+        if any(map(is_json, files)):
+            need_polarity(path, polarity)
+
+        def read(file: Path) -> ZoneTraces:
+            told = polarity if is_json(file) else None
+            return read_availability(file, on_demand_micro=on_demand_micro, spot_micro=spot_micro, polarity=told)
+
+        found: dict[str, Callable[[], AvailabilityTrace]] = {}
+        for traces in read_each(files, read, root=path, skip_bad=skip_bad):
+            for zone in traces:
+                if zone in found:
+                    raise InvalidProblemError(f"{path}: two files have a zone {zone!r}; rename one, or leave one out")
+                found[zone] = traces.builder(zone)
+        return ZoneTraces(found)
+    if is_json(path):
+        return _recorded(path, read_recording(path, polarity), on_demand_micro, spot_micro)
+    if polarity is Polarity.UNAVAILABLE:
+        raise InvalidOptionError(
+            f"{path}: in a table a 1 always says that machines are available; leave --polarity out"
+        )
     header = header_of(path)
     if "available" in header:
         return _with_prices(path, header, on_demand_micro)
     return _without_prices(path, on_demand_micro, spot_micro)
+
+
+def _recorded(path: str | Path, recording: Recording, given: OnDemand, spot_micro: int | None) -> ZoneTraces:
+    """Return the trace of a recording; of its type of machine its path may tell, as in ``us-west-2a_v100_1/7.json``."""
+    types = sorted({*LIST_PRICES, *(given if isinstance(given, Mapping) else ())}, key=len)
+    kind = next((kind for part in reversed(Path(path).parts) for kind in reversed(types) if kind in part), "")
+
+    def build() -> AvailabilityTrace:
+        on_demand = _on_demand(path, recording.zone, kind, given, None)
+        spot = on_demand * SPOT_PERCENT // 100 if spot_micro is None else spot_micro
+        return recording.trace(on_demand_micro=on_demand, spot_micro=spot)
+
+    return ZoneTraces({recording.zone: build})
+
+
+def read_windows(
+    folder: str | Path,
+    zones: Sequence[str] = (),
+    *,
+    least_s: int = 0,
+    tick_s: int | None = None,
+    skip_bad: bool = False,
+    **told: Any,
+) -> list[tuple[str, ZoneMarket]]:
+    """Read every recording below a folder as a market of its own, in order of their paths.
+
+    Parameters
+    ----------
+    folder
+        The folder; files may lie in folders of it.
+    zones
+        Without any a file is a recording of one zone. With zones every folder is one that holds a file of each.
+    least_s
+        Shorter recordings can't be used.
+    tick_s, skip_bad
+        As for `market_of`, and for `read_availability`.
+    told
+        Prices and polarity, for `read_availability`.
+
+    Returns
+    -------
+    list
+        Paths within the folder, and markets.
+
+    Raises
+    ------
+    InvalidOptionError, InvalidProblemError
+        As `read_availability`; every recording that can't be used is named.
+    """
+    files = files_of(folder, is_deep=True)
+    if any(map(is_json, files)):
+        need_polarity(folder, told.get("polarity"))
+    paths = files
+    if zones:
+        held = {path.parent: {stem_of(each) for each in files if each.parent == path.parent} for path in files}
+        paths = tuple(parent for parent, names in sorted(held.items()) if names & set(zones))
+        if not paths:
+            raise InvalidOptionError(f"{folder}: no folder of it has a file of {', '.join(zones)}; check --zone")
+
+    def read(path: Path) -> tuple[str, ZoneMarket]:
+        given = told | ({} if path.is_dir() or is_json(path) else {"polarity": None})
+        traces = read_availability(path, **given)
+        if not zones and len(traces) != 1:
+            raise InvalidProblemError(f"{path}: has {len(traces)} zones, where a file is one; give one file a zone")
+        market = market_of(traces, zones or tuple(traces), tick_s)
+        if len(market) * market.tick_s < least_s:
+            raise InvalidProblemError(
+                f"{path}: {len(market)} ticks of {market.tick_s} s are shorter than the deadline of {least_s / HOUR_S:.4g} h; "
+                "give a longer recording"
+            )
+        return path.relative_to(folder).as_posix(), market
+
+    return read_each(paths, read, root=folder, skip_bad=skip_bad)
 
 
 def zone_named(traces: Mapping[str, AvailabilityTrace], zone: str) -> AvailabilityTrace:
@@ -201,7 +322,7 @@ def _with_prices(path: str | Path, header: tuple[str, ...], given: OnDemand) -> 
             end_s=int(times[rows][-1] + np.median(np.diff(times[rows]))) if len(rows) > 1 else int(times[rows][-1]) + 1,
         )
 
-    return ZoneTraces(zones, build)
+    return ZoneTraces({zone: partial(build, zone, rows) for zone, rows in zones.items()})
 
 
 def _without_prices(path: str | Path, given: OnDemand, spot_micro: int | None) -> ZoneTraces:
@@ -229,7 +350,7 @@ def _without_prices(path: str | Path, given: OnDemand, spot_micro: int | None) -
             end_s=int(times[rows[-1]] + columns["gap_seconds"][first]),
         )
 
-    return ZoneTraces(zones, build)
+    return ZoneTraces({zone: partial(build, zone, rows) for zone, rows in zones.items()})
 
 
 def _on_demand(path: str | Path, zone: str, kind: str, given: OnDemand, listed: int | None) -> int:
@@ -294,6 +415,8 @@ class ZoneOptions:
         Launched, lost and paid together.
     probe_s
         Seconds that a probe is charged where it finds machines.
+    tick_s
+        Resample the traces to ticks of so many seconds; by default they keep their own.
     """
 
     job_hours: float
@@ -302,9 +425,11 @@ class ZoneOptions:
     state_gb: float = 0.0
     machines: int = 1
     probe_s: int = 60
+    tick_s: int | None = None
 
     def __post_init__(self) -> None:
         check_in("(0, 1e6]", self, "job_hours", "deadline_hours")
+        check_in("[1, 86400]", self, "tick_s")
         check_in("[0, 1e6]", self, "changeover_hours", "state_gb", "probe_s")
         check_in("[1, 1e6]", self, "machines")
 
@@ -373,8 +498,51 @@ def region_of(zone: str) -> str:
     return found.group(1) if found else name
 
 
-def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str]) -> ZoneMarket:
+def resampled(trace: AvailabilityTrace, tick_s: int) -> AvailabilityTrace:
+    """Return a trace in ticks of another length: machines are there where they were all the time of a tick, at its first price.
+
+    A tick that the trace doesn't fill is left out.
+
+    Parameters
+    ----------
+    trace
+        The trace, its ticks of any lengths.
+    tick_s
+        Seconds of a tick, at least 1.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the trace is shorter than one such tick.
+    """
+    ticks = (trace.end_s - int(trace.time_s[0])) // tick_s
+    if ticks < 1:
+        raise InvalidOptionError(
+            f"{trace.zone}: is shorter than a tick of {tick_s} s; give a longer trace, or shorter ticks"
+        )
+    check_limit("cells", ticks, f"{trace.zone}: ticks of {tick_s} s")
+    begin = int(trace.time_s[0]) + tick_s * np.arange(ticks, dtype=np.int64)
+    first = np.searchsorted(trace.time_s, begin, side="right") - 1
+    beyond = np.searchsorted(trace.time_s, begin + tick_s, side="left")
+    lacking = np.concatenate([[0], np.cumsum(~trace.is_available)])
+    return replace(
+        trace,
+        time_s=begin,
+        is_available=lacking[beyond] == lacking[first],
+        price_micro=trace.price_micro[first],
+        end_s=int(begin[-1]) + tick_s,
+    )
+
+
+def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tick_s: int | None = None) -> ZoneMarket:
     """Put zones on one grid of ticks: that of the first, over the time that all of them cover.
+
+    Parameters
+    ----------
+    traces, zones
+        The traces, and which of them in which order.
+    tick_s
+        Resample them to ticks of so many seconds (`resampled`); by default they keep their own.
 
     Raises
     ------
@@ -382,6 +550,8 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str]) -> 
         If a zone is unknown (the text lists those there are) or named twice, ticks differ in length, or no time is common.
     """
     chosen = [zone_named(traces, zone) for zone in zones]
+    if tick_s is not None:
+        chosen = [resampled(trace, tick_s) for trace in chosen]
     if len(set(zones)) < len(zones):
         raise InvalidOptionError(f"zones are named twice: {', '.join(zones)}; name each once")
     lengths = [float(np.median(np.diff(np.append(trace.time_s, trace.end_s)))) for trace in chosen]
