@@ -119,7 +119,7 @@ sbom: .venv-sbom/bin/python  ## a release's list of parts (CycloneDX): what it i
 	.venv-sbom/bin/python -m pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7,<8'
 	$(PYTHON) -m venv --clear .venv-released
 	@grep -vE '^ ' constraints.txt | sed 's/ \\$$//' > .venv-released/constraints.txt
-	.venv-released/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-released/constraints.txt '.[pandas,plot,dask,learn,testing]'
+	.venv-released/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-released/constraints.txt '.[pandas,plot,dask,learn,testing,yaml]'
 	.venv-released/bin/python -m pip uninstall --quiet --yes pip setuptools
 	@mkdir -p $(dir $(SBOM))
 	.venv-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --validate \

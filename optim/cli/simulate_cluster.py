@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import error_exit, listening
+from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
 from optim.cli.messages import ExitCode, info
@@ -98,6 +99,11 @@ class Outputs:
                 raise InvalidOptionError(f"study.clusters={path} is no file; give the path of a summary")
         return paths
 
+    @property
+    def asked(self) -> "dict[str, Any]":
+        """What is asked for, by the option's name."""
+        return {"--results": self.results, "--log": self.log, "--report": self.report, "--study": self.study}
+
     def check(self) -> None:
         """Refuse before the work what can't be written after it."""
         if self.report is not None:
@@ -130,6 +136,7 @@ def cluster(
         option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
     ] = None,
     bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0, max=100_000)] = 100,
+    settings_choice: SettingsChoice,
     where: EngineChoice,
     outputs: Outputs,
     seed: SeedOption = 0,
@@ -149,10 +156,21 @@ def cluster(
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
     jobs = load_or_generate_jobs(choice, world, selecting, own, seed)
     jobs.check_fits(world)
-    names = ["+".join((*split_list(wrap), name)) for name in split_list(policy) or default_names("cluster")]
+    chosen = split_list(policy) or split_list(
+        [settings_choice.default_policy] if settings_choice.default_policy else []
+    )
+    names = ["+".join((*split_list(wrap), name)) for name in chosen or default_names("cluster")]
+    settings_choice.check(names, outputs.asked)
     options, requests = split_settings(given, names)
     task = Comparison(jobs, world, options, seed)
-    task.check(requests)
+    if settings_choice.what_if is not None:
+        requests = (*requests, other_request(requests[0], settings_choice.what_if))
+    for side in (
+        [requests] if settings_choice.what_if is None else [requests[:1], requests[1:]]
+    ):  # both may have one name
+        task.check(side)
+    if settings_choice.write_config is not None:
+        return print_configuration(task, requests[0], settings_choice.write_config)
     _print_header(jobs, world, seed)
     for warning in task.warnings(requests):
         info(f"warning: {warning}")
@@ -163,6 +181,8 @@ def cluster(
         listening("the rows so far are kept") as interruption,
         where.opened() as engine,
     ):
+        if settings_choice.what_if is not None:
+            return play_what_if(task, requests, engine, (interruption, progress, output))
         claims = bound(jobs, world, bound_steps, interruption, progress)
         record = RunRecord(
             jobs=jobs,

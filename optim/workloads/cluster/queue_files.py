@@ -338,6 +338,7 @@ def _kueue_tree(file: QueueFile) -> QuotaTree:
     used = dict.fromkeys(flavor for node in [*queues, *cohorts.values()] for flavor in node.quotas)
     if not used:
         raise InvalidProblemError("no quota of GPUs in it (a resource whose name ends in /gpu); add one")
+    labels = {flavor: labels.get(flavor, ()) for flavor in used}
     shares, half_life_h = _configured(file)
     ordered = [*_parents_first(cohorts), *queues]
     return _tree(ordered, tuple(used), labels=labels, local_queues=local, shares=shares, half_life_h=half_life_h)

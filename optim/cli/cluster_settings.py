@@ -1,0 +1,174 @@
+"""Other settings on the same jobs (`--what-if`), and a policy as its scheduler's settings (`--write-config`)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked, print_table
+from optim.cli.parameters import option
+from optim.core.errors import InvalidOptionError, check_choices
+
+if TYPE_CHECKING:
+    from optim.core.progress import Progress
+    from optim.core.stopping import Interruption
+    from optim.execution import Engine
+    from optim.simulation.cluster.comparison import Comparison, PolicyRequest, SimulationResult
+
+SYSTEMS = ("kueue", "slurm")
+PANEL = "Settings of a real scheduler"
+SHOWN = ("jct_mean_h", "wait_mean_h", "jct_p95_h", "utilisation", "preemptions", "unfinished", "makespan_h")
+COLUMNS = (
+    *("queue", "quota_now", "quota_then", "jobs", "wait_mean_h_now", "wait_mean_h_then", "wait_less", "wait_more"),
+    *(
+        "borrowed_gpu_hours_now",
+        "borrowed_gpu_hours_then",
+        "stopped_now",
+        "stopped_then",
+        "starved_h_now",
+        "starved_h_then",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsChoice:
+    """Files of a real scheduler's settings, in and out."""
+
+    what_if: Annotated[
+        Path | None, option("--what-if", "Queues (YAML) or slurm.conf to play the one --policy against.", "FILE", PANEL)
+    ] = None
+    write_config: Annotated[
+        str | None, option("--write-config", "Print the one --policy as settings of kueue or slurm.", "NAME", PANEL)
+    ] = None
+
+    @property
+    def default_policy(self) -> str | None:
+        """Policy that is played where none is named; None for the command's own defaults."""
+        if self.what_if is None and self.write_config is None:
+            return None
+        from optim.simulation.cluster.what_if import settings_of
+
+        return next(iter(settings_of(self.what_if))) if self.what_if is not None else "hierarchical-quota"
+
+    def check(self, names: "list[str]", written: "dict[str, Any]") -> None:
+        """Refuse what doesn't go together.
+
+        Raises
+        ------
+        InvalidOptionError
+            If several policies are named, both options are given, or a file of events or rows is asked for.
+        """
+        asked = [
+            flag
+            for flag, value in (("--what-if", self.what_if), ("--write-config", self.write_config))
+            if value is not None
+        ]
+        if not asked:
+            return
+        if self.write_config is not None:
+            check_choices({"--write-config": self.write_config}, {"--write-config": SYSTEMS})
+        if len(asked) > 1:
+            raise InvalidOptionError("--what-if and --write-config exclude each other; give one")
+        if len(names) > 1:
+            raise InvalidOptionError(f"{asked[0]} takes one policy, got {', '.join(names)[:80]}; name one by --policy")
+        if self.what_if is not None and not self.what_if.is_file():
+            raise InvalidOptionError(f"--what-if {self.what_if} is no file; give queues in YAML, or a slurm.conf")
+        for flag, value in written.items():
+            if value:
+                raise InvalidOptionError(f"{flag} goes with a run of its own; leave it or {asked[0]} out")
+
+
+def print_configuration(task: "Comparison", request: "PolicyRequest", name: str) -> ExitCode:
+    """Print a policy as the settings of a scheduler, and what these don't say as remarks."""
+    from optim.simulation.cluster.operator_settings import System, settings_for
+
+    found = settings_for(System(name), request.build(task.jobs), task.jobs, task.cluster)
+    for line in found.untranslated:
+        info(f"not translated: {line}")
+    print_document(found.text)
+    return ExitCode.DONE
+
+
+def other_request(now: "PolicyRequest", path: Path) -> "PolicyRequest":
+    """Return the policy of a file of other settings; options that the present policy shares with it stay."""
+    from optim.simulation.cluster.comparison import PolicyRequest
+    from optim.simulation.cluster.what_if import settings_of
+
+    ((name, option_name),) = settings_of(path).items()
+    kept = dict(now.options) if now.name == name else {}
+    return PolicyRequest(name=name, options=tuple(sorted({**kept, option_name: path}.items())))
+
+
+def play_what_if(
+    task: "Comparison",
+    requests: "tuple[PolicyRequest, PolicyRequest]",
+    engine: "Engine",
+    running: "tuple[Interruption, Progress, OutputFormat]",
+) -> ExitCode:
+    """Play both policies, and print them side by side, paired by job."""
+    from optim.simulation.cluster.what_if import PairedRuns, quotas_of
+
+    stop, progress, output = running
+    now, then = task.play(requests, engine, stop, progress)
+    if now is None or then is None:
+        return ExitCode.INTERRUPTED
+    quotas = [quotas_of(request.build(task.jobs), task.jobs, task.cluster) for request in requests]
+    found = PairedRuns(
+        jobs=task.jobs, now=now.logged.log, then=then.logged.log, quotas_now=quotas[0], quotas_then=quotas[1]
+    )
+    runs = (("now", now), ("then", then))
+    if output is OutputFormat.JSON:
+        for name, each in runs:
+            print_json({"run": name, **each.row.flat()})
+        for row in found.rows():
+            print_json(row)
+        print_json(found.summary())
+    else:
+        _print_paired(runs, found.rows(), found.summary(), f"{len(task.jobs)} jobs on {task.cluster.num_gpus} GPUs")
+    unfinished = [name for name, each in runs if each.row.metrics.unfinished]
+    if unfinished:
+        info(f"{' and '.join(unfinished)} left jobs unfinished")
+    return ExitCode.NOTHING if unfinished else ExitCode.DONE
+
+
+def _print_paired(
+    runs: "tuple[tuple[str, SimulationResult], ...]", rows: list[dict[str, Any]], summary: dict[str, Any], title: str
+) -> None:
+    """Print both runs, the queues, and sentences that sum them up."""
+    flat = [(name, each.row.flat()) for name, each in runs]
+    print_table(
+        ("run", "policy", *SHOWN),
+        [[name, row["policy"], *(row[key] for key in SHOWN)] for name, row in flat],
+        title=title,
+    )
+    told = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]
+    print_stacked(tuple(told), [[row[name] for name in told] for row in rows], title="queues, now and then")
+    less, more = (
+        f"{summary[f'wait_{side}']:,} jobs wait {side} ({summary[f'wait_{side}_h']:,.1f} h in all)"
+        for side in ("less", "more")
+    )
+    print_line(f"{less}, {more}, {summary['wait_same']:,} as long; mean wait {summary['wait_mean_h_change']:+.3f} h")
+    for side in ("less", "more"):
+        moved = ", ".join(
+            f"{each['job'][:30]} ({each['queue'][:20]}) {each['wait_h_change']:+.2f} h"
+            for each in summary[f"most_{side}"]
+        )
+        if moved:
+            print_line(f"most {side}: {moved}")
+    for key, what in (("borrowed_gpu_hours", "GPU-hours borrowed"), ("stopped", "jobs stopped for others")):
+        values = [summary[f"{key}_{run}"] for run, _ in runs]
+        if any(value is not None for value in values):
+            print_line(
+                f"{what}: {', '.join(f'{_figure(value)} {run}' for value, (run, _) in zip(values, runs, strict=True))}"
+            )
+    for key, what in (
+        ("over_quota", "queues over quota at times"),
+        ("starved", "queues whose unused quota a waiting job lacked"),
+    ):
+        names = [", ".join(summary[f"{key}_{run}"]) or "none" for run, _ in runs]
+        print_line(f"{what}: {names[0]} now; {names[1]} then")
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

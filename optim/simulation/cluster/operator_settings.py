@@ -1,0 +1,203 @@
+"""From a policy to the settings of the scheduler that it models: what maps exactly, and what doesn't map."""
+
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+import numpy as np
+
+from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.workload import Workload
+from optim.simulation.cluster.engine import Policy
+from optim.simulation.cluster.index.policy import IndexPolicy, Key
+from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
+from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
+from optim.workloads.cluster.queue_files import write_kueue
+from optim.workloads.cluster.slurm_settings import PARAMETERS, format_span
+
+
+class System(StrEnum):
+    """Schedulers whose settings are written."""
+
+    KUEUE = "kueue"
+    SLURM = "slurm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of a scheduler.
+
+    Parameters
+    ----------
+    text
+        A file of them.
+    untranslated
+        What of the policy they don't say, one line each.
+    """
+
+    text: str
+    untranslated: tuple[str, ...] = ()
+
+
+def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluster) -> Settings:
+    """Return the settings by which a scheduler does what a policy does.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If nothing of the policy maps onto that scheduler's settings.
+    """
+    if isinstance(policy, HierarchicalQuota):
+        text, untranslated = write_kueue(policy.tree_for(cluster))
+        return (
+            Settings(text=text, untranslated=untranslated)
+            if system is System.KUEUE
+            else _quotas_in_slurm(policy, cluster)
+        )
+    if system is System.SLURM and isinstance(policy, Multifactor):
+        return _priorities_in_slurm(policy, jobs)
+    if (
+        system is System.SLURM
+        and isinstance(policy, IndexPolicy)
+        and policy.key is Key.SUBMISSION
+        and not policy.backfill
+    ):
+        return Settings(
+            text="PriorityType=priority/basic\nSchedulerType=sched/builtin\n", untranslated=_of_partitions(jobs)
+        )
+    known = {System.KUEUE: "hierarchical-quota", System.SLURM: "multifactor, hierarchical-quota and fifo (strict)"}[
+        system
+    ]
+    raise UnsupportedProblemError(
+        f"policy {policy.name[:40]} has no settings of {system.value}; those of {known} are written"
+    )
+
+
+def _of_partitions(jobs: Workload) -> tuple[str, ...]:
+    if len(jobs.groups) < 2:
+        return ()
+    return ("several partitions: sched/builtin lets a job without room hold up its own partition only",)
+
+
+def _name(text: str) -> str:
+    """Return a name as a shell takes it.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it can't be printed in a line.
+    """
+    if not text.isprintable():
+        raise UnsupportedProblemError(f"name {text[:40]!r} can't be written into slurm.conf; choose another")
+    return shlex.quote(text)
+
+
+def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
+    """Return slurm.conf, with sacctmgr's commands as comments."""
+    one = policy.settings
+    lines = ["PriorityType=priority/multifactor"]
+    written: Mapping[str, Callable[[float], str]] = {
+        "max_age_h": lambda value: format_span(round(value * 3600)),
+        "half_life_h": lambda value: format_span(round(value * 3600)) if value else "0",
+        "calc_period_min": lambda value: (
+            f"{value:g}" if value == int(value) else f"{math.floor(value)}:{round(value * 60) % 60:02}"
+        ),
+        "exempt_s": lambda value: format_span(round(value)),
+        "favor_small": lambda value: "YES" if value else "NO",
+    }
+    names = {option: key for key, (option, _, _) in PARAMETERS.items()}
+    for each in fields(MultifactorOptions):
+        if each.name in names:
+            value = getattr(one, each.name)
+            lines.append(f"{SPELLED[names[each.name]]}={written[each.name](value) if each.name in written else value}")
+    if not one.fair_tree:
+        lines.append("PriorityFlags=NO_FAIR_TREE")
+    untranslated = []
+    if any(each.preempts for each in policy.qos):
+        lines += ["PreemptType=preempt/qos", "PreemptMode=REQUEUE"]
+    if policy.options.backfill:
+        untranslated.append(
+            "backfill without reservations: Slurm's sched/backfill starts no job that delays one of higher priority"
+        )
+    else:
+        lines.append("SchedulerType=sched/builtin")
+        untranslated += _of_partitions(jobs)
+    for name in jobs.groups:
+        found = policy.partitions.get(name)
+        if name and found is not None:
+            lines.append(f"PartitionName={_name(name)} PriorityJobFactor={found.job_factor} PriorityTier={found.tier}")
+    return Settings(text="\n".join([*lines, *_accounting(policy)]) + "\n", untranslated=tuple(untranslated))
+
+
+SPELLED = {
+    key.casefold(): key
+    for key in (
+        *(
+            "PriorityWeightAge",
+            "PriorityWeightFairshare",
+            "PriorityWeightJobSize",
+            "PriorityWeightPartition",
+            "PriorityWeightQOS",
+        ),
+        *(
+            "PriorityFavorSmall",
+            "PriorityMaxAge",
+            "PriorityDecayHalfLife",
+            "PriorityCalcPeriod",
+            "FairShareDampeningFactor",
+        ),
+        "PreemptExemptTime",
+    )
+}
+"""Parameters of slurm.conf as its manual spells them."""
+
+
+def _accounting(policy: Multifactor) -> Iterator[str]:
+    """Yield the commands that set up accounts, users and qualities of service."""
+    tree = policy.tree
+    yield "# Run these commands once; they are no lines of slurm.conf:"
+    for row in range(1, len(tree.names)):
+        name, parent = tree.names[row], tree.names[int(tree.parent[row])]
+        shares = "parent" if tree.takes_parent[row] else int(tree.shares[row])
+        if tree.is_user[row]:
+            if name:
+                yield f"#   sacctmgr -i add user {_name(name)} account={_name(parent)} fairshare={shares}"
+        else:
+            yield f"#   sacctmgr -i add account {_name(name)} parent={_name(parent)} fairshare={shares}"
+    named = {each.name: each for each in policy.qos if each.name}
+    for each in named.values():
+        yield f"#   sacctmgr -i add qos {_name(each.name)}"
+    for each in named.values():
+        more = f" preempt={','.join(map(_name, each.preempts))}" if each.preempts else ""
+        exempt = "" if each.exempt_s is None else f" preemptexempttime={format_span(each.exempt_s)}"
+        yield f"#   sacctmgr -i modify qos {_name(each.name)} set priority={each.priority} usagefactor={each.usage_factor:g}{exempt}{more}"
+
+
+def _quotas_in_slurm(policy: HierarchicalQuota, cluster: Cluster) -> Settings:
+    """Return a limit of GPUs per queue, as the quality of service of a partition, for queues that can't borrow."""
+    tree = policy.tree_for(cluster)
+    lines, untranslated = [], []
+    for name, row in tree.queues.items():
+        is_alone = tree.parent[row] < 0 or not tree.borrowing[row].any()
+        quota = int(tree.nominal[row].sum())
+        if not is_alone:
+            untranslated.append(f"queue {name[:40]!r} borrows: Slurm's limits (GrpTRES) are fixed, and lend nothing")
+        elif quota % 1000 or len(np.flatnonzero(tree.covers[row])) > 1:
+            untranslated.append(
+                f"queue {name[:40]!r} has parts of GPUs or several flavors: a limit counts whole GPUs of all types"
+            )
+        else:
+            lines.append(f"#   sacctmgr -i add qos {_name(name)} set grptres=gres/gpu={quota // 1000}")
+            lines.append(f"PartitionName={_name(name)} QOS={_name(name)}")
+    if not lines:
+        raise UnsupportedProblemError(
+            "no queue's quota maps onto Slurm's fixed limits: all of them borrow; write those of kueue"
+        )
+    if any(rules.within.value != "Never" for rules in tree.rules):
+        untranslated.append(
+            "preemption within a queue: Slurm preempts by quality of service or partition (PreemptType)"
+        )
+    return Settings(text="\n".join(lines) + "\n", untranslated=tuple(untranslated))

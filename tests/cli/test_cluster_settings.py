@@ -1,0 +1,175 @@
+"""`simulate cluster --what-if` against two separate commands, and `--write-config` and back."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+from optim.models.cluster.run_file import load_run
+from optim.models.cluster.waiting import waited_by_job
+from optim.models.cluster.workload import US
+from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
+from optim.workloads.cluster.queue_files import read_queues
+from tests.support.small_clusters import workload
+
+RUNNER = CliRunner()
+QUEUE = """apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {{name: {name}}}
+spec:
+  cohort: all
+  preemption: {{reclaimWithinCohort: Any}}
+  resourceGroups: [{{coveredResources: [nvidia.com/gpu], flavors: [{{name: f, resources: [{{name: nvidia.com/gpu, nominalQuota: {quota}}}]}}]}}]
+"""
+ROWS = ["id,submit,gpus,duration,vc,user,account,qos"]
+ROWS += [
+    f"j{n},{n * 977 % 9000},{1 + n % 3},{600 + n * 331 % 7000},{'ab'[n % 2]},u{n % 4},acc{n % 2},normal"
+    for n in range(30)
+]
+
+
+def run(*words):
+    """Return what a command gave, run in this process."""
+    return RUNNER.invoke(app, ["simulate", "cluster", *(str(word) for word in words)])
+
+
+@pytest.fixture
+def world(tmp_path):
+    (tmp_path / "jobs.csv").write_text("\n".join(ROWS) + "\n")
+    for name, quotas in (("now", (4, 4)), ("then", (6, 2))):
+        text = "---\n".join(QUEUE.format(name=queue, quota=quota) for queue, quota in zip("ab", quotas, strict=True))
+        (tmp_path / f"{name}.yaml").write_text(text)
+    (tmp_path / "slurm.conf").write_text(
+        "PriorityWeightAge=1000\nPriorityWeightFairshare=0\nPriorityWeightJobSize=5000\n"
+    )
+    return tmp_path
+
+
+def of(world):
+    return ("--trace", world / "jobs.csv", "--gpus", "1x8", "--format", "json")
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        (("--policy", "hierarchical-quota", "--option", "quotas={}/now.yaml"), "then.yaml"),
+        (("--policy", "fifo"), "then.yaml"),
+        (("--policy", "multifactor"), "slurm.conf"),
+    ],
+)
+def test_a_what_if_is_two_separate_runs(world, now, then):
+    now = [word.format(world) for word in now]
+    result = run(*of(world), *now, "--what-if", world / then)
+    assert result.exit_code == 0, result.output
+    first, second, *queues, summary = map(json.loads, result.stdout.splitlines())
+    policy = {"then.yaml": ("hierarchical-quota", "quotas"), "slurm.conf": ("multifactor", "conf")}[then]
+    alone = [now, ["--policy", policy[0], "--option", f"{policy[1]}={world / then}"]]
+    waits, rows = [], []
+    for number, words in enumerate(alone):
+        log = world / f"{number}.npz"
+        rows.append(json.loads(run(*of(world), *words, "--log", log).stdout.splitlines()[-1]))
+        record = load_run(log)
+        waits.append(waited_by_job(record.jobs, record.runs[0].log) / US / 3600)
+    for found, row in zip((first, second), rows, strict=True):
+        assert {name: found[name] for name in row if name != "ratio_to_bound"} == {
+            name: value for name, value in row.items() if name != "ratio_to_bound"
+        }
+    change = waits[1] - waits[0]
+    assert (summary["wait_less"], summary["wait_more"]) == ((change < 0).sum(), (change > 0).sum())
+    assert summary["wait_mean_h_change"] == pytest.approx(change.mean())
+    for queue in queues:
+        mine = np.array([record.jobs.groups[group] == queue["queue"] for group in record.jobs.group])
+        assert queue["wait_mean_h_now"] == pytest.approx(waits[0][mine].mean())
+        assert queue["wait_mean_h_then"] == pytest.approx(waits[1][mine].mean())
+
+
+def test_the_table_says_who_waits_less_and_what_queues_lend(world):
+    result = run(*of(world)[:4], "--option", f"quotas={world / 'now.yaml'}", "--what-if", world / "then.yaml")
+    assert result.exit_code == 0, result.output
+    for text in (
+        "queues, now and then",
+        "jobs wait less",
+        "most more:",
+        "GPU-hours borrowed",
+        "queues over quota at times",
+    ):
+        assert text in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--what-if", "nowhere.yaml"), "nowhere.yaml is no file"),
+        (("--what-if", "{}/then.yaml", "--policy", "fifo,srtf"), "takes one policy, got fifo, srtf"),
+        (("--what-if", "{}/then.yaml", "--policy", "fifo", "--log", "{}/a.npz"), "--log goes with a run of its own"),
+        (("--what-if", "{}/then.yaml", "--write-config", "kueue"), "exclude each other"),
+        (("--write-config", "yarn"), "--write-config must be"),
+        (("--write-config", "kueue", "--policy", "srtf"), "policy srtf has no settings of kueue"),
+        (("--what-if", "{}/jobs.csv", "--policy", "fifo"), "object 1 is no mapping"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_a_line(world, words, cause):
+    result = run(*of(world), *(word.format(world) for word in words))
+    assert result.exit_code == 2
+    assert cause in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_a_bad_quota_file_is_one_line(world):
+    (world / "bad.yaml").write_text(
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {name: x}\nspec: {parent: y}\n---\n"
+        "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {name: y}\nspec: {parent: x}\n---\n"
+        + QUEUE.format(name="a", quota=1)
+    )
+    result = run(*of(world), "--policy", "hierarchical-quota", "--option", f"quotas={world / 'bad.yaml'}")
+    assert result.exit_code == 2
+    assert "cohort 'x' is its own parent, by 'x of y'; mend it" in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 4  # the header's remarks of the jobs, and the error
+
+
+def test_queues_that_are_printed_for_kueue_are_read_back(world):
+    words = ("--policy", "hierarchical-quota", "--option", f"quotas={world / 'now.yaml'}")
+    result = run(*of(world)[:4], *words, "--write-config", "kueue")
+    assert result.exit_code == 0, result.output
+    (world / "again.yaml").write_text(result.stdout)
+    assert read_queues(world / "again.yaml").tree(8) == read_queues(world / "now.yaml").tree(8)
+
+
+def test_priorities_that_are_printed_for_slurm_are_read_back(world):
+    (world / "qos.txt").write_text("Name|Priority|Preempt|UsageFactor\nnormal|10|low|1\nlow|0||0.5\n")
+    given = {
+        "weight_age": 7,
+        "favor_small": "true",
+        "half_life_h": 0,
+        "max_age_h": 12,
+        "fair_tree": "false",
+        "calc_period_min": 2,
+    }
+    words = [word for name, value in given.items() for word in ("--option", f"multifactor.{name}={value}")]
+    words += ["--option", f"multifactor.qos={world / 'qos.txt'}"]
+    result = run(*of(world)[:4], "--policy", "multifactor", *words, "--write-config", "slurm")
+    assert result.exit_code == 0, result.output
+    (world / "again.conf").write_text(result.stdout)
+    again = Multifactor(MultifactorOptions(conf=world / "again.conf"), workload([(0, 1, 1)]))
+    assert again.settings == MultifactorOptions(
+        weight_age=7, favor_small=True, half_life_h=0, max_age_h=12, fair_tree=False, calc_period_min=2
+    )
+    commands = re.findall(r"^#   sacctmgr -i (.*)$", result.stdout, re.MULTILINE)
+    assert "add account acc1 parent=root fairshare=1" in commands
+    assert "add user u1 account=acc1 fairshare=1" in commands
+    assert "modify qos normal set priority=10 usagefactor=1 preempt=low" in commands
+    assert "PreemptType=preempt/qos" in result.stdout
+    assert "not translated: several partitions" in result.stderr
+
+
+def test_quotas_that_lend_nothing_are_limits_of_slurm(world):
+    alone = QUEUE.replace("  cohort: all\n", "")
+    (world / "fixed.yaml").write_text(alone.format(name="a", quota=4) + "---\n" + QUEUE.format(name="b", quota=4))
+    words = ("--policy", "hierarchical-quota", "--option", f"quotas={world / 'fixed.yaml'}")
+    result = run(*of(world)[:4], *words, "--write-config", "slurm")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "#   sacctmgr -i add qos a set grptres=gres/gpu=4\nPartitionName=a QOS=a\n"
+    assert "queue 'b' borrows" in result.stderr
