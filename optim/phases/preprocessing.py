@@ -125,9 +125,20 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
         phase=None if series.phase is None else series.phase[source],
         phase_names=series.phase_names,
         limit=None if series.limit is None else series.limit[old],
+        kills=None if series.kills is None else _summed(series.kills, row, total),
         units=series.units,
     )
     return Grid(series=grid, row=row)
+
+
+def _summed(kills: FloatArray, row: IntArray, total: int) -> FloatArray:
+    """Return the kills of each point's samples, NaN where none of them tells any, shape (total, R)."""
+    is_known = np.isfinite(kills)
+    number, known = (
+        np.stack([np.bincount(row, column, total) for column in amounts.T], axis=1)
+        for amounts in (np.where(is_known, kills, 0.0), is_known)
+    )
+    return np.where(known > 0, number, np.nan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

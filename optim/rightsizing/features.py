@@ -1,8 +1,9 @@
 """What is known at a moment as features, and demand that is censored by limits.
 
 An incompressible resource can't be used beyond its limit: a container that tries is killed, and starts again. A sample close to the limit with
-a fall to less than half of it behind it is such a kill, and the need there is taken as the Vertical Pod Autoscaler takes it after
-one: a fifth above the limit, memory at least 100 MiB above it. A container that reaches its limit without being killed needs at least
+a fall to less than half of it behind it is such a kill, unless the series tell their kills themselves. Of the need there only a lower bound is known: it is
+censored, and quantiles of needs are those of Kaplan and Meier. A killed container itself gets at least what the Vertical Pod Autoscaler gives it after
+a kill: a fifth above the limit, memory at least 100 MiB above it. A container that reaches its limit without being killed needs at least
 the limit. Neither's limit binds what it should get.
 
 Numbers are relative to a container's own level now, so that containers of different sizes teach each other; the level itself is one
@@ -17,15 +18,12 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import MEMORY, ContainerSeries
+from optim.models.containers.series import AT_LIMIT, MEMORY, ContainerSeries
 from optim.phases.clustering import group_sums
 from optim.rightsizing.engine import SECONDS_PER_DAY
 from optim.rightsizing.policy import CycleView
 from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
 from optim.rightsizing.world import World
-
-AT_LIMIT = 0.95
-"""From this share of the limit on a sample is at it: samples are seconds apart, and few are taken just before a kill."""
 
 FALL = 0.5
 """A container whose use falls below this share of its limit at once has started again."""
@@ -33,18 +31,20 @@ FALL = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Uncensored:
-    """Series with needs in place of what limits left of them.
+    """Series with lower bounds of needs in place of what limits left of them.
 
     Attributes
     ----------
     series
-        Samples at kills raised; limits that were reached are unknown.
+        At each kill the amount that was not enough; `kills` is known throughout; limits that were reached are unknown.
     kills
-        Shape (S, R): kills at the limit.
+        Shape (S, R): kills for lack of a resource.
     kills_per_day
         Shape (S, R): likewise, over the time from a segment's first sample to its last.
     minimum
-        Shape (S, R): what a segment needs at least; 0 where no limit was reached.
+        Shape (S, R): what a segment needs at least, after a kill by the rule of the Vertical Pod Autoscaler; 0 where no limit was reached.
+    exceeded
+        Shape (S, R): the largest amount that was not enough; 0 where nothing was killed.
     limit
         Shape (S, R): limits as they were; infinite where unknown.
     """
@@ -53,11 +53,16 @@ class Uncensored:
     kills: IntArray
     kills_per_day: FloatArray
     minimum: FloatArray
+    exceeded: FloatArray
     limit: FloatArray
 
 
 def uncensor(series: ContainerSeries) -> Uncensored:
-    """Return what containers need that ran into their limits, of incompressible resources."""
+    """Return what containers need that ran into their limits, of incompressible resources.
+
+    Kills are those that the series tell (`ContainerSeries.kills`). Where these are unknown, a sample at the limit with a fall behind it is one.
+    What was not enough is the limit, or where that is unknown the peak so far.
+    """
     shape = (series.num_segments, len(series.resources))
     is_level = np.array([resource.is_level for resource in series.resources])
     limit = (
@@ -67,24 +72,42 @@ def uncensor(series: ContainerSeries) -> Uncensored:
     by_row = bound[series.segment]
     is_at = series.values >= AT_LIMIT * by_row
     is_next = series.segment[1:] == series.segment[:-1]
-    is_kill = np.zeros_like(is_at)
-    is_kill[:-1] = is_at[:-1] & (series.values[1:] < FALL * by_row[:-1]) & is_next[:, None]
-    kills, reached = (np.add.reduceat(events.astype(np.int64), series.starts, axis=0) for events in (is_kill, is_at))
+    number = np.zeros(series.values.shape)
+    number[:-1] = is_at[:-1] & (series.values[1:] < FALL * by_row[:-1]) & is_next[:, None]
+    if series.kills is not None:
+        number = np.where(np.isfinite(series.kills), series.kills, number) * is_level
+    is_kill = number > 0
+    used = np.maximum(np.where(np.isfinite(by_row), by_row, _peaks_so_far(series, is_kill)), series.values)
+    used = np.where(is_kill, used, 0.0)
     step = OOM_STEP * np.array([resource == MEMORY for resource in series.resources])
-    raised = np.maximum(OOM_FACTOR * bound, bound + step)
+    kills, reached = (np.add.reduceat(events.astype(np.int64), series.starts, axis=0) for events in (number, is_at))
+    exceeded = np.maximum.reduceat(used, series.starts, axis=0)
+    raised = np.maximum(OOM_FACTOR * exceeded, exceeded + step)
     ends = series.starts + series.lengths - 1
     days = (series.time_s[ends] - series.time_s[series.starts]) / SECONDS_PER_DAY
+    is_reached = (reached > 0) | (kills > 0)
     return Uncensored(
         series=replace(
             series,
-            values=np.where(is_kill, np.maximum(raised[series.segment], series.values), series.values),
-            limit=None if series.limit is None else np.where(reached > 0, np.nan, series.limit),
+            values=np.where(is_kill, used, series.values),
+            kills=number,
+            limit=None if series.limit is None else np.where(is_reached, np.nan, series.limit),
         ),
         kills=kills,
         kills_per_day=np.where(kills > 0, kills / np.where(days > 0, days, 1.0)[:, None], 0.0),
         minimum=np.where(kills > 0, raised, np.where(reached > 0, bound, 0.0)),
+        exceeded=exceeded,
         limit=limit,
     )
+
+
+def _peaks_so_far(series: ContainerSeries, is_kill: NDArray[np.bool_]) -> FloatArray:
+    """Return the largest sample up to each, of segments in which something was killed; elsewhere the samples."""
+    peaks = series.values.copy()
+    for segment in np.unique(series.segment[is_kill.any(axis=1)]).tolist():
+        rows = series.rows(segment)
+        peaks[rows] = np.maximum.accumulate(series.values[rows], axis=0)
+    return peaks
 
 
 STRIDE = 4
@@ -132,6 +155,8 @@ class Examples:
         Shape (N, n'): whether there was such a sample; one at least.
     peak
         Shape (N, R): logarithm of the largest demand in the next cycle over the level.
+    is_censored
+        Shape (N, R): whether that is a lower bound, as a kill lies in the cycle.
     share
         Shape (N, R): what harm in a sample of the next cycle counts: of a rate one over its unit's samples after the first cycle, of a resource that
         is held one over its cycles after the first and the samples of this one.
@@ -141,6 +166,7 @@ class Examples:
     after: FloatArray
     is_there: NDArray[np.bool_]
     peak: FloatArray
+    is_censored: NDArray[np.bool_]
     share: FloatArray
 
 
@@ -164,7 +190,8 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
         If no training series is long enough.
     """
     training, width = world.training, world.cycle_samples
-    features, after, is_there, peak, share = [], [], [], [], []
+    features, after, is_there, peak, is_censored, share = [], [], [], [], [], []
+    is_kill = np.zeros(training.values.shape, np.bool_) if training.kills is None else training.kills > 0
     decided = post_warmup_parts(training, width)
     stride = max(STRIDE, -(-training.num_samples // MAX_EXAMPLES))
     sampled = np.unique(np.linspace(0, width - 1, min(width, MAX_AFTER)).astype(np.int64))
@@ -184,6 +211,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
         after.append(relative[:, sampled])
         is_there.append(there[:, sampled])
         peak.append(np.where(there[..., None], relative, -np.inf).max(axis=1))
+        is_censored.append((is_kill[rows][np.minimum(ahead, length - 1)] & there[..., None]).any(axis=1))
         samples, cycles = decided[segment]
         share.append(np.where(world.is_level, 1.0 / (cycles * there.sum(axis=1)[:, None]), 1.0 / samples))
     if not features:
@@ -195,6 +223,7 @@ def examples_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Ex
         after=np.concatenate(after),
         is_there=np.concatenate(is_there),
         peak=np.concatenate(peak),
+        is_censored=np.concatenate(is_censored),
         share=np.concatenate(share),
     )
 

@@ -27,6 +27,7 @@ from optim.core.optional import import_extra
 from optim.core.policies import policy
 from optim.rightsizing.features import Examples, Features, examples_of, joined, view_features
 from optim.rightsizing.policy import CycleView, Trait
+from optim.rightsizing.vpa import OOM_FACTOR
 from optim.rightsizing.world import World
 
 TAIL = 24
@@ -185,7 +186,10 @@ class KnnQuantiles:
     def _outcome_quantiles(self, neighbours: NDArray[np.intp], column: int) -> FloatArray:
         """Return quantiles of what followed, shape (A, Q)."""
         if self._world.is_level[column]:
-            return quantiles(self._examples.peak[neighbours, column], 1.0 - self._risk)
+            peak, is_censored = (each[neighbours, column] for each in (self._examples.peak, self._examples.is_censored))
+            if is_censored.any():
+                return survival_quantiles(peak, is_censored, 1.0 - self._risk, beyond=np.log(OOM_FACTOR))
+            return quantiles(peak, 1.0 - self._risk)
         outcomes = np.where(self._examples.is_there, self._examples.after[:, :, column], np.nan)[neighbours]
         return quantiles(outcomes.reshape(len(neighbours), -1), 1.0 - self._risk)
 
@@ -198,6 +202,48 @@ def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
     low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
     below, above = (np.take_along_axis(ordered, np.minimum(rank, last), axis=1) for rank in (low, low + 1))
     return np.asarray(below + (place - low) * (above - below))
+
+
+def survival_quantiles(
+    values: FloatArray, is_censored: NDArray[np.bool_], levels: FloatArray, *, beyond: float
+) -> FloatArray:
+    """Return quantiles of each row's values of which some are lower bounds, by the product-limit estimate, shape (rows, levels).
+
+    A lower bound's mass goes to all larger values, in equal parts (Efron 1967): that is the estimate of Kaplan and Meier, and over
+    nearest neighbours that of Beran. Where the largest value is a bound itself, its mass lies `beyond` above it. Between values
+    quantiles are linear, as those of `quantiles`, which this equals where nothing is censored.
+
+    Parameters
+    ----------
+    values, is_censored
+        Shape (rows, n), n at least 1, finite.
+    levels
+        Shape (levels,), in [0, 1].
+    beyond
+        At least 0.
+
+    References
+    ----------
+    Kaplan, Meier, "Nonparametric estimation from incomplete observations", JASA 53, 1958; Efron, "The two sample problem with
+    censored data", Fifth Berkeley Symposium, 1967, section 7; Beran, "Nonparametric regression with randomly censored survival
+    data", 1981.
+    """
+    number = values.shape[1]
+    # At equal values what happened comes before what is only known to be larger.
+    order = np.lexsort((is_censored, values), axis=1)
+    ordered, is_bound = np.take_along_axis(values, order, axis=1), np.take_along_axis(is_censored, order, axis=1)
+    at_risk = number - np.arange(number)
+    surviving = np.cumprod(np.where(is_bound, 1.0, 1.0 - 1.0 / at_risk), axis=1)
+    before = np.concatenate([np.ones((len(values), 1)), surviving[:, :-1]], axis=1)
+    mass = before - surviving
+    ordered[:, -1] = ordered[:, -1] + np.where(is_bound[:, -1], beyond, 0.0)
+    mass[:, -1] = before[:, -1]
+    found = np.empty((len(values), len(levels)))
+    for row, is_there in enumerate(mass > 0):
+        points, weights = ordered[row, is_there], mass[row, is_there]
+        place = np.concatenate([[0.0], np.cumsum((weights[1:] + weights[:-1]) / 2)])
+        found[row] = np.interp(levels, place / place[-1], points) if len(points) > 1 else points[0]
+    return found
 
 
 NUM_TREES, MIN_LEAF, FEATURE_SHARE = 100, 10, 1.0 / 3.0

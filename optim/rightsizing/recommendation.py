@@ -24,7 +24,7 @@ from optim.core.text import printable
 from optim.models.containers.series import ContainerSeries, Resource
 from optim.phases.preprocessing import split_containers, to_grid
 from optim.rightsizing.engine import SECONDS_PER_DAY
-from optim.rightsizing.features import features_at, uncensor
+from optim.rightsizing.features import Uncensored, features_at, uncensor
 from optim.rightsizing.learned_policies import Forecast, KnnQuantiles
 from optim.rightsizing.tuning import Draws, Slo, Tuned, draw_needs, num_needed, num_to_cover, tune
 from optim.rightsizing.world import World, make_world
@@ -118,7 +118,20 @@ class _Usage:
     now: float
     kills: int
     kills_per_day: float
+    exceeded: float
     is_raised: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Ends:
+    """Containers at the ends of their series: needs, grid, last segments on and off it, forecasts, and limits that bind, shape (A, R)."""
+
+    seen: Uncensored
+    grid: ContainerSeries
+    last: IntArray
+    latest: IntArray
+    answer: Forecast
+    limit: FloatArray
 
 
 class Recommender:
@@ -267,21 +280,12 @@ class Recommender:
         InvalidProblemError
             If the series have other resources than those learned from.
         """
-        if series.resources != self._world.resources:
-            raise InvalidProblemError(
-                f"the series have {series.names}, learned were {[r.name for r in self._world.resources]}"
-            )
-        seen = uncensor(series)
-        grid = to_grid(seen.series, self.options.interval_s, self.options.max_gap_s).series
-        last = np.flatnonzero(np.append(np.diff(grid.container_index) != 0, True))
-        latest = np.flatnonzero(np.append(np.diff(series.container_index) != 0, True))
-        answer = self._forecast([grid.values[grid.rows(segment)] for segment in last.tolist()])
-        number = len(grid.resources)
-        limit = np.full((len(last), number), np.inf) if grid.limit is None else grid.limit[last]
-        limit = np.where(np.isfinite(limit), limit, np.inf)
+        ends = self._ends(series)
+        seen, grid, last, answer = ends.seen, ends.grid, ends.last, ends.answer
+        latest = ends.latest
         peak = self._peaks(series, grid, last)
-        tuned = answer.allocation(self.tuned.multiplier, self._world.first, limit)
-        minimum = np.maximum(seen.minimum[latest], np.minimum(self._minimum(answer, peak), limit))
+        tuned = answer.allocation(self.tuned.multiplier, self._world.first, ends.limit)
+        minimum = np.maximum(seen.minimum[latest], np.minimum(self._minimum(answer, peak), ends.limit))
         requests = np.maximum(tuned, minimum)
         for place, segment in enumerate(last.tolist()):
             name, row = grid.containers[segment], latest[place]
@@ -297,6 +301,7 @@ class Recommender:
                         now=float(grid.values[grid.rows(segment)][-1, column]),
                         kills=int(seen.kills[row, column]),
                         kills_per_day=float(seen.kills_per_day[row, column]),
+                        exceeded=float(seen.exceeded[row, column]),
                         is_raised=bool(
                             not self._is_guaranteed[column] and minimum[place, column] > tuned[place, column]
                         ),
@@ -305,6 +310,41 @@ class Recommender:
                 for column, resource in enumerate(grid.resources)
             }
             yield Recommendation(container=name, unit=grid.units.get(name), amounts=amounts)
+
+    def requests_at(self, series: ContainerSeries, multipliers: Sequence[float]) -> FloatArray:
+        """Return what each container would get at M multipliers of one's own, shape (M, A, R): nothing is promised of them.
+
+        What kills ask for at least is in it. A larger multiplier, at least 0, asks for no less.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the series have other resources than those learned from.
+        """
+        ends, number = self._ends(series), len(self.resources)
+        for multiplier in multipliers:
+            check_in("[0, inf)", {"multiplier": multiplier})
+        tuned = [ends.answer.allocation(np.full(number, each), self._world.first, ends.limit) for each in multipliers]
+        return np.maximum(np.stack(tuned), ends.seen.minimum[ends.latest])
+
+    def _ends(self, series: ContainerSeries) -> "_Ends":
+        """Return what is known at the end of each container's series."""
+        if series.resources != self._world.resources:
+            raise InvalidProblemError(
+                f"the series have {series.names}, learned were {[r.name for r in self._world.resources]}"
+            )
+        seen = uncensor(series)
+        grid = to_grid(seen.series, self.options.interval_s, self.options.max_gap_s).series
+        last = np.flatnonzero(np.append(np.diff(grid.container_index) != 0, True))
+        limit = np.full((len(last), len(grid.resources)), np.inf) if grid.limit is None else grid.limit[last]
+        return _Ends(
+            seen=seen,
+            grid=grid,
+            last=last,
+            latest=np.flatnonzero(np.append(np.diff(series.container_index) != 0, True)),
+            answer=self._forecast([grid.values[grid.rows(segment)] for segment in last.tolist()]),
+            limit=np.where(np.isfinite(limit), limit, np.inf),
+        )
 
     def _peaks(self, series: ContainerSeries, grid: ContainerSeries, last: IntArray) -> FloatArray:
         """Return each container's peak so far, shape (A, R): of what is held over all its segments, of rates in the last."""
@@ -335,8 +375,9 @@ class Recommender:
         if seen.is_raised:
             reason += f"; raised, as {self.num_tuned} containers to tune on can't promise what was asked for"
         if seen.kills:
+            where = "its limit of " if seen.exceeded == seen.limit else ""
             reason = (
-                f"killed {seen.kills} times at its limit of {seen.limit:.4g}, {seen.kills_per_day:.3g} a day, so that it needs more, "
+                f"killed {seen.kills} times at {where}{seen.exceeded:.4g}, {seen.kills_per_day:.3g} a day, so that it needs more, "
                 f"at least a fifth; {reason}"
             )
         return Amount(

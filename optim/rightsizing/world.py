@@ -318,6 +318,7 @@ def _cut(grid: ContainerSeries, pieces: list[slice]) -> ContainerSeries:
         time_s=grid.time_s[rows],
         phase=None if grid.phase is None else grid.phase[rows],
         limit=None if grid.limit is None else grid.limit[segment],
+        kills=None if grid.kills is None else grid.kills[rows],
         units={},
     )
 

@@ -29,7 +29,8 @@ def test_a_fall_from_the_limit_is_a_kill_and_needs_a_fifth_more():
     assert found.kills.tolist() == [[0, 2]]
     assert found.kills_per_day[0, 1] == pytest.approx(2 / (7 * 60) * 86400)
     assert found.minimum.tolist() == [[0.0, 1.2]]
-    assert found.series.values[:, 1].tolist() == [0.4, 1.2, 0.3, 0.99, 0.6, 1.2, 0.2, 0.99]
+    assert found.series.values[:, 1].tolist() == [0.4, 1.0, 0.3, 0.99, 0.6, 1.0, 0.2, 0.99]
+    assert found.series.kills[:, 1].tolist() == [0, 1, 0, 0, 0, 1, 0, 0]
     # CPU is throttled at its limit, and not killed.
     np.testing.assert_array_equal(found.series.limit, [[1.0, np.nan]])
     np.testing.assert_array_equal(found.limit, [[1.0, 1.0]])
@@ -87,3 +88,31 @@ def test_the_reported_case_is_asked_for_more():
         pytest.skip("the case is not there; set OPTIM_TRACE_DIR to the folder that has reports/")
     for words in (("--interval", 60), ("--max-gap", 240), ("--interval", 60, "--cycle-minutes", 10)):
         check_oom(recommended("--input", path, *words))
+
+
+def told_series(values, kills, limit=np.nan):
+    made = series_of([[1.0, each] for each in values], limit=[[np.nan, limit]])
+    told = np.stack([np.full(len(values), np.nan), np.array(kills, float)], axis=1)
+    return type(made)(**{name: getattr(made, name) for name in made.__slots__} | {"kills": told})
+
+
+def test_kills_that_are_told_count_and_falls_from_the_limit_then_do_not():
+    # A spike between two samples killed it: no sample is at the limit. The fall after 0.99 was the program's own.
+    found = uncensor(told_series([0.4, 0.6, 0.2, 0.99, 0.3, 0.5], [0, 2, 0, 0, 0, 0], limit=1.0))
+    assert found.kills.tolist() == [[0, 2]]
+    assert found.exceeded.tolist() == [[0.0, 1.0]]
+    assert found.minimum.tolist() == [[0.0, 1.2]]
+    assert found.series.values[:, 1].tolist() == [0.4, 1.0, 0.2, 0.99, 0.3, 0.5]
+    assert np.isnan(found.series.limit).all()
+
+
+def test_without_a_limit_the_peak_so_far_was_not_enough():
+    found = uncensor(told_series([0.4, 2.0, 0.5, 1.0, 3.0], [0, 0, 0, 1, 0]))
+    assert found.exceeded.tolist() == [[0.0, 2.0]]
+    assert found.minimum.tolist() == [[0.0, pytest.approx(2.4)]]
+    assert found.series.values[3, 1] == 2.0
+
+
+def test_where_no_kill_is_told_the_fall_is_one():
+    found = uncensor(told_series([0.4, 0.99, 0.2, 0.99, 0.1], [np.nan, np.nan, np.nan, 0, np.nan], limit=1.0))
+    assert found.kills.tolist() == [[0, 1]]

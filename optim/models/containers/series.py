@@ -17,6 +17,10 @@ MAX_VALUE = 1e100
 """Largest sample: beyond it squares overflow."""
 
 
+AT_LIMIT = 0.95
+"""From this share of the limit on memory is at it: samples are seconds apart, and few are taken just before a kill."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     """A resource that is measured.
@@ -114,6 +118,9 @@ class ContainerSeries(Segmented):
         Names of the true phases 0, 1, ...; empty where there is no truth.
     limit
         Shape (S, R): what each container may use at most, NaN where unknown; None where nothing is known.
+    kills
+        Shape (T, R): kills for lack of an incompressible resource between a sample and the next, NaN where unknown; None where
+        nothing is known.
     units
         What containers belong to that share a fate (their pod), by name; one that isn't in it stands for itself. Splits keep
         units together.
@@ -135,6 +142,7 @@ class ContainerSeries(Segmented):
     phase: IntArray | None = None
     phase_names: tuple[str, ...] = ()
     limit: FloatArray | None = None
+    kills: FloatArray | None = None
     units: Mapping[str, str] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
 
@@ -144,6 +152,8 @@ class ContainerSeries(Segmented):
         shapes = {"values": (self.values.shape, (total, width)), "time_s": (self.time_s.shape, (total,))}
         if self.phase is not None:
             shapes["phase"] = (self.phase.shape, (total,))
+        if self.kills is not None:
+            shapes["kills"] = (self.kills.shape, (total, width))
         if self.limit is not None:
             shapes["limit"] = (self.limit.shape, (len(self.containers), width))
         shapes["lengths"] = (self.lengths.shape, (len(self.containers),))
@@ -276,6 +286,7 @@ class ContainerSeries(Segmented):
             time_s=self.time_s[rows],
             phase=None if self.phase is None else self.phase[rows],
             limit=None if self.limit is None else self.limit[segments_chosen],
+            kills=None if self.kills is None else self.kills[rows],
         )
 
     def select_resources(self, names: Sequence[str]) -> "ContainerSeries":
@@ -297,4 +308,5 @@ class ContainerSeries(Segmented):
             resources=tuple(self.resources[column] for column in columns),
             values=self.values[:, columns],
             limit=None if self.limit is None else self.limit[:, columns],
+            kills=None if self.kills is None else self.kills[:, columns],
         )

@@ -24,8 +24,8 @@ def read_containers(
     - AI4DL's: `timestamp`, `service`, `pod.id`, `cpu.usage.cores`, `mem.working.set`, `mem.limit`.
     - MIT Supercloud's, one job: `EpochTime`, `CPUUtilization` (per cent of a core), `RSS` (KiB).
     - Bitbrains' joined: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes cores.
-    - One's own: `container`, `time_s`, and a column a resource; a column ``NAME_limit`` holds limits, `phase` (a text)
-      the truth.
+    - One's own: `container`, `time_s`, and a column a resource; a column ``NAME_limit`` holds limits, ``NAME_kills`` the kills for
+      lack of the resource since the container's row before, `phase` (a text) the truth.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ FORMS: tuple[tuple[frozenset[str], Callable[[str | Path], ContainerSeries]], ...
 def _custom(
     path: str | Path, header: tuple[str, ...], units: Mapping[str, str], *, drop_incomplete: bool
 ) -> ContainerSeries:
-    names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith("_limit")]
+    names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith(("_limit", "_kills"))]
     if not names:
         raise InvalidProblemError(f"{path}: no column of a resource beside container and time_s; add one, say 'cpu'")
     for name in names:
@@ -111,12 +111,18 @@ def _custom(
             raise InvalidProblemError(f"{path}: column {name!r} comes twice; rename or remove one")
     ResourceOverrides(units=units, counters=()).require_resources(names)
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
+    killed = [f"{name}_kills" for name in names if f"{name}_kills" in header]
     has_phase = "phase" in header
-    columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))
-    require_columns(path, columns, *names, least=0.0, may_lack=True)
+    numbers = ("time_s", *names, *limits, *killed)
+    columns = read_columns(path, numbers, ("container", *(("phase",) if has_phase else ())))
+    require_columns(path, columns, *names, *killed, least=0.0, may_lack=True)
     size = len(columns["time_s"])
     factor = np.array([scale_of(name, units[name]) if name in units else 1.0 for name in names])
-    limit = factor * np.stack([columns.get(f"{name}_limit", np.full(size, np.nan)) for name in names], axis=1)
+    limit, kills = (
+        np.stack([columns.get(f"{name}_{what}", np.full(size, np.nan)) for name in names], axis=1)
+        for what in ("limit", "kills")
+    )
+    limit = factor * limit
     phase_names = tuple(sorted({str(text) for text in columns["phase"] if text})) if has_phase else ()
     number = {text: place for place, text in enumerate(phase_names)}
     phase = np.array([number.get(str(text), -1) for text in columns["phase"]]) if has_phase else None
@@ -129,5 +135,6 @@ def _custom(
         limit if limits else None,
         phase,
         phase_names,
+        kills=kills if killed else None,
         drop_incomplete=drop_incomplete,
     )

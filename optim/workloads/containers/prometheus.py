@@ -15,11 +15,13 @@ from optim.core.arrays import FloatArray
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.containers.series import MEMORY, ContainerSeries, Resource
+from optim.models.containers.series import AT_LIMIT, MEMORY, ContainerSeries, Resource
 from optim.workloads.containers.series_rows import (
     GIB,
     LIMIT_METRICS,
     MAX_PLAUSIBLE,
+    OOM_METRIC,
+    RESTART_METRIC,
     Reading,
     ResourceOverrides,
     reading_of,
@@ -120,7 +122,9 @@ def read_prometheus(
     was restarted within its pod has several series, of which the later follows the earlier; the same target scraped by two jobs
     counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step; that they begin at
     different moments does no harm, as samples are matched to the nearest of the earliest query's, those half-way to the later one.
-    Of samples with the same time stamp the last one counts. Limits of memory, as cAdvisor or kube-state-metrics tell them, become limits.
+    Of samples with the same time stamp the last one counts. Limits of memory, as cAdvisor or kube-state-metrics tell them, become limits;
+    `container_oom_events_total` tells kills, and where it doesn't tell any of a container, a rise of
+    `kube_pod_container_status_restarts_total` with memory at its limit before is one.
 
     Parameters
     ----------
@@ -161,10 +165,16 @@ def read_prometheus(
     seen = set()
     pods: dict[str, str] = {}
     limits: dict[str, float] = {}
+    events: dict[str, dict[str, list[_Part]]] = {}
     for place in places:
         name, path, labels, series = all_series[place]
         if labels.get("__name__") in LIMIT_METRICS:
             limits |= _limit(path, labels, series)
+            seen.add(name)
+            continue
+        if (metric := labels.get("__name__", "")) in (OOM_METRIC, RESTART_METRIC):
+            part = _part(path, labels, _COUNTED, series)
+            events.setdefault(_container(labels), {}).setdefault(metric, []).append(part)
             seen.add(name)
             continue
         reading = reading_of(path, name, labels.get("__name__", ""), overrides)
@@ -179,7 +189,7 @@ def read_prometheus(
             raise InvalidProblemError(f"{path}: no series of a container in it{what}; check the query, or leave it out")
     if not parts:
         raise InvalidProblemError(
-            f"{', '.join(map(str, files.values()))}: limits only; give what containers use as well"
+            f"{', '.join(map(str, files.values()))}: limits or kills only; give what containers use as well"
         )
     columns = {resource.name: resource for _, resource in parts}
     overrides.require_resources(columns)
@@ -191,11 +201,13 @@ def read_prometheus(
         name: [part.gaps for (_, resource), lives in parts.items() if resource.name == name for part in lives]
         for name in columns
     }
+    samples = _matched(where, usage, gaps)
     return _series_of(
         where,
-        _matched(where, usage, gaps),
+        samples,
         tuple(columns.values()),
         limits,
+        _kills(samples, events, limits) if events and MEMORY.name in columns else None,
         units=pods,
         remarks=tuple(remarks),
         drop_incomplete=drop_incomplete,
@@ -207,9 +219,10 @@ def _series_of(
     samples: Mapping[tuple[str, float], Mapping[str, float]],
     resources: tuple[Resource, ...],
     limits: Mapping[str, float],
+    kills: FloatArray | None,
     **more: Any,
 ) -> ContainerSeries:
-    """Return the series of values by container and time, with limits of memory where some are known."""
+    """Return the series of values by container and time, with limits and kills (one a sample) of memory where some are known."""
     shape = (-1, len(resources))
     rows = [[values.get(resource.name, np.nan) for resource in resources] for values in samples.values()]
     bounds = [
@@ -222,6 +235,9 @@ def _series_of(
         np.array(rows).reshape(shape),
         resources,
         np.array(bounds).reshape(shape) if limits else None,
+        kills=None
+        if kills is None
+        else np.stack([kills if resource == MEMORY else np.full(len(kills), np.nan) for resource in resources], axis=1),
         **more,
     )
 
@@ -247,6 +263,60 @@ def _matched(
         for time, value in zip(np.round(moments, 3).tolist(), values.tolist(), strict=True):
             samples.setdefault((container, time), {})[resource] = value
     return samples
+
+
+_COUNTED = Reading(resource=Resource(name="events"), factor=1.0, is_counter=True)
+
+
+def _kills(
+    samples: Mapping[tuple[str, float], Mapping[str, float]],
+    events: Mapping[str, Mapping[str, list[_Part]]],
+    limits: Mapping[str, float],
+) -> FloatArray:
+    """Return the kills for lack of memory since the sample before, shape (samples,); NaN of containers of which no counter tells."""
+    kills = np.full(len(samples), np.nan)
+    rows: dict[str, list[int]] = {}
+    for row, (container, _) in enumerate(samples):
+        rows.setdefault(container, []).append(row)
+    keys = list(samples)
+    for container, counters in events.items():
+        own = sorted(rows.get(container, ()), key=lambda row: keys[row][1])
+        if not own:
+            continue
+        times = np.array([keys[row][1] for row in own])
+        is_told = OOM_METRIC in counters
+        moments, numbers = _rises(counters[OOM_METRIC if is_told else RESTART_METRIC])
+        place = np.searchsorted(times, moments, side="left")
+        if not is_told:
+            memory = np.array([samples[keys[row]].get(MEMORY.name, np.nan) for row in own])
+            limit = limits.get(container, np.inf)
+            # A restart with memory elsewhere had another reason.
+            was_at = memory[np.clip(place - 1, 0, len(own) - 1)] >= AT_LIMIT * limit
+            place, numbers = place[was_at], numbers[was_at]
+        kills[own] = np.bincount(np.minimum(place, len(own) - 1), numbers, len(own))
+    return kills
+
+
+def _rises(parts: Sequence[_Part]) -> tuple[FloatArray, FloatArray]:
+    """Return when a counter's series rose, one restarted container's after the other's, and by how much; shape (n,) both.
+
+    What one counts as it begins is older than the series, unless another one was there before. Of one that was looked at twice the
+    first counts.
+    """
+    moments, numbers = [], []
+    until = -np.inf
+    for part in sorted(parts, key=lambda part: float(part.times[0]) if len(part.times) else np.inf):
+        is_later = part.times > until
+        times, values = part.times[is_later], part.values[is_later]
+        if not len(times):
+            continue
+        before = values[:1] if until == -np.inf or not is_later.all() else np.zeros(1)
+        steps = np.diff(np.concatenate([before, values]))
+        rise = np.where(steps < 0, values, steps)
+        moments.append(times[rise > 0])
+        numbers.append(rise[rise > 0])
+        until = float(times[-1])
+    return (np.concatenate(moments), np.concatenate(numbers)) if moments else (np.zeros(0), np.zeros(0))
 
 
 def _round_half_up(steps: FloatArray) -> FloatArray:

@@ -46,6 +46,9 @@ LIMIT_METRICS = (
 )
 """Limits of memory, 0 for none; the last one's label ``resource`` says of what."""
 
+OOM_METRIC, RESTART_METRIC = "container_oom_events_total", "kube_pod_container_status_restarts_total"
+"""Counters of kills for lack of memory (cAdvisor), and of restarts for any reason (kube-state-metrics)."""
+
 _UNNAMED_UNITS = {"container_memory_rss": "bytes", "container_memory_cache": "bytes", "container_memory_swap": "bytes"}
 """Of metrics whose name doesn't tell."""
 
@@ -242,6 +245,7 @@ def series_of_rows(
     phase_names: tuple[str, ...] = (),
     units: Mapping[str, str] = MappingProxyType({}),
     *,
+    kills: FloatArray | None = None,
     remarks: tuple[str, ...] = (),
     drop_incomplete: bool = False,
 ) -> ContainerSeries:
@@ -268,6 +272,8 @@ def series_of_rows(
         True phase of each row and names of phases, where they are known.
     units, remarks
         Of containers, see `ContainerSeries`.
+    kills
+        Shape (rows, R) or None: kills since the row before of the same container, NaN where unknown.
     drop_incomplete
         Whether to go on where more than half of the containers have no whole row.
 
@@ -299,6 +305,9 @@ def series_of_rows(
         phase=None if phase is None else phase[order],
         phase_names=phase_names,
         limit=None if limit is None else _last_known(limit[order], lengths),
+        kills=None
+        if kills is None
+        else _kills_after(kills, time_s, np.array([number.get(str(key), -1) for key in keys]), order, group),
         units=units,
         remarks=remarks,
     )
@@ -351,6 +360,36 @@ def _lacking(
     if num_lacking > MAX_LACKING * rows.sum():
         remarks.append(f"{num_lacking} of {int(rows.sum())} samples are left out, as they lack a resource")
     return remarks
+
+
+def _kills_after(kills: FloatArray, time_s: FloatArray, every: IntArray, kept: IntArray, group: IntArray) -> FloatArray:
+    """Return for each row that stays the kills until the next one, shape (kept, R); NaN of containers that tell none.
+
+    A container's first row has those before it, too, and its last one those of rows after it that are left out.
+
+    Parameters
+    ----------
+    every
+        Shape (rows,): number of each row's container, -1 for one of which no row stays.
+    kept, group
+        Rows that stay, by container and time, and their containers' numbers.
+    """
+    order = np.lexsort((time_s, every))
+    order = order[(every[order] >= 0) & np.isfinite(time_s[order])]
+    total = np.zeros_like(kills)
+    total[order] = np.cumsum(np.nan_to_num(kills[order]), axis=0)
+    number = int(group.max()) + 1
+    last_of = np.full(number, -1)
+    last_of[every[order]] = order  # the last of equal indices stays
+    first_of = np.full(number, -1)
+    first_of[every[order[::-1]]] = order[::-1]
+    is_first = np.append(True, group[1:] != group[:-1])
+    is_last = np.append(is_first[1:], True)
+    here = np.where(is_first[:, None], total[first_of[group]] - np.nan_to_num(kills[first_of[group]]), total[kept])
+    until = np.where(is_last[:, None], total[last_of[group]], total[np.append(kept[1:], kept[-1])])
+    is_told = np.zeros((number, kills.shape[1]), np.bool_)
+    np.logical_or.at(is_told, every[order], np.isfinite(kills[order]))
+    return np.where(is_told[group], until - here, np.nan)
 
 
 def _last_known(limit: FloatArray, lengths: IntArray) -> FloatArray:

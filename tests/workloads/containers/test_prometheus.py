@@ -213,7 +213,7 @@ def test_limits_of_memory_are_limits_and_no_resource(tmp_path, labels):
     series = read_prometheus(files)
     assert series.names == ("memory",)
     np.testing.assert_array_equal(series.limit, [[2.0], [np.nan]])
-    with pytest.raises(InvalidProblemError, match="limits only"):
+    with pytest.raises(InvalidProblemError, match="limits or kills only"):
         read_prometheus({"#1": files["#1"]})
 
 
@@ -282,3 +282,46 @@ def test_reported_cases_have_four_containers_of_the_right_size(tmp_path, case, s
     if "cpu" in files:
         np.testing.assert_allclose(series.values[:, 0], 2.0, rtol=1e-9)
         assert series.lengths.tolist() == [359] * 4
+
+
+def killed(*points):
+    return [(time, str(count)) for time, count in points]
+
+
+OOM, RESTARTS = "container_oom_events_total", "kube_pod_container_status_restarts_total"
+
+
+def kills_of(tmp_path, *events, limit=None):
+    used = [({"__name__": MEMORY, **POD}, [(60 * k, str(2**30 * v)) for k, v in enumerate([1, 1.98, 0.5, 1, 1, 1])])]
+    files = {"#0": written(tmp_path / "mem.json", *used), "#1": written(tmp_path / "events.json", *events)}
+    if limit is not None:
+        labels = {"__name__": "kube_pod_container_resource_limits", "resource": "memory", **POD}
+        files["#2"] = written(tmp_path / "limits.json", (labels, held(0, 300, limit)))
+    return read_prometheus(files).kills
+
+
+def test_kills_are_rises_of_the_counter_at_the_sample_before(tmp_path):
+    # Counts that were there before the query began are older. A kill between 60 and 120 s belongs to the sample at 60 s.
+    told = killed((0, 3), (60, 3), (120, 4), (180, 4), (240, 6), (300, 6))
+    kills = kills_of(tmp_path, ({"__name__": OOM, **POD}, told))
+    assert kills[:, 0].tolist() == [0, 1, 0, 2, 0, 0]
+
+
+def test_counter_of_a_restarted_container_begins_with_kills_of_its_own(tmp_path):
+    first, second = killed((0, 0), (60, 1)), killed((180, 1), (240, 1))
+    kills = kills_of(
+        tmp_path, ({"__name__": OOM, **POD, "id": "a"}, first), ({"__name__": OOM, **POD, "id": "b"}, second)
+    )
+    assert kills[:, 0].tolist() == [1, 0, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(2, [0, 1, 0, 0, 0, 0]), (4, [0] * 6), (None, [0] * 6)])
+def test_restarts_are_kills_where_memory_stood_at_its_limit(tmp_path, limit, expected):
+    told = killed((0, 0), (60, 0), (120, 1), (180, 1), (240, 2), (300, 2))
+    assert kills_of(tmp_path, ({"__name__": RESTARTS, **POD}, told), limit=limit)[:, 0].tolist() == expected
+
+
+def test_restarts_say_nothing_beside_kills(tmp_path):
+    restarts = ({"__name__": RESTARTS, **POD}, killed((0, 0), (120, 1), (300, 1)))
+    kills = kills_of(tmp_path, ({"__name__": OOM, **POD}, killed((0, 0), (300, 0))), restarts, limit=2)
+    assert kills[:, 0].tolist() == [0] * 6

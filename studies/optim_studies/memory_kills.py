@@ -1,0 +1,214 @@
+"""The study `memory-kills`: requests of containers that were killed, by what is known of the kills, at equal allocation.
+
+Containers are generated; some get a limit of memory below their own peak. A container that needs more is killed, starts again within 45 s and
+goes on; a scrape every minute sees one sample in four, and the counter of kills. Recommended is memory for the next hour. All rules
+allocate as much in sum as the rule of the Vertical Pod Autoscaler with its margin of 1.15: the largest of peak and, after kills, a
+fifth and at least 100 MiB above the limit. The recommender then asks at the multiplier at which it allocates as much, with the counters and
+without them (a fall from the limit is a kill then). A kill is a container whose need in the next hour is above its request.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.benchmarks.suite import FULL, SMALL
+from optim.core.arrays import FloatArray
+from optim.core.driver import PhaseClock
+from optim.core.errors import check_in
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.containers.series import ContainerSeries
+from optim.rightsizing.recommendation import Recommender, RecommendOptions
+from optim.rightsizing.tuning import Slo
+from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
+from optim_studies.recommendation import drawn_block
+
+MARGIN = 1.15
+"""Of the Vertical Pod Autoscaler."""
+
+HOUR, SCRAPE = 240, 4
+"""Samples of 15 s in an hour, and between two scrapes."""
+
+DOWN, DOWN_SHARE = 3, 0.15
+"""Samples of a restart, and the share of the limit used in them."""
+
+LOW, HIGH = 0.6, 0.95
+"""Limits over the peak before."""
+
+MULTIPLIERS = np.concatenate([[0.0], np.geomspace(1e-3, 1e3, 240)])
+
+RULES = ("told", "untold", "vpa")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillOptions:
+    """Sizes of the study.
+
+    Parameters
+    ----------
+    draws
+        Draws of containers, at least 2.
+    containers
+        Of each draw.
+    hours
+        That are known of each container.
+    limited
+        Share of containers that get a limit.
+    """
+
+    draws: int = 2
+    containers: int = 40
+    hours: int = 4
+    limited: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_in("[2, 1000]", self, "draws")
+        check_in("[4, 10000]", self, "containers")
+        check_in("[2, 200]", self, "hours")
+        check_in("[0, 1]", self, "limited")
+
+
+SIZES: Mapping[str, KillOptions] = MappingProxyType({SMALL: KillOptions(), FULL: KillOptions(draws=20, containers=100)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Killed:
+    """A draw: what is scraped, and what is needed in the next hour.
+
+    Attributes
+    ----------
+    series
+        CPU and memory a minute, with limits and kills.
+    need
+        Shape (containers,): largest demand of memory in the next hour, in GiB.
+    kills
+        Of all containers.
+    """
+
+    series: ContainerSeries
+    need: FloatArray
+    kills: float
+
+
+def draw_killed(options: KillOptions, seed: int) -> Killed:
+    """Draw containers, limit some, and kill those that need more."""
+    number, known = options.containers, HOUR * options.hours
+    drawn = drawn_block(0, number, known + HOUR, seed)
+    cpu, memory = (drawn.values[:, column].reshape(number, -1) for column in range(2))
+    rng = np.random.default_rng([seed, number])
+    peak = memory[:, :known].max(axis=1)
+    limit = np.where(rng.random(number) < options.limited, rng.uniform(LOW, HIGH, number) * peak, np.inf)
+    used, kills = memory[:, :known].copy(), np.zeros((number, known))
+    for row, bound in enumerate(limit.tolist()):
+        time = 0
+        while (above := np.flatnonzero(used[row, time:] > bound)).size:
+            time += int(above[0])
+            kills[row, time], used[row, time] = 1.0, bound
+            down = slice(time + 1, time + 1 + DOWN)
+            used[row, down] = np.minimum(used[row, down], DOWN_SHARE * bound)
+            time += 1 + DOWN
+    scraped = np.stack([cpu[:, :known:SCRAPE], used[:, ::SCRAPE]], axis=2)
+    counted = kills.reshape(number, -1, SCRAPE).sum(axis=2)
+    series = ContainerSeries.from_arrays(
+        {f"c{row}": scraped[row] for row in range(number)}, ("cpu", "memory"), 15.0 * SCRAPE
+    )
+    unknown = np.full(number, np.nan)
+    return Killed(
+        series=replace(
+            series,
+            limit=np.stack([unknown, np.where(np.isfinite(limit), limit, np.nan)], axis=1),
+            kills=np.stack([np.full(counted.size, np.nan), counted.ravel()], axis=1),
+        ),
+        need=memory[:, known:].max(axis=1),
+        kills=float(kills.sum()),
+    )
+
+
+def vpa_requests(series: ContainerSeries) -> FloatArray:
+    """Return memory by the rule of the Vertical Pod Autoscaler without its margin, shape (containers,)."""
+    peak = np.maximum.reduceat(series.values[:, 1], series.starts)
+    limit, kills = (np.zeros(0) if each is None else each[:, 1] for each in (series.limit, series.kills))
+    is_killed = np.add.reduceat(kills, series.starts) > 0
+    used = np.maximum(np.where(np.isfinite(limit), limit, 0.0), peak)
+    return np.asarray(np.where(is_killed, np.maximum(OOM_FACTOR * used, used + OOM_STEP), peak))
+
+
+def requests_of(rule: str, drawn: Killed, budget: float, seed: int) -> FloatArray:
+    """Return a rule's requests of memory, shape (containers,), `budget` in sum: the largest multiplier below it, and a factor."""
+    if rule == "vpa":
+        found = vpa_requests(drawn.series)
+        return np.asarray(found * (budget / found.sum()))
+    series = drawn.series if rule == "told" else replace(drawn.series, kills=None)
+    options = RecommendOptions(interval_s=15.0 * SCRAPE, max_gap_s=60.0 * SCRAPE, requirement=Slo(kills=0.05))
+    found = Recommender(series, options, seed).requests_at(series, MULTIPLIERS.tolist())[:, :, 1]
+    total = found.sum(axis=1)
+    chosen = found[max(0, int((total <= budget).sum()) - 1)]
+    return np.asarray(chosen * (budget / chosen.sum()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KillWork(AbstractStudy):
+    """Kills of each rule by draw, and their paired differences."""
+
+    options_type = KillOptions
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Draw, recommend by each rule, and count."""
+        options, clock, rows = self.chosen, PhaseClock(), []
+        before = 0.0
+        progress.start("draws", options.draws)
+        for number in range(options.draws):
+            with clock.phase("build"):
+                drawn = draw_killed(options, options.draws * self.seed + number)
+                before += drawn.kills / options.containers
+            budget = MARGIN * float(vpa_requests(drawn.series).sum())
+            with clock.phase("solve"):
+                requests = [requests_of(rule, drawn, budget, number) for rule in RULES]
+            rows.append([float((drawn.need > request * (1 + 1e-9)).mean()) for request in requests])
+            progress.update(number + 1)
+            if stop(SolveState(elapsed_s=clock.elapsed_s, iterations=number + 1)) is not None:
+                break
+        progress.finish()
+        shares = np.array(rows)
+        findings: dict[str, Any] = {"draws": len(rows), "kills_before": before / len(rows)}
+        findings |= {f"{rule}_killed": float(shares[:, place].mean()) for place, rule in enumerate(RULES)}
+        for place, rule in enumerate(RULES[1:], start=1):
+            findings |= _difference(f"told_less_{rule}", shares[:, 0] - shares[:, place])
+        return Finding(
+            findings=findings,
+            seconds=clock.seconds,
+            iterations=len(rows),
+            is_whole=len(rows) == options.draws,
+        )
+
+
+def _difference(name: str, values: FloatArray) -> dict[str, float]:
+    """Return the mean of paired differences with its 95 % interval by Student's t; NaN where there is a single one."""
+    half = np.nan
+    if len(values) > 1:
+        half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    mean = float(values.mean())
+    return {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
+
+
+def _subjects(options: KillOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    name = f"kills-{options.draws}-{options.containers}-{seed}"
+    yield StudySubject(name=name, topic="phases", drawn_from=options_as_dict(options), parameters={}), {}
+
+
+SPEC = register_study(
+    "memory-kills",
+    "phases",
+    "kills after recommendation, with counters of kills, without them and by the Vertical Pod Autoscaler's rule, at equal memory",
+    kind=KillWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("knn",),
+    columns=("told_killed", "untold_killed", "vpa_killed", "told_less_vpa", "told_less_vpa_low", "told_less_vpa_high"),
+)
