@@ -128,7 +128,10 @@ MAX_USD = 1e6
 class PriceChoice:
     """Files of prices, and when the policies' knowledge of them ends."""
 
-    prices: Annotated[Path | None, option("--prices", "CSV, or a cloud's list; else generated.", "FILE", PRICES)] = None
+    prices: Annotated[
+        list[Path] | None,
+        option("--prices", "CSV, or a cloud's list; repeat for several files; else generated.", "FILE", PRICES),
+    ] = None
     on_demand: Annotated[
         str | None,
         option(
@@ -153,7 +156,7 @@ class PriceChoice:
 
 
 def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: int) -> "PriceHistory":
-    """Return the prices of two files, or generated ones without files.
+    """Return the prices of files, with those on demand of another, or generated ones without files.
 
     Raises
     ------
@@ -165,15 +168,15 @@ def load_or_generate_prices(choice: PriceChoice, options: "PriceOptions", seed: 
     from optim.workloads.prices.price_files import SNAPSHOTS, provider_in, read_on_demand, read_prices, read_rates
     from optim.workloads.prices.price_generator import generate_prices
 
-    if choice.prices is None:
+    if not choice.prices:
         if choice.on_demand is not None:
             raise InvalidOptionError("--on-demand goes with --prices FILE or --availability FILE")
         for name in ("product", "gap_hours", "work"):
             if getattr(choice, name) is not None:
                 raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --prices FILE")
         return generate_prices(options, seed)
-    if choice.on_demand is None and not (
-        choice.prices.is_file() and provider_in(read_bytes(choice.prices)) in SNAPSHOTS
+    if choice.on_demand is None and not all(
+        path.is_file() and provider_in(read_bytes(path)) in SNAPSHOTS for path in choice.prices
     ):
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
     prices: dict[str, int] = {}

@@ -211,7 +211,7 @@ def _deadlines(
     for name in ("every_file", "skip_bad"):
         if getattr(choice, name) and not is_folder:
             raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --availability FOLDER, {path} is none")
-    told = {
+    told: dict[str, Any] = {
         "on_demand_micro": on_demand_of(on_demand),
         "polarity": polarity_named(choice.polarity),
         "skip_bad": choice.skip_bad,

@@ -237,7 +237,8 @@ class DeadlineWork(AbstractStudy):
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Run, and score."""
-        clock, problems = PhaseClock(), []
+        clock = PhaseClock()
+        problems: list[str] = []
         with clock.phase("build"):
             windows = windows_of(self.chosen, self.seed)
         settings = [(deadline, changeover) for deadline in DEADLINES_H for changeover in CHANGEOVERS_H]

@@ -56,6 +56,28 @@ def test_rows_and_a_summary_a_policy_as_json(files):
     assert (paired["starts"], paired["won"]) == (2, 0.0)
 
 
+def test_prices_may_come_in_several_files(files, tmp_path):
+    prices, on_demand = files
+    header, *rows = prices.read_text().splitlines()
+    parts = [tmp_path / "one.csv", tmp_path / "two.csv"]
+    for part, mine in zip(parts, (rows[:200], rows[200:]), strict=True):
+        part.write_text("\n".join([header, *mine, ""]))
+    words = (
+        "--on-demand",
+        on_demand,
+        "--policy",
+        "standard",
+        "--train-until",
+        "2015-03-06",
+        "--format",
+        "json",
+        *SMALL,
+    )
+    whole, apart = run("--prices", prices, *words), run("--prices", parts[1], "--prices", parts[0], *words)
+    assert apart.exit_code == 0, apart.output
+    assert apart.stdout == whole.stdout
+
+
 def test_generated_prices_are_the_default_and_what_is_assumed_is_said():
     result = run("--policy", "on-demand", "--starts", 2, "--processes", 1)
     assert result.exit_code == 0, result.output

@@ -18,7 +18,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -386,7 +386,7 @@ class _AwsHistory(msgspec.Struct):
 
 
 def read_prices(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     on_demand: Mapping[str, int],
     *,
     rates: Mapping[str, float] | None = None,
@@ -405,7 +405,8 @@ def read_prices(
     Parameters
     ----------
     path
-        The file, plain or gzip.
+        The file, plain or gzip; or several, such as Amazon's answers of several regions or months, which are one history:
+        rows of a market in two files are put in order of time.
     on_demand
         Micro-dollars an hour on demand by instance type; it comes before what a price list says.
     rates
@@ -424,31 +425,61 @@ def read_prices(
         If the file is bad, out of order, lacks the product, names products for some entries only, or has a type without
         an on-demand price or a rate; the text names row and remedy.
     """
+    paths_in = [path] if isinstance(path, str | Path) else list(path)
+    tables = [_table_of(each, product) for each in paths_in]
+    listed = {kind: micro for table in tables for kind, micro in table.listed.items()}
+    on_demand = {**listed, **on_demand}
+    if gap_s is None and any(table.is_snapshot for table in tables):
+        gap_s = NO_GAP_S
+    types, zones = (np.concatenate([getattr(table, name) for table in tables]) for name in ("types", "zones"))
+    times, prices = (np.concatenate([getattr(table, name) for table in tables]) for name in ("times", "prices"))
+    where = np.repeat(np.arange(len(tables)), [len(table.times) for table in tables])
+    markets, paths = [], []
+    work = work or kind_of_work(set(types.tolist()) - set(rates or {}))
+    for name, rows in sorted(groups(joined(types, zones, by="@")).items()):
+        for number in np.unique(where[rows]):
+            begin = int(np.searchsorted(where, number))
+            mine = rows[where[rows] == number]
+            require_order(paths_in[number], name, mine - begin, times[mine], by="timestamp")
+        order = rows[np.argsort(times[rows], kind="stable")]
+        last = np.append(np.diff(times[order]) > 0, True)
+        kind, zone = str(types[rows[0]]), str(zones[rows[0]])
+        if kind not in on_demand:
+            raise InvalidProblemError(
+                f"{paths_in[where[rows[0]]]}: instance type {kind!r} has no on-demand price (there are: {', '.join(on_demand) or 'none'}); "
+                "add it to the on-demand file"
+            )
+        rate = work_rate(kind, rates, work)
+        markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=rate))
+        paths.append(PricePath(time_s=times[order][last], price_micro=prices[order][last]))
+    return history_of(markets, paths, gap_s=gap_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Table:
+    """What a file of prices holds: rows of types, zones, seconds since 1970 and micro-dollars, and what it lists on demand."""
+
+    types: NDArray[Any]
+    zones: NDArray[Any]
+    times: IntArray
+    prices: IntArray
+    listed: Mapping[str, int] = field(default_factory=dict)
+    is_snapshot: bool = False
+
+
+def _table_of(path: str | Path, product: str | None) -> _Table:
     data = read_bytes(path)
     if provider_in(data) in SNAPSHOTS:
-        types, zones, times, prices, listed = _from_list(path, product)
-        on_demand, gap_s = {**listed, **on_demand}, NO_GAP_S if gap_s is None else gap_s
-    elif first_sign(data) in (b"{", b"["):
+        *columns, listed = _from_list(path, product)
+        types, zones, times, prices = columns
+        return _Table(types=types, zones=zones, times=times, prices=prices, listed=listed, is_snapshot=True)
+    if first_sign(data) in (b"{", b"["):
         types, zones, times, prices = _from_json(path, data, product)
     elif product is not None:
         raise InvalidProblemError(f"{path}: a CSV file names no products; leave --product out, or give Amazon's JSON")
     else:
         types, zones, times, prices = _from_csv(path)
-    markets, paths = [], []
-    work = work or kind_of_work(set(types.tolist()) - set(rates or {}))
-    for name, rows in sorted(groups(joined(types, zones, by="@")).items()):
-        require_order(path, name, rows, times[rows], by="timestamp")
-        last = np.append(np.diff(times[rows]) > 0, True)
-        kind, zone = str(types[rows[0]]), str(zones[rows[0]])
-        if kind not in on_demand:
-            raise InvalidProblemError(
-                f"{path}: instance type {kind!r} has no on-demand price (there are: {', '.join(on_demand) or 'none'}); "
-                "add it to the on-demand file"
-            )
-        rate = work_rate(kind, rates, work)
-        markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=rate))
-        paths.append(PricePath(time_s=times[rows][last], price_micro=prices[rows][last]))
-    return history_of(markets, paths, gap_s=gap_s)
+    return _Table(types=types, zones=zones, times=times, prices=prices)
 
 
 def read_on_demand(path: str | Path) -> dict[str, int]:

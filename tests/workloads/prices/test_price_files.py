@@ -48,6 +48,22 @@ def test_prices_are_whole_micro_dollars_by_market_and_the_last_row_of_a_time_cou
     assert (history.begin_s, history.end_s - history.begin_s) == (1426032000, 10)
 
 
+def test_several_files_are_one_history_whatever_their_order(tmp_path):
+    zones = [f"2015-03-11T{hour:02}:00:00Z,z{hour % 2},c3.xlarge,0.0{1 + hour % 5}" for hour in range(12)]
+    other = [f"2015-03-11T{hour:02}:30:00Z,z0,r3.large,0.02{hour % 3}" for hour in range(12)]
+    early, late = csv(tmp_path, *zones[:7], name="a.csv"), csv(tmp_path, *zones[7:], name="b.csv")
+    apart = csv(tmp_path, *other, name="c.csv")
+    whole = read_prices(csv(tmp_path, *zones, *other), OD)
+    assert read_prices([early, late, apart], OD) == whole
+    assert read_prices([late, apart, early], OD) == whole
+    assert read_prices([early, early, late, apart], OD) == whole
+    bad = csv(tmp_path, *other[:2], other[0], name="d.csv")
+    with pytest.raises(InvalidProblemError, match=r"d\.csv: row 4: r3\.large@z0 goes back in time"):
+        read_prices([early, bad], OD)
+    with pytest.raises(InvalidProblemError, match=r"c\.csv: instance type 'r3\.large' has no on-demand price"):
+        read_prices([early, apart], {"c3.xlarge": 1})
+
+
 def test_gaps_are_times_without_a_change_anywhere(tmp_path):
     path = csv(
         tmp_path,
