@@ -72,6 +72,9 @@ MAX_FIGURE = 1e300
 NOT_TOLD = -1.0
 """In place of a figure that a log of an earlier version doesn't tell."""
 
+GANG_CLASSES = (("1", 1, 1), ("2_4", 2, 4), ("5_8", 5, 8), ("above_8", 9, 2**20))
+"""Classes of gangs, as the Philly study's: name, least and most GPUs."""
+
 SCORES = (1.0, 0.5, 0.25)
 """Placement score by locality: a machine has one island of fast links here."""
 

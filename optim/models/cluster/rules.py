@@ -47,6 +47,8 @@ class Rules:
     preempt_checkpoint_us
         Work between two checkpoints of a job that is preempted: it loses what it did since the last one, or since its last stop if
         that was later. 0 where it keeps all.
+    kills_at_limit
+        Whether a job is sent away once a run of it has lasted for the estimate that it states.
     retries, max_retries, retry_wait_us
         What becomes of failed tries (`Retries`); how often one is repeated at most where that goes by its class; and how long
         a job waits after one before it may start again.
@@ -78,6 +80,7 @@ class Rules:
     preempt_checkpoint_us: int = 0
     may_spread: bool = False
     knows_quotas: bool = False
+    kills_at_limit: bool = False
     quotas: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

@@ -84,6 +84,8 @@ class Workload(ComparesByValue):
         After how much run time a try of the job fails, -1 if it doesn't; its duration holds all of its tries; shape (jobs,).
     tries
         How many tries of such a job fail, 1 unless given; shape (jobs,).
+    estimate_us
+        Run time that its user states, such as a time limit; 0 where none is stated; shape (jobs,).
     good_us
         Work of such a job's try that ends well after these, 0 if none does, -1 for what they leave of its duration; shape (jobs,).
     loss
@@ -131,6 +133,7 @@ class Workload(ComparesByValue):
     fails_us: IntArray = column(-1, least=-1, most=LATEST_US, since=1)
     tries: IntArray = column(1, least=1, most=2**20, since=4)
     good_us: IntArray = column(-1, least=-1, most=LATEST_US, since=4)
+    estimate_us: IntArray = column(0, least=0, most=LATEST_US, since=LATER)
     user: IntArray = column(0, since=2)
     model: IntArray = column(0, since=2)
     status: IntArray = column(0, since=2)

@@ -10,7 +10,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.simulation.cluster.engine import Policy, simulate
-from optim.simulation.cluster.index.policy import IndexPolicy, Key
+from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.planning.policy import Oracle
 
@@ -19,7 +19,7 @@ POINTS = 17
 
 
 def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
-    """Return jobs of all that a workload may say: ties, gangs wider than a machine, two virtual clusters, failures, losses."""
+    """Return jobs of all that a workload may say: ties, gangs wider than a machine, two virtual clusters, failures, estimates, losses."""
     rng = np.random.default_rng(seed)
     gpus = np.minimum(rng.choice([1, 1, 1, 2, 4, 8, 12], count), cluster.num_gpus)
     submit = np.sort(rng.integers(0, 2 * HOUR_US, count) // US * US)
@@ -37,6 +37,9 @@ def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
         app=np.arange(count) // 2,
         busy_milli=rng.integers(300, 1000, count),
         fails_us=np.where(rng.random(count) < 0.2, duration // 2, -1),
+        estimate_us=np.where(rng.random(count) < 0.7, np.maximum(1, duration * rng.uniform(0.5, 3, count)), 0).astype(
+            np.int64
+        ),
         loss=1 / (speed * points + 1) + 0.05,
     )
 
@@ -119,7 +122,7 @@ def _check_sight(
 def _sees_run_times(policy: Policy) -> bool:
     """Tell whether a policy declares that what is still to come of a job's work tells it something."""
     if isinstance(policy, IndexPolicy):
-        return policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
+        return policy.sees_run_times
     return Oracle.RUN_TIMES in policy.oracle_inputs or policy.reads_losses
 
 

@@ -75,6 +75,8 @@ class EngineOptions:
         How often a try is repeated at most by class.
     retry_wait_min
         How long a job is held back after a try of it failed.
+    planned
+        When machines leave and return by plan: number, begin and end in microseconds after the first submission, `2**62` for good.
 
     Raises
     ------
@@ -94,6 +96,7 @@ class EngineOptions:
     retries: RetryRule = RetryRule.AS_RUN
     max_retries: int = 3
     retry_wait_min: float = 2.0
+    planned: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -377,6 +377,9 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
         columns["fails_us"] = np.where(np.isnan(failed), -1, np.rint(np.nan_to_num(failed) * US)).astype(np.int64)
     if table.failed_attempts is not None:
         columns["tries"] = np.maximum(1, table.failed_attempts[order])
+    if table.estimate_s is not None:
+        stated = np.nan_to_num(table.estimate_s[order])
+        columns["estimate_us"] = np.where(stated > 0, np.maximum(1, np.rint(stated * US)), 0).astype(np.int64)
     if table.good_s is not None:
         columns["good_us"] = np.rint(table.good_s[order] * US).astype(np.int64)
     return columns

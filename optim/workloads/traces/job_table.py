@@ -146,6 +146,8 @@ class JobTable:
         What a user of the jobs should know, one line each.
     nodes
         The trace's own servers, if it lists them.
+    estimate_s
+        Run time that the user stated, such as a time limit, NaN where none is; shape (jobs,); None where it is of no job.
     waited_s
         How long each job waited in the cluster of the trace: all time without GPUs from its submission to its end; NaN where it
         isn't recorded, None where it is of no job.
@@ -183,6 +185,7 @@ class JobTable:
     dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     nodes: NodeTable | None = None
+    estimate_s: FloatArray | None = None
     waited_s: FloatArray | None = None
 
     def __len__(self) -> int:

@@ -49,6 +49,8 @@ class PlainForm:
     start
         Column of times at which jobs started in the cluster that the table is of, in the form of `submit`; may be absent, and
         empty where a start is unknown.
+    estimate
+        Column of run times that users stated; may be absent, and empty where none is.
     second
         How many of the file's units of time a second has.
     texts
@@ -67,6 +69,7 @@ class PlainForm:
     gpus: str = "gpus"
     duration: str = "duration"
     start: str = ""
+    estimate: str = ""
     second: float = 1.0
     texts: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -88,7 +91,7 @@ class PlainForm:
 PARTITION, STATE = "partition", "state"
 """Other names of the columns of virtual clusters and of status in one's own table."""
 BAR = "|"
-OWN = PlainForm(ignored=(), start="start")
+OWN = PlainForm(ignored=(), start="start", estimate="estimate")
 _SIMULATED: dict[str, Any] = {
     "submit": "submit_time",
     "gpus": "num_gpu",
@@ -104,7 +107,8 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     """Read a table of jobs.
 
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
-    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `account`, `qos` (quality of service), `gpu_type` (all that it may
+    (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `estimate` (the run time that the user stated, in the
+    form of `duration`, empty where none is), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `account`, `qos` (quality of service), `gpu_type` (all that it may
     run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of
     the whole job; what isn't told is nothing). Rows without GPUs or run time, and jobs that by their
     status run or wait still, are left out and counted, other columns named.
@@ -123,7 +127,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         texts |= {name: other for name, other in others.items() if name not in texts and other in header}
     counts = {name: column for name, column in form.counts.items() if column in header}
     amounts = [name for name in (form.cpus, form.memory_gb, form.computing, form.iteration) if name in header]
-    starts = [form.start] if form.start in header else []
+    starts = [name for name in (form.start, form.estimate) if name in header]
     columns = read_columns(path, (form.gpus, *counts.values(), *amounts), (form.duration, *texts.values(), *starts))
     require_all_fields(path)
     submit, begin, remarks = read_times(path, form.submit, form.second)
@@ -141,7 +145,12 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         NO_WORK: duration <= 0,
     }
     kept, dropped = leave_out(out)
-    waited = _waited(path, form.start, columns, submit, begin, kept) if starts else None
+    waited = _waited(path, form.start, columns, submit, begin, kept) if form.start in starts else None
+    estimate = None
+    if form.estimate in starts:
+        stated = columns[form.estimate]
+        estimate = read_spans(path, form.estimate, stated, is_due=stated != "")
+        refuse(path, form.estimate, estimate == 0, "a time above 0 is due, or nothing where none is stated", stated)
     named: dict[str, Any] = {name: columns[column][kept] for name, column in texts.items()}
     alike = () if "ids" in texts or form is not OWN else _alike({**columns, form.submit: submit}, kept)
     ids = named.pop("ids", np.array([f"row-{row}" for row in range(len(gpus))], dtype=object)[kept])
@@ -154,6 +163,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         clock=np.zeros(len(kept), dtype=np.int64),
         demand=_demand(columns, gpus, form)[kept] if has_room else None,
         busy=_busy(columns, form)[kept] if form.computing in columns and form.iteration in columns else None,
+        estimate_s=None if estimate is None else estimate[kept],
         waited_s=None if waited is None else waited[kept],
         begin=begin,
         rows_read=len(gpus),
@@ -216,6 +226,7 @@ def _unread(
         form.gpus,
         form.duration,
         form.start,
+        form.estimate,
         *form.texts.values(),
         PARTITION,
         STATE,
@@ -227,6 +238,7 @@ def _unread(
         form.gpus,
         form.duration,
         form.start,
+        form.estimate,
         *texts.values(),
         *counts.values(),
         form.cpus,

@@ -33,9 +33,11 @@ from optim.workloads.traces.job_table import (
 )
 
 SEPARATOR = "|"
-COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,ReqTRES,AllocTRES,State"
+COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State"
 """Prints all that is read."""
 RESOURCES = ("AllocTRES", "ReqTRES")
+LIMITS = ("Timelimit", "TimelimitRaw")
+NO_LIMIT = ("UNLIMITED", "Partition_Limit")
 NAMES = ("JobID", "JobIDRaw")
 STEP = "that are steps of jobs"
 SLICES, TYPES = "with MIG slices, which are no whole GPUs", "with GPUs of several types"
@@ -56,6 +58,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     """Read jobs from ``sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
 
     GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
+    The user's estimate is Timelimit, or TimelimitRaw (minutes), if there is one.
     Account and QOS are read where they are there. The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
     ``900+0``, ``900+1`` are components of one gang: its work is the GPU-time of all of them, from the first submission on.
     Steps of jobs (``123.batch``), jobs without whole GPUs of one type and jobs that aren't over are left out and counted.
@@ -97,6 +100,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     gangs = Gangs(base[kept], ids[kept], submit[kept], gpus[kept], elapsed[kept])
     last, workers = kept[gangs.last], gangs.workers
     waited = _waited(path, columns, is_kept, submit, begin)
+    limit = _limits(path, columns, is_kept)
     cpus, memory = (gangs.summed(_amounts(granted[kept], pattern)) for pattern in (_CPU, _MEMORY))
     return JobTable(
         ids=tuple(base[last].tolist()),
@@ -117,6 +121,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, np.where(is_job, gpus * elapsed, 0.0)),
         notes=(*remarks, *gangs.notes),
+        estimate_s=None if limit is None else limit[last],
         waited_s=None if waited is None else gangs.longest(waited[kept]),
     )
 
@@ -148,6 +153,7 @@ def _read(path: str | Path, header: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         "Submit",
         "ElapsedRaw",
         "Elapsed",
+        *LIMITS,
         "Start",
         "End",
         *RESOURCES,
@@ -214,6 +220,17 @@ def _elapsed(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArr
     )
     apart = 0.0 if start is None or stop is None else (stop - start).total_seconds()
     return np.asarray(end_s - start_s + apart)
+
+
+def _limits(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray | None:
+    """Return each row's time limit in seconds, NaN where it has none; None without such a column."""
+    for name, seconds in zip(LIMITS, (1.0, 60.0), strict=True):
+        if name in columns:
+            texts = columns[name]
+            is_stated = is_due & ~np.isin(texts, (*UNKNOWN, *NO_LIMIT))
+            limit = read_spans(path, name, texts, is_due=is_stated, may_lack_hours=True) * seconds
+            return np.where(is_stated & (limit > 0), limit, np.nan)
+    return None
 
 
 def _submissions(path: str | Path, texts: TextArray, is_due: BoolArray) -> tuple[FloatArray, datetime, tuple[str, ...]]:

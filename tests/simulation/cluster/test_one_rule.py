@@ -1,6 +1,7 @@
 """An index policy decides the same in the compiled loop and by planning: around nothing, with nothing to share, and undisturbed."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from tests.support.policies import COMPILED_POLICIES
 from tests.support.small_clusters import workload
 
 OPTIONS = {
+    "conservative": {},
+    "easy": {},
     "fifo": {},
     "las": {"quantum_s": 3},
     "random": {},
@@ -76,12 +79,35 @@ def _world(seed):
     }
     submit = jobs.submit_us - jobs.submit_us[0]
     object.__setattr__(jobs, "submit_us", submit)
-    name = sorted(COMPILED_POLICIES)[seed % len(COMPILED_POLICIES)]
+    name = sorted(OPTIONS)[seed % len(OPTIONS)]
+    if name in ("conservative", "easy"):
+        jobs, own = _reserving(jobs, np.random.default_rng([7, seed]))
+        return jobs, Cluster(gpus=sizes, rack=rng.integers(0, 2, len(sizes))), make_policy(name, jobs, own), options
     own = OPTIONS[name] | ({"backfill": bool(rng.random() < 0.5)} if name in ("fifo", "random") else {})
     racks = rng.integers(0, 2, len(sizes))
     if name == "las":
         options["preempted"] = Preempted.KEEPS_ALL  # turns shorter than a restart and a checkpoint never get a job done
     return jobs, Cluster(gpus=sizes, rack=racks), make_policy(name, jobs, own), options
+
+
+def _reserving(jobs, rng):
+    """Return jobs with estimates, wrong in both directions, and options of policies that reserve."""
+    stated = np.rint(jobs.duration_us * rng.uniform(0.3, 3, len(jobs))).astype(np.int64)
+    estimates = np.where(rng.random(len(jobs)) < 0.4, jobs.duration_us, np.maximum(1, stated))
+    is_told = rng.random(len(jobs)) < 0.7
+    jobs = replace(
+        jobs, estimate_us=np.where(is_told, estimates, 0), user=rng.integers(0, 2, len(jobs)), users=("a", "b")
+    )
+    own = {
+        "depth": int(rng.integers(0, 4)),
+        "kills": bool(rng.random() < 0.4),
+        "guess": ("past", "factor")[rng.integers(2)],
+        "quantile": float(rng.choice([0, 0.5, 1])),
+        "past": int(rng.integers(1, 4)),
+        "default_h": 0.01,
+        "factor": float(rng.choice([0.5, 1, 2])),
+    }
+    return jobs, own
 
 
 def _same_log(seed):
@@ -104,6 +130,7 @@ def _same_log(seed):
         )
         assert planned.executed_us.tolist() == compiled.executed_us.tolist()
         assert planned.lost_us.tolist() == compiled.lost_us.tolist()
+        assert planned.figures == compiled.figures
     for run in (compiled, planned):
         found, problems = replay(jobs, cluster, run.log, run.rules)
         assert not problems
@@ -112,6 +139,7 @@ def _same_log(seed):
 
 @pytest.mark.parametrize("seed", range(25))
 def test_the_same_log_however_it_is_played(seed):
+    assert set(OPTIONS) >= set(COMPILED_POLICIES)
     _same_log(seed)
 
 

@@ -25,6 +25,8 @@ NEVER_STOPS = (
     ("srtf", {"preempt": False}),
     ("srsf", {"preempt": False, "backfill": False}),
     ("drf", {}),
+    ("easy", {}),
+    ("conservative", {}),
 )
 
 
@@ -33,10 +35,12 @@ def interrupted(draw):
     """Jobs with ties and gangs wider than a machine, a policy that stops nobody, and a time in the midst."""
     count = draw(st.integers(2, 12))
     submit = sorted(draw(st.lists(st.integers(0, 15), min_size=count, max_size=count)))
+    duration = S * np.array(draw(st.lists(st.integers(1, 9), min_size=count, max_size=count)))
     jobs = Workload(
         submit_us=S * np.array(submit),
         gpus=np.array(draw(st.lists(st.integers(1, 6), min_size=count, max_size=count))),
-        duration_us=S * np.array(draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))),
+        duration_us=duration,
+        estimate_us=duration,
         group=np.array(draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))),
         groups=("a", "b"),
     )

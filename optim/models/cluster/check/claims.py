@@ -63,6 +63,9 @@ WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_shar
 OF_PLACES = ("may_spread", "knows_quotas", "quotas")
 """Rules that say what jobs may wait for, and nothing of what events are allowed."""
 
+OF_LIMITS = ("kills_at_limit",)
+"""Rules of single runs that index policies have, too."""
+
 
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
     """Return what was found for each policy, and under the name `bounds` for what no policy can beat."""
@@ -142,7 +145,7 @@ def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Vi
     if run.log.names_gpus:
         return replay(record.jobs, record.cluster, run.log, run.rules)
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
-    if replace(run.rules, **{name: getattr(plain, name) for name in (*OF_FAILURES, *OF_PLACES)}) != plain:
+    if replace(run.rules, **{name: getattr(plain, name) for name in (*OF_FAILURES, *OF_PLACES, *OF_LIMITS)}) != plain:
         return None, [violation("log", "names no single GPUs, but was played by other rules", where=run.policy)]
     if why := _why_named(record.jobs, record.cluster):
         return None, [violation("log", f"names no single GPUs, though {why}", where=run.policy)]

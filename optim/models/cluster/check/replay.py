@@ -144,6 +144,14 @@ class Machines:
             raise BrokenEventError(f"leaves job {min(self.doomed)} on a machine that failed")
 
 
+ENDLESS = 2**62
+
+
+def time_limits(jobs: Workload, rules: Rules) -> list[int]:
+    """Return after how much run time each job's run is stopped for good."""
+    return [stated if rules.kills_at_limit and stated > 0 else ENDLESS for stated in jobs.estimate_us.tolist()]
+
+
 @dataclass(slots=True)
 class _Job:
     """One job while a log is read: the rules that hold whatever its events name."""
@@ -161,6 +169,7 @@ class _Job:
     saved: int = 0
     overhead: int = 0
     lost: int = 0
+    limit: int = ENDLESS
 
     def check_start(self, time: int) -> None:
         """Check that it may take GPUs now."""
@@ -180,6 +189,15 @@ class _Job:
         if kind != END and not self.fate.left and work >= self.duration:
             raise BrokenEventError("stops a job whose work is done")
         self.fate.check(run, kind)
+
+    def check_limit(self, ran: int, kind: int, may_refuse: bool) -> None:
+        """Check that a run of some length isn't longer than its limit, and that it isn't cut before."""
+        if ran > self.limit:
+            raise BrokenEventError(f"runs for {ran} us, which is stopped after {self.limit}")
+        if kind == REJECT and ran < self.limit and not may_refuse:
+            raise BrokenEventError(
+                "sends a job away, which the policy may not" + (" before its limit" if self.limit < ENDLESS else "")
+            )
 
     def add(self, run: int, slowdown: int) -> None:
         """Count run time and its work, rounded down."""
@@ -235,6 +253,7 @@ class _CountedJob(_Job):
         racks = {rack[machine] for machine, _ in self.places}
         slowdown = self.slowdown[0 if len(self.places) == 1 else 1 if len(racks) == 1 else 2]
         self.check_stop(run, slowdown, kind)
+        self.check_limit(run, kind, rules.may_refuse)
         self.add(run, slowdown)
         self.overhead += time - self.started - run
         self.started = -1
@@ -271,8 +290,11 @@ class _World:
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
-        rows = zip(*columns, fates(jobs, rules), jobs.slowdown_ppm.tolist(), strict=True)
-        self.state = [_CountedJob(*row[:4], slowdown=row[4]) for row in rows]
+        rows = zip(*columns, fates(jobs, rules), time_limits(jobs, rules), jobs.slowdown_ppm.tolist(), strict=True)
+        self.state = [
+            _CountedJob(submit, gang, duration, fate, limit=limit, slowdown=slowdown)
+            for submit, gang, duration, fate, limit, slowdown in rows
+        ]
         self.size: list[int] = cluster.gpus.tolist()
         self.rack: list[int] = cluster.rack.tolist()
         self.free, self.rules, self.now = self.size.copy(), rules, 0
@@ -297,7 +319,8 @@ class _World:
         if kind == START:
             job.start(time, places, self.free)
             return
-        if kind not in (PREEMPT, END, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED) or places:
+        known = (PREEMPT, END, KILLED_BY_OUTAGE, ATTEMPT_FAILED, JOB_FAILED)
+        if kind not in (*known, *(REJECT,) * self.rules.kills_at_limit) or places:
             raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
         job.stop(time, self.rack, self.rules, kind)
         for machine, count in job.places:
@@ -343,8 +366,10 @@ class _ReplayState:
         ranges = zip(jobs.min_gpus.tolist(), jobs.max_gpus.tolist(), strict=True)
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
         self.state = [
-            _PlacedJob(submit, gang, duration, fate, range=limits if rules.is_elastic else (gang, gang))
-            for submit, gang, duration, limits, fate in zip(*columns, ranges, fates(jobs, rules), strict=True)
+            _PlacedJob(submit, gang, duration, fate, limit=limit, range=range_ if rules.is_elastic else (gang, gang))
+            for submit, gang, duration, fate, limit, range_ in zip(
+                *columns, fates(jobs, rules), time_limits(jobs, rules), ranges, strict=True
+            )
         ]
         self.on: list[list[list[int]]] = [[[] for _ in range(gpus)] for gpus in cluster.gpus.tolist()]
         self.share = jobs.share_milli.tolist() if rules.is_shared else [WHOLE] * len(jobs)
@@ -426,8 +451,8 @@ class _ReplayState:
     def stop(self, job: int, time: int, kind: int) -> None:
         """Let a job leave its GPUs."""
         one = self.state[job]
-        if kind == REJECT and not self.rules.may_refuse:
-            raise BrokenEventError("sends a job away, which the policy may not")
+        ran = max(0, time - one.started - one.pause) if one.started >= 0 else 0
+        one.check_limit(ran, kind, self.rules.may_refuse)
         if one.ended >= 0 or time < one.submit:
             raise BrokenEventError("stops a job that isn't there")
         if kind != REJECT and one.started < 0:

@@ -4,6 +4,7 @@ The rules are told at `optim.simulation.cluster.index.policy.IndexPolicy` and in
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from optim.models.cluster.present import Present
 from optim.models.cluster.rules import Rules, tries_of
 from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import PPM, Workload
-from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, random_priorities
+from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, promises, random_priorities
 from optim.simulation.cluster.options import (
     KNOWN_OUTAGES,
     LOGGED,
@@ -821,7 +822,9 @@ def next_event(scalar, version, heap, counter):
     return NEVER
 
 
-START, PREEMPT, END, KILLED_BY_OUTAGE = int(Event.START), int(Event.PREEMPT), int(Event.END), int(Event.CRASH)
+START, PREEMPT, END, LEAVE, KILLED_BY_OUTAGE = map(
+    int, (Event.START, Event.PREEMPT, Event.END, Event.LEAVE, Event.CRASH)
+)
 
 MACHINE_DOWN, REPAIR = int(Event.FAIL), int(Event.REPAIR)
 
@@ -858,7 +861,8 @@ def _log_machine(s, b, kind, machine):
 
 
 @compiled
-def _wait(u, s, job):
+def enqueue(u, s, job):
+    """Let a job wait in the queue of its width."""
     s.status[job] = WAITING
     s.key_1[job], s.key_2[job] = key_of_waiting(u, s, job)
     push_waiting(s, u.width_class[job], job)
@@ -870,7 +874,8 @@ def _schedule_timer(s, when, job):
 
 
 @compiled
-def _next_turn(s):
+def next_turn(s):
+    """Return when the next try fails, or the next job may wait again."""
     return next_event(s.scalar, s.version, s.turns, TURNS)
 
 
@@ -881,14 +886,15 @@ def _begin_of_try(u, job, number):
 
 
 @compiled
-def _start(u, s, b, job):
+def start_job(u, s, b, job):
+    """Give a job its GPUs by the placement rule, and let it run."""
     place(u, s, job)
-    _run_placed(u, s, b, job)
+    begin_run(u, s, b, job)
 
 
 @compiled
-def _run_placed(u, s, b, job):
-    """Let a job that was given its GPUs run."""
+def begin_run(u, s, b, job):
+    """Let a job run on the GPUs that it has taken."""
     now = s.scalar[NOW]
     is_first = s.first_start[job] == NEVER
     if is_first:
@@ -914,7 +920,8 @@ def _run_placed(u, s, b, job):
 
 
 @compiled
-def _stop(u, s, b, job, kind):
+def stop_job(u, s, b, job, kind):
+    """Take a job's GPUs back by an event; it waits again unless it is over or held back."""
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
     started = s.run_since[job] - u.overhead if s.version[job] > 1 else s.run_since[job]
@@ -944,20 +951,20 @@ def _stop(u, s, b, job, kind):
     if kind == ATTEMPT_FAILED and u.retry_wait > 0:
         s.status[job] = BACKOFF
         _schedule_timer(s, now + u.retry_wait, job)
-    elif kind not in (END, JOB_FAILED):
-        _wait(u, s, job)
+    elif kind not in (END, LEAVE, JOB_FAILED):
+        enqueue(u, s, job)
 
 
 @compiled
-def _take_turns(u, s, b):
+def take_turns(u, s, b):
     """Let tries fail whose time has come, and those wait again that were held back long enough."""
-    while _next_turn(s) <= s.scalar[NOW]:
+    while next_turn(s) <= s.scalar[NOW]:
         job = s.turns[0, WHO]
         pop_event(s.scalar, s.turns, TURNS)
         if s.status[job] == BACKOFF:
-            _wait(u, s, job)
+            enqueue(u, s, job)
         else:
-            _stop(u, s, b, job, JOB_FAILED if s.tried[job] + 1 >= u.last_try[job] else ATTEMPT_FAILED)
+            stop_job(u, s, b, job, JOB_FAILED if s.tried[job] + 1 >= u.last_try[job] else ATTEMPT_FAILED)
         s.scalar[FAILURES] = 0
 
 
@@ -993,12 +1000,12 @@ def _pass(u, s, b, can_preempt, is_held):
                     other = s.victim[s.scalar[VICTIMS] - 1 - nth]
                     if s.marked[other]:
                         s.marked[other] = 0
-                        _stop(u, s, b, other, PREEMPT)
-                _start(u, s, b, job)
+                        stop_job(u, s, b, other, PREEMPT)
+                start_job(u, s, b, job)
                 continue
         if is_placed:
             pop_waiting(s, width_class)
-            _start(u, s, b, job)
+            start_job(u, s, b, job)
         elif u.has_backfill:
             is_held[width_class] = True
         else:
@@ -1017,7 +1024,7 @@ def _num_waiting(s):
 def _next_time(u, s):
     """Return when something happens next: an end, a turn, an outage, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
-    when = min(next_event(s.scalar, s.version, s.ends, ENDS), _next_turn(s))
+    when = min(next_event(s.scalar, s.version, s.ends, ENDS), next_turn(s))
     if s.scalar[ARRIVED] < len(u.submit):
         when = min(when, u.submit[s.scalar[ARRIVED]])
     if _num_waiting(s) and s.scalar[RUNNING_JOBS]:
@@ -1041,11 +1048,11 @@ def _crash_on(u, s, b, machine):
                 first = job
         if first == NONE:
             return
-        _stop(u, s, b, first, KILLED_BY_OUTAGE)
+        stop_job(u, s, b, first, KILLED_BY_OUTAGE)
 
 
 @compiled
-def _apply_outages(u, s, b):
+def apply_outages(u, s, b):
     """Let the machines whose time has come fail, or be repaired."""
     while s.scalar[OUTAGES] < len(u.outage) and u.outage[s.scalar[OUTAGES], 0] == s.scalar[NOW]:
         at = s.scalar[OUTAGES]
@@ -1062,13 +1069,13 @@ def _apply_outages(u, s, b):
 
 
 @compiled
-def _give_up(u, s, b):
+def give_up(u, s, b):
     """Stop whoever runs: nobody gets done any more between failures."""
     while s.scalar[RUNNING_JOBS]:
         first = s.running[0]
         for at in range(1, s.scalar[RUNNING_JOBS]):
             first = min(first, s.running[at])
-        _stop(u, s, b, first, PREEMPT)
+        stop_job(u, s, b, first, PREEMPT)
     s.scalar[IS_OVER] = 1
 
 
@@ -1104,7 +1111,7 @@ def advance(u, s, b, is_held, steps, margin):
         if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
             return
         if s.scalar[FAILURES] > MAX_FAILURES:
-            _give_up(u, s, b)
+            give_up(u, s, b)
             return
         when = _next_time(u, s)
         if when == NEVER:
@@ -1114,12 +1121,12 @@ def advance(u, s, b, is_held, steps, margin):
         while next_event(s.scalar, s.version, s.ends, ENDS) <= when:
             job = s.ends[0, WHO]
             pop_event(s.scalar, s.ends, ENDS)
-            _stop(u, s, b, job, END)
+            stop_job(u, s, b, job, END)
             s.scalar[FAILURES] = 0
-        _take_turns(u, s, b)
-        _apply_outages(u, s, b)
+        take_turns(u, s, b)
+        apply_outages(u, s, b)
         while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == when:
-            _wait(u, s, s.scalar[ARRIVED])
+            enqueue(u, s, s.scalar[ARRIVED])
             s.scalar[ARRIVED] += 1
             s.scalar[FAILURES] = 0
         _demote_queue(u, s)
@@ -1128,20 +1135,25 @@ def advance(u, s, b, is_held, steps, margin):
 
 
 @compiled
-def resume(u, s, b, is_held, now, started, log_first, log_machine, log_gpus, log_job):
-    """Let the jobs of a present state run where and since when they do, let those wait that are submitted, and let the policy decide."""
+def resume(u, s, b, now, started, log_first, log_machine, log_gpus, log_job):
+    """Let the jobs of a present state run where and since when they do, and let those wait that are submitted."""
     for event in range(len(started)):
         s.scalar[NOW] = started[event]
         for at in range(log_first[event], log_first[event + 1]):
             take(s, log_job[event], log_machine[at], log_gpus[at])
-        _run_placed(u, s, b, log_job[event])
+        begin_run(u, s, b, log_job[event])
     s.scalar[NOW] = now
     while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] <= now:
         if s.status[s.scalar[ARRIVED]] == NOT_COME:
-            _wait(u, s, s.scalar[ARRIVED])
+            enqueue(u, s, s.scalar[ARRIVED])
         s.scalar[ARRIVED] += 1
+
+
+@compiled
+def first_pass(u, s, b, is_held):
+    """Decide at the time at which a present state is resumed."""
     _demote_queue(u, s)
-    _pass(u, s, b, u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and now % u.quantum == 0), is_held)
+    _pass(u, s, b, u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and s.scalar[NOW] % u.quantum == 0), is_held)
 
 
 def play_index(
@@ -1160,31 +1172,35 @@ def play_index(
     feed = OutageFeed(cluster, options, seed)
     buffer = make_buffer(LOGGED + margin, LOGGED + margin)
     is_held = np.zeros(len(state.heap_size), np.bool_)
+    play, book = advance, None
+    if policy.reservations is not None:
+        from optim.simulation.cluster.index.reservations import PROMISED, make_book, reserving, take_over
+
+        book = make_book(jobs, cluster, policy, options, setup)
+        play = reserving(book)
     parts: list[tuple[IntArray, ...]] = []
     if present is not None:
         begun = present.starts
-        resume(
-            setup,
-            state,
-            buffer,
-            is_held,
-            present.now_us,
-            begun.time_us,
-            begun.first,
-            begun.machine,
-            begun.gpus,
-            begun.job,
-        )
+        places = (begun.time_us, begun.first, begun.machine, begun.gpus, begun.job)
+        resume(setup, state, buffer, present.now_us, *places)
+        if book is None:
+            first_pass(setup, state, buffer, is_held)
+        else:
+            take_over(setup, state, buffer, book)
         parts.append(_taken(state, buffer))
     while not state.scalar[IS_OVER]:
         if state.scalar[OUTAGES] == len(setup.outage):
             setup = setup._replace(outage=feed.take_many(KNOWN_OUTAGES))
             state.scalar[OUTAGES] = 0
-        advance(setup, state, buffer, is_held, STEPS, margin)
+        play(setup, state, buffer, is_held, STEPS, margin)
         parts.append(_taken(state, buffer))
         if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
             return None
-    return _as_run(jobs, policy, options, state, parts)
+    run = _as_run(jobs, policy, options, state, parts)
+    if book is None:
+        return run
+    figures = promises(jobs.submit_us, jobs.gpus, book.job[:, PROMISED], run.first_start_us)
+    return replace(run, figures=figures)
 
 
 def _taken(state: State, buffer: Buffer) -> tuple[IntArray, ...]:
@@ -1223,7 +1239,13 @@ def _as_run(
         overhead_us=state.overhead,
         lost_us=state.lost,
         is_done=is_done,
-        rules=options.on_failures(Rules(restart_us=options.overhead_us, move_us=options.overhead_us)),
+        rules=options.on_failures(
+            Rules(
+                restart_us=options.overhead_us,
+                move_us=options.overhead_us,
+                kills_at_limit=policy.reservations is not None and policy.reservations.kills,
+            )
+        ),
         allocated_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
         overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
     )

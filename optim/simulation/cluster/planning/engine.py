@@ -43,8 +43,8 @@ def check_leaving(books: ClusterState, job: int, wanted: Mapping[int, Gpus]) -> 
     BrokenRuleError
         If it may not.
     """
-    if not books.rules.may_refuse:
-        _broken(books, job, "is sent away, which the policy's rules don't allow (may_refuse)")
+    if not (books.rules.may_refuse or books.rules.kills_at_limit):
+        _broken(books, job, "is sent away, which the policy's rules don't allow (may_refuse, kills_at_limit)")
     if not 0 <= job < len(books.is_active) or not books.is_active[job]:
         _broken(books, job, "is sent away, but isn't there")
     if job in wanted:

@@ -1,15 +1,21 @@
 """An index policy played by planning: for wrappers, shared GPUs and whatever else the compiled loop doesn't know."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from optim.core.arrays import IntArray
+from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import WHOLE_MILLI, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, random_priorities
+from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.free_gpus import Gpus
 from optim.simulation.cluster.planning.placing import HeldUp, sparing
 from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
+from optim.simulation.cluster.planning.reservations import ReservationBook
 
 NEVER = 2**62
 
@@ -20,17 +26,40 @@ class IndexPolicyAdapter(PlanningPolicy):
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
         self.policy, self.jobs = policy, jobs
         self.name = policy.name  # type: ignore[misc]
-        reads = policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
-        self.oracle_inputs = (Oracle.RUN_TIMES,) if reads else ()  # type: ignore[misc]
+        self.oracle_inputs = (Oracle.RUN_TIMES,) if policy.sees_run_times else ()  # type: ignore[misc]
+        self.book: ReservationBook | None = None
 
     @property
     def needs(self) -> str:
         """What it sees that a real scheduler wouldn't."""
         return self.policy.needs
 
+    def rules(self, options: EngineOptions) -> Rules:
+        """Return the engine's rules, and whether jobs are stopped at their limits.
+
+        Raises
+        ------
+        UnsupportedProblemError
+            If GPUs are to be reserved, and jobs share them.
+        """
+        rules, reserves = super().rules(options), self.policy.reservations
+        if reserves is None:
+            return rules
+        if options.sharing and bool((self.jobs.share_milli < WHOLE_MILLI).any()):
+            raise UnsupportedProblemError(
+                f"policy {self.name} reserves whole GPUs, and jobs take parts of them; leave sharing=true out"
+            )
+        self.options = options
+        return replace(rules, kills_at_limit=reserves.kills)
+
+    def figures(self) -> dict[str, float]:
+        """Return what became of reserved starts."""
+        return {} if self.book is None else self.book.figures()
+
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Draw the order of a lottery."""
+        """Draw the order of a lottery, and reserve nothing."""
         del cluster
+        self.book = None if self.policy.reservations is None else ReservationBook(self.policy, self.jobs)
         self.drawn = random_priorities(seed, len(self.jobs))
 
     def executed(self, view: View) -> IntArray:
@@ -63,6 +92,8 @@ class IndexPolicyAdapter(PlanningPolicy):
 
     def plan(self, view: View) -> Plan:
         """Go through the jobs once."""
+        if self.book is not None:
+            return self.book.plan(view, self.options)
         policy, gpus, room = self.policy, dict(view.running), view.room()
         is_tick = policy.preempts is Preempts.AT_TICKS and view.now_us % policy.quantum_us == 0
         keys = self._keys(view)

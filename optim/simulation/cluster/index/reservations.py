@@ -1,0 +1,802 @@
+"""The compiled pass of policies with reservations, and their calendars.
+
+Each machine has a calendar: when GPUs of it become free or are taken from now on, as far as is known. Running jobs are expected to end
+as their estimates say, reserved jobs to hold their GPUs from their reserved starts on for as long, and machines to leave and to return
+as planned. A job fits at a time if some place has its GPUs throughout its estimate. The rules are told at
+`optim.simulation.cluster.index.policy.Reservations`; the loop around a pass is that of `optim.simulation.cluster.index.loop`.
+
+Reserved starts never move later while estimates hold, so that a pass asks of each reserved job only whether a machine on which
+something was freed since lets it start earlier. Jobs without a reservation stand in trees by width, in their order, over their
+estimates: a pass finds the first that may start without looking at the others.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.compiled import by_reference, compiled
+from optim.core.arrays import IntArray
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.workload import Workload
+from optim.simulation.cluster.index.loop import (
+    ARRIVED,
+    END,
+    ENDS,
+    EVENTS,
+    FAILURES,
+    FREE_GPUS,
+    IS_OVER,
+    LEAVE,
+    NEVER,
+    NONE,
+    NOW,
+    OUTAGES,
+    PLACES,
+    RUNNING,
+    RUNNING_JOBS,
+    WHO,
+    Buffer,
+    Setup,
+    State,
+    apply_outages,
+    begin_run,
+    enqueue,
+    give_up,
+    next_event,
+    next_turn,
+    pop_event,
+    pop_waiting,
+    stop_job,
+    take,
+    take_turns,
+)
+from optim.simulation.cluster.index.policy import IndexPolicy, histories, stated_estimates
+from optim.simulation.cluster.options import MAX_FAILURES, EngineOptions
+
+WAITING, RESERVED, NUM_RUNNING, STAMP, SPARE, NEXT_PLANNED, IS_BROKEN, CHOSEN, DEPTH, PAST, DEFAULT, NUM_SCALARS = (
+    range(12)
+)
+"""Entries of `Book.scalar`: jobs without a reservation that wait, jobs with one, running ones; number of the last change; first unused
+node; earliest reserved start; whether reserved starts on some machine may not hold any more; machines that a place has; and the policy's
+options."""
+
+ESTIMATE, LIMIT, HISTORY, LEAF, NEED, ENDS_BY, PLANNED, PROMISED, CHECKED, VERSION, NODE, NUM_COLUMNS = range(12)
+"""Columns of `Book.job`: estimated run time (`NONE`: to be guessed), run time after which it is stopped, whose history its is, place in
+its tree, estimate and pause of its next start, when it is expected to end, reserved start, the first one, the change up to which
+earlier starts were looked for, number of its run, and the first of its nodes."""
+
+TIME, GPUS, MACHINE, JOB, NEXT, BEFORE, SIBLING, NUM_NODE_COLUMNS = range(8)
+"""Columns of `Book.node`: when how many GPUs of a machine become free (taken: below 0) by a job, or by plan (`NONE`); its neighbours in
+the calendar, and the job's next one."""
+
+HEAD, CHANGED, ROOM, IS_LATE, NUM_MACHINE_COLUMNS = range(5)
+"""Columns of `Book.machine`: first node, last change by which GPUs became free, what is free of it throughout some
+time, and whether its GPUs become free later than was expected."""
+
+COUNT, OLDEST, VALUES = range(3)
+"""Columns of `Book.past`, a history: how many run times it has, where the next one goes, and the first of them."""
+
+
+@by_reference
+class Book(NamedTuple):
+    """What is reserved.
+
+    Parameters
+    ----------
+    scalar, job, node, machine
+        Single numbers, and tables with the columns above.
+    reserved, running
+        Jobs that have reservations, and that run, each in their order.
+    tree, tree_first, tree_leaves
+        A tree for each width over the jobs of that width in their order: the least need below each node, `NEVER` for jobs that don't
+        wait or have a reservation. Where each begins, and its number of leaves.
+    by_leaf, leaf_first
+        Jobs of each width in their order.
+    past, sorted, share
+        Last run times of each user, all users last; scratch; and which quantile of them is guessed; shape (1,).
+    choice
+        Machines that a place has, and how many GPUs of each; shape (machines, 2).
+    """
+
+    scalar: IntArray
+    job: IntArray
+    node: IntArray
+    machine: IntArray
+    reserved: IntArray
+    running: IntArray
+    tree: IntArray
+    tree_first: IntArray
+    tree_leaves: IntArray
+    by_leaf: IntArray
+    leaf_first: IntArray
+    past: IntArray
+    sorted: IntArray
+    share: "np.typing.NDArray[np.float64]"
+    choice: IntArray
+
+
+def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, setup: Setup) -> Book:
+    """Return the state before the first submission: nothing is reserved, and machines leave as planned."""
+    rule = policy.reservations
+    assert rule is not None  # only policies that have reservations come here
+    count, machines = len(jobs), cluster.num_machines
+    job = np.full((count, NUM_COLUMNS), NONE, np.int64)
+    job[:, ESTIMATE] = stated_estimates(jobs, rule)
+    job[:, LIMIT] = np.where((jobs.estimate_us > 0) & rule.kills, jobs.estimate_us, NEVER)
+    job[:, HISTORY], num_histories = histories(jobs)
+    job[:, [PLANNED, PROMISED]] = NEVER
+    kinds = int(setup.width_class.max()) + 1
+    of_kind = np.bincount(setup.width_class, minlength=kinds)
+    leaf_first = np.concatenate([[0], np.cumsum(of_kind)]).astype(np.int64)
+    by_leaf = np.argsort(setup.width_class, kind="stable").astype(np.int64)
+    job[by_leaf, LEAF] = np.arange(count) - leaf_first[setup.width_class[by_leaf]]
+    leaves = np.array([1 << max(0, int(each - 1).bit_length()) for each in of_kind.tolist()], np.int64)
+    depth = min(rule.depth, count)
+    spans = np.where(jobs.gpus > cluster.gpus.max(), -(-jobs.gpus // cluster.gpus.min()), 1)
+    spans = np.minimum(jobs.gpus if options.spread else spans, machines)
+    widest = int(np.partition(spans, count - depth)[count - depth :].sum())
+    node = np.zeros((2 * (cluster.num_gpus + widest + len(options.planned)) + 16, NUM_NODE_COLUMNS), np.int64)
+    node[:, NEXT] = np.arange(1, len(node) + 1)
+    scalar = np.zeros(NUM_SCALARS, np.int64)
+    scalar[[NEXT_PLANNED, DEPTH, PAST, DEFAULT]] = NEVER, depth, rule.past, rule.default_us
+    machine = np.zeros((machines, NUM_MACHINE_COLUMNS), np.int64)
+    machine[:, HEAD] = NONE
+    book = Book(
+        scalar=scalar,
+        job=job,
+        node=node,
+        machine=machine,
+        reserved=np.zeros(depth + 1, np.int64),
+        running=np.zeros(cluster.num_gpus + 1, np.int64),
+        tree=np.full(int(2 * leaves.sum()), NEVER, np.int64),
+        tree_first=np.concatenate([[0], np.cumsum(2 * leaves)]).astype(np.int64),
+        tree_leaves=leaves,
+        by_leaf=by_leaf,
+        leaf_first=leaf_first,
+        past=np.zeros((num_histories + 1, VALUES + rule.past), np.int64),
+        sorted=np.zeros(rule.past, np.int64),
+        share=np.array([rule.quantile]),
+        choice=np.zeros((machines, 2), np.int64),
+    )
+    for each, begin, end in options.planned:
+        link_planned(book, each, begin, -int(cluster.gpus[each]))
+        link_planned(book, each, end, int(cluster.gpus[each]))
+    return book
+
+
+@compiled
+def _link(p, machine, time, gpus, job):
+    """Add a node to a machine's calendar, behind those of the same time."""
+    node = p.scalar[SPARE]
+    p.scalar[SPARE] = p.node[node, NEXT]
+    before, at = NONE, p.machine[machine, HEAD]
+    while at != NONE and p.node[at, TIME] <= time:
+        before, at = at, p.node[at, NEXT]
+    p.node[node, TIME], p.node[node, GPUS], p.node[node, MACHINE], p.node[node, JOB] = time, gpus, machine, job
+    p.node[node, BEFORE], p.node[node, NEXT] = before, at
+    if before == NONE:
+        p.machine[machine, HEAD] = node
+    else:
+        p.node[before, NEXT] = node
+    if at != NONE:
+        p.node[at, BEFORE] = node
+    if job != NONE:
+        p.node[node, SIBLING] = p.job[job, NODE]
+        p.job[job, NODE] = node
+
+
+@compiled
+def link_planned(p, machine, time, gpus):
+    """Note that GPUs of a machine leave (below 0) or return at a time."""
+    if time < NEVER:
+        _link(p, machine, time, gpus, NONE)
+
+
+@compiled
+def _unlink(p, node):
+    """Take a node out of its calendar."""
+    before, at, machine = p.node[node, BEFORE], p.node[node, NEXT], p.node[node, MACHINE]
+    if before == NONE:
+        p.machine[machine, HEAD] = at
+    else:
+        p.node[before, NEXT] = at
+    if at != NONE:
+        p.node[at, BEFORE] = before
+    p.node[node, NEXT] = p.scalar[SPARE]
+    p.scalar[SPARE] = node
+
+
+@compiled
+def _forget(p, job):
+    """Take all nodes of a job out; what it was expected to hold is free."""
+    p.scalar[STAMP] += 1
+    node = p.job[job, NODE]
+    while node != NONE:
+        p.machine[p.node[node, MACHINE], CHANGED] = p.scalar[STAMP]
+        sibling = p.node[node, SIBLING]
+        _unlink(p, node)
+        node = sibling
+    p.job[job, NODE] = NONE
+
+
+@compiled
+def _earliest(p, machine, free, width, need, begin, limit, job):
+    """Return the earliest time in [begin, limit) from which a machine has so many GPUs free for so long, `NEVER` if there is none.
+
+    A job's own nodes don't count.
+    """
+    at, level = p.machine[machine, HEAD], free
+    while at != NONE and p.node[at, TIME] <= begin:
+        if p.node[at, JOB] != job:
+            level += p.node[at, GPUS]
+        at = p.node[at, NEXT]
+    start = begin if level >= width else NEVER
+    while at != NONE:
+        time = p.node[at, TIME]
+        if start != NEVER and time - start >= need:
+            break
+        if start == NEVER and time >= limit:
+            return NEVER
+        while at != NONE and p.node[at, TIME] == time:
+            if p.node[at, JOB] != job:
+                level += p.node[at, GPUS]
+            at = p.node[at, NEXT]
+        if level < width:
+            start = NEVER
+        elif start == NEVER:
+            start = time
+    return start if start < limit else NEVER
+
+
+@compiled
+def _least(p, machine, free, begin, need, job):
+    """Return how many GPUs of a machine are free throughout a time."""
+    at, level = p.machine[machine, HEAD], free
+    while at != NONE and p.node[at, TIME] <= begin:
+        if p.node[at, JOB] != job:
+            level += p.node[at, GPUS]
+        at = p.node[at, NEXT]
+    least = level
+    while at != NONE and p.node[at, TIME] - begin < need:
+        time = p.node[at, TIME]
+        while at != NONE and p.node[at, TIME] == time:
+            if p.node[at, JOB] != job:
+                level += p.node[at, GPUS]
+            at = p.node[at, NEXT]
+        least = min(least, level)
+    return least
+
+
+@compiled
+def _drop(p, machine, free, width, now):
+    """Return until when a machine that has so many GPUs free now keeps them, `NEVER` if for ever; at most now if it hasn't."""
+    at, level = p.machine[machine, HEAD], free
+    if level < width:
+        return now
+    while at != NONE:
+        time = p.node[at, TIME]
+        while at != NONE and p.node[at, TIME] == time:
+            level += p.node[at, GPUS]
+            at = p.node[at, NEXT]
+        if level < width:
+            return time
+    return NEVER
+
+
+@compiled
+def _next_change(p, time):
+    """Return the first time after another at which a calendar changes."""
+    first = NEVER
+    for machine in range(len(p.machine)):
+        at = p.machine[machine, HEAD]
+        while at != NONE and p.node[at, TIME] <= time:
+            at = p.node[at, NEXT]
+        if at != NONE:
+            first = min(first, p.node[at, TIME])
+    return first
+
+
+@compiled
+def _look(s, p, begin, need, job):
+    """Note how many GPUs of each machine are free throughout a time, and return their sum."""
+    total = 0
+    for machine in range(len(p.machine)):
+        p.machine[machine, ROOM] = max(0, _least(p, machine, s.free[machine], begin, need, job))
+        total += p.machine[machine, ROOM]
+    return total
+
+
+@compiled
+def _slot(u, s, p, job, limit, since):
+    """Return the earliest start before a limit that the placement rule allows, `NEVER` if there is none.
+
+    Only machines count on which something was freed after the change `since`: on the others there was no earlier start before.
+    """
+    now, width, need = s.scalar[NOW], u.width[job], p.job[job, NEED]
+    largest = len(s.num_with_free) - 1
+    best = limit
+    if width <= largest and not u.may_spread:
+        for machine in range(len(p.machine)):
+            if p.machine[machine, CHANGED] > since and u.size[machine] >= width:
+                best = min(best, _earliest(p, machine, s.free[machine], width, need, now, best, job))
+                if best == now:
+                    break
+        return best if best < limit else NEVER
+    time = NEVER  # an earlier place has one of the machines that changed
+    for machine in range(len(p.machine)):
+        if p.machine[machine, CHANGED] > since:
+            if u.may_spread:
+                time = now
+            else:
+                time = min(time, _earliest(p, machine, s.free[machine], u.size[machine], need, now, limit, job))
+    while time < limit:
+        if u.may_spread:
+            if _look(s, p, time, need, job) >= width:
+                return time
+            time = _next_change(p, time)
+        else:
+            ahead = _whole_from(u, s, p, job, time, limit)
+            if ahead == time:
+                return time
+            time = ahead
+    return NEVER
+
+
+@compiled
+def _whole_from(u, s, p, job, begin, limit):
+    """Return a time at or after `begin` before which a gang finds no wholly free machines; that one itself if it finds them there."""
+    width, need = u.width[job], p.job[job, NEED]
+    for machine in range(len(p.machine)):
+        p.machine[machine, ROOM] = _earliest(p, machine, s.free[machine], u.size[machine], need, begin, limit, job)
+    found, last = 0, begin
+    while found < width:
+        first = NEVER
+        for machine in range(len(p.machine)):
+            first = min(first, p.machine[machine, ROOM])
+        if first == NEVER:
+            return NEVER
+        last = first
+        for machine in range(len(p.machine)):
+            if p.machine[machine, ROOM] == first:
+                found += u.size[machine]
+                p.machine[machine, ROOM] = NEVER
+    return last
+
+
+@compiled
+def _choose(u, s, p, job, begin, is_start):
+    """Choose machines of a place that has room from a time on: by the placement rule for a start, else the first."""
+    width = u.width[job]
+    p.scalar[CHOSEN] = 0
+    _look(s, p, begin, p.job[job, NEED], job)
+    if width <= len(s.num_with_free) - 1:
+        machine = _one_machine(u, s, p, width, is_start)
+        if machine != NONE:
+            _add(p, machine, width)
+            return
+    else:
+        whole = 0
+        for machine in range(len(u.size)):
+            if p.machine[machine, ROOM] == u.size[machine]:
+                whole += u.size[machine]
+        if whole >= width:
+            for nth in range(len(u.by_size)):
+                machine = u.by_size[nth]
+                if p.machine[machine, ROOM] == u.size[machine] and width > 0:
+                    # A wide gang starts on wholly free machines: until then all of the last one is kept for it, too.
+                    _add(p, machine, min(width, u.size[machine]) if is_start or u.may_spread else u.size[machine])
+                    width -= min(width, u.size[machine])
+            return
+    while width > 0:  # spread: the machine with the most room next
+        most = 0
+        for machine in range(1, len(u.size)):
+            if p.machine[machine, ROOM] > p.machine[most, ROOM]:
+                most = machine
+        gpus = min(width, p.machine[most, ROOM])
+        _add(p, most, gpus)
+        p.machine[most, ROOM] = 0
+        width -= gpus
+
+
+@compiled
+def _add(p, machine, gpus):
+    p.choice[p.scalar[CHOSEN], 0], p.choice[p.scalar[CHOSEN], 1] = machine, gpus
+    p.scalar[CHOSEN] += 1
+
+
+@compiled
+def _one_machine(u, s, p, width, is_start):
+    """Return which machine of those with room takes a gang, `NONE` if there is no such machine."""
+    if u.takes_first or not is_start:
+        for machine in range(len(u.size)):
+            if p.machine[machine, ROOM] >= width:
+                return machine
+        return NONE
+    for nth in range(u.level_order.shape[1]):
+        level = u.level_order[width, nth]
+        if level == NONE:
+            return NONE
+        if s.num_with_free[level] > 0:
+            for machine in range(len(u.size)):
+                if s.free[machine] == level and p.machine[machine, ROOM] >= width:
+                    return machine
+    return NONE
+
+
+@compiled
+def _insert(jobs, count, job):
+    """Put a job into a list that is in order."""
+    at = count
+    while at > 0 and jobs[at - 1] > job:
+        jobs[at] = jobs[at - 1]
+        at -= 1
+    jobs[at] = job
+
+
+@compiled
+def _begin(u, s, b, p, job):
+    """Start a job that has room now for all of its estimate."""
+    _choose(u, s, p, job, s.scalar[NOW], True)
+    for nth in range(p.scalar[CHOSEN]):
+        take(s, job, p.choice[nth, 0], p.choice[nth, 1])
+    begin_run(u, s, b, job)
+    _note_begin(s, p, job)
+
+
+@compiled
+def _note_begin(s, p, job):
+    """Expect a job that runs to end by its estimate."""
+    p.job[job, VERSION] = s.version[job]
+    p.job[job, ENDS_BY] = s.run_since[job] + p.job[job, ESTIMATE]
+    _insert(p.running, p.scalar[NUM_RUNNING], job)
+    p.scalar[NUM_RUNNING] += 1
+    _expect(s, p, job)
+
+
+@compiled
+def _expect(s, p, job):
+    """Let a running job's GPUs become free when it is expected to end."""
+    place = s.head[job]
+    while place != NONE:
+        _link(p, s.place_machine[place], p.job[job, ENDS_BY], s.place_gpus[place], job)
+        place = s.next_place[place]
+
+
+@compiled
+def _reserve(u, s, p, job, start):
+    """Reserve a place for a job."""
+    _choose(u, s, p, job, start, False)
+    p.job[job, PLANNED] = start
+    if p.job[job, PROMISED] == NEVER and s.first_start[job] == NEVER:
+        p.job[job, PROMISED] = start
+    for nth in range(p.scalar[CHOSEN]):
+        machine, gpus = p.choice[nth, 0], p.choice[nth, 1]
+        _link(p, machine, start, -gpus, job)
+        _link(p, machine, start + p.job[job, NEED], gpus, job)
+
+
+@compiled
+def _set_leaf(u, p, job, need):
+    """Let a job wait without a reservation, or no more (`NEVER`)."""
+    kind = u.width_class[job]
+    base, node = p.tree_first[kind], p.tree_leaves[kind] + p.job[job, LEAF]
+    p.tree[base + node] = need
+    node //= 2
+    while node >= 1:
+        p.tree[base + node] = min(p.tree[base + 2 * node], p.tree[base + 2 * node + 1])
+        node //= 2
+
+
+@compiled
+def _first_within(p, kind, most):
+    """Return the first job of a width that waits without a reservation and needs no longer, `NONE` if there is none."""
+    base, leaves, node = p.tree_first[kind], p.tree_leaves[kind], 1
+    if p.tree[base + 1] > most:
+        return NONE
+    while node < leaves:
+        node = 2 * node if p.tree[base + 2 * node] <= most else 2 * node + 1
+    return p.by_leaf[p.leaf_first[kind] + node - leaves]
+
+
+@compiled
+def _note_end(s, p, job):
+    """Add a run time to its user's history, and to that of all."""
+    for history in (p.job[job, HISTORY], len(p.past) - 1):
+        p.past[history, VALUES + p.past[history, OLDEST]] = s.executed[job]
+        p.past[history, OLDEST] = (p.past[history, OLDEST] + 1) % p.scalar[PAST]
+        p.past[history, COUNT] = min(p.scalar[PAST], p.past[history, COUNT] + 1)
+
+
+@compiled
+def _guess(p, job):
+    """Return a quantile of the run times of the user's last jobs, of all users' without any, or the default."""
+    history = p.job[job, HISTORY]
+    if p.past[history, COUNT] == 0:
+        history = len(p.past) - 1
+    count = p.past[history, COUNT]
+    if count == 0:
+        return p.scalar[DEFAULT]
+    for nth in range(count):
+        _insert(p.sorted, nth, p.past[history, VALUES + nth])
+    return max(1, p.sorted[max(0, int(np.ceil(p.share[0] * count)) - 1)])
+
+
+@compiled
+def _take_in(u, s, p):
+    """Let jobs that were submitted, or lost their GPUs, wait without a reservation."""
+    for kind in range(len(s.heap_size)):
+        while s.heap_size[kind]:
+            job = s.heap[s.heap_first[kind]]
+            pop_waiting(s, kind)
+            if p.job[job, ESTIMATE] == NONE:
+                p.job[job, ESTIMATE] = _guess(p, job)
+            p.job[job, NEED] = p.job[job, ESTIMATE] + (u.overhead if s.first_start[job] != NEVER else 0)
+            p.job[job, PLANNED] = NEVER
+            _set_leaf(u, p, job, p.job[job, NEED])
+            p.scalar[WAITING] += 1
+
+
+@compiled
+def _break_plans(p, machine):
+    """Note that a machine's GPUs become free later than was expected: what is reserved there is planned again."""
+    p.machine[machine, IS_LATE] = p.scalar[IS_BROKEN] = 1
+
+
+@compiled
+def _note_outages(u, s, p, first):
+    """Note which machines failed or were repaired though no plan said so."""
+    for at in range(first, s.scalar[OUTAGES]):
+        machine, is_planned = u.outage[at, 1], False
+        node = p.machine[machine, HEAD]
+        while node != NONE and p.node[node, TIME] <= s.scalar[NOW]:
+            is_planned |= p.node[node, JOB] == NONE
+            node = p.node[node, NEXT]
+        if is_planned:
+            continue
+        if u.outage[at, 2]:
+            _break_plans(p, machine)
+        else:
+            p.scalar[STAMP] += 1
+            p.machine[machine, CHANGED] = p.scalar[STAMP]
+
+
+@compiled
+def _close_books(s, p):
+    """Forget the runs that are over, and machines' plans that have come true."""
+    kept = 0
+    for nth in range(p.scalar[NUM_RUNNING]):
+        job = p.running[nth]
+        if s.status[job] == RUNNING and s.version[job] == p.job[job, VERSION]:
+            p.running[kept] = job
+            kept += 1
+        else:
+            _forget(p, job)
+    p.scalar[NUM_RUNNING] = kept
+    for machine in range(len(p.machine)):
+        at = p.machine[machine, HEAD]
+        while at != NONE and p.node[at, TIME] <= s.scalar[NOW]:
+            after = p.node[at, NEXT]
+            if p.node[at, JOB] == NONE:
+                _unlink(p, at)
+            at = after
+
+
+@compiled
+def _pass_limits(u, s, b, p):
+    """Stop the jobs whose limits are reached, and expect those that outran their estimates to take twice as long."""
+    now, stopped = s.scalar[NOW], False
+    for nth in range(p.scalar[NUM_RUNNING]):
+        job = p.running[nth]
+        if s.status[job] == RUNNING and p.job[job, ENDS_BY] <= now:
+            if now - s.run_since[job] >= p.job[job, LIMIT]:
+                stop_job(u, s, b, job, LEAVE)
+                _note_end(s, p, job)
+                s.scalar[FAILURES] = 0
+                stopped = True
+            else:
+                _forget(p, job)
+                p.job[job, ENDS_BY] = now + max(1, now - s.run_since[job])
+                _expect(s, p, job)
+                place = s.head[job]
+                while place != NONE:
+                    _break_plans(p, s.place_machine[place])
+                    place = s.next_place[place]
+    if stopped:
+        _close_books(s, p)
+
+
+@compiled
+def _improve(u, s, b, p):
+    """Go through the reserved jobs: start those that may, and let others have earlier places where there are any."""
+    now, kept = s.scalar[NOW], 0
+    p.scalar[NEXT_PLANNED] = NEVER
+    if p.scalar[IS_BROKEN]:
+        p.scalar[IS_BROKEN] = 0
+        for nth in range(p.scalar[RESERVED]):
+            job = p.reserved[nth]
+            node, is_late = p.job[job, NODE], False
+            while node != NONE:
+                is_late |= p.machine[p.node[node, MACHINE], IS_LATE] > 0
+                node = p.node[node, SIBLING]
+            if is_late:
+                _forget(p, job)
+                p.job[job, PLANNED] = NEVER
+        for machine in range(len(p.machine)):
+            p.machine[machine, IS_LATE] = 0
+    for nth in range(p.scalar[RESERVED]):
+        job = p.reserved[nth]
+        is_due = p.job[job, PLANNED] <= now
+        limit = NEVER if is_due else p.job[job, PLANNED]
+        since = NONE if limit == NEVER else p.job[job, CHECKED]
+        p.job[job, CHECKED] = p.scalar[STAMP]
+        start = _slot(u, s, p, job, limit, since)
+        if start != NEVER or is_due:
+            _forget(p, job)
+            p.job[job, PLANNED] = NEVER
+        if start == now:
+            _begin(u, s, b, p, job)
+            continue
+        if start != NEVER:
+            _reserve(u, s, p, job, start)
+        p.reserved[kept] = job
+        kept += 1
+        p.scalar[NEXT_PLANNED] = min(p.scalar[NEXT_PLANNED], p.job[job, PLANNED])
+    p.scalar[RESERVED] = kept
+
+
+@compiled
+def _reserve_more(u, s, b, p):
+    """Start waiting jobs in their order, and reserve places for those that can't start, as many as the policy reserves."""
+    now = s.scalar[NOW]
+    while p.scalar[WAITING] and p.scalar[RESERVED] < p.scalar[DEPTH]:
+        job = NEVER
+        for kind in range(len(p.tree_leaves)):
+            first = _first_within(p, kind, NEVER - 1)
+            if first != NONE:
+                job = min(job, first)
+        _set_leaf(u, p, job, NEVER)
+        p.scalar[WAITING] -= 1
+        p.job[job, CHECKED] = p.scalar[STAMP]
+        start = _slot(u, s, p, job, NEVER, NONE)
+        if start == now:
+            _begin(u, s, b, p, job)
+            continue
+        if start != NEVER:
+            _reserve(u, s, p, job, start)
+            p.scalar[NEXT_PLANNED] = min(p.scalar[NEXT_PLANNED], start)
+        _insert(p.reserved, p.scalar[RESERVED], job)
+        p.scalar[RESERVED] += 1
+
+
+@compiled
+def _longest(u, s, p, width):
+    """Return for how long a gang that starts now could have its GPUs without anybody's reserved start moving."""
+    now = s.scalar[NOW]
+    if width > s.scalar[FREE_GPUS]:
+        return 0
+    if u.may_spread:
+        until = now
+        while until < NEVER and _look(s, p, now, until + 1 - now, NONE - 1) >= width:
+            until = _next_change(p, until)
+        return until - now
+    until = now
+    if width <= len(s.num_with_free) - 1:
+        for machine in range(len(p.machine)):
+            if s.free[machine] >= width:
+                until = max(until, _drop(p, machine, s.free[machine], width, now))
+        return until - now
+    for machine in range(len(p.machine)):
+        is_whole = s.free[machine] == u.size[machine]
+        p.machine[machine, ROOM] = _drop(p, machine, s.free[machine], u.size[machine], now) if is_whole else now
+    found = 0
+    while found < width:
+        most = 0
+        for machine in range(1, len(p.machine)):
+            if p.machine[machine, ROOM] > p.machine[most, ROOM]:
+                most = machine
+        until = p.machine[most, ROOM]
+        if until <= now:
+            return 0
+        found += u.size[most]
+        p.machine[most, ROOM] = now
+    return until - now
+
+
+@compiled
+def _backfill(u, s, b, p):
+    """Start waiting jobs, in their order, that end before they would hold up a reserved start, or leave its place alone."""
+    while p.scalar[WAITING] and s.scalar[FREE_GPUS]:
+        best = NEVER
+        for kind in range(len(p.tree_leaves)):
+            if p.tree[p.tree_first[kind] + 1] < NEVER:
+                width = u.width[p.by_leaf[p.leaf_first[kind]]]
+                job = _first_within(p, kind, min(NEVER - 1, _longest(u, s, p, width)))
+                if job != NONE:
+                    best = min(best, job)
+        if best == NEVER:
+            return
+        _set_leaf(u, p, best, NEVER)
+        p.scalar[WAITING] -= 1
+        _begin(u, s, b, p, best)
+
+
+@compiled
+def _next_time(u, s, p):
+    """Return when something happens next: an end, a turn, a limit or estimate, a reserved start, an outage, or a submission."""
+    when = min(next_event(s.scalar, s.version, s.ends, ENDS), next_turn(s))
+    if s.scalar[ARRIVED] < len(u.submit):
+        when = min(when, u.submit[s.scalar[ARRIVED]])
+    is_idle = when == NEVER and not p.scalar[WAITING] + p.scalar[RESERVED]
+    if len(u.outage) and not is_idle:
+        when = min(when, u.outage[s.scalar[OUTAGES], 0])
+    for nth in range(p.scalar[NUM_RUNNING]):
+        when = min(when, p.job[p.running[nth], ENDS_BY])
+    return min(when, p.scalar[NEXT_PLANNED])
+
+
+@compiled
+def _decide(u, s, b, p):
+    """Bring the book up to date, start what may, and reserve places."""
+    _close_books(s, p)
+    _pass_limits(u, s, b, p)
+    _take_in(u, s, p)
+    _improve(u, s, b, p)
+    _reserve_more(u, s, b, p)
+    _backfill(u, s, b, p)
+
+
+@compiled
+def take_over(u, s, b, p):
+    """Enter the jobs that run in a present state into the book, and decide."""
+    for nth in range(s.scalar[RUNNING_JOBS]):
+        job = s.running[nth]
+        if p.job[job, ESTIMATE] == NONE:
+            p.job[job, ESTIMATE] = _guess(p, job)
+        _note_begin(s, p, job)
+    _decide(u, s, b, p)
+
+
+@compiled
+def advance_reserving(u, s, b, p, steps, margin):
+    """Play as `optim.simulation.cluster.index.loop.advance` does, with passes that reserve."""
+    s.scalar[EVENTS] = s.scalar[PLACES] = 0
+    b.first[0] = 0
+    for _ in range(steps):
+        if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
+            return
+        if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
+            return
+        if s.scalar[FAILURES] > MAX_FAILURES:
+            give_up(u, s, b)
+            return
+        when = _next_time(u, s, p)
+        if when == NEVER:
+            s.scalar[IS_OVER] = 1
+            return
+        s.scalar[NOW] = when
+        while next_event(s.scalar, s.version, s.ends, ENDS) <= when:
+            job = s.ends[0, WHO]
+            pop_event(s.scalar, s.ends, ENDS)
+            stop_job(u, s, b, job, END)
+            _note_end(s, p, job)
+            s.scalar[FAILURES] = 0
+        take_turns(u, s, b)
+        outages = s.scalar[OUTAGES]
+        apply_outages(u, s, b)
+        _note_outages(u, s, p, outages)
+        while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == when:
+            enqueue(u, s, s.scalar[ARRIVED])
+            s.scalar[ARRIVED] += 1
+            s.scalar[FAILURES] = 0
+        _decide(u, s, b, p)
+
+
+def reserving(book: Book) -> Callable[[Setup, State, Buffer, object, int, int], None]:
+    """Return the loop with a book, to be called as the plain one."""
+
+    def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
+        del is_held
+        advance_reserving(setup, state, buffer, book, steps, margin)
+
+    return play

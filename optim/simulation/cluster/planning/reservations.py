@@ -1,0 +1,256 @@
+"""Reservations where the compiled loop doesn't know all that matters: types of GPU, hosts, wrappers.
+
+The rules are those of `optim.simulation.cluster.index.policy.Reservations`, and so are the decisions of the compiled pass: here each
+reserved job is compared with all that the machines' plans leave free, machine by machine.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, IntArray
+from optim.models.cluster.log import Event
+from optim.models.cluster.workload import Workload
+from optim.simulation.cluster.index.policy import IndexPolicy, histories, promises, stated_estimates
+from optim.simulation.cluster.options import EngineOptions, Placement
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.policy import Plan, View
+
+NEVER = 2**62
+
+
+class Calendar:
+    """What is free of each machine from now on: GPUs, vCPU and memory, as steps between times."""
+
+    def __init__(self, now: int, room: FreeGpus) -> None:
+        self.room = room
+        self.times = [now]
+        self.level = [np.vstack([room.free, room.host])]
+
+    def add(self, begin: int, end: int, change: IntArray) -> None:
+        """Add a change of what is free between two times; shape (3, machines)."""
+        first = self._step_at(max(begin, self.times[0]))
+        last = self._step_at(end) if end < NEVER else len(self.times)
+        for step in range(first, last):
+            self.level[step] = self.level[step] + change
+
+    def _step_at(self, time: int) -> int:
+        """Return the step that begins at a time; it is made if there is none."""
+        at = int(np.searchsorted(self.times, time))
+        if at == len(self.times) or self.times[at] != time:
+            self.times.insert(at, time)
+            self.level.insert(at, self.level[at - 1])
+        return at
+
+    def least(self, begin: int, need: int) -> IntArray:
+        """Return what is free throughout a time; shape (3, machines)."""
+        first = int(np.searchsorted(self.times, begin, side="right")) - 1
+        last = max(first + 1, int(np.searchsorted(self.times, begin + need)))
+        return np.asarray(np.min(self.level[first:last], axis=0))
+
+
+class ReservationBook:
+    """What is reserved in a run, and how long jobs are thought to run.
+
+    Parameters
+    ----------
+    policy
+        Whose reservations.
+    jobs
+        All jobs; of those that a real scheduler doesn't know nothing is read but what the policy declares.
+    """
+
+    def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
+        assert policy.reservations is not None  # only policies that have reservations come here
+        self.rule, self.jobs = policy.reservations, jobs
+        self.estimate = stated_estimates(jobs, self.rule).tolist()
+        self.limit = np.where((jobs.estimate_us > 0) & self.rule.kills, jobs.estimate_us, NEVER).tolist()
+        self.history, count = histories(jobs)
+        self.past: list[deque[int]] = [deque(maxlen=self.rule.past) for _ in range(count + 1)]
+        self.ends_by: dict[int, int] = {}
+        self.started: dict[int, int] = {}
+        self.planned: dict[int, tuple[int, Gpus] | None] = {}
+        self.promised = np.full(len(jobs), NEVER)
+        self.first_start = np.full(len(jobs), NEVER)
+        self.was_up: BoolArray = np.zeros(0, np.bool_)
+
+    def plan(self, view: View, options: EngineOptions) -> Plan:
+        """Go through the waiting jobs once."""
+        self.now, self.overhead = view.now_us, options.overhead_us
+        self.view, self.options = view, options
+        self.late: set[int] = set()
+        self.gpus = dict(view.running)
+        self._note_ends()
+        self._note_outages()
+        leave = self._pass_limits()
+        self.room = view.room(leave)
+        self.ideal = FreeGpus(self.room.site)
+        for prepare in view.prepare:
+            prepare(self.ideal)
+        self._break_plans()
+        waiting = view.waiting.tolist()
+        self.planned = {job: self.planned[job] for job in waiting if job in self.planned}
+        self.steps: list[tuple[Event, int]] = []
+        for job in list(self.planned):
+            self._improve(job)
+        others = [job for job in waiting if job not in self.planned and job not in self.gpus]
+        for job in others:
+            self._guess(job)
+        while others and len(self.planned) < self.rule.depth:
+            job = others.pop(0)
+            slot = self._slot(job, NEVER)
+            if slot is not None and slot[0] == self.now:
+                self._start(job)
+            else:
+                self._reserve(job, slot)
+                self.planned = dict(sorted(self.planned.items()))
+        for job in others:
+            if self._could_start(job):
+                self._start(job)
+        times = [*self.ends_by.values(), *(each[0] for each in self.planned.values() if each is not None)]
+        again = min((time for time in times if time > self.now), default=None)
+        return Plan(gpus=self.gpus, again_us=again, leave=leave, steps=self.steps)
+
+    def figures(self) -> dict[str, float]:
+        """Return what became of reserved starts."""
+        return promises(self.jobs.submit_us, self.jobs.gpus, self.promised, self.first_start)
+
+    def _note_ends(self) -> None:
+        """Add the run times of jobs that are done to histories, and forget runs that are over."""
+        done, executed = self.view.is_done, self.view.executed_us
+        for job in [job for job in sorted(self.ends_by) if done[job]]:
+            self._remember(job, int(executed[job]))
+        for job in list(self.ends_by):
+            if job not in self.gpus or self.view.started_us[job] != self.started[job]:
+                del self.ends_by[job]
+
+    def _remember(self, job: int, run_us: int) -> None:
+        for history in (int(self.history[job]), -1):
+            self.past[history].append(run_us)
+
+    def _note_outages(self) -> None:
+        """Find machines that failed though no plan said so: what is reserved there is planned again."""
+        is_up = self.view.is_up
+        before = self.was_up if len(self.was_up) else np.ones(len(is_up), bool)
+        begins = {(machine, begin) for machine, begin, _ in self.options.planned}
+        failed = np.flatnonzero(before & ~is_up).tolist()
+        self.late.update(machine for machine in failed if (machine, self.now) not in begins)
+        self.was_up = is_up.copy()
+
+    def _pass_limits(self) -> list[int]:
+        """Return the jobs whose limits are reached, and expect those that outran their estimates to take twice as long."""
+        leave = []
+        for job in sorted(self.ends_by):
+            ran = self.now - self.view.progress_since(job)
+            if self.ends_by[job] > self.now:
+                continue
+            if ran >= self.limit[job]:
+                leave.append(job)
+                self._remember(job, int(self.view.executed_us[job]))
+                del self.ends_by[job], self.gpus[job]
+            else:
+                self.ends_by[job] = self.now + max(1, ran)
+                self.late.update(self.view.machine_of(gpu) for gpu in self.gpus[job])
+        return leave
+
+    def _break_plans(self) -> None:
+        """Drop what is reserved on machines whose GPUs become free later than was expected, and lay out all that is known."""
+        for job, slot in self.planned.items():
+            if slot is not None and not self.late.isdisjoint(map(self.room.machine_of, slot[1])):
+                self.planned[job] = None
+        self.calendar = Calendar(self.now, self.room)
+        whole = np.vstack([self.room.site.cluster.gpus, self.room.site.host])
+        for machine, begin, end in self.options.planned:
+            if end > self.now:
+                gone = np.zeros_like(whole)
+                gone[:, machine] = whole[:, machine]
+                if begin > self.now:
+                    self.calendar.add(begin, end, -gone)
+                elif not self.view.is_up[machine]:
+                    self.calendar.add(end, NEVER, gone)
+        for job, end in self.ends_by.items():
+            self.calendar.add(end, NEVER, self._taken(job, self.gpus[job]))
+        for job, slot in self.planned.items():
+            if slot is not None:
+                self.calendar.add(slot[0], slot[0] + self._need(job), -self._taken(job, slot[1]))
+
+    def _taken(self, job: int, gpus: Gpus) -> IntArray:
+        """Return what a job takes of each machine; shape (3, machines)."""
+        machines = np.bincount(
+            [self.room.machine_of(gpu) for gpu in gpus], minlength=self.room.site.cluster.num_machines
+        )
+        return np.vstack([machines, self.room.site.asks[:, job][:, None] * machines]).astype(np.int64)
+
+    def _guess(self, job: int) -> None:
+        """Guess how long a job runs that states no estimate, when it is first seen."""
+        if self.estimate[job] < 0:
+            past = self.past[int(self.history[job])] or self.past[-1]
+            rank = max(0, int(np.ceil(self.rule.quantile * len(past))) - 1)
+            self.estimate[job] = max(1, sorted(past)[rank]) if past else self.rule.default_us
+
+    def _need(self, job: int) -> int:
+        return int(self.estimate[job]) + (self.overhead if self.view.first_start_us[job] >= 0 else 0)
+
+    def _find(self, job: int, begin: int) -> Gpus | None:
+        """Return GPUs that are free from a time on for a job's need, the first that there are, None if there are none."""
+        least = np.maximum(0, self.calendar.least(begin, self._need(job)))
+        self.ideal.host = least[1:]
+        gpus = self.ideal.find(job, most=least[0], placement=Placement.FIRST_FIT)
+        site = self.room.site
+        if gpus is None or site.widths[job] <= site.max_of[job] or self.ideal.spreads(job):
+            return gpus
+        # A wide gang starts on wholly free machines: until then all of the last one is kept for it, too.
+        machines = sorted({site.machine_of[gpu] for gpu in gpus})
+        return tuple(gpu for machine in machines for gpu in range(site.first[machine], site.first[machine + 1]))
+
+    def _slot(self, job: int, limit: int) -> tuple[int, Gpus] | None:
+        """Return the earliest start before a limit, and a place."""
+        for time in self.calendar.times:
+            if time >= limit:
+                break
+            gpus = self._find(job, time)
+            if gpus is not None:
+                return time, gpus
+        return None
+
+    def _improve(self, job: int) -> None:
+        """Start a reserved job that may start, or give it an earlier start if there is one."""
+        slot = self.planned[job]
+        limit = NEVER
+        if slot is not None:
+            self.calendar.add(slot[0], slot[0] + self._need(job), self._taken(job, slot[1]))
+            limit = slot[0] if slot[0] > self.now else NEVER
+        better = self._slot(job, limit)
+        if better is not None and better[0] == self.now:
+            del self.planned[job]
+            self._start(job)
+        else:
+            self._reserve(job, better or (slot if limit < NEVER else None))
+
+    def _reserve(self, job: int, slot: tuple[int, Gpus] | None) -> None:
+        """Reserve a place for a job; None if there is none before a machine is repaired."""
+        self.planned[job] = slot
+        if slot is not None:
+            self.calendar.add(slot[0], slot[0] + self._need(job), -self._taken(job, slot[1]))
+            if self.promised[job] == NEVER and self.view.first_start_us[job] < 0:
+                self.promised[job] = slot[0]
+
+    def _could_start(self, job: int) -> bool:
+        if self.room.site.is_plain and self.room.site.widths[job] > self.room.num_free:
+            return False
+        return self._find(job, self.now) is not None
+
+    def _start(self, job: int) -> None:
+        """Start a job where the placement rule says, of what is free for all of its estimate."""
+        least = np.maximum(0, self.calendar.least(self.now, self._need(job)))
+        trial = self.room.copy()
+        trial.host = np.minimum(trial.host, least[1:])
+        gpus = trial.find(job, most=least[0])
+        assert gpus is not None  # there is a place: a slot begins now
+        self.room.take(job, gpus)
+        self.calendar.add(self.now, self.now + self._need(job), -self._taken(job, gpus))
+        self.gpus[job] = gpus
+        self.steps.append((Event.START, job))
+        self.ends_by[job] = self.now + self._need(job)
+        self.started[job] = self.now
+        self.first_start[job] = min(self.now, int(self.first_start[job]))

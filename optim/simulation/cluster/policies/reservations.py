@@ -1,0 +1,127 @@
+"""Backfilling with reservations: EASY for the first job without room, conservative for all."""
+
+from dataclasses import dataclass
+
+from optim.core.errors import InvalidOptionError, check_choices, check_in
+from optim.core.policies import policy
+from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.index.policy import ALL, Guess, IndexPolicy, Key, Reservations
+
+MAX_PAST = 1_000
+
+NEEDS = "a multiple of the run times of jobs that state no estimate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EasyOptions:
+    """Options.
+
+    Parameters
+    ----------
+    depth
+        How many of the waiting jobs have a reservation, the first ones in the order of submission; 0 for all.
+    kills
+        Whether a job is stopped for good once it has run for its stated estimate; otherwise it may outrun it.
+    guess
+        How long a job is thought to run that states no estimate: `past` for a quantile of its user's past jobs, `factor` for a
+        multiple of its true run time, which no scheduler knows.
+    quantile, past
+        Which quantile, of how many last jobs.
+    default_h
+        Hours that a job is thought to run while no job is over yet.
+    factor
+        Which multiple.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    depth: int = 1
+    kills: bool = False
+    guess: Guess = Guess.PAST
+    quantile: float = 0.9
+    past: int = 20
+    default_h: float = 24.0
+    factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choices(self, {"guess": tuple(Guess)})
+        object.__setattr__(self, "guess", Guess(self.guess))  # a plain text does as well
+        check_in("[0, 1]", self, "quantile")
+        check_in("(0, 1e5]", self, "default_h")
+        check_in("[0.001, 1000]", self, "factor")
+        if not 1 <= self.past <= MAX_PAST:
+            raise InvalidOptionError(f"past must lie in 1..{MAX_PAST}, got {self.past}")
+        if not 0 <= self.depth <= ALL:
+            raise InvalidOptionError(f"depth must be at least 1, or 0 for all jobs, got {self.depth}")
+
+    def policy(self, name: str) -> IndexPolicy:
+        """Return the policy."""
+        return IndexPolicy(
+            name=name,
+            key=Key.SUBMISSION,
+            reservations=Reservations(
+                depth=self.depth or ALL,
+                kills=self.kills,
+                guess=self.guess,
+                quantile=self.quantile,
+                past=self.past,
+                default_us=max(1, round(self.default_h * 3600 * US)),
+                factor=self.factor,
+            ),
+            needs=NEEDS if self.guess is Guess.FACTOR else "",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConservativeOptions(EasyOptions):
+    """Options.
+
+    Parameters
+    ----------
+    depth
+        How many of the waiting jobs have a reservation, the first ones in the order of submission; 0 for all.
+    kills
+        Whether a job is stopped for good once it has run for its stated estimate; otherwise it may outrun it.
+    guess
+        How long a job is thought to run that states no estimate: `past` for a quantile of its user's past jobs, `factor` for a
+        multiple of its true run time, which no scheduler knows.
+    quantile, past
+        Which quantile, of how many last jobs.
+    default_h
+        Hours that a job is thought to run while no job is over yet.
+    factor
+        Which multiple.
+    """
+
+    depth: int = 0
+
+
+@policy(
+    "easy",
+    world="cluster",
+    options=EasyOptions,
+    summary="First come, first served; the first job without room has a reservation, and others may pass it that don't hold it up.",
+    source="Lifka, JSSPP 1995; Mu'alem and Feitelson, IEEE TPDS 12(6), 2001",
+    is_default=True,
+)
+def easy(options: EasyOptions, jobs: Workload) -> IndexPolicy:
+    """Return EASY backfilling."""
+    del jobs
+    return options.policy("easy")
+
+
+@policy(
+    "conservative",
+    world="cluster",
+    options=ConservativeOptions,
+    summary="First come, first served; every job without room has a reservation, and others may pass it that hold up none.",
+    source="Mu'alem and Feitelson, IEEE TPDS 12(6), 2001; Srinivasan, Kettimuthu, Subramani and Sadayappan, ICPP Workshops 2002",
+)
+def conservative(options: ConservativeOptions, jobs: Workload) -> IndexPolicy:
+    """Return conservative backfilling."""
+    del jobs
+    return options.policy("conservative")
