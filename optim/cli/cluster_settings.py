@@ -121,11 +121,13 @@ def play_what_if(
     if output is OutputFormat.JSON:
         for name, each in runs:
             print_json({"run": name, **each.row.flat()})
-        for row in found.rows():
+        for row in (*found.rows(), *found.longest_waits()):
             print_json(row)
         print_json(found.summary())
     else:
         _print_paired(runs, found.rows(), found.summary(), f"{len(task.jobs)} jobs on {task.cluster.num_gpus} GPUs")
+        waits = found.longest_waits()
+        print_table(tuple(waits[0]), [list(row.values()) for row in waits])
     unfinished = [name for name, each in runs if each.row.metrics.unfinished]
     if unfinished:
         info(f"{' and '.join(unfinished)} left jobs unfinished")
@@ -145,13 +147,13 @@ def _print_paired(
     told = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]
     print_stacked(tuple(told), [[row[name] for name in told] for row in rows], title="queues, now and then")
     less, more = (
-        f"{summary[f'wait_{side}']:,} jobs wait {side} ({summary[f'wait_{side}_h']:,.1f} h in all)"
+        f"{_jobs(summary[f'wait_{side}'])} {side} ({summary[f'wait_{side}_h']:,.1f} h in all)"
         for side in ("less", "more")
     )
     print_line(f"{less}, {more}, {summary['wait_same']:,} as long; mean wait {summary['wait_mean_h_change']:+.3f} h")
     for side in ("less", "more"):
         moved = ", ".join(
-            f"{each['job'][:30]} ({each['queue'][:20]}) {each['wait_h_change']:+.2f} h"
+            f"{each['job'][:30]}{each['queue'] and ' (' + each['queue'][:20] + ')'} {each['wait_h_change']:+.2f} h"
             for each in summary[f"most_{side}"]
         )
         if moved:
@@ -162,12 +164,18 @@ def _print_paired(
             print_line(
                 f"{what}: {', '.join(f'{_figure(value)} {run}' for value, (run, _) in zip(values, runs, strict=True))}"
             )
+    if all(row["quota_now"] is None and row["quota_then"] is None for row in rows):
+        return
     for key, what in (
         ("over_quota", "queues over quota at times"),
         ("starved", "queues whose unused quota a waiting job lacked"),
     ):
         names = [", ".join(summary[f"{key}_{run}"]) or "none" for run, _ in runs]
         print_line(f"{what}: {names[0]} now; {names[1]} then")
+
+
+def _jobs(count: int) -> str:
+    return "1 job waits" if count == 1 else f"{count:,} jobs wait"
 
 
 def _figure(value: float | None) -> str:
