@@ -35,7 +35,12 @@ VARIANTS = {
     "fifo": ({"backfill": True},),
     "gandiva": ({"packs": False}, {"migrates": False, "quantum_s": 20}, {"grows": False, "switch_s": 9, "move_s": 30}),
     "las": ({"by_time": True, "quantum_s": 120},),
+    "hierarchical-quota": ({"half_life_h": 1},),
     "mesos": ({"decide_s": 40, "filter_s": 300, "delay_s": 0}, {"decide_s": 200, "delay_s": 900}),
+    "multifactor": (
+        {"backfill": True, "fair_tree": False, "half_life_h": 0.5, "weight_job_size": 9000},
+        {"favor_small": True, "weight_age": 90000, "max_age_h": 1},
+    ),
     "oasis": ({"slot_s": 120, "patience": 0.5, "delay": 0.5},),
     "omega": ({"schedulers": 3, "job_s": 90, "task_s": 20}, {"schedulers": 1, "job_s": 30}),
     "optimus": ({"epoch_s": 120},),

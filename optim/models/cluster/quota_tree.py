@@ -219,9 +219,10 @@ class QuotaLedger:
             local[node] = np.maximum(0, total[node] - tree.lending[node])
             if tree.parent[node] >= 0:
                 total[tree.parent[node]] += total[node] - local[node]
-        self.total, self.local = total.tolist(), local.tolist()
+        self.total: list[list[int]] = total.tolist()
+        self.local: list[list[int]] = local.tolist()
         self.parent: list[int] = tree.parent.tolist()
-        self.borrowing = tree.borrowing.tolist()
+        self.borrowing: list[list[int]] = tree.borrowing.tolist()
         self.usage = [[0] * len(tree.flavors) for _ in tree.names]
 
     def copy(self) -> "QuotaLedger":
