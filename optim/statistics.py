@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optim.core.arrays import FloatArray
+from optim.core.arrays import BoolArray, FloatArray
 
 NORMAL_975 = 1.959963984540054
 """The standard normal distribution's quantile of 97.5 %."""
@@ -105,3 +105,28 @@ def of_median(values: FloatArray) -> tuple[float, float]:
     half = NORMAL_975 / 2 * np.sqrt(len(ordered))
     low, high = int(np.floor(len(ordered) / 2 - half)), int(np.ceil(len(ordered) / 2 + half))
     return float(ordered[max(0, low)]), float(ordered[min(len(ordered) - 1, high)])
+
+
+def kaplan_meier(times: FloatArray, is_event: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the distinct times of events, increasing, and the estimated probability of surviving beyond each.
+
+    Parameters
+    ----------
+    times
+        How long each subject was seen; shape (subjects,).
+    is_event
+        Whether it ended then; otherwise it lived on, and was seen no longer (censored); shape (subjects,).
+
+    References
+    ----------
+    Kaplan, Meier, "Nonparametric Estimation from Incomplete Observations", JASA 53 (1958), DOI 10.1080/01621459.1958.10501452.
+
+    Examples
+    --------
+    >>> times, survival = kaplan_meier(np.array([1.0, 2.0, 2.0, 3.0]), np.array([True, True, False, True]))
+    >>> times.tolist(), survival.tolist()
+    ([1.0, 2.0, 3.0], [0.75, 0.5, 0.0])
+    """
+    events, ended = np.unique(times[is_event], return_counts=True)
+    at_risk = len(times) - np.searchsorted(np.sort(times), events, side="left")
+    return events, np.cumprod(1.0 - ended / np.maximum(at_risk, 1))

@@ -1,0 +1,224 @@
+"""When pending jobs will start: the present state played on, with run times and submissions drawn from history."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidProblemError, check_in
+from optim.core.progress import Progress, SilentProgress
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.columns import columns_of
+from optim.models.cluster.present import Present
+from optim.models.cluster.workload import LABELS, LATEST_US, US, Workload
+from optim.simulation.cluster.engine import Policy, simulate
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.run_times import ConditionalRunTimes, JobTraits, RunTimes
+
+LEVELS = (0.1, 0.5, 0.9)
+"""Quantiles of start times that are told: between the outer two lie 80 % of the draws."""
+
+DAY_US = 86_400 * US
+WEEK_US = 7 * DAY_US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastOptions:
+    """Options.
+
+    Parameters
+    ----------
+    draws
+        How often the future is played.
+    arrival_days
+        For how many days from now on new jobs come: those of as many days of the history, drawn anew for each draw, which begin a whole
+        number of weeks before now where the history has as many; 0 for none. A later job may pass a pending one.
+    history_weeks
+        How far back new jobs are drawn from.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    draws: int = 200
+    arrival_days: float = 7.0
+    history_weeks: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 10000]", self, "draws")
+        check_in("[0, 60]", self, "arrival_days")
+        check_in("[1, 520]", self, "history_weeks")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class History:
+    """Past jobs on the clock of the present state's jobs, or earlier ones on one of their own.
+
+    Parameters
+    ----------
+    jobs
+        All that were submitted, those that run or wait still among them or not.
+    run_us
+        How long each ran, so far or in all; 0 for those that never did; shape (jobs,).
+    has_ended
+        Whether each is over; shape (jobs,).
+    now_us
+        The present time on the clock of `jobs`.
+    """
+
+    jobs: Workload
+    run_us: IntArray
+    has_ended: BoolArray
+    now_us: int
+
+    def run_times(self) -> RunTimes:
+        """Return run times by group."""
+        begun = np.flatnonzero(self.run_us > 0)
+        return RunTimes(JobTraits.of(self.jobs).select(begun), self.run_us[begun] / US, self.has_ended[begun])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forecast:
+    """Drawn starts of the pending jobs.
+
+    Parameters
+    ----------
+    rows
+        Which of the jobs they are; shape (pending,).
+    start_us
+        When each starts in each draw, on the jobs' clock; shape (draws, pending).
+    """
+
+    rows: IntArray
+    start_us: IntArray
+
+    def quantiles_us(self, levels: tuple[float, ...] = LEVELS) -> FloatArray:
+        """Return quantiles of each job's start; shape (levels, pending)."""
+        return np.asarray(np.quantile(self.start_us, levels, axis=0), np.float64)
+
+
+def forecast(
+    jobs: Workload,
+    present: Present,
+    cluster: Cluster,
+    make: Callable[[Workload], Policy],
+    history: History,
+    *,
+    options: ForecastOptions | None = None,
+    engine: EngineOptions | None = None,
+    limit_s: FloatArray | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Forecast:
+    """Play the present state on under a policy, as often as `options` say; starts of jobs that are stopped are their first ones.
+
+    Parameters
+    ----------
+    jobs, present
+        Jobs that run or wait, all submitted by now, and where they run; their own run times are not looked at.
+    make
+        Makes the policy for jobs.
+    history
+        Of which run times and new jobs are drawn.
+    limit_s
+        Limits of run times, NaN for none; shape (jobs,).
+    should_stop
+        Asked before each draw; if it says so, the draws so far are returned.
+
+    Returns
+    -------
+    Forecast
+        The same for the same seed; fewer draws only if it was stopped.
+
+    Raises
+    ------
+    InvalidProblemError
+        If nothing is pending, or the state can't be.
+    """
+    options, progress = options or ForecastOptions(), progress or SilentProgress()
+    pending = np.flatnonzero(present.is_pending(jobs))
+    if not len(pending):
+        raise InvalidProblemError("no job is pending, so that there is no start to forecast")
+    rng = np.random.default_rng(seed)
+    held_us = present.held_us(len(jobs))
+    known = history.run_times()
+    of_jobs = known.given(JobTraits.of(jobs), held_us / US, limit_s)
+    arrivals = _Arrivals(history, known, options) if options.arrival_days else None
+    starts: list[IntArray] = []
+    progress.start("draws", options.draws)
+    for number in range(options.draws):
+        if should_stop() and starts:
+            break
+        drawn = replace(jobs, duration_us=_whole_us(of_jobs.draw(rng), held_us))
+        if arrivals is not None:
+            drawn = joined(drawn, arrivals.draw(rng), present.now_us)
+        run = simulate(drawn, cluster, make(drawn), engine, seed, present=present)
+        assert run is not None
+        starts.append(run.first_start_us[pending])
+        progress.update(number + 1)
+    progress.finish()
+    return Forecast(rows=pending, start_us=np.array(starts))
+
+
+def _whole_us(run_s: FloatArray, held_us: IntArray) -> IntArray:
+    """Return run times in microseconds, longer than what was held."""
+    return np.maximum(np.rint(np.minimum(run_s * US, LATEST_US / 4)).astype(np.int64), held_us + 1)
+
+
+class _Arrivals:
+    """New jobs of some days: those of as many days of the history."""
+
+    def __init__(self, history: History, known: RunTimes, options: ForecastOptions) -> None:
+        submit, now = history.jobs.submit_us, history.now_us
+        self.span = round(options.arrival_days * DAY_US)
+        past = min(now - int(submit[0]), options.history_weeks * WEEK_US)
+        self.span = min(self.span, max(past, 1))
+        weeks = np.arange(-(-self.span // WEEK_US), past // WEEK_US + 1)
+        self.begins = now - weeks * WEEK_US if len(weeks) > 1 else None
+        self.latest, self.earliest = now - self.span, now - past
+        self.history = history
+        self.times: ConditionalRunTimes = known.given(JobTraits.of(history.jobs), np.zeros(len(submit)))
+
+    def draw(self, rng: np.random.Generator) -> Workload | None:
+        """Return new jobs, their submissions counted from now on; None if there are none."""
+        if self.begins is None:
+            begin = int(rng.integers(self.earliest, self.latest + 1))
+        else:
+            begin = int(rng.choice(self.begins))
+        jobs = self.history.jobs
+        rows = np.arange(*np.searchsorted(jobs.submit_us, (begin, begin + self.span), side="right"))
+        if not len(rows):
+            return None
+        drawn = _whole_us(self.times.draw(rng)[rows], np.zeros(len(rows), np.int64))
+        lasting = np.where(self.history.has_ended[rows], self.history.run_us[rows], drawn)
+        chosen = jobs.select(rows)
+        return replace(chosen, submit_us=chosen.submit_us - begin, duration_us=np.maximum(1, lasting))
+
+
+def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:
+    """Return jobs with later ones behind them, whose submissions count from `now_us`; names and labels stay each one's own."""
+    if later is None:
+        return jobs
+    columns = {}
+    for name, declared in columns_of(jobs).items():
+        first, second = getattr(jobs, name), getattr(later, name)
+        if declared.dims == 2 and first.shape[1] != second.shape[1]:
+            continue  # one knows it and the other doesn't: filled anew
+        columns[name] = np.concatenate([first, second])
+    columns["submit_us"] = np.concatenate([jobs.submit_us, later.submit_us + now_us])
+    columns["app"] = np.concatenate([jobs.app, later.app + int(jobs.app.max()) + 1])
+    labels = {}
+    for name, names in LABELS.items():
+        both = tuple(dict.fromkeys((*getattr(jobs, names), *getattr(later, names))))
+        place = {each: number for number, each in enumerate(both)}
+        moved = [
+            np.array([place[text] for text in getattr(each, names)], np.int64)[getattr(each, name)]
+            for each in (jobs, later)
+        ]
+        columns[name], labels[names] = np.concatenate(moved), both
+    return Workload(**columns, **labels, ids=(*jobs.ids, *(f"later-{name}" for name in later.ids)))

@@ -1,0 +1,425 @@
+"""Run times of jobs from history: survival curves by user, partition and size, and draws given how long a job has run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import US, Workload
+from optim.statistics import kaplan_meier
+
+MIN_AT_RISK = 20
+"""Ended jobs that ran longer than a job has by now, below which its group is pooled with a larger one."""
+
+TAIL_SHARE = 0.1
+"""Share of all run times that the tail's exponent is taken of."""
+
+MIN_TAIL = 0.1
+"""Mean log excess below which a tail isn't taken to fall, as where all run times are one."""
+
+LEFT_S = 1e-3
+"""Time that a job that runs has left at least."""
+
+GROUPINGS = (("user", "partition", "size"), ("user", "size"), ("partition", "size"), ("size",), ())
+"""Groups from the finest to all jobs."""
+
+BATCH_S = 3600.0
+"""Jobs of a user submitted within so many seconds of each other may be a batch."""
+
+WEEK_S = 7 * 86_400.0
+
+DRIFTING = ("partition", "size")
+"""Grouping whose run times drift from week to week."""
+
+MAX_PAIRS = 1_000
+"""Pairs up to which a group's week counts more the more it has."""
+
+MIN_SHARE = 1e-300
+"""Share of a curve that a job outlasts at most, so that its score is finite."""
+
+MAX_CORRELATION = 0.95
+"""Within batches, so that every job keeps some chance of its own."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobTraits:
+    """What run times are grouped by, one entry a job in the order of submission: texts of users and partitions ("" if unknown), GPUs, and submissions in seconds."""
+
+    user: Sequence[str]
+    partition: Sequence[str]
+    gpus: IntArray
+    submit_s: FloatArray
+
+    @classmethod
+    def of(cls, jobs: Workload) -> "JobTraits":
+        """Return those of jobs; their virtual clusters are the partitions."""
+        return cls(
+            user=[jobs.users[number] for number in jobs.user.tolist()],
+            partition=[jobs.groups[number] for number in jobs.group.tolist()],
+            gpus=jobs.gpus,
+            submit_s=jobs.submit_us / US,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of jobs."""
+        return len(self.gpus)
+
+    def select(self, rows: IntArray) -> "JobTraits":
+        """Return those of some jobs."""
+        user, partition = ([texts[row] for row in rows.tolist()] for texts in (self.user, self.partition))
+        return JobTraits(user=user, partition=partition, gpus=self.gpus[rows], submit_s=self.submit_s[rows])
+
+    def keys(self, grouping: Sequence[str]) -> list[tuple[str | int, ...]]:
+        """Return the group of each job; sizes are powers of two, so that 5 to 8 GPUs are one."""
+        columns: dict[str, Sequence[str | int]] = {
+            "user": self.user,
+            "partition": self.partition,
+            "size": np.ceil(np.log2(self.gpus)).astype(int).tolist(),
+        }
+        return list(zip(*(columns[name] for name in grouping), strict=True)) if grouping else [()] * len(self)
+
+    def batch_keys(self) -> list[tuple[str | int, ...]]:
+        """Return what the jobs of a batch share."""
+        return list(zip(self.user, self.partition, self.gpus.tolist(), strict=True))
+
+    def batches(self) -> IntArray:
+        """Return the number of each job's batch: each is submitted at most `BATCH_S` after the one before it; shape (jobs,)."""
+        latest: dict[tuple[str | int, ...], tuple[float, int]] = {}
+        numbers, count = np.empty(len(self), np.int64), 0
+        for row, (key, submit) in enumerate(zip(self.batch_keys(), self.submit_s.tolist(), strict=True)):
+            before = latest.get(key)
+            if before is None or submit - before[0] > BATCH_S:
+                before = (submit, count)
+                count += 1
+            numbers[row] = before[1]
+            latest[key] = (submit, before[1])
+        return numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivalCurve:
+    """Share of a group's jobs that run longer than each time.
+
+    Parameters
+    ----------
+    time_s, survival
+        Times, increasing, and the share behind each, above 0.
+    ended_s
+        Sorted run times of the jobs that ended.
+    tail_exponent
+        The share falls with this power of the time beyond the last one.
+    """
+
+    time_s: FloatArray
+    survival: FloatArray
+    ended_s: FloatArray
+    tail_exponent: float
+
+    def at(self, time_s: FloatArray) -> FloatArray:
+        """Return the share that runs longer than each of some times."""
+        steps = np.concatenate([[1.0], self.survival])
+        share = steps[np.searchsorted(self.time_s, time_s, side="right")]
+        return np.asarray(share * np.maximum(1.0, time_s / self.time_s[-1]) ** -self.tail_exponent)
+
+    def num_beyond(self, time_s: float) -> int:
+        """Return how many ended after running for longer than a time."""
+        return len(self.ended_s) - int(np.searchsorted(self.ended_s, time_s, side="right"))
+
+    def scores(self, run_s: FloatArray) -> FloatArray:
+        """Return normal scores of run times, by the middle of each step."""
+        place = np.searchsorted(self.time_s, run_s, side="right")
+        steps = np.concatenate([[1.0], self.survival])
+        return np.asarray(-ndtri(np.clip((steps[place] + steps[np.maximum(place - 1, 0)]) / 2, 1e-6, 1 - 1e-6)))
+
+    def time_at(self, survival: FloatArray) -> FloatArray:
+        """Return the time that each share survives; shares lie in (0, 1]."""
+        place = np.searchsorted(-self.survival, -survival, side="left")
+        beyond = self.time_s[-1] * np.maximum(1.0, self.survival[-1] / survival) ** (1.0 / self.tail_exponent)
+        return np.where(place < len(self.time_s), self.time_s[np.minimum(place, len(self.time_s) - 1)], beyond)
+
+
+class RunTimes:
+    """Run times of past jobs, by group.
+
+    Parameters
+    ----------
+    traits, run_s
+        Past jobs, and how long each ran, positive; shape (jobs,).
+    has_ended
+        Whether each is over; of one that isn't, `run_s` is only how long it ran so far (censored); shape (jobs,).
+    min_at_risk
+        See `MIN_AT_RISK`.
+
+    Raises
+    ------
+    InvalidProblemError
+        If no job has ended.
+
+    Notes
+    -----
+    A curve is Kaplan and Meier's estimate. A job that has run for `held` seconds goes by the finest of the groups `GROUPINGS` of
+    which at least `min_at_risk` jobs ended later than that, and by all jobs where there is none. Beyond the last time of a curve, the
+    tail is Pareto's with Hill's exponent of the longest tenth of all jobs.
+
+    Jobs that one user submits together are alike. Let z be the normal score of a run time on its curve; in a batch (jobs of one user,
+    partition and number of GPUs, each submitted at most `BATCH_S` after the one before) z = b + e with b ~ N(0, r) of the batch and e ~ N(0, 1 - r)
+    of the job; r is the mean product of two scores of a batch. Ended jobs of a batch tell of its b, and e is drawn given
+    that the job still runs.
+
+    References
+    ----------
+    Kaplan, Meier, "Nonparametric Estimation from Incomplete Observations", JASA 53 (1958), DOI 10.1080/01621459.1958.10501452.
+    Hill, "A Simple General Approach to Inference About the Tail of a Distribution", Annals of Statistics 3 (1975).
+    Tsafrir, Etsion, Feitelson, "Backfilling Using System-Generated Predictions Rather than User Runtime Estimates", IEEE TPDS 18
+    (2007): a user's own last jobs predict the next.
+    """
+
+    def __init__(
+        self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray, min_at_risk: int = MIN_AT_RISK
+    ) -> None:
+        if not has_ended.any():
+            raise InvalidProblemError(
+                "no past job has ended, so that run times are unknown; give a trace with some (--trace)"
+            )
+        self.min_at_risk = min_at_risk
+        longest = np.sort(run_s[has_ended])[-max(2, round(TAIL_SHARE * int(has_ended.sum()))) :]
+        tail = 1.0 / max(float(np.log(longest / longest[0]).mean()), MIN_TAIL)
+        self._curves: list[dict[tuple[str | int, ...], SurvivalCurve]] = []
+        for grouping in GROUPINGS:
+            rows: dict[tuple[str | int, ...], list[int]] = {}
+            for row, key in enumerate(traits.keys(grouping)):
+                rows.setdefault(key, []).append(row)
+            kept = {key: of for key, of in rows.items() if has_ended[of].sum() >= (min_at_risk if grouping else 1)}
+            self._curves.append({key: _curve(run_s[of], has_ended[of], tail) for key, of in kept.items()})
+        self.week_correlation = self.batch_correlation = 0.0
+        self._week_of: dict[tuple[str | int, ...], tuple[float, int]] = {}
+        self._learn(traits, self._scores(traits, run_s, has_ended))
+
+    @property
+    def pooled(self) -> SurvivalCurve:
+        """The curve of all jobs."""
+        return self._curves[-1][()]
+
+    def curves(self, traits: JobTraits, held_s: FloatArray) -> list[SurvivalCurve]:
+        """Return the curve that each job goes by, given how long it has run; shape (jobs,)."""
+        found: list[SurvivalCurve] = [self.pooled] * len(traits)
+        is_open = np.ones(len(traits), np.bool_)
+        for grouping, curves in zip(GROUPINGS[:-1], self._curves, strict=False):
+            for row, key in enumerate(traits.keys(grouping)):
+                curve = curves.get(key)
+                if is_open[row] and curve is not None and curve.num_beyond(float(held_s[row])) >= self.min_at_risk:
+                    found[row], is_open[row] = curve, False
+        return found
+
+    def mean_s(self, traits: JobTraits, held_s: FloatArray) -> FloatArray:
+        """Return the mean run time of each job's group, of those that ended after running for longer; twice the time held if none did."""
+        found = []
+        for curve, held in zip(self.curves(traits, held_s), held_s.tolist(), strict=True):
+            later = curve.ended_s[len(curve.ended_s) - curve.num_beyond(held) :]
+            found.append(float(later.mean()) if len(later) else 2 * held)
+        return np.array(found)
+
+    def _scores(self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray) -> FloatArray:
+        """Return normal scores of run times; of a job that runs still the mean of those above what it has run, as the ended of a batch are its short ones."""
+        score = np.empty(len(traits))
+        for curve, rows in _by_curve(self.curves(traits, np.zeros(len(traits)))):
+            score[rows] = curve.scores(run_s[rows])
+        return np.where(has_ended, score, _mean_above(score))
+
+    def _learn(self, traits: JobTraits, score: FloatArray) -> None:
+        """Find how alike batches and weeks are, and keep what past jobs tell of each batch and of the last week."""
+        batch = traits.batches()
+        size, total = np.bincount(batch), np.bincount(batch, score)
+        within = float(np.clip(_mean_product(batch, score, weigh_items=True), 0.0, MAX_CORRELATION))
+        first = np.unique(batch, return_index=True)[1]
+        heads = traits.select(first)
+        mean = total / size
+        age = np.floor((float(traits.submit_s[-1]) - heads.submit_s) / WEEK_S).astype(np.int64)
+        names: dict[tuple[str | int, ...], int] = {}
+        group = np.array([names.setdefault(key, len(names)) for key in heads.keys(DRIFTING)], np.int64)
+        of_week = np.unique(group * (int(age.max()) + 1) + age, return_inverse=True)[1]
+        self.week_correlation = float(np.clip(_mean_product(of_week, mean, weigh_items=False), 0.0, within))
+        self.batch_correlation = within - self.week_correlation
+        self._batch_spread = max(float(mean.var()) - self.week_correlation, 1e-6)
+        self._recent_mean = np.where(age == 0, mean, np.nan)
+        self._week_of = {}
+        for key, number in names.items():
+            recent = mean[(group == number) & (age == 0)]
+            self._week_of[key] = (float(recent.sum()), len(recent))
+        last = np.zeros(len(size))
+        np.maximum.at(last, batch, traits.submit_s)
+        self._batches: dict[tuple[str | int, ...], list[PastBatch]] = {}
+        for number, key in enumerate(heads.batch_keys()):
+            entry = PastBatch(
+                begin_s=float(heads.submit_s[number]),
+                end_s=float(last[number]),
+                total=float(total[number]),
+                size=int(size[number]),
+                number=number,
+            )
+            self._batches.setdefault(key, []).append(entry)
+
+    def _known_batch(self, key: tuple[str | int, ...], submit_s: float) -> "PastBatch | None":
+        """Return the latest past batch that a job belongs to."""
+        for entry in reversed(self._batches.get(key, ())):
+            if submit_s >= entry.begin_s - BATCH_S:
+                return entry if submit_s <= entry.end_s + BATCH_S else None
+        return None
+
+    def given(self, traits: JobTraits, held_s: FloatArray, limit_s: FloatArray | None = None) -> "ConditionalRunTimes":
+        """Return the run times of jobs that run or wait still, given how long each has run.
+
+        Parameters
+        ----------
+        traits
+            The jobs, in the order of their submission.
+        held_s
+            How long each has run, 0 for those that wait; shape (jobs,).
+        limit_s
+            After what run time each is stopped by its limit, NaN or infinite for none; shape (jobs,).
+        """
+        curves = self.curves(traits, held_s)
+        least = np.full(len(traits), -np.inf)
+        for curve, rows in _by_curve(curves):
+            share = np.maximum(curve.at(held_s[rows]), MIN_SHARE)
+            least[rows] = np.where(held_s[rows] > 0, -ndtri(share), -np.inf)
+        known = [
+            self._known_batch(key, submit)
+            for key, submit in zip(traits.batch_keys(), traits.submit_s.tolist(), strict=True)
+        ]
+        limit = np.full(len(traits), np.inf) if limit_s is None else np.where(np.isnan(limit_s), np.inf, limit_s)
+        week = self._week_effects(traits, known)
+        return ConditionalRunTimes(
+            curves=tuple(_by_curve(curves)), held_s=held_s, limit_s=limit, least_score=least,
+            shared=(week, self._batch_effects(traits, known, week.mean, least)), own_spread=float(np.sqrt(self._own)),
+        )  # fmt: skip
+
+    @property
+    def _own(self) -> float:
+        return 1.0 - self.week_correlation - self.batch_correlation
+
+    def _week_effects(self, traits: JobTraits, known: "list[PastBatch | None]") -> "SharedEffect":
+        """Return what jobs of a group share in these days: its other batches of the last week tell of it."""
+        numbers: dict[tuple[str | int, ...], int] = {}
+        keys = traits.keys(DRIFTING)
+        member = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        total, count = (
+            np.array(column) for column in zip(*(self._week_of.get(key, (0.0, 0)) for key in keys), strict=True)
+        )
+        own = np.array([np.nan if found is None else self._recent_mean[found.number] for found in known])
+        is_in = ~np.isnan(own)
+        others, sums = count - is_in, total - np.where(is_in, own, 0.0)
+        weight = self.week_correlation / (others * self.week_correlation + self._batch_spread)
+        spread = np.sqrt(np.minimum(self.week_correlation, weight * self._batch_spread))
+        return SharedEffect(member=member, mean=weight * sums, spread=spread)
+
+    def _batch_effects(
+        self, traits: JobTraits, known: "list[PastBatch | None]", week_mean: FloatArray, least: FloatArray
+    ) -> "SharedEffect":
+        """Return what jobs of a batch share: its other jobs that ran already tell of it."""
+        numbers: dict[tuple[bool, int], int] = {}
+        chains = traits.batches().tolist()
+        member = np.array(
+            [
+                numbers.setdefault((found is None, chain if found is None else found.number), len(numbers))
+                for found, chain in zip(known, chains, strict=True)
+            ],
+            np.int64,
+        )
+        is_running = np.isfinite(least)
+        total = np.array([0.0 if found is None else found.total for found in known])
+        count = np.array([0 if found is None else found.size for found in known])
+        is_in = is_running & (count > 0)
+        others = count - is_in
+        sums = total - np.where(is_in, _mean_above(np.where(is_running, least, 0.0)), 0.0) - others * week_mean
+        r, own = self.batch_correlation, self._own
+        return SharedEffect(
+            member=member, mean=r * sums / (others * r + own), spread=np.sqrt(r * own / (others * r + own))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastBatch:
+    """A batch of past jobs: when its first and last job were submitted, the sum of their scores, how many, and its number."""
+
+    begin_s: float
+    end_s: float
+    total: float
+    size: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedEffect:
+    """A normal score that some jobs share, one entry a job: which jobs share one draw, and its mean and spread for each."""
+
+    member: IntArray
+    mean: FloatArray
+    spread: FloatArray
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Return the score of each job."""
+        return np.asarray(
+            self.mean + self.spread * rng.standard_normal(int(self.member.max(initial=-1)) + 1)[self.member]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalRunTimes:
+    """Run times of jobs that run or wait, ready to be drawn; see `RunTimes.given`."""
+
+    curves: tuple[tuple[SurvivalCurve, IntArray], ...]
+    held_s: FloatArray
+    limit_s: FloatArray
+    least_score: FloatArray
+    own_spread: float
+    shared: tuple[SharedEffect, ...]
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Return a run time of each job in seconds, longer than it has run; shape (jobs,)."""
+        shared = np.sum([effect.draw(rng) for effect in self.shared], axis=0)
+        lowest = ndtr((self.least_score - shared) / self.own_spread)
+        level = lowest + (1 - lowest) * rng.random(len(shared))
+        score = np.maximum(shared + self.own_spread * ndtri(np.minimum(level, 1 - 1e-12)), self.least_score)
+        survival = ndtr(-score)
+        run_s = np.empty(len(shared))
+        for curve, rows in self.curves:
+            run_s[rows] = curve.time_at(np.maximum(survival[rows], 1e-300))
+        within = np.where(self.limit_s > self.held_s, self.limit_s, np.inf)
+        return np.minimum(np.maximum(run_s, self.held_s + LEFT_S), within)
+
+
+def _mean_above(score: FloatArray) -> FloatArray:
+    """Return the mean of a standard normal number given that it is above each of some."""
+    return np.asarray(np.exp(-(score**2) / 2 - log_ndtr(-score)) / np.sqrt(2 * np.pi))
+
+
+def _mean_product(group: IntArray, score: FloatArray, *, weigh_items: bool) -> float:
+    """Return the mean product of two scores of one group, groups weighted by their size or by their pairs; 0 where none has two."""
+    size = np.bincount(group)
+    total, squares = np.bincount(group, score), np.bincount(group, score**2)
+    several = size > 1
+    if not several.any():
+        return 0.0
+    pairs = (size * (size - 1))[several]
+    products = (total**2 - squares)[several] / pairs
+    return float(np.average(products, weights=size[several] if weigh_items else np.minimum(pairs, MAX_PAIRS)))
+
+
+def _by_curve(curves: Sequence[SurvivalCurve]) -> list[tuple[SurvivalCurve, IntArray]]:
+    """Return each curve once, with the rows that go by it."""
+    rows: dict[int, list[int]] = {}
+    for row, curve in enumerate(curves):
+        rows.setdefault(id(curve), []).append(row)
+    return [(curves[of[0]], np.array(of, np.int64)) for of in rows.values()]
+
+
+def _curve(run_s: FloatArray, has_ended: BoolArray, tail_exponent: float) -> SurvivalCurve:
+    """Return a group's curve; the last job to end leaves a share for the tail."""
+    time_s, survival = kaplan_meier(run_s, has_ended)
+    ended = np.sort(run_s[has_ended])
+    floor = np.maximum(survival, 1.0 / (len(ended) + 1))
+    return SurvivalCurve(time_s=time_s, survival=floor, ended_s=ended, tail_exponent=tail_exponent)
