@@ -114,7 +114,7 @@ class Sizes(JobSizes):
     machines: Annotated[int | None, _number("--machines", "Number of machines (auction).")] = None
 
 
-FORMATS = "csv (the default), sacct, philly, pollux, gavel, alibaba, tiresias or muri."
+FORMATS = "csv (the default), sacct, philly, pollux, gavel, alibaba, tiresias, muri or helios."
 """Of traces: what help says, without loading their readers."""
 
 

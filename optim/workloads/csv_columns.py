@@ -243,6 +243,11 @@ def header_of(path: str | Path, separator: str = ",") -> tuple[str, ...]:
     return tuple(name.strip() for name in _header(path, separator) if name.strip())
 
 
+def width_of(path: str | Path, separator: str = ",") -> int:
+    """Return the number of fields of the first row, empty ones included; 0 if there is none."""
+    return len(_header(path, separator))
+
+
 def require_rereadable(path: str | Path) -> None:
     """Raise InvalidProblemError for a pipe or a device: nothing comes out of it a second time."""
     try:

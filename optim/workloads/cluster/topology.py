@@ -8,7 +8,7 @@ from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
 from optim.models.cluster.cluster import GRID, MAX_GPUS, SCHEMA, Cluster, read_topology
 from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_whole
-from optim.workloads.traces.alibaba import read_nodes
+from optim.workloads.traces.alibaba import SPOT_NODES, read_nodes
 
 SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p_node", "mem_p_node")
 
@@ -16,7 +16,7 @@ SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p
 def read_cluster(text: str) -> Cluster:
     """Return the cluster that a text gives: `MACHINESxGPUS` such as ``60x8``, or a file.
 
-    A file is a topology in JSON (``optim/cluster/1``), or a table: one of Tiresias' specifications, or Alibaba's list of nodes,
+    A file is a topology in JSON (``optim/cluster/1``), or a table: one of Tiresias' specifications, or Alibaba's list of nodes (of 2023 or 2026),
     whose nodes without GPUs are left out.
 
     Raises
@@ -32,7 +32,7 @@ def read_cluster(text: str) -> Cluster:
     header = header_of(path)
     if set(SPECIFICATION) <= set(header):
         return _from_specification(path)
-    if {"sn", "gpu"} <= set(header):
+    if {"sn", "gpu"} <= set(header) or set(header) >= SPOT_NODES:
         return _from_nodes(path)
     raise InvalidProblemError(
         f"{path}: not a cluster; give MACHINESxGPUS, a topology ({SCHEMA}, .json), or a table with {', '.join(SPECIFICATION)}"

@@ -1,12 +1,27 @@
-"""Alibaba's trace of 2023: pods with fractions of GPUs, and the nodes that host them."""
+"""Alibaba's traces of GPU clusters: tasks of 2020, pods with fractions of GPUs of 2023, services of 2025, spot jobs of 2026.
+
+Each is known by its columns, as alibaba/clusterdata publishes them.
+"""
 
 from pathlib import Path
 
 import numpy as np
 
+from optim.core.arrays import FloatArray, TextArray
 from optim.core.errors import InvalidOptionError
-from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_whole
-from optim.workloads.traces.job_table import NO_GPU, NO_WORK, JobTable, NodeTable, ReadOptions, leave_out, sibling_file
+from optim.models.cluster.cluster import UNSTATED
+from optim.models.cluster.workload import UNFINISHED
+from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_whole, width_of
+from optim.workloads.traces.job_table import (
+    NO_GPU,
+    NO_WORK,
+    JobTable,
+    NodeTable,
+    ReadOptions,
+    gpu_hours_of,
+    leave_out,
+    sibling_file,
+)
 
 NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
 """Where the node list is looked for, beside the pods."""
@@ -23,9 +38,67 @@ GPU_TYPE = "gpu_spec"
 NEVER_RAN = "never scheduled"
 RUNNING = "Running"
 
+PAI = (
+    "job_name",
+    "task_name",
+    "inst_num",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "plan_gpu",
+    "gpu_type",
+)
+"""Columns of the task table of 2020, which is published without a header."""
+
+PAI_JOBS = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
+"""Likewise of its job table."""
+
+JOB_NAMES = ("pai_job_table.csv", "pai_job_table.csv.gz")
+"""Where the job table is looked for, beside the tasks."""
+
+PER_CENT = 100.0
+
+OVER = "Terminated"
+"""The state of tasks of 2020 that ended well; `Failed` ones are over, too."""
+
+SERVICE = ("instance_sn", "role", "gpu_request", "creation_time", "scheduled_time", "deletion_time")
+"""Columns by which the instances of 2025 are known."""
+
+BEFORE = "that ran before the trace began"
+
+HIGH = "HP"
+"""Jobs of 2026 that spot jobs give way to."""
+
+SPOT_NODES = frozenset({"node_name", "gpu_model", "gpu_capacity_num", "cpu_num"})
+"""Columns of the nodes of 2026."""
+
 
 def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read the pod list and the node list.
+    """Read the jobs of one of the traces, known by its columns.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a virtual cluster is asked for: none of the traces has any.
+    InvalidProblemError
+        If a column is missing, a field is no number or negative, or a file can't be read.
+    """
+    if options.virtual_cluster is not None:
+        raise InvalidOptionError("virtual_cluster must be None for alibaba, whose traces have none; leave it out")
+    header = header_of(path)
+    if "plan_gpu" in header or (width_of(path) == len(PAI) and not {"name", "job_name"} & set(header)):
+        return _read_tasks(path, is_headerless="plan_gpu" not in header)
+    if set(SERVICE) <= set(header):
+        return _read_services(path)
+    if {"worker_num", "gpu_model"} <= set(header):
+        return _read_spot_jobs(path)
+    return _read_pods(path, options, header)
+
+
+def _read_pods(path: str | Path, options: ReadOptions, header: tuple[str, ...]) -> JobTable:
+    """Read the pod list and the node list of 2023.
 
     A pod with g whole GPUs becomes a job that ran g workers of one GPU, a pod with a part of one GPU
     (`gpu_milli` thousandths) a job of one worker with that part; a worker takes its share of the pod's CPUs
@@ -36,8 +109,6 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
 
     Raises
     ------
-    InvalidOptionError
-        If a virtual cluster is asked for: the trace has none.
     InvalidProblemError
         If a column is missing (some of the published lists have no times: `ReadOptions.run_s`), a field is no number or negative,
         or a file can't be read.
@@ -47,9 +118,6 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
     Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
     Descent", USENIX ATC 2023.
     """
-    if options.virtual_cluster is not None:
-        raise InvalidOptionError("virtual_cluster must be None for alibaba, whose trace has none; leave it out")
-    header = header_of(path)
     has_times = options.run_s is None or TIMES[0] in header
     texts = ("name", *(PHASE if has_times else ()), *((GPU_TYPE,) if GPU_TYPE in header else ()))
     columns = read_columns(path, (*DEMANDS, *(TIMES if has_times else ())), texts)
@@ -103,17 +171,176 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
 
 
 def read_nodes(path: str | Path) -> NodeTable:
-    """Read the list of nodes.
+    """Read the list of nodes of 2023 or 2026; the latter tells no memory, which then is without limit.
 
     Raises
     ------
     InvalidProblemError
         If a column is missing, or a field is no number or negative.
     """
+    if set(header_of(path)) >= SPOT_NODES:
+        columns = read_columns(path, ("gpu_capacity_num", "cpu_num"), ("gpu_model",))
+        require_columns(path, columns, "gpu_capacity_num", "cpu_num", least=0.0)
+        gpus = columns["gpu_capacity_num"]
+        return NodeTable(
+            kind=tuple(
+                f"{model} x {number:g}"
+                for model, number in zip(columns["gpu_model"].tolist(), gpus.tolist(), strict=True)
+            ),
+            capacity=np.stack([gpus, columns["cpu_num"], np.full(len(gpus), UNSTATED)], axis=1),
+        )
     columns = read_columns(path, ("cpu_milli", "memory_mib", "gpu"), ("model",))
     require_columns(path, columns, "cpu_milli", "memory_mib", "gpu", least=0.0)
     kinds = zip(columns["model"].tolist(), columns["gpu"].tolist(), strict=True)
     return NodeTable(
         kind=tuple(f"{model or 'CPU'} x {gpu:g}" if gpu else "CPU" for model, gpu in kinds),
         capacity=np.stack([columns["gpu"], columns["cpu_milli"] / MILLI, columns["memory_mib"] / MIB_PER_GB], axis=1),
+    )
+
+
+def _read_tasks(path: str | Path, *, is_headerless: bool) -> JobTable:
+    """Read the task table of 2020: the tasks of one job are one gang, those without GPUs give it vCPUs and memory only.
+
+    `plan_gpu` and `plan_cpu` are in per cent of a GPU and a vCPU, `plan_mem` is in GB, of one of a task's `inst_num` instances. An instance with
+    at most one GPU is a worker with that part, one with more has as many workers, rounded up. A job's run is from its first task's start to its last one's
+    end. It was submitted at `start_time` of the job table, where that is beside the tasks; else as its first task began.
+
+    References
+    ----------
+    Weng et al., "MLaaS in the Wild: Workload Analysis and Scheduling in Large-Scale Heterogeneous GPU Clusters", NSDI 2022; columns:
+    alibaba/clusterdata, cluster-trace-gpu-v2020/README.md.
+    """
+    numbers = ("inst_num", "start_time", "end_time", "plan_cpu", "plan_mem", "plan_gpu")
+    names = PAI if is_headerless else ()
+    tasks = read_columns(path, numbers, ("job_name", "status", "gpu_type"), names=names)
+    require_columns(path, tasks, *numbers, least=0.0, may_lack=True)
+    ids, first, job = np.unique(tasks["job_name"].astype(str), return_index=True, return_inverse=True)
+    count, (instances, cpu, memory, gpu) = (
+        len(ids),
+        (np.nan_to_num(tasks[name]) for name in ("inst_num", "plan_cpu", "plan_mem", "plan_gpu")),
+    )
+    workers = instances * np.maximum(1.0, np.ceil(gpu / PER_CENT - 1e-9)) * (gpu > 0)
+    held, whole = np.bincount(job, instances * gpu / PER_CENT, count), np.bincount(job, workers, count)
+    totals = [np.bincount(job, instances * each, count) for each in (cpu / PER_CENT, memory)]
+    begin, end = np.full(count, np.inf), np.full(count, -np.inf)
+    np.fmin.at(begin, job, tasks["start_time"])
+    np.fmax.at(end, job, tasks["end_time"])
+    is_open = np.bincount(job, ~np.isin(tasks["status"].astype(str), (OVER, "Failed")), count) > 0
+    submit, user, remark = _submissions(path, ids, begin)
+    # A job's type is that of its first task with GPUs: MISC are several older ones.
+    gpu_type, of_first = np.full(count, "", dtype=object), np.flatnonzero(gpu > 0)[::-1]
+    gpu_type[job[of_first]] = tasks["gpu_type"][of_first]
+    kept, dropped = leave_out(
+        {UNFINISHED: is_open | ~np.isfinite(begin) | ~np.isfinite(end), NO_GPU: whole < 1, NO_WORK: ~(end > begin)}
+    )
+    kept = kept[np.argsort(first[kept], kind="stable")]
+    number = whole[kept]
+    return JobTable(
+        ids=tuple(ids[kept].tolist()),
+        submit_s=submit[kept],
+        workers=number.astype(np.int64),
+        duration_s=(end - begin)[kept],
+        demand=np.stack([held[kept] / number, *(total[kept] / number for total in totals)], axis=1),
+        clock=np.zeros(len(kept), dtype=np.int64),
+        user=None if user is None else user[kept],
+        status=tasks["status"][first[kept]],
+        gpu_type=gpu_type[kept],
+        rows_read=len(job),
+        dropped=dropped,
+        notes=(f"{len(job)} tasks are {count} jobs", remark),
+        waited_s=None if user is None else (begin - submit)[kept],
+    )
+
+
+def _submissions(path: str | Path, ids: TextArray, begin: FloatArray) -> tuple[FloatArray, TextArray | None, str]:
+    """Return when jobs were submitted and by whom, from the job table beside the tasks; else their begins, and None."""
+    place = next((each for each in (Path(path).parent / name for name in JOB_NAMES) if each.exists()), None)
+    if place is None:
+        return begin, None, f"no {JOB_NAMES[0]} beside the tasks: jobs are submitted as their first task began"
+    names = () if "job_name" in header_of(place) else PAI_JOBS
+    jobs = read_columns(place, ("start_time",), ("job_name", "user"), names=names)
+    row = {name: number for number, name in enumerate(jobs["job_name"].tolist())}
+    found = np.array([row.get(name, -1) for name in ids.tolist()])
+    submit = np.where(found >= 0, jobs["start_time"][found], np.nan)
+    # No job is submitted after its first task began: then the tables disagree, and the tasks count.
+    is_known = np.isfinite(submit) & (submit <= begin)
+    user = np.where(found >= 0, jobs["user"][found], "").astype(object)
+    return (
+        np.where(is_known, submit, begin),
+        user,
+        f"submissions of {int(is_known.sum())} of {len(ids)} jobs are those of {place.name}",
+    )
+
+
+def _read_services(path: str | Path) -> JobTable:
+    """Read the instances of 2025, of services that were there for as long as they were needed.
+
+    References
+    ----------
+    Yang et al., "GPU-Disaggregated Serving for Deep Learning Recommendation Models at Scale", NSDI 2025; columns:
+    alibaba/clusterdata, cluster-trace-gpu-v2025/README.md.
+    """
+    times, amounts = SERVICE[3:], ("cpu_request", "gpu_request", "memory_request")
+    columns = read_columns(path, (*times, *amounts), ("instance_sn", "app_name"))
+    require_columns(path, columns, *amounts, least=0.0)
+    require_columns(path, columns, *times, least=0.0, may_lack=True)
+    gpus = require_whole(path, "gpu_request", columns["gpu_request"])
+    submit, start, end = (columns[name] for name in times)
+    kept, dropped = leave_out(
+        {
+            NO_GPU: gpus < 1,
+            BEFORE: np.isnan(submit) | np.isnan(start),
+            UNFINISHED: np.isnan(end),
+            NO_WORK: ~(end > start),
+        }
+    )
+    number = gpus[kept]
+    return JobTable(
+        ids=tuple(map(str, columns["instance_sn"][kept].tolist())),
+        submit_s=submit[kept],
+        workers=number,
+        duration_s=(end - start)[kept],
+        demand=np.stack(
+            [np.ones(len(kept)), columns["cpu_request"][kept] / number, columns["memory_request"][kept] / number],
+            axis=1,
+        ),
+        clock=np.zeros(len(kept), dtype=np.int64),
+        user=columns["app_name"][kept],
+        rows_read=len(gpus),
+        dropped=dropped,
+        waited_s=(start - submit)[kept],
+    )
+
+
+def _read_spot_jobs(path: str | Path) -> JobTable:
+    """Read the jobs of 2026: `worker_num` workers of `gpu_request` GPUs each; high-priority ones have priority 1, spot ones 0.
+
+    References
+    ----------
+    Duan et al., "GFS: A Preemptive Scheduling Framework for GPU Clusters with Predictive Spot Management", ASPLOS 2026; columns:
+    alibaba/clusterdata, cluster-trace-v2026-spot-gpu/README.md.
+    """
+    numbers = ("cpu_request", "gpu_request", "worker_num", "submit_time", "duration")
+    columns = read_columns(path, numbers, ("job_name", "organization", "gpu_model", "job_type"))
+    require_columns(path, columns, *numbers, least=0.0)
+    each, wide = columns["gpu_request"], columns["worker_num"]
+    whole = np.ceil(each - 1e-9)
+    out = {NO_GPU: (each <= 0) | (wide < 1), NO_WORK: columns["duration"] <= 0}
+    kept, dropped = leave_out(out)
+    number = whole[kept]
+    return JobTable(
+        ids=tuple(map(str, columns["job_name"][kept].tolist())),
+        submit_s=columns["submit_time"][kept],
+        workers=require_whole(path, "worker_num", wide)[kept] * number.astype(np.int64),
+        duration_s=columns["duration"][kept],
+        demand=np.stack([each[kept] / number, columns["cpu_request"][kept] / number, np.zeros(len(kept))], axis=1),
+        clock=np.zeros(len(kept), dtype=np.int64),
+        user=columns["organization"][kept],
+        status=columns["job_type"][kept],
+        gpu_type=columns["gpu_model"][kept],
+        priority=(columns["job_type"][kept] == HIGH).astype(np.int64),
+        rows_read=len(each),
+        dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, each * wide * columns["duration"]),
+        notes=("priority is 1 of high-priority jobs and 0 of spot ones; users are organisations",),
     )

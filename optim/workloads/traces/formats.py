@@ -11,7 +11,7 @@ from optim.workloads.traces.alibaba import read_alibaba
 from optim.workloads.traces.gavel import read_gavel
 from optim.workloads.traces.job_table import JobTable, ReadOptions, merge_attempts
 from optim.workloads.traces.philly import read_philly
-from optim.workloads.traces.plain_tables import MURI, TIRESIAS, read_plain
+from optim.workloads.traces.plain_tables import HELIOS, MURI, TIRESIAS, read_plain
 from optim.workloads.traces.pollux_workload import read_workload
 from optim.workloads.traces.slurm import read_sacct
 
@@ -30,6 +30,7 @@ _READERS: Mapping[str, Callable[[str | Path, ReadOptions], JobTable]] = MappingP
         "csv": read_plain,
         "tiresias": partial(read_plain, form=TIRESIAS),
         "muri": partial(read_plain, form=MURI),
+        "helios": partial(read_plain, form=HELIOS),
         "sacct": read_sacct,
     }
 )

@@ -1,4 +1,4 @@
-"""Traces that are one table with a row a job: one's own, and those of Tiresias' and Muri's simulators."""
+"""Traces that are one table with a row a job: one's own, those of Tiresias' and Muri's simulators, and those of Helios and Acme."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -101,6 +101,17 @@ TIRESIAS = PlainForm(**_SIMULATED)
 MURI = PlainForm(**_SIMULATED, second=1000.0, computing="resource_time_1", iteration="iteration_time")
 """Muri's times are milliseconds; of its resources the second is taken for the GPU: the first is long where data is loaded or
 an environment played (ShuffleNet, DQN), the third where gangs are wide."""
+HELIOS = PlainForm(
+    submit="submit_time",
+    gpus="gpu_num",
+    start="start_time",
+    texts={"ids": "job_id", "virtual_cluster": "vc", "user": "user", "status": "state", "model": "type"},
+    counts={},
+    cpus="cpu_num",
+    memory_gb="",
+)
+"""Helios' job logs (`cluster_log.csv`; S-Lab-System-Group/HeliosData, README.md), and Acme's of the same form, whose `type` is a kind of
+work such as Pretrain (InternLM/AcmeTrace, README.md). Jobs of zero GPUs are left out and counted."""
 
 
 def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) -> JobTable:

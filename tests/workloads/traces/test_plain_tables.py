@@ -4,10 +4,10 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.workload import UNFINISHED
+from optim.models.cluster.workload import ELSEWHERE, UNFINISHED
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
-from optim.workloads.traces.job_table import ReadOptions
+from optim.workloads.traces.job_table import NO_GPU, NO_WORK, ReadOptions
 
 
 def _file(tmp_path, text):
@@ -236,3 +236,24 @@ def test_a_table_without_starts_records_no_wait(tmp_path):
 def test_starts_that_cannot_be_are_refused(tmp_path, row, said):
     with pytest.raises(InvalidProblemError, match=said):
         read_jobs(_file(tmp_path, f"{STARTS}\n{row}\n"), "csv", ReadOptions())
+
+
+def test_jobs_of_zero_gpus_in_logs_of_helios_are_left_out_and_counted(tmp_path):
+    path = tmp_path / "cluster_log.csv"
+    path.write_text(
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+        "1,uA,vcA,1,4,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:42:01,2020-06-10 04:55:09,36788,60\n"
+        "2,uB,vcB,0,16,1,FAILED,2020-06-09 18:41:27,2020-06-09 18:41:27,2020-06-09 18:45:36,249,0\n"
+        "3,uB,vcA,16,64,2,CANCELLED,2020-06-09 18:41:31,2020-06-09 18:41:31,2020-06-09 18:45:31,240,0\n"
+        "4,uB,vcA,8,64,1,FAILED,2020-06-09 18:41:31,2020-06-09 18:41:31,2020-06-09 18:41:31,0,0\n"
+    )
+    table = read_jobs(path, "helios", ReadOptions())
+    assert (table.ids, table.workers.tolist(), table.duration_s.tolist()) == (("1", "3"), [1, 16], [36788, 240])
+    assert table.submit_s.tolist() == [0, 30]
+    assert table.waited_s.tolist() == [60, 0]
+    assert table.virtual_cluster.tolist() == ["vcA", "vcA"]
+    assert table.status.tolist() == ["COMPLETED", "CANCELLED"]
+    assert table.demand[:, 1].tolist() == [4, 4]
+    assert table.dropped == {ELSEWHERE: 0, UNFINISHED: 0, NO_GPU: 1, NO_WORK: 1}
+    chosen = read_jobs(path, "helios", ReadOptions(virtual_cluster="vcA"))
+    assert chosen.dropped[ELSEWHERE] == 1
