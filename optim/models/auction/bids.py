@@ -62,8 +62,8 @@ def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
     for gang in gangs:
         if gang <= most:
             sums[gang:] |= sums[: len(sums) - gang].copy()
-    found: list[int] = np.flatnonzero(sums)[1:].tolist()
-    return found
+    sizes: list[int] = np.flatnonzero(sums)[1:].tolist()
+    return sizes
 
 
 def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
@@ -82,9 +82,9 @@ def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
 
 def smallest_subtree(cluster: Cluster, slots: Iterable[int]) -> Locality:
     """Return the locality of the smallest subtree that holds all of some slots."""
-    held = set(slots)
-    machines = set(cluster.slot_machine[list(held)].tolist())  # sets: a few slots each, very many times
-    return _smallest(held, machines, set(cluster.machine_rack[list(machines)].tolist()))
+    slot_set = set(slots)
+    machines = set(cluster.slot_machine[list(slot_set)].tolist())  # sets: a few slots each, very many times
+    return _smallest(slot_set, machines, set(cluster.machine_rack[list(machines)].tolist()))
 
 
 def _smallest(slots: Collection[int], machines: Collection[int], racks: Collection[int]) -> Locality:
@@ -97,9 +97,9 @@ def _smallest(slots: Collection[int], machines: Collection[int], racks: Collecti
 
 def with_allocation(profile: AppProfile, cluster: Cluster, places: Iterable[tuple[int, int]]) -> AppProfile:
     """Return the profile of an app that holds (slot, GPUs) entries of a cluster."""
-    held = tuple(sorted(places))
-    level = int(smallest_subtree(cluster, (slot for slot, _ in held)))
-    return replace(profile, held_gpus=sum(k for _, k in held), held_locality=level, held_places=held)
+    entries = tuple(sorted(places))
+    level = int(smallest_subtree(cluster, (slot for slot, _ in entries)))
+    return replace(profile, held_gpus=sum(k for _, k in entries), held_locality=level, held_places=entries)
 
 
 def bid_table(
@@ -150,22 +150,24 @@ def bid_table(
     is_offered = gpus <= np.array([limits[Locality(each)] for each in levels.tolist()], dtype=np.int64)
     # What is held may lie anywhere from a bundle of a class: as far as the whole cluster reaches.
     union = np.full_like(level, max(limits)) if profile.held_gpus else level
-    found = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
-    value = np.where(is_offered, found, np.inf)
+    shared_rho = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
+    value = np.where(is_offered, shared_rho, np.inf)
     if profile.held_gpus or profile.other_type_gpus or horizon is Horizon.LEASE:
         empty = rho(0, profile.held_locality)
     else:
         empty = lease_min / ideal + float(value[is_offered].max() if is_offered.any() else 1.0)
-    kept = is_undominated(value, empty)
-    rows = tuple(zip(gpus[kept].tolist(), level[kept].tolist(), value[kept].tolist(), strict=True))
-    beside = NamedBids(cluster, lease_min=lease_min, horizon=horizon, widest=widest) if profile.held_places else None
+    is_useful = is_undominated(value, empty)
+    rows = tuple(zip(gpus[is_useful].tolist(), level[is_useful].tolist(), value[is_useful].tolist(), strict=True))
+    named_bids = (
+        NamedBids(cluster, lease_min=lease_min, horizon=horizon, widest=widest) if profile.held_places else None
+    )
     return BidTable(
         empty_rho=empty,
         ideal_min=ideal,
-        gpus=gpus[kept],
-        locality=level[kept],
-        rho=value[kept],
-        named=beside.rows(profile, numbers.tolist(), rows, empty) if beside else (),
+        gpus=gpus[is_useful],
+        locality=level[is_useful],
+        rho=value[is_useful],
+        named=named_bids.rows(profile, numbers.tolist(), rows, empty) if named_bids else (),
     )
 
 
@@ -199,11 +201,11 @@ class NamedBids:
     ) -> tuple[NamedRow, ...]:
         """Return an app's rows that name machines, better than its rows (GPUs, locality, rho) that name none."""
         ideal = ideal_minutes(profile, self._facts["cluster_gpus"])  # type: ignore[arg-type]
-        found = []
+        named = []
         for machines, level in self._bundles(profile, numbers):
             gpus = sum(k for _, k in machines)
-            found.append((machines, shared_minutes(profile, gpus, level, **self._facts) / ideal))  # type: ignore[arg-type]
-        return _better_named(found, classes, empty_rho) if found else ()
+            named.append((machines, shared_minutes(profile, gpus, level, **self._facts) / ideal))  # type: ignore[arg-type]
+        return _better_named(named, classes, empty_rho) if named else ()
 
     def _bundles(
         self, profile: AppProfile, numbers: Sequence[int]
@@ -212,15 +214,17 @@ class NamedBids:
 
         Left out are those that slow the app down as much as GPUs anywhere: classes have these.
         """
-        held = {slot for slot, _ in profile.held_places}
+        held_slots = {slot for slot, _ in profile.held_places}
         room_of, rack_of, slots_of = self._room_of, self._rack_of, self._slots_of
-        homes = {self._machine_of[slot] for slot in held}
+        homes = {self._machine_of[slot] for slot in held_slots}
         is_wide = self._widest >= self._farthest
         worst = profile.slowdown.within(self._farthest) if is_wide else math.inf
 
-        def level_with(taken: Sequence[int]) -> Locality:
-            machines = homes.union(taken)
-            return _smallest(held.union(*(slots_of[m] for m in taken)), machines, {rack_of[m] for m in machines})
+        def level_with(added_machines: Sequence[int]) -> Locality:
+            machines = homes.union(added_machines)
+            return _smallest(
+                held_slots.union(*(slots_of[m] for m in added_machines)), machines, {rack_of[m] for m in machines}
+            )
 
         if profile.slowdown.within(level_with(())) >= worst:
             return
@@ -246,15 +250,15 @@ class NamedBids:
                     level, known = level_with(chain[:count]), count
                 if profile.slowdown.within(level) >= worst:
                     break  # further machines only widen it
-                taken = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
-                yield tuple(sorted(taken)), level
+                bundle = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
+                yield tuple(sorted(bundle)), level
 
 
 def _better_named(
     rows: list[tuple[tuple[tuple[int, int], ...], float]], classes: tuple[tuple[int, int, float], ...], empty_rho: float
 ) -> tuple[NamedRow, ...]:
     """Drop named rows no better than the empty one, or than another that needs no more of any machine."""
-    kept: list[NamedRow] = []
+    undominated: list[NamedRow] = []
     widest = max((level for _, level, _ in classes), default=0)
     anywhere = sorted((k, rho) for k, level, rho in classes if level == widest)
     best = list(accumulate((rho for _, rho in anywhere), min, initial=empty_rho))
@@ -262,11 +266,11 @@ def _better_named(
         total, need = sum(k for _, k in machines), dict(machines)
         limit = best[bisect_right(anywhere, (total, math.inf))] * (1 - MIN_GAIN)
         is_better = rho < limit and not any(
-            value * (1 - MIN_GAIN) <= rho and all(k <= need.get(m, 0) for m, k in other) for other, value in kept
+            value * (1 - MIN_GAIN) <= rho and all(k <= need.get(m, 0) for m, k in other) for other, value in undominated
         )
         if is_better:
-            kept.append((machines, rho))
-    return tuple(kept)
+            undominated.append((machines, rho))
+    return tuple(undominated)
 
 
 def is_undominated(rho: FloatArray, empty_rho: "FloatArray | float") -> BoolArray:
@@ -325,8 +329,8 @@ class NeedsTable(ComparesByValue):
     def rho(self, gpus: IntArray, level: IntArray, cluster_gpus: int) -> FloatArray:
         """Return rho of each app if it holds so many GPUs for ever, at least one, in a locality."""
         slow = self.slowdown[np.arange(len(self)), level]
-        left = np.maximum(self.work_min * slow / np.minimum(gpus, self.demand), self.longest_min)
-        return np.asarray((self.elapsed_min + left) / self.ideal_minutes(cluster_gpus))
+        remaining_min = np.maximum(self.work_min * slow / np.minimum(gpus, self.demand), self.longest_min)
+        return np.asarray((self.elapsed_min + remaining_min) / self.ideal_minutes(cluster_gpus))
 
     def bid_tables(
         self,
@@ -353,7 +357,7 @@ class NeedsTable(ComparesByValue):
         """
         ideal = self.ideal_minutes(cluster.num_gpus)[who]
         limits = max_gpus_by_locality(cluster)
-        levels, room = np.array(list(limits), np.int64), np.array(list(limits.values()), np.int64)
+        levels, max_gpus = np.array(list(limits), np.int64), np.array(list(limits.values()), np.int64)
         held, within, demand = held[who], self.slowdown[who], self.demand[who]
         elapsed, work, longest = self.elapsed_min[who], self.work_min[who], self.longest_min[who]
         most, gang = np.minimum(cluster.num_free, demand - held), self.gang[who]
@@ -361,11 +365,11 @@ class NeedsTable(ComparesByValue):
         farthest = within[:, max(limits)]
         slow = np.where((held > 0)[:, None], farthest[:, None], within[:, levels])
         speed = np.minimum(gpus + held[:, None], demand[:, None])
-        left = np.maximum((work[:, None] * slow)[:, None, :] / speed[:, :, None], longest[:, None, None])
-        is_offered = (gpus <= most[:, None])[:, :, None] & (gpus[:, :, None] <= room)
-        found = (elapsed[:, None, None] + left) / ideal[:, None, None]
-        value = np.where(is_offered, found, np.inf)
-        worst = np.where(is_offered, found, 0.0).reshape(len(who), -1).max(axis=1, initial=0.0)
+        remaining_min = np.maximum((work[:, None] * slow)[:, None, :] / speed[:, :, None], longest[:, None, None])
+        is_offered = (gpus <= most[:, None])[:, :, None] & (gpus[:, :, None] <= max_gpus)
+        rho_by_size = (elapsed[:, None, None] + remaining_min) / ideal[:, None, None]
+        value = np.where(is_offered, rho_by_size, np.inf)
+        worst = np.where(is_offered, rho_by_size, 0.0).reshape(len(who), -1).max(axis=1, initial=0.0)
         near = within[np.arange(len(who)), held_level[who]]
         stays = np.maximum(work * near / np.minimum(np.maximum(1, held), demand), longest)
         empty = np.where(held > 0, (elapsed + stays) / ideal, lease_min / ideal + np.where(worst > 0, worst, 1.0))
@@ -373,12 +377,12 @@ class NeedsTable(ComparesByValue):
         first = np.searchsorted(app, np.arange(len(who) + 1)).tolist()
         size, level, rho = gpus[app, row], levels[column], value[app, row, column]
         named: dict[int, tuple[NamedRow, ...]] = {}
-        beside = NamedBids(cluster, lease_min=lease_min, horizon=Horizon.HOLD)
+        named_bids = NamedBids(cluster, lease_min=lease_min, horizon=Horizon.HOLD)
         for i in np.flatnonzero((held > 0) & (near < farthest)).tolist():
             part = slice(first[i], first[i + 1])
             classes = tuple(zip(size[part].tolist(), level[part].tolist(), rho[part].tolist(), strict=True))
             numbers = gpus[i][gpus[i] <= most[i]].tolist()
-            named[i] = beside.rows(profile_of(int(who[i])), numbers, classes, float(empty[i]))
+            named[i] = named_bids.rows(profile_of(int(who[i])), numbers, classes, float(empty[i]))
         return [
             BidTable(
                 empty_rho=float(empty[i]),

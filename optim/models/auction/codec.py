@@ -265,11 +265,11 @@ def _apps(
     cluster: Cluster,
 ) -> Apps:
     def terms(app: AppDocument, profile: AppProfile | None) -> tuple[float, float, float]:
-        given = (0.0, 1.0, 1.0)
+        derived = (0.0, 1.0, 1.0)
         if profile is not None:
-            given = (profile.elapsed_min, profile.work_min, ideal_minutes(profile, cluster.num_gpus))
+            derived = (profile.elapsed_min, profile.work_min, ideal_minutes(profile, cluster.num_gpus))
         stated = (app.elapsed_min, app.work_min, app.ideal_min)
-        return tuple(g if isinstance(s, UnsetType) else s for g, s in zip(given, stated, strict=True))  # type: ignore[return-value]
+        return tuple(g if isinstance(s, UnsetType) else s for g, s in zip(derived, stated, strict=True))  # type: ignore[return-value]
 
     facts = np.array([terms(*pair) for pair in zip(documents, profiles, strict=True)]).reshape(-1, 3)
     return Apps(
@@ -310,29 +310,29 @@ def _profile(app: AppDocument, i: int, cluster: Cluster) -> AppProfile | None:
         raise InvalidProblemError(f"apps[{i}].profile: {error}") from error
 
 
-def _holding(profile: AppProfile, held: HeldDocument, cluster: Cluster) -> AppProfile:
+def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> AppProfile:
     """Return the profile of an app with what its document says that it holds."""
-    stated = None if isinstance(held.gpus, UnsetType) else held.gpus
-    if not held.places:
+    stated = None if isinstance(holding.gpus, UnsetType) else holding.gpus
+    if not holding.places:
         if stated is None:
             raise InvalidProblemError("held needs gpus, or the places that they are in")
-        return replace(profile, held_gpus=stated, held_locality=LEVELS[held.locality])
-    taken = cluster.slot_gpus - cluster.slot_free
-    for slot, count in held.places:
-        if not (slot < len(taken) and count <= taken[slot]):
+        return replace(profile, held_gpus=stated, held_locality=LEVELS[holding.locality])
+    slot_used = cluster.slot_gpus - cluster.slot_free
+    for slot, count in holding.places:
+        if not (slot < len(slot_used) and count <= slot_used[slot]):
             raise InvalidProblemError(
-                f"held.places: {count} GPUs of slot {slot} can't be held, {taken[slot] if slot < len(taken) else 0} of "
+                f"held.places: {count} GPUs of slot {slot} can't be held, {slot_used[slot] if slot < len(slot_used) else 0} of "
                 "it are; correct the slot, or free of its machine"
             )
-    if len({slot for slot, _ in held.places}) < len(held.places):
+    if len({slot for slot, _ in holding.places}) < len(holding.places):
         raise InvalidProblemError("held.places names a slot twice; add its GPUs up")
-    if stated is not None and stated != sum(count for _, count in held.places):
+    if stated is not None and stated != sum(count for _, count in holding.places):
         raise InvalidProblemError(f"held.gpus is {stated}, but the places hold others; leave one of them out")
-    return with_allocation(profile, cluster, held.places)
+    return with_allocation(profile, cluster, holding.places)
 
 
 def _profile_document(profile: AppProfile) -> ProfileDocument:
-    held = (
+    holding = (
         HeldDocument(places=list(profile.held_places))
         if profile.held_places
         else HeldDocument(gpus=profile.held_gpus, locality=NAMES[Locality(profile.held_locality)])  # type: ignore[arg-type]
@@ -345,7 +345,7 @@ def _profile_document(profile: AppProfile) -> ProfileDocument:
         combine=profile.combine.value,
         ideal=profile.ideal.value,
         estimator=profile.estimator.value,
-        held=held if profile.held_gpus else UNSET,
+        held=holding if profile.held_gpus else UNSET,
     )
 
 
@@ -402,8 +402,8 @@ def auction_document(
         "schema": SCHEMA,
         "name": name,
         "machines": [
-            {"rack": r, "slots": _slots(gpus), "free": _slots(left)}
-            for r, gpus, left in zip(rack, machines, offer, strict=True)
+            {"rack": r, "slots": _slots(gpus), "free": _slots(free)}
+            for r, gpus, free in zip(rack, machines, offer, strict=True)
         ],
         "apps": [
             {
@@ -420,8 +420,8 @@ def auction_document(
         "lease_min": lease_min,
         "empty_value": empty_value,
     }
-    found: AuctionDocument = convert(document, AuctionDocument, "instance")
-    return found
+    converted: AuctionDocument = convert(document, AuctionDocument, "instance")
+    return converted
 
 
 def _slots(gpus: MachineSlots) -> list[int]:

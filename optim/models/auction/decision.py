@@ -108,13 +108,13 @@ class AuctionPlan(ComparesByValue):
 
     def columns(self, instance: AuctionInstance | None = None) -> Columns:
         """Return columns app, slot, awarded and granted; with the instance, apps by their names."""
-        kept = {(app, slot): count for app, slot, count in self.grants.tolist()}
+        granted = {(app, slot): count for app, slot, count in self.grants.tolist()}
         rows = self.placement.tolist()
         return {
             "app": [app if instance is None else instance.apps.ids[app] for app, _, _ in rows],
             "slot": [slot for _, slot, _ in rows],
             "awarded": [count for _, _, count in rows],
-            "granted": [kept.get((app, slot), 0) for app, slot, _ in rows],
+            "granted": [granted.get((app, slot), 0) for app, slot, _ in rows],
         }
 
     def picture(self) -> str:
@@ -135,8 +135,8 @@ class AuctionPlan(ComparesByValue):
 
 def sorted_entries(entries: Iterable[Iterable[int]] | IntArray) -> IntArray:
     """Return (app, slot, count) entries sorted by app and slot, without zeros, read-only."""
-    given = entries if isinstance(entries, np.ndarray) else [tuple(entry) for entry in entries]
-    array = whole_numbers(given, "a plan's entries").reshape(-1, 3)
+    rows = entries if isinstance(entries, np.ndarray) else [tuple(entry) for entry in entries]
+    array = whole_numbers(rows, "a plan's entries").reshape(-1, 3)
     array = array[array[:, COUNT] != 0]
     array = np.ascontiguousarray(array[np.lexsort((array[:, SLOT], array[:, APP]))])
     array.setflags(write=False)

@@ -183,8 +183,8 @@ class AppProfile:
         """W: serial GPU minutes left in all live trials, or in the winner's where the best one counts."""
         if self.needs is not None:
             return self.needs.work_min
-        left = [trial.work_min for trial in self.live]
-        return min(left) if self.combine is Combine.BEST else math.fsum(left)
+        trial_work = [trial.work_min for trial in self.live]
+        return min(trial_work) if self.combine is Combine.BEST else math.fsum(trial_work)
 
     def aged(self, minutes: float, app_minutes: float, work_share: float) -> "AppProfile":
         """Return the profile some minutes later.
@@ -219,8 +219,8 @@ def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
         return times * max(needs.total_work_min / min(gpus, needs.total_demand), needs.total_longest_min)
     total, demand = math.fsum(t.total_work_min for t in trials), sum(t.max_gpus for t in trials)
     alone = [t.total_work_min / min(gpus, t.max_gpus) for t in trials if t.total_work_min > 0]
-    whole = min(alone) if profile.combine is Combine.BEST else max(total / min(gpus, demand), *alone)
-    return whole * times
+    alone_min = min(alone) if profile.combine is Combine.BEST else max(total / min(gpus, demand), *alone)
+    return alone_min * times
 
 
 def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> float:
@@ -263,14 +263,14 @@ def _best_split(profile: AppProfile, gpus: int, slowdown: float) -> float:
     live = profile.live
     if gpus < len(live):
         return math.fsum(t.work_min for t in live) * slowdown / gpus
-    given = [1] * len(live)
+    trial_gpus = [1] * len(live)
     for _ in range(gpus - len(live)):
-        times = [(t.work_min / g, -k) for k, (t, g) in enumerate(zip(live, given, strict=True))]
+        times = [(t.work_min / g, -k) for k, (t, g) in enumerate(zip(live, trial_gpus, strict=True))]
         slowest = -max(times)[1]
-        if given[slowest] == live[slowest].max_gpus:
+        if trial_gpus[slowest] == live[slowest].max_gpus:
             break
-        given[slowest] += 1
-    return max(t.work_min / g for t, g in zip(live, given, strict=True)) * slowdown
+        trial_gpus[slowest] += 1
+    return max(t.work_min / g for t, g in zip(live, trial_gpus, strict=True)) * slowdown
 
 
 def shared_minutes(
@@ -283,8 +283,8 @@ def shared_minutes(
     `hold`: it keeps them for ever. `lease`: for this lease, then it goes on at its fair share
     ``max(1, min(R_C / N_avg, D))`` in the best placement.
     """
-    left = remaining_minutes(profile, gpus + profile.held_gpus, profile.slowdown.within(locality))
-    return float(whole_minutes(profile, np.array(left), horizon, lease_min, cluster_gpus))
+    remaining_min = remaining_minutes(profile, gpus + profile.held_gpus, profile.slowdown.within(locality))
+    return float(whole_minutes(profile, np.array(remaining_min), horizon, lease_min, cluster_gpus))
 
 
 def shared_minutes_each(
@@ -292,18 +292,18 @@ def shared_minutes_each(
 ) -> FloatArray:
     """Return `shared_minutes` for many bundles, at least one GPU each, arrays of one shape."""
     within = np.array([profile.slowdown.within(level) for level in range(4)])[locality]
-    left = remaining_minutes_each(profile, (gpus + profile.held_gpus).astype(np.float64), within)
-    return whole_minutes(profile, left, horizon, lease_min, cluster_gpus)
+    remaining_min = remaining_minutes_each(profile, (gpus + profile.held_gpus).astype(np.float64), within)
+    return whole_minutes(profile, remaining_min, horizon, lease_min, cluster_gpus)
 
 
 def whole_minutes(
-    profile: AppProfile, left: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
+    profile: AppProfile, remaining_min: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> FloatArray:
     """Return T_sh for minutes that the work left would take by the speed of a bundle, an array of any shape."""
     if horizon is Horizon.HOLD:
-        return np.asarray(profile.elapsed_min + left)
+        return np.asarray(profile.elapsed_min + remaining_min)
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))
     later = remaining_minutes(profile, share, profile.slowdown.best)
     # What the lease leaves to do takes a part of the time that all of it would take at the fair share.
-    after = lease_min + (1.0 - lease_min / left) * later
-    return np.asarray(profile.elapsed_min + np.where(left <= lease_min, left, after))
+    after = lease_min + (1.0 - lease_min / remaining_min) * later
+    return np.asarray(profile.elapsed_min + np.where(remaining_min <= lease_min, remaining_min, after))

@@ -67,28 +67,28 @@ def keep_best(cluster: Cluster, entries: Sequence[tuple[int, int]], number: int)
     """
     pool = list(entries)
     for group_of in (np.arange(len(cluster.slot_machine)), cluster.slot_machine, cluster.slot_rack):
-        held = _totals(entries, group_of)
-        enough = [(count, group) for group, count in held.items() if count >= number]
+        group_gpus = _totals(entries, group_of)
+        enough = [(count, group) for group, count in group_gpus.items() if count >= number]
         if enough:
             chosen = min(enough)[1]
             pool = [(slot, count) for slot, count in entries if group_of[slot] == chosen]
             break
     by_machine = _totals(pool, cluster.slot_machine)
     pool.sort(key=lambda entry: (-by_machine[int(cluster.slot_machine[entry[0]])], -entry[1], entry[0]))
-    kept, left = [], number
+    best, remaining = [], number
     for slot, count in pool:
-        if left > 0:
-            kept.append((slot, min(count, left)))
-            left -= count
-    return sorted(kept)
+        if remaining > 0:
+            best.append((slot, min(count, remaining)))
+            remaining -= count
+    return sorted(best)
 
 
 def _totals(entries: Sequence[tuple[int, int]], group_of: IntArray) -> dict[int, int]:
     """Return the GPUs by group of slots."""
-    held: dict[int, int] = {}
+    totals: dict[int, int] = {}
     for slot, count in entries:
-        held[int(group_of[slot])] = held.get(int(group_of[slot]), 0) + count
-    return held
+        totals[int(group_of[slot])] = totals.get(int(group_of[slot]), 0) + count
+    return totals
 
 
 def settle(
@@ -124,12 +124,12 @@ def settle(
     granted: list[tuple[int, int, int]] = []
     rows = placement.tolist()
     for i in np.flatnonzero(bundle).tolist():
-        kept = grant_size(rule, float(share[i]), int(bundle[i]), int(instance.apps.gang[i]), float(tickets[i]))
+        size = grant_size(rule, float(share[i]), int(bundle[i]), int(instance.apps.gang[i]), float(tickets[i]))
         mine = [(slot, count) for _, slot, count in rows[first[i] : first[i + 1]]]
-        if kept == bundle[i]:
+        if size == bundle[i]:
             granted += [(i, slot, count) for slot, count in mine]
-        elif kept:
-            granted += [(i, slot, count) for slot, count in keep_best(instance.cluster, mine, kept)]
+        elif size:
+            granted += [(i, slot, count) for slot, count in keep_best(instance.cluster, mine, size)]
     return sorted_entries(granted)
 
 
@@ -164,13 +164,13 @@ def share_leftover(
     IntArray
         (app, slot, count) entries.
     """
-    room = np.array(free, dtype=np.int64)
+    free_gpus = np.array(free, dtype=np.int64)
     need = np.array(wanted, dtype=np.int64)
     size = np.array(gang, dtype=np.int64)
     home: dict[int, set[int]] = {}
-    given: dict[tuple[int, int], int] = {}
+    shares: dict[tuple[int, int], int] = {}
     while True:
-        open_apps = np.flatnonzero((need >= size) & (size <= room.sum()))
+        open_apps = np.flatnonzero((need >= size) & (size <= free_gpus.sum()))
         if not len(open_apps):
             break
         i = int(rng.choice(open_apps))
@@ -178,15 +178,15 @@ def share_leftover(
             home[i] = set(machines_of(i))
         is_away = np.ones(cluster.num_machines, np.bool_)
         is_away[list(home[i])] = False
-        left = int(size[i])
-        for s in np.lexsort((-room, is_away[cluster.slot_machine])).tolist():
-            taken = min(left, int(room[s]))
-            if not left:
+        missing_gpus = int(size[i])
+        for s in np.lexsort((-free_gpus, is_away[cluster.slot_machine])).tolist():
+            count = min(missing_gpus, int(free_gpus[s]))
+            if not missing_gpus:
                 break
-            if taken:
-                given[i, s] = given.get((i, s), 0) + taken
-                room[s] -= taken
-                left -= taken
+            if count:
+                shares[i, s] = shares.get((i, s), 0) + count
+                free_gpus[s] -= count
+                missing_gpus -= count
                 home[i].add(int(cluster.slot_machine[s]))
         need[i] -= size[i]
-    return sorted_entries([(i, s, count) for (i, s), count in given.items()])
+    return sorted_entries([(i, s, count) for (i, s), count in shares.items()])

@@ -95,10 +95,10 @@ def rho_paid(instance: AuctionInstance, plan: AuctionPlan) -> FloatArray:
     cluster, bids, rho = instance.cluster, instance.bids, instance.apps.empty_rho.copy()
     granted = plan.granted_gpus(instance.num_apps)
     levels = placement_levels(cluster, plan.grants, instance.num_apps)
-    held = np.zeros((instance.num_apps, cluster.num_machines), dtype=np.int64)
-    np.add.at(held, (plan.grants[:, APP], cluster.slot_machine[plan.grants[:, SLOT]]), plan.grants[:, COUNT])
+    machine_gpus = np.zeros((instance.num_apps, cluster.num_machines), dtype=np.int64)
+    np.add.at(machine_gpus, (plan.grants[:, APP], cluster.slot_machine[plan.grants[:, SLOT]]), plan.grants[:, COUNT])
     is_met = (bids.gpus <= granted[bids.app]) & (levels[bids.app] <= bids.locality)
-    short = held[bids.app[bids.named_row], bids.named_machine] < bids.named_gpus
+    short = machine_gpus[bids.app[bids.named_row], bids.named_machine] < bids.named_gpus
     is_met[bids.named_row[short]] = False
     np.minimum.at(rho, bids.app[is_met], bids.rho[is_met])
     return rho

@@ -59,8 +59,8 @@ def add_awards(model: Model, instance: AuctionInstance, *, is_integer: bool) -> 
     model.APPS = pyo.Set(initialize=range(instance.num_apps))
     domain = pyo.Binary if is_integer else pyo.NonNegativeReals
     model.award = pyo.Var(model.ROWS, domain=domain, doc="z_b: whether row b is awarded")
-    worth = pyo.quicksum(float(instance.weight[b]) * model.award[b] for b in model.ROWS)
-    model.welfare = pyo.Objective(expr=worth, sense=pyo.maximize)
+    total_weight = pyo.quicksum(float(instance.weight[b]) * model.award[b] for b in model.ROWS)
+    model.welfare = pyo.Objective(expr=total_weight, sense=pyo.maximize)
 
 
 def one_bid(m: Model, i: int) -> Any:

@@ -28,7 +28,7 @@ MIN_GAIN = 1e-12
 
 
 @compiled
-def _take_from_machine(held, free, slot_machine, app, machine, count):
+def _take_from_machine(allocated, free, slot_machine, app, machine, count):
     """Take GPUs of one machine, its fullest slot first."""
     while count > 0:
         chosen, least = -1, FAR
@@ -41,104 +41,104 @@ def _take_from_machine(held, free, slot_machine, app, machine, count):
                     largest = s
         if chosen < 0:
             chosen = largest
-        taken = min(count, free[chosen])
-        free[chosen] -= taken
-        held[app, chosen] += taken
-        count -= taken
+        num_taken = min(count, free[chosen])
+        free[chosen] -= num_taken
+        allocated[app, chosen] += num_taken
+        count -= num_taken
 
 
 @compiled
-def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
+def _spread(allocated, free, slot_machine, machine_rack, machine_free, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack (or of all, rack -1).
 
     Whole machines first where the bundle should stay together, smallest remainders first where it need not.
     """
     while count > 0:
         chosen = NONE
-        for m in range(len(room)):
-            if room[m] <= 0 or (rack >= 0 and machine_rack[m] != rack):
+        for m in range(len(machine_free)):
+            if machine_free[m] <= 0 or (rack >= 0 and machine_rack[m] != rack):
                 continue
             if chosen < 0:
                 chosen = m
             elif is_whole:
-                inside, best_inside = room[m] <= count, room[chosen] <= count
-                if (inside and (not best_inside or room[m] > room[chosen])) or (
-                    not inside and not best_inside and room[m] < room[chosen]
+                inside, best_inside = machine_free[m] <= count, machine_free[chosen] <= count
+                if (inside and (not best_inside or machine_free[m] > machine_free[chosen])) or (
+                    not inside and not best_inside and machine_free[m] < machine_free[chosen]
                 ):
                     chosen = m
-            elif room[m] < room[chosen]:
+            elif machine_free[m] < machine_free[chosen]:
                 chosen = m
-        taken = min(count, room[chosen])
-        _take_from_machine(held, free, slot_machine, app, chosen, taken)
-        room[chosen] -= taken
-        count -= taken
+        num_taken = min(count, machine_free[chosen])
+        _take_from_machine(allocated, free, slot_machine, app, chosen, num_taken)
+        machine_free[chosen] -= num_taken
+        count -= num_taken
 
 
 @compiled
-def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
+def put(b, app, level, size, named, allocated, free, slot_machine, machine_rack):
     """Place row b for an app by best fit; return whether there was room."""
     named_offset, named_machine, named_gpus = named
-    room = np.zeros(len(machine_rack), dtype=np.int64)
+    machine_free = np.zeros(len(machine_rack), dtype=np.int64)
     for s in range(len(free)):
-        room[slot_machine[s]] += free[s]
+        machine_free[slot_machine[s]] += free[s]
     need, lv = size[b], level[b]
     if lv == NAMED:
         for e in range(named_offset[b], named_offset[b + 1]):
-            if room[named_machine[e]] < named_gpus[e]:
+            if machine_free[named_machine[e]] < named_gpus[e]:
                 return False
         for e in range(named_offset[b], named_offset[b + 1]):
-            _take_from_machine(held, free, slot_machine, app, named_machine[e], named_gpus[e])
+            _take_from_machine(allocated, free, slot_machine, app, named_machine[e], named_gpus[e])
         return True
     chosen, least = NONE, FAR
     if lv == SLOT:
         for s in range(len(free)):
-            key = room[slot_machine[s]] * 1000 + free[s]
+            key = machine_free[slot_machine[s]] * 1000 + free[s]
             if free[s] >= need and key < least:
                 chosen, least = s, key
         if chosen < 0:
             return False
         free[chosen] -= need
-        held[app, chosen] += need
+        allocated[app, chosen] += need
     elif lv == MACHINE:
-        for m in range(len(room)):
-            if need <= room[m] < least:
-                chosen, least = m, room[m]
+        for m in range(len(machine_free)):
+            if need <= machine_free[m] < least:
+                chosen, least = m, machine_free[m]
         if chosen < 0:
             return False
-        _take_from_machine(held, free, slot_machine, app, chosen, need)
+        _take_from_machine(allocated, free, slot_machine, app, chosen, need)
     elif lv == RACK:
         by_rack = np.zeros(largest(machine_rack) + 1, dtype=np.int64)
-        for m in range(len(room)):
-            by_rack[machine_rack[m]] += room[m]
+        for m in range(len(machine_free)):
+            by_rack[machine_rack[m]] += machine_free[m]
         for r in range(len(by_rack)):
             if need <= by_rack[r] < least:
                 chosen, least = r, by_rack[r]
         if chosen < 0:
             return False
-        _spread(held, free, slot_machine, machine_rack, room, app, chosen, need, YES)
+        _spread(allocated, free, slot_machine, machine_rack, machine_free, app, chosen, need, YES)
     else:
-        if total(room) < need:
+        if total(machine_free) < need:
             return False
-        _spread(held, free, slot_machine, machine_rack, room, app, NONE, need, NO)
+        _spread(allocated, free, slot_machine, machine_rack, machine_free, app, NONE, need, NO)
     return True
 
 
 @compiled
-def take_back(app, held, free):
+def take_back(app, allocated, free):
     """Free all GPUs of an app."""
     for s in range(len(free)):
-        free[s] += held[app, s]
-        held[app, s] = 0
+        free[s] += allocated[app, s]
+        allocated[app, s] = 0
 
 
 @compiled
-def _best_upgrade(i, offset, size, weight, now, left, is_out):
+def _best_upgrade(i, offset, size, weight, now, num_free, is_out):
     """Return the row with the largest gain of log welfare a GPU of an app, and that rate; -1 if none is possible."""
     best, best_rate = NONE, 0.0
-    had, held = (weight[now], size[now]) if now >= 0 else (0.0, 0)
+    had, current_size = (weight[now], size[now]) if now >= 0 else (0.0, 0)
     for b in range(offset[i], offset[i + 1]):
-        gain, more = weight[b] - had, size[b] - held
-        if is_out[b] or gain <= MIN_GAIN or more > left:
+        gain, more = weight[b] - had, size[b] - current_size
+        if is_out[b] or gain <= MIN_GAIN or more > num_free:
             continue
         rate = gain / more if more > 0 else 1e9 + gain
         if rate > best_rate:
@@ -147,15 +147,15 @@ def _best_upgrade(i, offset, size, weight, now, left, is_out):
 
 
 @compiled
-def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent):
+def fill_up(offset, level, size, weight, named, choice, allocated, free, slot_machine, machine_rack, absent):
     """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
     num_apps = len(choice)
     is_out = np.zeros(len(size), dtype=np.bool_)
-    left = total(free)
+    num_free = total(free)
     wanted, rate = np.zeros(num_apps, dtype=np.int64), np.zeros(num_apps)
     for i in range(num_apps):
         if i != absent:
-            wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], left, is_out)
+            wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], num_free, is_out)
     before = np.empty(len(free), dtype=np.int64)
     while True:
         i, best_rate = NONE, 0.0
@@ -166,11 +166,11 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
             return
         best, now = wanted[i], choice[i]
         had = size[now] if now >= 0 else 0
-        if size[best] - had <= left:
-            copy_first(len(before), held[i], before)
-            take_back(i, held, free)
-            if put(best, i, level, size, named, held, free, slot_machine, machine_rack):
-                left -= size[best] - had
+        if size[best] - had <= num_free:
+            copy_first(len(before), allocated[i], before)
+            take_back(i, allocated, free)
+            if put(best, i, level, size, named, allocated, free, slot_machine, machine_rack):
+                num_free -= size[best] - had
                 choice[i] = best
             else:
                 # Neither do the app's larger bundles of no wider locality: room only shrinks.
@@ -178,9 +178,9 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
                     if b == best or (size[b] >= size[best] and level[b] <= level[best] and level[best] != NAMED):
                         is_out[b] = True
                 for s in range(len(free)):
-                    held[i, s] = before[s]
+                    allocated[i, s] = before[s]
                     free[s] -= before[s]
-        wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], left, is_out)
+        wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], num_free, is_out)
 
 
 @compiled
@@ -194,7 +194,9 @@ def welfare(choice, weight):
 
 
 @compiled
-def exchange(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent, seed, moves):
+def exchange(
+    offset, level, size, weight, named, choice, allocated, free, slot_machine, machine_rack, absent, seed, moves
+):
     """Take two to four apps' bundles back, give one of them its best row first, fill up; keep what improves.
 
     Returns the number of moves that improved.
@@ -206,20 +208,22 @@ def exchange(offset, level, size, weight, named, choice, held, free, slot_machin
     if num_apps == 0:
         return 0
     for _ in range(moves):
-        trial, trial_held, trial_free = choice.copy(), held.copy(), free.copy()
+        trial, trial_allocated, trial_free = choice.copy(), allocated.copy(), free.copy()
         for _ in range(2 + below(random, 3)):
             j = below(random, num_apps)
             if trial[j] >= 0:
-                take_back(j, trial_held, trial_free)
+                take_back(j, trial_allocated, trial_free)
                 trial[j] = -1
         i = below(random, num_apps)
         if i != absent and offset[i + 1] > offset[i]:
             b = offset[i] + below(random, offset[i + 1] - offset[i])
-            take_back(i, trial_held, trial_free)
+            take_back(i, trial_allocated, trial_free)
             trial[i] = -1
-            if put(b, i, level, size, named, trial_held, trial_free, slot_machine, machine_rack):
+            if put(b, i, level, size, named, trial_allocated, trial_free, slot_machine, machine_rack):
                 trial[i] = b
-        fill_up(offset, level, size, weight, named, trial, trial_held, trial_free, slot_machine, machine_rack, absent)
+        fill_up(
+            offset, level, size, weight, named, trial, trial_allocated, trial_free, slot_machine, machine_rack, absent
+        )
         value = welfare(trial, weight)
         if value > best + MIN_GAIN:
             best = value
@@ -227,23 +231,23 @@ def exchange(offset, level, size, weight, named, choice, held, free, slot_machin
             copy_first(num_apps, trial, choice)
             copy_first(len(free), trial_free, free)
             for j in range(num_apps):
-                copy_first(len(free), trial_held[j], held[j])
+                copy_first(len(free), trial_allocated[j], allocated[j])
     return improved
 
 
 @compiled
-def insert(order, wanted, level, size, named, choice, held, free, slot_machine, machine_rack):
+def insert(order, wanted, level, size, named, choice, allocated, free, slot_machine, machine_rack):
     """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
     placed = 0
     for i in order:
         b = wanted[i]
-        if b >= 0 and put(b, i, level, size, named, held, free, slot_machine, machine_rack):
+        if b >= 0 and put(b, i, level, size, named, allocated, free, slot_machine, machine_rack):
             choice[i] = b
             placed += 1
     return placed
 
 
-NOBODY = -1
+NO_APP = -1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -254,21 +258,21 @@ class Allocation:
     ----------
     choice
         Shape (apps,): kept row of each app, -1 for none.
-    held
+    allocated
         Shape (apps, slots).
     free
         Shape (slots,).
     """
 
     choice: IntArray
-    held: IntArray
+    allocated: IntArray
     free: IntArray
 
     @property
     def placement(self) -> IntArray:
         """(app, slot, count) entries."""
-        app, slot = np.divmod(np.flatnonzero(self.held), self.held.shape[1])
-        return sorted_entries(np.column_stack([app, slot, self.held[app, slot]]))
+        app, slot = np.divmod(np.flatnonzero(self.allocated), self.allocated.shape[1])
+        return sorted_entries(np.column_stack([app, slot, self.allocated[app, slot]]))
 
 
 class Allocator:
@@ -286,24 +290,24 @@ class Allocator:
         n = self._tables.num_apps
         return Allocation(
             choice=np.full(n, -1, dtype=np.int64),
-            held=np.zeros((n, len(cluster.slot_free)), dtype=np.int64),
+            allocated=np.zeros((n, len(cluster.slot_free)), dtype=np.int64),
             free=cluster.slot_free.copy(),
         )
 
     def from_placement(self, row: IntArray, placement: IntArray) -> Allocation:
         """Return the allocation of instance rows that are placed already."""
         allocation = self.empty()
-        allocation.choice[:] = np.where(row >= 0, np.searchsorted(self._tables.row, row), NOBODY)
-        np.add.at(allocation.held, (placement[:, 0], placement[:, 1]), placement[:, 2])
+        allocation.choice[:] = np.where(row >= 0, np.searchsorted(self._tables.row, row), NO_APP)
+        np.add.at(allocation.allocated, (placement[:, 0], placement[:, 1]), placement[:, 2])
         np.subtract.at(allocation.free, placement[:, 1], placement[:, 2])
         return allocation
 
-    def repaired(self, wanted: IntArray, absent: int = NOBODY) -> Allocation:
+    def repaired(self, wanted: IntArray, absent: int = NO_APP) -> Allocation:
         """Return an allocation near a choice of kept rows: what finds no room is replaced by what does."""
         allocation = self.empty()
         size = np.append(self._tables.size, 0)[wanted]
         order = np.lexsort((np.arange(len(wanted)), -size))
-        parts = (allocation.choice, allocation.held, allocation.free)
+        parts = (allocation.choice, allocation.allocated, allocation.free)
         _, level, row_size, _, named = self._rows
         insert(order, wanted, level, row_size, named, *parts, *self._tree)
         return self.filled(allocation, absent)
@@ -311,30 +315,30 @@ class Allocator:
     def without(self, allocation: Allocation, app: int) -> Allocation:
         """Return the allocation with an app's bundle taken back and given to the others."""
         copy = _copy(allocation)
-        take_back(app, copy.held, copy.free)
+        take_back(app, copy.allocated, copy.free)
         copy.choice[app] = -1
         self._fill(copy, app)
         return copy
 
-    def filled(self, allocation: Allocation, absent: int = NOBODY) -> Allocation:
+    def filled(self, allocation: Allocation, absent: int = NO_APP) -> Allocation:
         """Return the allocation with greedy upgrades until nothing fits."""
         copy = _copy(allocation)
         self._fill(copy, absent)
         return copy
 
     def _fill(self, allocation: Allocation, absent: int) -> None:
-        fill_up(*self._rows, allocation.choice, allocation.held, allocation.free, *self._tree, absent)
+        fill_up(*self._rows, allocation.choice, allocation.allocated, allocation.free, *self._tree, absent)
 
-    def improved(self, allocation: Allocation, *, seed: int, moves: int, absent: int = NOBODY) -> Allocation:
+    def improved(self, allocation: Allocation, *, seed: int, moves: int, absent: int = NO_APP) -> Allocation:
         """Return the allocation after so many moves of exchange."""
         copy = _copy(allocation)
-        exchange(*self._rows, copy.choice, copy.held, copy.free, *self._tree, absent, seed % 2**31, moves)
+        exchange(*self._rows, copy.choice, copy.allocated, copy.free, *self._tree, absent, seed % 2**31, moves)
         return copy
 
 
 def _copy(allocation: Allocation) -> Allocation:
     return replace(
-        allocation, choice=allocation.choice.copy(), held=allocation.held.copy(), free=allocation.free.copy()
+        allocation, choice=allocation.choice.copy(), allocated=allocation.allocated.copy(), free=allocation.free.copy()
     )
 
 

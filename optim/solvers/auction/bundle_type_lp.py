@@ -110,18 +110,18 @@ def patterns(
     if in_slots is None:
         return None
     outer: dict[int, list[tuple[int, Pattern]] | None] = {}
-    found: list[Pattern] = []
+    maximal: list[Pattern] = []
     looked = 0
-    for inner, left in in_slots.items():
-        if left not in outer:
-            outer[left] = _full(left, machine_sizes, most)
-        beside = outer[left]
-        if beside is None or looked + len(beside) > most:
+    for inner, num_free in in_slots.items():
+        if num_free not in outer:
+            outer[num_free] = _full(num_free, machine_sizes, most)
+        machine_patterns = outer[num_free]
+        if machine_patterns is None or looked + len(machine_patterns) > most:
             return None
-        looked += len(beside)
+        looked += len(machine_patterns)
         least = _min_added(inner, slot_sizes, in_slots)
-        found += [(*inner, *more) for unused, more in beside if unused < least]
-    return tuple(sorted(found, reverse=True))
+        maximal += [(*inner, *more) for unused, more in machine_patterns if unused < least]
+    return tuple(sorted(maximal, reverse=True))
 
 
 def _min_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern, int]) -> float:
@@ -138,47 +138,52 @@ def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict
     None where more than `most` have to be looked at, here and below.
     """
     sums: dict[Pattern, int] = {(0,) * len(sizes): sum(slots)}
-    for room in slots:
-        options = _fillings(room, sizes, most)
+    for slot_gpus in slots:
+        options = _fillings(slot_gpus, sizes, most)
         if options is None or len(sums) * len(options) > most:
             return None
-        dense = [(room - left, _dense(counts, len(sizes))) for left, counts in options]
-        sums = {tuple(map(add, one, two)): left - taken for one, left in sums.items() for taken, two in dense}
+        dense = [(slot_gpus - num_free, _dense(counts, len(sizes))) for num_free, counts in options]
+        sums = {
+            tuple(map(add, one, two)): num_free - num_used for one, num_free in sums.items() for num_used, two in dense
+        }
     return sums
 
 
-def _full(room: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Pattern]] | None:
+def _full(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Pattern]] | None:
     """Return the numbers of each size within a room to which nothing can be added, with the GPUs that they leave.
 
     The smallest size takes all that the others leave.
     """
     if not sizes:
-        return [(room, ())]
+        return [(num_gpus, ())]
     least, *others = sorted(range(len(sizes)), key=lambda k: sizes[k])
-    options = _fillings(room, tuple(sizes[k] for k in others), most)
+    options = _fillings(num_gpus, tuple(sizes[k] for k in others), most)
     if options is None:
         return None
     return [
-        (left % sizes[least], _dense(((least, left // sizes[least]), *((others[k], n) for k, n in counts)), len(sizes)))
-        for left, counts in options
+        (
+            num_free % sizes[least],
+            _dense(((least, num_free // sizes[least]), *((others[k], n) for k, n in counts)), len(sizes)),
+        )
+        for num_free, counts in options
     ]
 
 
-def _fillings(room: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Counts]] | None:
+def _fillings(num_gpus: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Counts]] | None:
     """Return every number of each size, ascending, within a room, with what it leaves."""
-    found: list[tuple[int, Counts]] = []
-    waiting: list[tuple[int, int, Counts]] = [(0, room, ())]
-    while waiting:
-        first, left, counts = waiting.pop()
-        found.append((left, counts))
+    fillings: list[tuple[int, Counts]] = []
+    stack: list[tuple[int, int, Counts]] = [(0, num_gpus, ())]
+    while stack:
+        first, num_free, counts = stack.pop()
+        fillings.append((num_free, counts))
         for k in range(first, len(sizes)):
-            if sizes[k] > left:
+            if sizes[k] > num_free:
                 break
-            for n in range(1, left // sizes[k] + 1):
-                waiting.append((k + 1, left - n * sizes[k], (*counts, (k, n))))
-                if len(found) + len(waiting) > most:
+            for n in range(1, num_free // sizes[k] + 1):
+                stack.append((k + 1, num_free - n * sizes[k], (*counts, (k, n))))
+                if len(fillings) + len(stack) > most:
                     return None
-    return found
+    return fillings
 
 
 def _dense(counts: Counts, length: int) -> Pattern:
@@ -341,8 +346,8 @@ class BundleTypeLP:
     def _add_rack(self, builder: _Builder, rack_class: RackClass) -> None:
         """Add what the racks of a class supply: bundles by machine patterns, bundles within a rack, loose GPUs."""
         tables, where = self.tables, {tuple(kind): k for k, kind in enumerate(self.tables.kinds.tolist())}
-        room = builder.row(float(rack_class.count * rack_class.free))
-        self._rooms.append(room)
+        capacity_row = builder.row(float(rack_class.count * rack_class.free))
+        self._rooms.append(capacity_row)
         inside: dict[int, tuple[int, int]] = {}  # kind -> column of bundles supplied, row that patterns cover
         for machine in rack_class.machines:
             slot_sizes = bundle_sizes(tables, Locality.SLOT, max(machine.slots))
@@ -357,13 +362,13 @@ class BundleTypeLP:
                     column, cover = builder.column(), builder.row(0.0)
                     inside[k] = (column, cover)
                     builder.add(cover, column, 1.0)
-                    builder.add(room, column, float(size))
+                    builder.add(capacity_row, column, float(size))
                     builder.add(self._covers[k], column, -1.0)
             number = builder.row(float(rack_class.count * machine.count))
             named_column = -1
             if unit:
                 named_column = builder.column()
-                builder.add(room, named_column, 1.0)
+                builder.add(capacity_row, named_column, 1.0)
                 builder.add(self._named[machine.machine], named_column, -1.0)
                 named_cover = builder.row(0.0)
                 builder.add(named_cover, named_column, 1.0)
@@ -378,11 +383,11 @@ class BundleTypeLP:
                 builder.add(cover, columns[p], -float(count))
         for size in bundle_sizes(tables, Locality.RACK, rack_class.free):
             column = builder.column(upper=float(rack_class.count * (rack_class.free // size)))
-            builder.add(room, column, float(size))
+            builder.add(capacity_row, column, float(size))
             builder.add(self._covers[where[Locality.RACK, size]], column, -1.0)
         if self._loose is not None:
             column = builder.column()
-            builder.add(room, column, 1.0)
+            builder.add(capacity_row, column, 1.0)
             builder.add(self._loose, column, -1.0)
 
     def supply_value(self, price: FloatArray, named_price: Mapping[int, float]) -> float:
@@ -548,29 +553,29 @@ def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: 
     gain = tables.weight - np.append(row_price, 0.0)[tables.kind]
     if tables.has_named:
         gain = gain - _named_cost(tables, proof)
-    forced, room = 0.0, tables.instance.cluster.num_free
+    fixed_gain, num_free = 0.0, tables.instance.cluster.num_free
     for k, (low, high) in bounds.items():
         if k < 0 and low == 1:
-            forced += float(gain[-1 - k])
-            room -= int(tables.size[-1 - k])
+            fixed_gain += float(gain[-1 - k])
+            num_free -= int(tables.size[-1 - k])
             gain[tables.app == tables.app[-1 - k]] = 0.0
         elif k < 0 and high == 0:
             gain[-1 - k] = 0.0
-    kept = np.flatnonzero((gain > 0) & (tables.app != absent) & (tables.size <= room))
-    kept = kept[_gain_by_size(tables.app[kept], tables.size[kept], gain[kept])]
+    columns = np.flatnonzero((gain > 0) & (tables.app != absent) & (tables.size <= num_free))
+    columns = columns[_gain_by_size(tables.app[columns], tables.size[columns], gain[columns])]
     restricted = sum(
         (row_price[k] - supply[k]) * (high if row_price[k] > supply[k] else low)
         for k, (low, high) in bounds.items()
         if k >= 0 and row_price[k] != supply[k] and (high < MOST or row_price[k] < supply[k])
     )
     machines = point.proof.kinds[count:, 2].tolist()
-    worth = lp.supply_value(supply, dict(zip(machines, named_price.tolist(), strict=True)))
-    offset = np.searchsorted(tables.app[kept], np.arange(tables.num_apps + 1)).astype(np.int64)
+    supply_value = lp.supply_value(supply, dict(zip(machines, named_price.tolist(), strict=True)))
+    offset = np.searchsorted(tables.app[columns], np.arange(tables.num_apps + 1)).astype(np.int64)
     return PricedCounts(
         proof=proof,
-        fixed=worth + float(restricted) + forced,
-        _relaxed=CountRelaxation(offset, tables.size[kept], gain[kept], room),
-        _kept=kept,
+        fixed=supply_value + float(restricted) + fixed_gain,
+        _relaxed=CountRelaxation(offset, tables.size[columns], gain[columns], num_free),
+        _kept=columns,
     )
 
 
@@ -609,5 +614,5 @@ def _named_cost(tables: Tables, proof: PriceProof) -> np.ndarray:
     unit[proof.kinds[is_named, 2]] = proof.row_price[is_named]
     cost = np.zeros(len(instance.bids))
     np.add.at(cost, instance.bids.named_row, instance.bids.named_gpus * unit[instance.bids.named_machine])
-    found: np.ndarray = cost[tables.row]
-    return found
+    row_cost: np.ndarray = cost[tables.row]
+    return row_cost

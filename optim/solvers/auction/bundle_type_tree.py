@@ -68,7 +68,7 @@ class Tree(AbstractIteration[Interval]):
         node_limit: int = 200,
         is_enough: Callable[[float, float], bool] | None = None,
     ) -> None:
-        self._lp, self._packer, self._room = lp, packer, packer.room
+        self._lp, self._packer, self._room = lp, packer, packer.placement_search
         self._absent, self.node_limit, self._is_enough = absent, node_limit, is_enough
         self._best, self._proven = known, proven
         self._witness: Witness | None = None
@@ -219,8 +219,8 @@ class Tree(AbstractIteration[Interval]):
             self.solved += 1
             if not len(chosen) or np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
                 return choice
-        kept = np.flatnonzero(chosen > 0.5)
-        choice[tables.app[kept]] = kept
+        columns = np.flatnonzero(chosen > 0.5)
+        choice[tables.app[columns]] = columns
         return choice
 
     def _keep(self, choice: IntArray, *, is_thorough: bool = False) -> None:

@@ -15,15 +15,15 @@ from optim.solvers.auction.tables import Tables
 
 
 @compiled
-def count_tables(order, offset, size, weight, room):
+def count_tables(order, offset, size, weight, num_free):
     """Return T with T[k, u] the most welfare of the first k apps in an order with at most u GPUs."""
-    table = np.zeros((len(order) + 1, room + 1))
+    table = np.zeros((len(order) + 1, num_free + 1))
     for k in range(len(order)):
         before, after = table[k], table[k + 1]
-        copy_first(room + 1, before, after)
+        copy_first(num_free + 1, before, after)
         for b in range(offset[order[k]], offset[order[k] + 1]):
             w = weight[b]
-            for u in range(size[b], room + 1):
+            for u in range(size[b], num_free + 1):
                 value = before[u - size[b]] + w
                 if value > after[u]:
                     after[u] = value
@@ -31,9 +31,9 @@ def count_tables(order, offset, size, weight, room):
 
 
 @compiled
-def trace(table, order, offset, size, weight, apps, room, choice):
+def trace(table, order, offset, size, weight, apps, num_free, choice):
     """Choose rows of the first apps in an order that attain table[apps, room]; equal values keep the first row."""
-    u = room
+    u = num_free
     for k in range(apps - 1, -1, -1):
         i, value = order[k], table[k + 1, u]
         choice[i] = -1
@@ -60,19 +60,19 @@ def best_choice(table, offset, size, weight):
 @compiled
 def best_without(head, tail, offset, size, weight, app, choice):
     """Fill in a choice that attains the optimum without one app; return that optimum."""
-    num_apps, room = len(offset) - 1, head.shape[1] - 1
+    num_apps, num_free = len(offset) - 1, head.shape[1] - 1
     after = num_apps - 1 - app
     order, backwards = np.empty(num_apps, dtype=np.int64), np.empty(num_apps, dtype=np.int64)
     for i in range(num_apps):
         order[i], backwards[i] = i, num_apps - 1 - i
-    split, best = 0, head[app, 0] + tail[after, room]
-    for gpus in range(1, room + 1):
-        value = head[app, gpus] + tail[after, room - gpus]
+    split, best = 0, head[app, 0] + tail[after, num_free]
+    for gpus in range(1, num_free + 1):
+        value = head[app, gpus] + tail[after, num_free - gpus]
         if value > best:
             split, best = gpus, value
     trace(head, order, offset, size, weight, app, split, choice)
     choice[app] = -1
-    trace(tail, backwards, offset, size, weight, after, room - split, choice)
+    trace(tail, backwards, offset, size, weight, after, num_free - split, choice)
     return best
 
 
@@ -85,7 +85,7 @@ class CountRelaxation:
         Shape (apps + 1,): the rows of app i are ``offset[i]:offset[i+1]``.
     size, weight
         Shape (rows,): GPUs of each row, and what it is worth.
-    room
+    num_free
         GPUs there are.
 
     Notes
@@ -93,8 +93,8 @@ class CountRelaxation:
     O(apps x GPUs x rows an app) for the tables, O(GPUs) for each leave-one-out optimum.
     """
 
-    def __init__(self, offset: IntArray, size: IntArray, weight: FloatArray, room: int) -> None:
-        self._rows, self._room = (offset, size, weight), max(0, room)
+    def __init__(self, offset: IntArray, size: IntArray, weight: FloatArray, num_free: int) -> None:
+        self._rows, self._room = (offset, size, weight), max(0, num_free)
         self._num_apps = len(offset) - 1
 
     @classmethod

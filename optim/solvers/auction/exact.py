@@ -138,14 +138,14 @@ class _Search:
             return
         repaired = self._allocator.repaired(choice)
         self.row, self.placement = self.tables.chosen_rows(repaired.choice), repaired.placement
-        found = self._branch(self.tables.welfare(repaired.choice))
-        if found.witness is not None:
-            self.row, placement = found.witness.row, found.witness.placement
+        interval = self._branch(self.tables.welfare(repaired.choice))
+        if interval.witness is not None:
+            self.row, placement = interval.witness.row, interval.witness.placement
             placed = self._packer.place(self.row, is_thorough=True) if placement is None else placement
             assert placed is not None, "the packer found room for this choice before"
             self.placement = placed
-        if found.proof is not None and found.bound < self.bound:
-            self.bound, self.proof = found.bound, found.proof
+        if interval.proof is not None and interval.bound < self.bound:
+            self.bound, self.proof = interval.bound, interval.proof
 
     def payments(self) -> dict[int, Interval]:
         """Return both ends of what the others can have without each winner."""
@@ -156,8 +156,8 @@ class _Search:
 
     def _branch(self, known: float) -> Interval:
         tree = Tree(self._lp, self._packer, known, proven=self.bound, node_limit=self._options.main_nodes)
-        found = run_iteration(tree, self._monitor)
+        interval = run_iteration(tree, self._monitor)
         self.nodes, self.unplaced = tree.solved, tree.unplaced
-        if found.bound - found.reached > CLOSED_TOL and tree.is_exhausted:
+        if interval.bound - interval.reached > CLOSED_TOL and tree.is_exhausted:
             self.termination = Termination.COMPLETED
-        return found
+        return interval

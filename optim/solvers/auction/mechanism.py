@@ -192,8 +192,8 @@ class ProfileAgent:
         """
         profile, work_share = self._profile, 1.0
         if self._scheduler is None and profile.held_gpus:
-            left = remaining_minutes(profile, profile.held_gpus, profile.slowdown.at(profile.held_locality))
-            work_share = min(1.0, max(1.0 - minutes / left, MIN_LEFT_MIN / left))
+            remaining_min = remaining_minutes(profile, profile.held_gpus, profile.slowdown.at(profile.held_locality))
+            work_share = min(1.0, max(1.0 - minutes / remaining_min, MIN_LEFT_MIN / remaining_min))
         self._profile = profile.aged(minutes, active_apps * minutes, work_share)
 
     def rho(self, cluster: Cluster) -> float:
@@ -264,9 +264,9 @@ class Ledger:
             wanted[slot] = wanted.get(slot, 0) + count
         for slot, count in wanted.items():
             if not (0 <= slot < len(self._left) and 0 < count <= self._left[slot]):
-                left = self._left[slot] if 0 <= slot < len(self._left) else 0
+                num_free = self._left[slot] if 0 <= slot < len(self._left) else 0
                 raise NotAllowedError(
-                    f"{count} GPUs of slot {slot} can't be granted to {app!r}: {left} are left; grant fewer"
+                    f"{count} GPUs of slot {slot} can't be granted to {app!r}: {num_free} are left; grant fewer"
                 )
         for slot, count in wanted.items():
             self._left[slot] -= count
@@ -498,7 +498,7 @@ class Arbiter:
             return []
         won, names = {grant.app: grant for grant in grants}, batch.names
         wins = [won[names[i]].num_gpus if names[i] in won else 0 for i in group]
-        given = share_leftover(
+        leftover = share_leftover(
             cluster,
             np.array(ledger.left, dtype=np.int64),
             wanted[group] - wins,
@@ -507,8 +507,8 @@ class Arbiter:
             rng,
         )
         return [
-            ledger.grant(names[group[k]], _entries(given, k), self.options.lease_min)
-            for k in np.unique(given[:, 0]).tolist()
+            ledger.grant(names[group[k]], _entries(leftover, k), self.options.lease_min)
+            for k in np.unique(leftover[:, 0]).tolist()
         ]
 
 
@@ -526,9 +526,9 @@ def _paid_grants(
     apps = list(bids)
     for i in np.unique(plan.grants[:, 0]).tolist():
         entries = _entries(plan.grants, i)
-        kept = bids[apps[i]].usable(sum(count for _, count in entries))
-        if kept:
-            grants.append(ledger.grant(apps[i], tuple(keep_best(cluster, entries, kept)), lease_min))
+        num_usable = bids[apps[i]].usable(sum(count for _, count in entries))
+        if num_usable:
+            grants.append(ledger.grant(apps[i], tuple(keep_best(cluster, entries, num_usable)), lease_min))
     return grants
 
 

@@ -31,8 +31,8 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
     """
     if total(size) > total(slot_free):
         return False
-    room = slot_free.copy(), machine_free.copy(), rack_free.copy()
-    return best_fit(level, size, target, slot_machine, machine_rack, *room, np.empty(0, dtype=np.uint64), place)
+    free = slot_free.copy(), machine_free.copy(), rack_free.copy()
+    return best_fit(level, size, target, slot_machine, machine_rack, *free, np.empty(0, dtype=np.uint64), place)
 
 
 @compiled
@@ -87,8 +87,8 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
     Within a rack or the whole cluster the machine with most room left gives first. There are no entries at all where
     some item finds less room in its place than it needs.
     """
-    room = slot_free.copy()
-    num_slots = len(room)
+    free = slot_free.copy()
+    num_slots = len(free)
     most_entries = 0
     for gpus in size:
         most_entries += min(gpus, num_slots)
@@ -98,12 +98,12 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
     for turn in range(5):
         if turn == 3:
             for s in range(num_slots):
-                machine_room[slot_machine[s]] += room[s]
+                machine_room[slot_machine[s]] += free[s]
         for k in range(len(level)):
             if level[k] != NARROW_FIRST[turn]:
                 continue
-            left = size[k]
-            while left > 0:
+            unplaced = size[k]
+            while unplaced > 0:
                 chosen, most = -1, 0
                 for s in range(num_slots):
                     m = slot_machine[s]
@@ -114,17 +114,17 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
                         inside = m
                     elif level[k] == RACK:
                         inside = machine_rack[m]
-                    have = room[s] if turn < 3 else machine_room[m] * 1000 + room[s]
-                    if room[s] > 0 and inside == place[k] and have > most:
+                    have = free[s] if turn < 3 else machine_room[m] * 1000 + free[s]
+                    if free[s] > 0 and inside == place[k] and have > most:
                         chosen, most = s, have
                 if chosen < 0:
                     return entries[:0]
-                taken = min(left, room[chosen])
-                room[chosen] -= taken
-                left -= taken
+                count_taken = min(unplaced, free[chosen])
+                free[chosen] -= count_taken
+                unplaced -= count_taken
                 if turn >= 3:
-                    machine_room[slot_machine[chosen]] -= taken
-                entries[count, 0], entries[count, 1], entries[count, 2] = k, chosen, taken
+                    machine_room[slot_machine[chosen]] -= count_taken
+                entries[count, 0], entries[count, 1], entries[count, 2] = k, chosen, count_taken
                 count += 1
     return entries[:count]
 
@@ -159,21 +159,23 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
             j = below(random, t + 1)
             for c in range(types.shape[1]):
                 types[t, c], types[j, c] = types[j, c], types[t, c]
-        room, machines = rack_free[r], 0
+        num_free, machines = rack_free[r], 0
         for m in range(len(machine_rack)):
             machines += machine_rack[m] == r
-        best = _fullest(types, room, machines)
+        best = _fullest(types, num_free, machines)
         for t in range(len(types)):
             u, is_load = types[t, SIZE], types[t, IS_LOAD]
             share = (types[t, LEFT] + below(random, num_racks - r)) // (num_racks - r)
             chosen, nearest = 0, FAR
-            for n in range(_most(types[t], room, machines) + 1):
-                is_fullest = n * u + best[t + 1, room - n * u, machines - n * is_load] == best[t, room, machines]
+            for n in range(_most(types[t], num_free, machines) + 1):
+                is_fullest = (
+                    n * u + best[t + 1, num_free - n * u, machines - n * is_load] == best[t, num_free, machines]
+                )
                 if is_fullest and abs(n - share) < nearest:
                     chosen, nearest = n, abs(n - share)
             types[t, GIVEN + r] = chosen
             types[t, LEFT] -= chosen
-            room -= chosen * u
+            num_free -= chosen * u
             machines -= chosen * is_load
     return _laid_out(types, used, level, size, machine_rack, place)
 
@@ -203,24 +205,24 @@ def _types(used, level, size, num_racks):
 
 
 @compiled
-def _most(kind, room, machines):
+def _most(kind, num_free, machines):
     """Return how many of a type there are and have room."""
-    most = min(kind[LEFT], room // kind[SIZE])
+    most = min(kind[LEFT], num_free // kind[SIZE])
     return min(most, machines) if kind[IS_LOAD] else most
 
 
 @compiled
-def _fullest(types, room, machines):
+def _fullest(types, num_free, machines):
     """Return by (type, GPUs, machines) the most GPUs that this type and the later ones fill."""
-    best = np.zeros((len(types) + 1, room + 1, machines + 1), dtype=np.int64)
+    best = np.zeros((len(types) + 1, num_free + 1, machines + 1), dtype=np.int64)
     for t in range(len(types) - 1, -1, -1):
         u, is_load = types[t, SIZE], types[t, IS_LOAD]
-        for left in range(room + 1):
+        for gpus in range(num_free + 1):
             for free in range(machines + 1):
                 top = 0
-                for n in range(_most(types[t], left, free) + 1):
-                    top = max(top, n * u + best[t + 1, left - n * u, free - n * is_load])
-                best[t, left, free] = top
+                for n in range(_most(types[t], gpus, free) + 1):
+                    top = max(top, n * u + best[t + 1, gpus - n * u, free - n * is_load])
+                best[t, gpus, free] = top
     return best
 
 
@@ -499,10 +501,10 @@ class _Search:
             tried.add(alike)
             self.places[position] = rack if m < 0 else m if s < 0 else self._first_slot[m] + s
             self._add(target, -size)
-            found = self.place(position + 1)
+            can_place = self.place(position + 1)
             self._add(target, size)
-            if found is not False:
-                return found
+            if can_place is not False:
+                return can_place
         self._failed.add(state)
         return False
 
@@ -531,9 +533,9 @@ class _Search:
         A machine that items name is like no other.
         """
         rack, m, s = target
-        own = (self._title(m), *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
+        machine_state = (self._title(m), *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
         inside = sorted((*self._title(q), *free) for q, free in enumerate(self._slots) if self._rack_of[q] == rack)
-        return self._rack[rack], own, tuple(inside)
+        return self._rack[rack], machine_state, tuple(inside)
 
     def _title(self, m: int) -> tuple[int, int]:
         """Return a machine's number if it is named, -1 otherwise, and what is left on it."""
@@ -579,7 +581,7 @@ class Packer:
         cluster = instance.cluster
         self._tree = (cluster.slot_machine, cluster.machine_rack)
         self._failed: set[tuple[bytes, bool]] = set()
-        self.room = PlacementSearch(instance)
+        self.placement_search = PlacementSearch(instance)
         self._free = (cluster.slot_free, cluster.machine_free, cluster.rack_free)
 
     def fits_first(self, rows: IntArray) -> bool:
@@ -600,16 +602,16 @@ class Packer:
             return None
         place = np.full(len(owner), -1, dtype=np.int64)
         order = _largest_first(level, size)
-        found = None
+        entries = None
         if reserve(level[order], size[order], target[order], *self._tree, *self._free, place):
-            found = self._entries(row, order, place)
-        if found is None:
-            found = self.search(row)
-        if found is None and is_thorough:
-            found = self._by_room(row)
-        if found is None:
+            entries = self._entries(row, order, place)
+        if entries is None:
+            entries = self.search(row)
+        if entries is None and is_thorough:
+            entries = self._by_room(row)
+        if entries is None:
             self._failed.add((key, is_thorough))
-        return found
+        return entries
 
     def witness(self, tables: Tables, choice: IntArray, *, is_thorough: bool = False) -> Witness | None:
         """Return a choice of kept rows as a witness, None if no room is found for it."""
@@ -630,9 +632,9 @@ class Packer:
             order = np.lexsort((np.arange(len(size)), -size * shake, level == Locality.RACK, level != Locality.NAMED))
             items = (level[order], size[order], target[order])
             if rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES):
-                found = self._entries(row, order, place)
-                if found is not None:
-                    return found
+                entries = self._entries(row, order, place)
+                if entries is not None:
+                    return entries
         return None
 
     def _by_room(self, row: IntArray) -> IntArray | None:
@@ -641,7 +643,7 @@ class Packer:
         if len(level) > MAX_SEARCHED:
             return None
         items = tuple(sorted(zip(level.tolist(), size.tolist(), target.tolist(), strict=True)))
-        places = self.room.places(items)
+        places = self.placement_search.places(items)
         if places is None:
             return None
         waiting: dict[tuple[int, int, int], list[int]] = {}

@@ -13,7 +13,7 @@ from optim.core.driver import Monitor, SolverState, run_iteration
 from optim.models.auction.data import Locality
 from optim.models.auction.decision import BoundProof, CountProof, PaymentRule, PriceProof, Witness, sorted_entries
 from optim.models.auction.payment import grant_size
-from optim.solvers.auction.allocation import NOBODY, Allocation, Allocator
+from optim.solvers.auction.allocation import NO_APP, Allocation, Allocator
 from optim.solvers.auction.bundle_type_lp import BundleTypeLP, count_with_prices
 from optim.solvers.auction.bundle_type_tree import Tree
 from optim.solvers.auction.counting import CountRelaxation
@@ -103,9 +103,9 @@ class PaymentState:
     def reach(self, value: float, witness: Callable[[], Witness | None]) -> None:
         """Keep an allocation of the others if it is better than what was known."""
         if value > self.reached + MIN_PROGRESS:
-            found = witness()
-            if found is not None:
-                self.reached, self.witness = value, found
+            known = witness()
+            if known is not None:
+                self.reached, self.witness = value, known
 
     def lower(self, bound: float, proof: BoundProof | None) -> None:
         """Keep a bound if it is better than what was known."""
@@ -185,17 +185,17 @@ class PaymentSolver:
         self._main, self._earlier, claims = main, earlier, self._claims(main)
 
         def still_open() -> list[PaymentState]:
-            left = [c for c in claims if not c.is_settled(rule, reach, c.reached, c.bound)]
-            self._monitor.progress.update(len(claims) - len(left))
-            return left
+            unsettled = [c for c in claims if not c.is_settled(rule, reach, c.reached, c.bound)]
+            self._monitor.progress.update(len(claims) - len(unsettled))
+            return unsettled
 
         self._monitor.progress.start("payments", len(claims))
         for claim in still_open():
             filled = self._allocator.without(main, claim.app)
             claim.reach(self._tables.welfare(filled.choice), partial(self._witness, filled))
-        left = still_open()
-        if left:
-            self._price(left)
+        unsettled = still_open()
+        if unsettled:
+            self._price(unsettled)
         for claim in still_open():
             is_settled = claim.is_settled(rule, reach, claim.reached, claim.bound)  # by what served for another
             if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved
@@ -224,13 +224,13 @@ class PaymentSolver:
             for app in np.flatnonzero(choice >= 0).tolist()
         ]
 
-    def _witness(self, found: Allocation) -> Witness:
-        return Witness(row=self._tables.chosen_rows(found.choice), placement=found.placement)
+    def _witness(self, allocation: Allocation) -> Witness:
+        return Witness(row=self._tables.chosen_rows(allocation.choice), placement=allocation.placement)
 
     def _price(self, claims: Sequence[PaymentState]) -> None:
         """Bound the others without each winner by the prices of one programme."""
         lp = self._lp()
-        priced = count_with_prices(lp, lp.solve({}), {}, NOBODY)
+        priced = count_with_prices(lp, lp.solve({}), {}, NO_APP)
         self.nodes += 1
         for claim in claims:
             claim.lower(priced.bound_without(claim.app), priced.proof)
@@ -252,11 +252,11 @@ class PaymentSolver:
         """Go on with the trees of claims in turns, each twice as long as the last."""
         spent: set[int] = set()
         turn = 1
-        left = still_open()
-        self.by_tree = len(left)
-        while left:
+        unsettled = still_open()
+        self.by_tree = len(unsettled)
+        while unsettled:
             seen: set[tuple[int, int, float, float]] = set()
-            for claim in left:
+            for claim in unsettled:
                 look = self._look(claim)
                 if look in seen or claim.is_settled(rule, reach, claim.reached, claim.bound):
                     continue
@@ -265,27 +265,27 @@ class PaymentSolver:
                 seen.add(look)
                 claim.tree = claim.tree or self._tree(claim, rule, reach)
                 self._go_on(claim, claim.tree, min(claim.tree.solved + turn, node_limit))
-                self._pass_on(claim, left)
+                self._pass_on(claim, unsettled)
                 if claim.tree.is_exhausted or claim.tree.solved >= node_limit:
                     spent.add(claim.app)
-            left = [claim for claim in still_open() if claim.app not in spent]
+            unsettled = [claim for claim in still_open() if claim.app not in spent]
             turn *= 2
 
     def _go_on(self, claim: PaymentState, tree: Tree, node_limit: int) -> None:
         """Go on with a claim's tree."""
         solved, unplaced = tree.solved, tree.unplaced
         tree.node_limit, tree.earlier = node_limit, self._earlier + self.nodes - solved
-        found = run_iteration(tree, self._monitor)
+        interval = run_iteration(tree, self._monitor)
         self.nodes += tree.solved - solved
         self.unplaced += tree.unplaced - unplaced
-        claim.reach(found.reached, lambda: found.witness)
-        claim.lower(found.bound, found.proof)
+        claim.reach(interval.reached, lambda: interval.witness)
+        claim.lower(interval.bound, interval.proof)
 
     def _look(self, claim: PaymentState) -> tuple[int, int, float, float]:
         """Return what makes claims alike: the room that the winner leaves, and how much others may gain by it."""
-        kept = self._main.choice[claim.app]
+        column = self._main.choice[claim.app]
         gains = (round(claim.bound - claim.others, 9), round(claim.reached - claim.others, 9))
-        return int(self._tables.level[kept]), claim.bundle, *gains
+        return int(self._tables.level[column]), claim.bundle, *gains
 
     def _pass_on(self, source: PaymentState, claims: Sequence[PaymentState]) -> None:
         """Let other winners change places with one, where what the others have without it is better for them."""
@@ -314,9 +314,9 @@ class PaymentSolver:
         is_freed = witness.placement[:, 0] == claim.app
         moved = witness.placement[is_freed]
         before = np.concatenate([[0], np.cumsum(moved[:, 2])[:-1]])
-        taken = np.clip(source.bundle - before, 0, moved[:, 2])
-        given = np.column_stack([np.full(len(moved), source.app), moved[:, 1], taken])
-        return Witness(row=row, placement=sorted_entries(np.concatenate([witness.placement[~is_freed], given])))
+        counts = np.clip(source.bundle - before, 0, moved[:, 2])
+        exchanged = np.column_stack([np.full(len(moved), source.app), moved[:, 1], counts])
+        return Witness(row=row, placement=sorted_entries(np.concatenate([witness.placement[~is_freed], exchanged])))
 
     def _tree(self, claim: PaymentState, rule: PaymentRule, reach: Payments) -> Tree:
         def is_enough(reached: float, bound: float) -> bool:

@@ -196,8 +196,8 @@ def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
 def _proof(award: Award) -> AuctionProof:
     """Return the proof of an award: what most payments rest on is stated for all that aren't listed."""
     if award.shared is None:
-        own = {i: part.proof for i, part in award.without.items() if part.proof is not None}
-        return AuctionProof(welfare=award.proof, without=own, counts_others=True)
+        proofs = {i: part.proof for i, part in award.without.items() if part.proof is not None}
+        return AuctionProof(welfare=award.proof, without=proofs, counts_others=True)
     listed = {i: part.proof or CountProof() for i, part in award.without.items() if part.proof is not award.shared}
     return AuctionProof(welfare=award.proof, without=listed, others=award.shared)
 

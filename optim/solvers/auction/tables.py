@@ -73,7 +73,7 @@ class Tables:
         no worse rho: whatever holds the first holds the second. Rows that name machines stay.
         """
         bids, cluster = instance.bids, instance.cluster
-        room = np.array(
+        max_gpus = np.array(
             [
                 cluster.slot_free.max(initial=0),
                 cluster.machine_free.max(initial=0),
@@ -82,9 +82,9 @@ class Tables:
                 cluster.num_free,
             ]
         )
-        fits = bids.gpus <= room[bids.locality]
-        over = bids.named_gpus > cluster.machine_free[bids.named_machine]
-        fits[bids.named_row[over]] = False
+        fits = bids.gpus <= max_gpus[bids.locality]
+        is_oversized = bids.named_gpus > cluster.machine_free[bids.named_machine]
+        fits[bids.named_row[is_oversized]] = False
         keep = np.flatnonzero(fits)
         # By app, fewest GPUs first, widest locality first, best first: a row survives if it beats all before it
         # that are at least as wide.
@@ -97,9 +97,9 @@ class Tables:
         level, size = bids.locality[keep], bids.gpus[keep]
         is_named = level == Locality.NAMED
         key = level * (cluster.num_free + 1) + size
-        found = np.unique(key[~is_named])
-        kind = np.where(is_named, -1, np.searchsorted(found, key))
-        kinds = np.stack(np.divmod(found, cluster.num_free + 1), axis=1)
+        kind_keys = np.unique(key[~is_named])
+        kind = np.where(is_named, -1, np.searchsorted(kind_keys, key))
+        kinds = np.stack(np.divmod(kind_keys, cluster.num_free + 1), axis=1)
         return cls(
             instance=instance,
             row=keep,

@@ -20,7 +20,7 @@ def check(instance, tables, allocation):
     facts = read_facts(instance)
     assert not check_entries(facts, allocation.placement, "placement")
     assert not check_bundles(facts, row, allocation.placement)
-    assert (allocation.free + allocation.held.sum(axis=0) == instance.cluster.slot_free).all()
+    assert (allocation.free + allocation.allocated.sum(axis=0) == instance.cluster.slot_free).all()
     assert tables.welfare(allocation.choice) <= optimum(instance) + 1e-9
 
 
@@ -36,7 +36,7 @@ def test_every_way_to_an_allocation_is_sound(instance, seed):
     assert tables.welfare(improved.choice) >= tables.welfare(filled.choice)
     again = allocator.from_placement(tables.chosen_rows(filled.choice), filled.placement)
     assert (again.choice == filled.choice).all()
-    assert (again.held == filled.held).all()
+    assert (again.allocated == filled.allocated).all()
     assert (again.free == filled.free).all()
 
 

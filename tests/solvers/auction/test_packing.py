@@ -67,7 +67,7 @@ def test_what_is_said_to_have_no_room_has_none(instance, numbers):
     if is_unpackable(read_facts(instance), items):
         assert not can_place(instance, row[row >= 0].tolist(), instance.cluster.slot_free.tolist())
     inner = [item for item in items if item[0] != Locality.CLUSTER]
-    room = Packer(instance).room.fits(tuple(inner))
+    room = Packer(instance).placement_search.fits(tuple(inner))
     assert room is None or room != is_unpackable(read_facts(instance), inner)
 
 

@@ -54,10 +54,10 @@ def fits(facts: ExactInstance, row: IntArray) -> bool:
     return True
 
 
-def _fullest(room: IntArray) -> int:
+def _fullest(free: IntArray) -> int:
     """Return the first place with the least room that isn't marked by -1, -1 if all are."""
-    possible = np.flatnonzero(room >= 0)
-    return int(possible[np.argmin(room[possible])]) if len(possible) else -1
+    possible = np.flatnonzero(free >= 0)
+    return int(possible[np.argmin(free[possible])]) if len(possible) else -1
 
 
 def _named_fits(facts: ExactInstance, row: IntArray) -> bool:
@@ -116,25 +116,25 @@ def _start(facts: ExactInstance, named: set[int]) -> State:
 
 def _placed(state: State, level: int, size: int, machine: int) -> set[State]:
     """Return the states after one more item, placed in each way that differs."""
-    found = set()
+    states = set()
     for r in range(len(state)):
         if r and state[r] == state[r - 1]:
             continue
-        left, machines = state[r]
-        if left < size:
+        rack_free, machines = state[r]
+        if rack_free < size:
             continue
         rest = state[:r] + state[r + 1 :]
         if level == Locality.RACK:
-            found.add(tuple(sorted((*rest, (left - size, machines)))))
+            states.add(tuple(sorted((*rest, (rack_free - size, machines)))))
             continue
         for m, (name, free, slots) in enumerate(machines):
             if (m and machines[m] == machines[m - 1]) or free < size or (level == Locality.NAMED and name != machine):
                 continue
             others = machines[:m] + machines[m + 1 :]
             for smaller in _slots_after(slots, size) if level == Locality.SLOT else [slots]:
-                held = tuple(sorted((*others, (name, free - size, smaller))))
-                found.add(tuple(sorted((*rest, (left - size, held)))))
-    return found
+                machine_state = tuple(sorted((*others, (name, free - size, smaller))))
+                states.add(tuple(sorted((*rest, (rack_free - size, machine_state)))))
+    return states
 
 
 def _slots_after(slots: tuple[int, ...], size: int) -> set[tuple[int, ...]]:
@@ -156,11 +156,11 @@ def check_rows(facts: ExactInstance, row: IntArray) -> list[Violation]:
     """Check that every app is awarded one of its own bids, or none."""
     if row.shape != (facts.num_apps,):
         return [violation(BID, f"there must be one row an app, got shape {row.shape}")]
-    found = []
+    violations = []
     for i, b in enumerate(row.tolist()):
         if b != -1 and not facts.first[i] <= b < facts.first[i + 1]:
-            found.append(violation(BID, f"row {b} is none of the app's bids", where=f"app {facts.app_name(i)}"))
-    return found
+            violations.append(violation(BID, f"row {b} is none of the app's bids", where=f"app {facts.app_name(i)}"))
+    return violations
 
 
 def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Violation]:
@@ -195,15 +195,15 @@ def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Vi
 
 def check_bundles(facts: ExactInstance, row: IntArray, placement: IntArray) -> list[Violation]:
     """Check that each app's placement is what its awarded row asks for."""
-    held: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    placed: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for app, slot, count in placement.tolist():
-        held[app].append((slot, count))
-    found = []
+        placed[app].append((slot, count))
+    violations = []
     for i, b in enumerate(row.tolist()):
-        reason = _mismatch(facts, b, held.get(i, []))
+        reason = _mismatch(facts, b, placed.get(i, []))
         if reason:
-            found.append(violation(BUNDLE, reason, where=f"app {facts.app_name(i)}"))
-    return found
+            violations.append(violation(BUNDLE, reason, where=f"app {facts.app_name(i)}"))
+    return violations
 
 
 def _mismatch(facts: ExactInstance, row: int, entries: list[tuple[int, int]]) -> str:

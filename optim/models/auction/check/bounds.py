@@ -83,10 +83,10 @@ def _machine_table(slots: Sequence[int], by_level: Mapping[int, list[tuple[int, 
     return _join(table, _knapsack(len(table) - 1, items), len(table))
 
 
-def _knapsack(room: int, items: Sequence[tuple[int, float]]) -> FloatArray:
+def _knapsack(capacity: int, items: Sequence[tuple[int, float]]) -> FloatArray:
     """Return the most worth of any number of items within 0, ..., room."""
-    table = [0.0] * (room + 1)
-    for u in range(1, room + 1):
+    table = [0.0] * (capacity + 1)
+    for u in range(1, capacity + 1):
         table[u] = max([table[u - 1], *(table[u - size] + price for size, price in items if size <= u)])
     return np.array(table)
 
@@ -95,19 +95,19 @@ def _join(first: FloatArray, second: FloatArray, length: int | None = None) -> F
     """Return the best split of u GPUs over two tables, for u up to both lengths or `length` - 1."""
     length = len(first) + len(second) - 1 if length is None else length
     table = np.zeros(length)
-    for v, worth in enumerate(second.tolist()):
+    for v, value in enumerate(second.tolist()):
         stop = min(length, v + len(first))
         if v < stop:
-            np.maximum(table[v:stop], first[: stop - v] + worth, out=table[v:stop])
+            np.maximum(table[v:stop], first[: stop - v] + value, out=table[v:stop])
     return np.maximum.accumulate(table)
 
 
 class CountBound:
     """Multiple-choice knapsacks over the GPUs on offer: tables from both ends meet at each app."""
 
-    def __init__(self, facts: ExactInstance, weight: FloatArray | None = None, room: int | None = None) -> None:
+    def __init__(self, facts: ExactInstance, weight: FloatArray | None = None, num_gpus: int | None = None) -> None:
         self._facts = facts
-        self._room = facts.num_free if room is None else max(0, room)
+        self._room = facts.num_free if num_gpus is None else max(0, num_gpus)
         weight = facts.weight if weight is None else weight
         best: list[dict[int, float]] = [{} for _ in range(facts.num_apps)]
         bids = facts.instance.bids
@@ -180,10 +180,10 @@ class Prepared:
         gains = self._gains
         if isinstance(gains, CountBound):
             is_one = without is not None and is_repeated
-            found = [gains.without(without) if is_one and without is not None else gains.welfare(without)]
+            app_gains = [gains.without(without) if is_one and without is not None else gains.welfare(without)]
         else:
-            found = [gain for app, gain in gains.items() if app != without]
-        terms = [*found, *self._terms]
+            app_gains = [gain for app, gain in gains.items() if app != without]
+        terms = [*app_gains, *self._terms]
         try:
             spread = math.fsum(map(abs, terms))
         except OverflowError:
@@ -215,10 +215,10 @@ class PriceBound:
         facts = self._facts
         kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
         gain = self._gain(kinds, proof.row_price)
-        forced = self._restrict(gain, bounds)
-        taken = sum(int(facts.instance.bids.gpus[row]) for row in forced)
-        worth = self._supply.most(dict(zip(kinds, proof.supply_price.tolist(), strict=True)))
-        terms = [worth, *forced.values()]
+        fixed_gain = self._restrict(gain, bounds)
+        fixed_gpus = sum(int(facts.instance.bids.gpus[row]) for row in fixed_gain)
+        supply_value = self._supply.most(dict(zip(kinds, proof.supply_price.tolist(), strict=True)))
+        terms = [supply_value, *fixed_gain.values()]
         for kind, row_price, supply_price in zip(
             kinds, proof.row_price.tolist(), proof.supply_price.tolist(), strict=True
         ):
@@ -227,22 +227,22 @@ class PriceBound:
                 low, high = bounds.get(kind[:2], (0, math.inf)) if kind[0] != Locality.NAMED else (0, math.inf)
                 terms.append(difference * (high if difference > 0 else low))
         if proof.is_counted:
-            return Prepared(facts, terms, CountBound(facts, gain, facts.num_free - taken))
+            return Prepared(facts, terms, CountBound(facts, gain, facts.num_free - fixed_gpus))
         best = np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
         return Prepared(facts, terms, dict(zip(self._apps.tolist(), np.maximum(0.0, best).tolist(), strict=True)))
 
     def _restrict(self, gain: FloatArray, bounds: Bounds) -> dict[int, float]:
         """Take rows that a tree forbids out of the gains; return the gain of the rows that it fixes."""
         bids = self._facts.instance.bids
-        forced: dict[int, float] = {}  # by row
+        fixed_gain: dict[int, float] = {}  # by row
         for (level, row), (low, high) in bounds.items():
             if level == ROW and high == 0:
                 gain[row] = 0.0
             elif level == ROW and low == 1:
-                forced[row] = float(gain[row])
-        for app in bids.app[sorted(forced)].tolist():
+                fixed_gain[row] = float(gain[row])
+        for app in bids.app[sorted(fixed_gain)].tolist():
             gain[self._facts.first[app] : self._facts.first[app + 1]] = 0.0
-        return forced
+        return fixed_gain
 
     def _gain(self, kinds: list[Kind], row_price: FloatArray) -> FloatArray:
         """Return each row's weight less its price."""

@@ -77,16 +77,16 @@ class AuctionClaims(AbstractClaims):
     def check_decision(self, decision: AuctionPlan) -> Findings:
         """Check bundles, payments and grants; the objective is the sum of the awarded rows' weights."""
         facts = self.facts
-        found = check_rows(facts, decision.row) or check_entries(facts, decision.placement, "placement")
-        found = found or check_bundles(facts, decision.row, decision.placement)
-        if found:
-            return found, None
-        wrong_shares, shares = check_shares(facts, decision, lambda app: self._bound_without(app, found))
-        found += wrong_shares or check_grants(facts, decision, shares)
+        violations = check_rows(facts, decision.row) or check_entries(facts, decision.placement, "placement")
+        violations = violations or check_bundles(facts, decision.row, decision.placement)
+        if violations:
+            return violations, None
+        wrong_shares, shares = check_shares(facts, decision, lambda app: self._bound_without(app, violations))
+        violations += wrong_shares or check_grants(facts, decision, shares)
         if not wrong_shares:
             decided, winners, self._widest = decided_grants(facts, decision, shares)
             self._certain = {"decided": decided, "winners": winners}
-        return found, Recomputed.total(facts.weight[decision.row[decision.row >= 0]].tolist())
+        return violations, Recomputed.total(facts.weight[decision.row[decision.row >= 0]].tolist())
 
     def check_proof(self, proof: AuctionProof) -> Findings:
         """Check what bounds the welfare of all apps."""
@@ -155,29 +155,29 @@ class AuctionClaims(AbstractClaims):
         text = f"a bound is proven by counts, prices or a tree, not by {type(proof).__name__}"
         return math.inf, 0.0, [violation("certificate", text)]
 
-    def _bound_without(self, app: int, found: list[Violation]) -> float | None:
+    def _bound_without(self, app: int, violations: list[Violation]) -> float | None:
         """Bound the others' welfare without an app, None where nothing is proven."""
         proof = None if self.solution.certificate is None else self.solution.certificate.proof
         if not isinstance(proof, AuctionProof):
             return None
         part = proof.without.get(app, CountProof() if proof.counts_others else None)
         if proof.others is not None and app not in proof.without:
-            return self._bound_by_shared(proof.others, app, found)
+            return self._bound_by_shared(proof.others, app, violations)
         if part is None:
             return None
         value, _, wrong = self._evaluate(part, app)
-        found.extend(wrong)
+        violations.extend(wrong)
         return value
 
-    def _bound_by_shared(self, proof: Any, app: int, found: list[Violation]) -> float | None:
+    def _bound_by_shared(self, proof: Any, app: int, violations: list[Violation]) -> float | None:
         """Bound the others' welfare without an app by prices that many apps share; they are worked out once."""
         if self._shared is None:
             if not isinstance(proof, PriceProof):
-                found.append(violation("certificate", "what several apps' bounds rest on must be prices"))
+                violations.append(violation("certificate", "what several apps' bounds rest on must be prices"))
                 return None
             wrong = check_form(self.facts, proof)
             if wrong:
-                found.append(wrong)
+                violations.append(wrong)
                 return None
             self._price = self._price or PriceBound(self.facts)
             self._shared = self._price.prepare(proof, NO_BOUNDS)

@@ -103,8 +103,8 @@ def _possible(instance: AuctionInstance) -> BoolArray:
     rack = np.zeros(len(machine), dtype=np.int64)
     np.add.at(rack, cluster.machine_rack, machine)
     free = int(cluster.slot_free.sum())
-    room = np.array([cluster.slot_free.max(initial=0), machine.max(initial=0), rack.max(initial=0), free, free])
-    fits: BoolArray = bids.gpus <= room[bids.locality]
+    max_free = np.array([cluster.slot_free.max(initial=0), machine.max(initial=0), rack.max(initial=0), free, free])
+    fits: BoolArray = bids.gpus <= max_free[bids.locality]
     fits[bids.named_row[bids.named_gpus > machine[bids.named_machine]]] = False
     return fits
 

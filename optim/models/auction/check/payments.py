@@ -37,7 +37,7 @@ def check_shares(
 
     A plan may claim a lower end below what its bound shows: then that is the interval's.
     """
-    found = []
+    violations = []
     won = plan.row >= 0
     shares = Shares(low=np.ones(facts.num_apps), high=np.ones(facts.num_apps))
     for name, share in (("low", plan.share_low), ("high", plan.share_high)):
@@ -56,51 +56,51 @@ def check_shares(
         shares.low[i] = min(low, proven_low)
         if low > proven_low * most:
             text = f"c is said to be at least {low!r}, but only {proven_low!r} is proven"
-            found.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
+            violations.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
         witness, reached = plan.witnesses.get(i), others
         if witness is not None:
             wrong = _check_witness(facts, i, witness)
-            found += wrong
+            violations += wrong
             if wrong:
                 continue
             reached = max(others, math.fsum(facts.weight[witness.row[witness.row >= 0]].tolist()))
         proven_high = shares.high[i] = math.exp(others - reached)
         if not proven_high <= high * most <= proven_high * most**2 or low > high * most:
             text = f"c is said to be at most {high!r}, but {proven_high!r} is proven"
-            found.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
+            violations.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
     outside = sorted(plan.witnesses.keys() - set(np.flatnonzero(won).tolist()))
-    found += [violation(WITNESS, f"app {i} pays nothing that a witness could prove") for i in outside]
-    return found, shares
+    violations += [violation(WITNESS, f"app {i} pays nothing that a witness could prove") for i in outside]
+    return violations, shares
 
 
 def _check_witness(facts: ExactInstance, app: int, witness: Witness) -> list[Violation]:
     """Check that a witness is an allocation of the others."""
     where = f"without app {facts.app_name(app)}"
-    found = check_rows(facts, witness.row)
-    if found:
-        return found
+    violations = check_rows(facts, witness.row)
+    if violations:
+        return violations
     if witness.row[app] >= 0:
-        found.append(violation(WITNESS, "the app itself holds a bid", where=where))
+        violations.append(violation(WITNESS, "the app itself holds a bid", where=where))
     if witness.placement is not None:
-        found += check_entries(facts, witness.placement, "witness")
-        found += [] if found else check_bundles(facts, witness.row, witness.placement)
+        violations += check_entries(facts, witness.placement, "witness")
+        violations += [] if violations else check_bundles(facts, witness.row, witness.placement)
     elif not fits(facts, witness.row):
-        found.append(
+        violations.append(
             violation(WITNESS, "best fit finds no room for the bundles, and no placement is given", where=where)
         )
-    return found
+    return violations
 
 
 def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> list[Violation]:
     """Check that grants lie within the bundles and have the sizes that the rule gives for the upper ends proven."""
-    found = check_entries(facts, plan.grants, "grants")
-    if found:
-        return found
+    violations = check_entries(facts, plan.grants, "grants")
+    if violations:
+        return violations
     placed = {(i, s): count for i, s, count in plan.placement.tolist()}
     for i, s, count in plan.grants.tolist():
         if count > placed.get((i, s), 0):
             text = f"{count} GPUs are granted on slot {s}, {placed.get((i, s), 0)} belong to the bundle"
-            found.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
+            violations.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
     awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
     granted = np.bincount(plan.grants[:, 0], plan.grants[:, 2], facts.num_apps).astype(np.int64)
     for i in np.flatnonzero(awarded).tolist():
@@ -108,8 +108,8 @@ def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> lis
         allowed = _sizes(plan.rule, float(shares.high[i]), int(awarded[i]), gang)
         if int(granted[i]) not in allowed:
             text = f"{granted[i]} of {awarded[i]} GPUs are granted, the rule {plan.rule} gives {sorted(allowed)}"
-            found.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
-    return found
+            violations.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
+    return violations
 
 
 def decided_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> tuple[int, int, float]:
