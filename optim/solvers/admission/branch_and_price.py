@@ -93,11 +93,13 @@ class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
         limits = () if options.max_nodes is None else (IterationLimit(options.max_nodes, Termination.NODE_LIMIT),)
-        whole = monitor.part(*limits)
+        tree_monitor = monitor.part(*limits)
         with monitor.clock.phase("solve"):
             guide = _Guide(tables, rows, options.search_moves, monitor, seed)
-            search = TreeSearch(tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=whole)
-            plan = run_iteration(search, whole, task=self.name)
+            search = TreeSearch(
+                tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=tree_monitor
+            )
+            plan = run_iteration(search, tree_monitor, task=self.name)
         tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
         gap = relative_gap(search.incumbent_value, search.bound, self.sense)
         is_close = gap is not None and tol < gap <= options.tol
@@ -109,7 +111,7 @@ class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
             statement=f"no plan is worth more than {{bound}}: the leaves of a tree of {len(tree)} nodes",
             optimal_statement=f"the plan attains the bound {{bound}} of a tree of {len(tree)} nodes to {tol:g}",
             tol=tol,
-            termination=whole.reason or (Termination.GAP_LIMIT if is_close else None),
+            termination=tree_monitor.reason or (Termination.GAP_LIMIT if is_close else None),
             iterations=search.num_bounded,
             counts={
                 "nodes": float(len(tree)),

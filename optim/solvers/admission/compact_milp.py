@@ -179,16 +179,16 @@ def _nothing_found(reason: Termination | None) -> HighsOutcome:
     return HighsOutcome(termination=reason, values=None, objective=None, bound=None, nodes=0, simplex_iterations=0)
 
 
-def _message(outcome: HighsOutcome, worth: float) -> str:
-    if outcome.objective is not None and worth < outcome.objective - PLAN_TOL * max(1.0, abs(outcome.objective)):
+def _message(outcome: HighsOutcome, plan_value: float) -> str:
+    if outcome.objective is not None and plan_value < outcome.objective - PLAN_TOL * max(1.0, abs(outcome.objective)):
         return (
-            f"the plan is worth {worth:.9g}, less than HiGHS' point, {outcome.objective:.9g}: "
+            f"the plan is worth {plan_value:.9g}, less than HiGHS' point, {outcome.objective:.9g}: "
             "jobs that broke a row in exact arithmetic were dropped"
         )
     if outcome.bound is None:
         return "HiGHS found no bound"
-    if worth > outcome.bound + PLAN_TOL * max(1.0, abs(outcome.bound)):
-        return f"HiGHS claims the bound {outcome.bound:.9g}, which is wrong: the plan is worth {worth:.9g}"
+    if plan_value > outcome.bound + PLAN_TOL * max(1.0, abs(outcome.bound)):
+        return f"HiGHS claims the bound {outcome.bound:.9g}, which is wrong: the plan is worth {plan_value:.9g}"
     if outcome.termination is Termination.OPTIMAL:
         return f"HiGHS claims optimality with bound {outcome.bound:.9g}, which comes without a proof"
     return f"HiGHS claims the bound {outcome.bound:.9g}, which comes without a proof"

@@ -148,19 +148,19 @@ class RrhPolicy:
     def _risk_and_reward(self, views: Sequence[JobView], state: SlotState) -> RiskAndReward:
         """Return the jobs' risks and rewards."""
         size = len(views)
-        remaining, worth, decay, patience, weight = (np.zeros(size) for _ in range(5))
+        remaining, value, decay, patience, weight = (np.zeros(size) for _ in range(5))
         for i, view in enumerate(views):
             workers = self._workers[view.job]
             slots = -(-view.remaining // int(view.progress[workers]))
             finish = state.slot + slots - 1
             remaining[i] = slots
-            worth[i] = _value_at(view, finish)
-            decay[i] = max(0.0, worth[i] - _value_at(view, finish + 1))
+            value[i] = _value_at(view, finish)
+            decay[i] = max(0.0, value[i] - _value_at(view, finish + 1))
             patience[i] = max(0, view.deadline + 1 - finish)
             weight[i] = dominant_share(view, state.board.servers, workers) if self._options.is_cost_shared else 1.0
         return RiskAndReward(
             remaining=remaining,
-            present=worth / (1 + self._options.rate * remaining),
+            present=value / (1 + self._options.rate * remaining),
             decay=decay,
             patience=patience,
             weight=weight,

@@ -30,8 +30,8 @@ class ScaledSolver(AbstractSolver[AdmissionInstance, OptionsT]):
         unit = scaling(instance)
         if unit == 1.0:
             return self.run(instance, options, monitor, seed)
-        found = self.run(in_unit(instance, unit), options, monitor.in_unit(unit), seed)
-        return unscale(found, unit)
+        outcome = self.run(in_unit(instance, unit), options, monitor.in_unit(unit), seed)
+        return unscale(outcome, unit)
 
 
 def scaling(instance: AdmissionInstance) -> float:
@@ -41,13 +41,13 @@ def scaling(instance: AdmissionInstance) -> float:
 
 def in_unit(instance: AdmissionInstance, unit: float) -> AdmissionInstance:
     """Return the same instance with all worths in another unit."""
-    worth = instance.value / unit
-    tables = (row[arrival:] for row, arrival in zip(worth.tolist(), instance.jobs.arrival.tolist(), strict=True))
+    value = instance.value / unit
+    tables = (row[arrival:] for row, arrival in zip(value.tolist(), instance.jobs.arrival.tolist(), strict=True))
     utilities = tuple(TableUtility(table=tuple(table)) for table in tables)
     jobs = replace(instance.jobs, utilities=utilities, min_utility=np.zeros(instance.num_jobs))
     rescaled = replace(instance, jobs=jobs)
     # Whatever else a worth is made of, a weight per job, say, is in the tables and must not count a second time.
-    assert np.array_equal(rescaled.value, worth), "worths in another unit are not those of the instance"
+    assert np.array_equal(rescaled.value, value), "worths in another unit are not those of the instance"
     return rescaled
 
 

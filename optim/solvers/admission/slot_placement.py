@@ -15,19 +15,19 @@ def _room(
     other_unit: IntArray, share: IntArray,
 ) -> int:  # fmt: skip
     """Return how many more units fit on a server, by free capacity, the job's limit and its share."""
-    room = limit[server] - allocated[server]
+    num_units = limit[server] - allocated[server]
     for r in range(len(unit)):
         if unit[r] > 0:
-            room = min(room, free[server, r] // unit[r])
-    if room <= 0 or len(share) == 0:
-        return room
-    allowed = room
+            num_units = min(num_units, free[server, r] // unit[r])
+    if num_units <= 0 or len(share) == 0:
+        return num_units
+    allowed = num_units
     for r in range(len(unit)):
-        left = share[server, r] - unit[r] * allocated[server] - other_unit[r] * other_allocated[server]
-        if left < 0:
+        residual = share[server, r] - unit[r] * allocated[server] - other_unit[r] * other_allocated[server]
+        if residual < 0:
             allowed = 0
         elif unit[r] > 0:
-            allowed = min(allowed, left // unit[r])
+            allowed = min(allowed, residual // unit[r])
     # A single unit is always allowed: a share below one unit's demand must not shut the job out.
     if allowed < 1 and allocated[server] == 0 and other_allocated[server] == 0:
         return 1
@@ -36,12 +36,12 @@ def _room(
 
 @compiled
 def take_in_turn(
-    count: int, cursor: int, taken: IntArray, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray,
+    count: int, cursor: int, units: IntArray, free: IntArray, unit: IntArray, limit: IntArray, allocated: IntArray,
     other_allocated: IntArray, other_unit: IntArray, share: IntArray,
 ) -> tuple[int, int]:  # fmt: skip
     """Place up to `count` units, one a turn on the next server with room.
 
-    Adds them to `taken` and returns how many there were and where the next turn begins.
+    Adds them to `units` and returns how many there were and where the next turn begins.
     """
     num_servers = len(limit)
     server, misses, placed = cursor, 0, 0
@@ -50,7 +50,7 @@ def take_in_turn(
             for r in range(len(unit)):
                 free[server, r] -= unit[r]
             allocated[server] += 1
-            taken[server] += 1
+            units[server] += 1
             placed += 1
             misses = 0
             cursor = (server + 1) % num_servers
@@ -61,13 +61,13 @@ def take_in_turn(
 
 
 @compiled
-def _give_back(taken: IntArray, free: IntArray, unit: IntArray, allocated: IntArray) -> None:
+def _give_back(units: IntArray, free: IntArray, unit: IntArray, allocated: IntArray) -> None:
     """Undo what `take_in_turn` took."""
-    for server in range(len(taken)):
-        if taken[server] > 0:
-            allocated[server] -= taken[server]
+    for server in range(len(units)):
+        if units[server] > 0:
+            allocated[server] -= units[server]
             for r in range(len(unit)):
-                free[server, r] += taken[server] * unit[r]
+                free[server, r] += units[server] * unit[r]
 
 
 @compiled

@@ -266,14 +266,14 @@ class Board:
         classes, limits = (self.servers.worker_class, self.servers.ps_class), self.servers.limits(view)
         for side, wanted in ((WORKERS, workers), (PS, ps)):
             of_class, limit = classes[side], limits[side]
-            left = 0
+            unplaced = 0
             for c in np.flatnonzero(wanted).tolist():
                 inside = of_class == c
-                due = int(wanted[c])
+                to_place = int(wanted[c])
                 if previous is not None:
-                    due -= self._keep(view, side, np.where(inside, previous.sides[side], 0), due)
-                left += due - self._take(view, side, due, np.where(inside, limit, 0))
-            self._take(view, side, left, limit)
+                    to_place -= self._keep(view, side, np.where(inside, previous.sides[side], 0), to_place)
+                unplaced += to_place - self._take(view, side, to_place, np.where(inside, limit, 0))
+            self._take(view, side, unplaced, limit)
         return self.settle(view)
 
     def settle(self, view: JobView) -> int:
@@ -553,7 +553,7 @@ def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decisio
             fault = f"{total} workers where at most {len(view.progress) - 1} are of use (row (3))"
         elif not view.ps_needed[total] <= num_ps <= total:
             fault = f"{num_ps} PSs for {total} workers, which need {view.ps_needed[total]} (rows (6), (7))"
-        elif any((own > limit).any() for own, limit in zip(allocation.sides, servers.limits(view), strict=True)):
+        elif any((units > limit).any() for units, limit in zip(allocation.sides, servers.limits(view), strict=True)):
             fault = "more units on a server than it may hold of one job"
         elif _exceeds_share(view, servers, workers, ps):
             fault = "more than its share of a server"

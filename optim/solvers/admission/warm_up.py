@@ -28,9 +28,9 @@ from optim.solvers.lp.pdhg import solve_pdhg
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
     """Return an instance with one job, one slot and one server a side, or one that both sides share."""
-    room = 2 * MICRO if is_shared else MICRO
+    capacity = 2 * MICRO if is_shared else MICRO
     servers = ServerClasses(
-        types=("smallest",), capacity=np.full((1, 1, 1), room, dtype=np.int64), count=as_int_array([1])
+        types=("smallest",), capacity=np.full((1, 1, 1), capacity, dtype=np.int64), count=as_int_array([1])
     )
     hosts = servers if is_shared else replace(servers)
     one, demand = as_int_array([1]), np.full((1, 1), MICRO, dtype=np.int64)

@@ -219,17 +219,17 @@ class NodeMaster:
 
     def drop_idle_cuts(self) -> None:
         """Forget the cuts that the last point doesn't price, and start the programme again."""
-        kept = np.flatnonzero(self._last_cut_use == self._num_solves)
-        if len(kept) < len(self.cuts):
-            self._rebuild(np.arange(len(self.schedules)), kept)
+        cut_index = np.flatnonzero(self._last_cut_use == self._num_solves)
+        if len(cut_index) < len(self.cuts):
+            self._rebuild(np.arange(len(self.schedules)), cut_index)
 
-    def _rebuild(self, kept: IntArray, kept_cuts: IntArray) -> None:
+    def _rebuild(self, columns: IntArray, kept_cuts: IntArray) -> None:
         """Start the programme again with some of the schedules and cuts."""
-        self.schedules = self.schedules.select(kept)
-        self._keys.take(kept)
+        self.schedules = self.schedules.select(columns)
+        self._keys.take(columns)
         self.cuts.keep(kept_cuts)
         self._last_cut_use = self._last_cut_use[kept_cuts]
-        last_use = self._last_use[kept]
+        last_use = self._last_use[columns]
         self._is_admitted = np.zeros_like(self._is_admitted)
         self._is_allowed = np.zeros(0, dtype=np.bool_)
         self._last_use = np.zeros(0, dtype=np.int64)
@@ -410,10 +410,10 @@ class NodeBounder:
         num_cut_rounds, last_value = 0, math.inf
         for _ in range(effort.max_rounds):
             point = master.solve()
-            priced, found = self._price(point, limits)
+            priced, candidate = self._price(point, limits)
             self.num_rounds += 1
-            if found.bound < best.bound:
-                best = found
+            if candidate.bound < best.bound:
+                best = candidate
             if best.bound <= cutoff:
                 return NodeResult(point=best, master=None, is_converged=False)
             if should_stop(best.bound):

@@ -60,7 +60,7 @@ class SharedSource(NamedTuple):
     ps_cost: FloatArray
     worker_curves: CountCharges
     ps_curves: CountCharges
-    room: ClassFrontiers
+    frontiers: ClassFrontiers
     layers: FloatArray
 
 
@@ -76,7 +76,7 @@ def _fill_greedily(cost, low, high, most, order, table):
         total += low[c] * cost[c]
     if units > most:
         return 1, 0
-    fewest = units
+    min_units = units
     table[units] = total
     sort_by_key(cost, len(order), order)
     for place in range(len(order)):
@@ -85,7 +85,7 @@ def _fill_greedily(cost, low, high, most, order, table):
             units += 1
             total += cost[c]
             table[units] = total
-    return fewest, units
+    return min_units, units
 
 
 @compiled
@@ -93,9 +93,9 @@ def _fill_side(row, cost, low, high, curves, most, order, layers, table):
     """As `_fill_greedily`, where a row of curves may charge."""
     if row == 0:
         return _fill_greedily(cost, low, high, most, order, table)
-    fewest, largest = fill_layers(most, cost, low, high, curves.extra[row], layers)
+    min_units, max_units = fill_layers(most, cost, low, high, curves.extra[row], layers)
     table[: most + 1] = layers[len(cost), : most + 1]
-    return fewest, largest
+    return min_units, max_units
 
 
 @compiled
@@ -103,7 +103,7 @@ def _fill_slot(i, s, t, ps_needed, limits, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite where impossible."""
     most = len(ps_needed) - 1
     table[: most + 1] = INFINITE
-    fewest, largest = _fill_side(
+    min_units, max_units = _fill_side(
         source.worker_curves.place[i, t], source.worker_cost[s, :, t], limits.worker_low[i, :, t],
         limits.worker_high[s, :, t], source.worker_curves, most, source.order, source.worker_layers, source.workers,
     )  # fmt: skip
@@ -111,19 +111,19 @@ def _fill_slot(i, s, t, ps_needed, limits, source, table):
         source.ps_curves.place[i, t], source.ps_cost[s, :, t], limits.ps_low[i, :, t], limits.ps_high[s, :, t],
         source.ps_curves, ps_needed[most], source.ps_order, source.ps_layers, source.ps,
     )  # fmt: skip
-    for y in range(fewest, largest + 1):
-        due = ps_needed[y]
-        if due <= y and fewest_ps <= due <= max_ps:
-            table[y] = source.workers[y] + source.ps[due]
+    for y in range(min_units, max_units + 1):
+        num_ps = ps_needed[y]
+        if num_ps <= y and fewest_ps <= num_ps <= max_ps:
+            table[y] = source.workers[y] + source.ps[num_ps]
 
 
 @compiled
 def _take(row, units, cost, low, high, curves, order, layers, out):
     """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
     if row == 0:
-        room = high - low
+        spare = high - low
         out[:] = low
-        take_cheapest(units - low.sum(), cost, room, order, out)
+        take_cheapest(units - low.sum(), cost, spare, order, out)
     else:
         fill_layers(units, cost, low, high, curves.extra[row], layers)
         out[:] = 0
@@ -146,10 +146,10 @@ def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
 @compiled
 def _shared_sides(i, s, t, limits, source):
     """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
-    room = source.room
-    start = np.empty(len(room.pattern), dtype=np.int64)
+    frontiers = source.frontiers
+    start = np.empty(len(frontiers.pattern), dtype=np.int64)
     for c in range(len(start)):
-        start[c] = room.start[s, room.pattern[c, t]]
+        start[c] = frontiers.start[s, frontiers.pattern[c, t]]
     return (
         (source.worker_cost[s, :, t], source.ps_cost[s, :, t]),
         (limits.worker_low[i, :, t], limits.ps_low[i, :, t]),
@@ -158,7 +158,7 @@ def _shared_sides(i, s, t, limits, source):
             source.worker_curves.extra[source.worker_curves.place[i, t]],
             source.ps_curves.extra[source.ps_curves.place[i, t]],
         ),
-        (start, room.front),
+        (start, frontiers.front),
     )
 
 
@@ -169,7 +169,7 @@ def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
     costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
     fill_pair_layers(most, ps_needed[most], costs, lows, highs, curves, fronts, source.layers)
     for y in range(most + 1):
-        table[y] = source.layers[len(source.room.pattern), ps_needed[y], y] if ps_needed[y] <= y else INFINITE
+        table[y] = source.layers[len(source.frontiers.pattern), ps_needed[y], y] if ps_needed[y] <= y else INFINITE
 
 
 @compiled
@@ -198,17 +198,17 @@ def _trace_by(write_slot):
         """Recompute the choices that led to the best cost and write counts by class and slot."""
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
         steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
-        due, first_slot = jobs.target[i], jobs.arrival[i]
+        target, first_slot = jobs.target[i], jobs.arrival[i]
         segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
-        goal, state = scratch.finish_cost[0], due
+        goal, state = scratch.finish_cost[0], target
         for t in range(completion, first_slot - 1, -1):
             k = t - first_slot
-            least = max(0, due - steps[-1] * (last_slot - t + 1))
-            found = False
+            least = max(0, target - steps[-1] * (last_slot - t + 1))
+            is_traced = False
             for s in range(segment, segment_end):
                 # Only these states' tables were made for this job.
                 low = max(least, jobs.segment_start[s])
-                high = jobs.segment_start[s + 1] if s + 1 < segment_end else due
+                high = jobs.segment_start[s + 1] if s + 1 < segment_end else target
                 for y in range(len(steps)):
                     if y > 0 and steps[y] == steps[y - 1]:
                         continue
@@ -216,19 +216,19 @@ def _trace_by(write_slot):
                     from_state = state - steps[y]
                     to_state = from_state + 1
                     if t == completion:
-                        to_state = due - steps[y - 1] if y > 0 else 0
+                        to_state = target - steps[y - 1] if y > 0 else 0
                     for d in range(max(from_state, low), min(to_state, high)):
                         if (
                             scratch.states[k, d] < INFINITE
                             and scratch.states[k, d] + scratch.tables[k, s - segment, y] == goal
                         ):
-                            found = True
+                            is_traced = True
                             state, goal = d, scratch.states[k, d]
                             write_slot(i, s, t, y, needed[y], limits, source, out_workers, out_ps)
                             break
-                    if found:
+                    if is_traced:
                         break
-                if found:
+                if is_traced:
                     break
 
     return trace_back
@@ -244,21 +244,21 @@ def _best_by(fill_slot, trace_back):
         completion = NONE
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
         steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
-        due, fastest = jobs.target[i], steps[-1]
+        target, fastest = jobs.target[i], steps[-1]
         first_slot = jobs.arrival[i]
         last_slot = min(jobs.deadline[i], limits.last[i])
         first_forced, last_forced = _forced_slots(i, limits.worker_low, limits.ps_low)
         if (
             limits.is_refused[i]
             or last_slot < first_slot
-            or due > fastest * (last_slot - first_slot + 1)
+            or target > fastest * (last_slot - first_slot + 1)
             or first_forced < first_slot
         ):
             return best, completion
         first_end = max(first_slot, limits.first[i], last_forced)
         segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
         states, tables = scratch.states, scratch.tables
-        states[0, :due] = INFINITE
+        states[0, :target] = INFINITE
         states[0, 0] = 0.0
         reached = 0
         for t in range(first_slot, last_slot + 1):
@@ -266,13 +266,13 @@ def _best_by(fill_slot, trace_back):
                 break  # values never rise and costs are at least 0
             k = t - first_slot
             before, after = states[k], states[k + 1]
-            after[:due] = INFINITE
-            least = max(0, due - fastest * (last_slot - t + 1))
+            after[:target] = INFINITE
+            least = max(0, target - fastest * (last_slot - t + 1))
             now_reached = reached
             cheapest = INFINITE
             for s in range(segment, segment_end):
                 low = max(least, jobs.segment_start[s])
-                high = min(reached + 1, jobs.segment_start[s + 1] if s + 1 < segment_end else due, due)
+                high = min(reached + 1, jobs.segment_start[s + 1] if s + 1 < segment_end else target, target)
                 table = tables[k, s - segment]
                 if low >= high:
                     continue
@@ -283,11 +283,11 @@ def _best_by(fill_slot, trace_back):
                         continue
                     step = steps[y]
                     # From these states so many workers complete the work, and one fewer would not.
-                    from_state = max(low, due - step)
-                    to_state = min(high, due - steps[y - 1]) if y > 0 else low
+                    from_state = max(low, target - step)
+                    to_state = min(high, target - steps[y - 1]) if y > 0 else low
                     for d in range(from_state, to_state):
                         cheapest = min(cheapest, before[d] + cost)
-                    for d in range(low, min(high, due - step)):
+                    for d in range(low, min(high, target - step)):
                         candidate = before[d] + cost
                         if candidate < after[d + step]:
                             after[d + step] = candidate
@@ -384,8 +384,8 @@ class BranchRestrictions(NamedTuple):
             admitted = _with(self.is_admitted, i, 1)
             return self._replace(is_admitted=admitted, **{"worker_low" if is_worker else "ps_low": low})
         high = (self.worker_high if is_worker else self.ps_high).copy()
-        own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
-        high[own, *place] = np.minimum(high[own, *place], v)
+        segments = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
+        high[segments, *place] = np.minimum(high[segments, *place], v)
         return self._replace(**{"worker_high" if is_worker else "ps_high": high})
 
     def allows(self, tables: JobTables, schedules: PricedSchedules) -> NDArray[np.bool_]:

@@ -97,12 +97,12 @@ def split(
         sides = (Side.WORKER, Side.PS) if instance.has_shared_servers else (side,)
         shared_room = share_of(servers.capacity, instance.max_share_per_server) if len(sides) == 2 else None
         for c, t in np.ndindex(servers.num_classes, instance.horizon):
-            items = [item for own in sides for item in _items(instance, schedules, segments, own, c, t)]
+            items = [item for side_items in sides for item in _items(instance, schedules, segments, side_items, c, t)]
             first = int(servers.count[:c].sum())
-            room = ServerSpace(servers, c, t, None if shared_room is None else tuple(shared_room[c, t].tolist()))
-            placed, is_proven = pack(items, room, should_stop)
+            space = ServerSpace(servers, c, t, None if shared_room is None else tuple(shared_room[c, t].tolist()))
+            placed, is_proven = pack(items, space, should_stop)
             if placed is None:
-                few = tuple(_fewest(items, room, should_stop)) if is_proven else tuple(items)
+                few = tuple(_fewest(items, space, should_stop)) if is_proven else tuple(items)
                 return UnpackableSet(hosts=side, server_class=c, slot=t, items=few, is_proven=is_proven)
             for item, by_server in zip(items, placed, strict=True):
                 job = int(schedules.jobs[item.owner])
@@ -147,7 +147,7 @@ class ServerSpace:
 
 
 def pack(
-    items: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool] = never
+    items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool] = never
 ) -> tuple[list[list[int]] | None, bool]:
     """Spread units over equal servers.
 
@@ -156,36 +156,37 @@ def pack(
     tuple
         For each kind its units by server, None if no way was found; and whether that is proven.
     """
-    for r, limit in enumerate(room.one):
-        if sum(item.units * item.demand[r] for item in items) > room.number * limit:
+    for r, limit in enumerate(space.one):
+        if sum(item.units * item.demand[r] for item in items) > space.number * limit:
             return None, True
-    search = _Packing(items, room, should_stop)
+    search = _Packing(items, space, should_stop)
     placed = search.place()
     return placed, not search.is_given_up
 
 
-def _fewest(items: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> list[Item]:
+def _fewest(items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool]) -> list[Item]:
     """Leave out kinds one after the other as long as the servers certainly don't hold the rest."""
-    left = list(items)
+    core = list(items)
     for item in sorted(items, key=lambda item: (item.units * max(item.demand), item.owner)):
-        rest = [other for other in left if other is not item]
-        placed, is_proven = pack(rest, room, should_stop)
+        rest = [other for other in core if other is not item]
+        placed, is_proven = pack(rest, space, should_stop)
         if placed is None and is_proven:
-            left = rest
-    return left
+            core = rest
+    return core
 
 
 class _Packing:
     """Depth-first over kinds; servers that hold the same are tried once."""
 
-    def __init__(self, items: Sequence[Item], room: ServerSpace, should_stop: Callable[[], bool]) -> None:
-        self._items, self._room, self._should_stop = items, room, should_stop
-        self._left = [list(room.one) for _ in range(room.number)]
-        self._placed = [[0] * room.number for _ in items]
+    def __init__(self, items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool]) -> None:
+        self._items, self._room, self._should_stop = items, space, should_stop
+        self._left = [list(space.one) for _ in range(space.number)]
+        self._placed = [[0] * space.number for _ in items]
         self._nodes, self._is_stopped = 0, False
         owners = [item.owner for item in items]
         self._partner = [
-            next((j for j, owner in enumerate(owners) if owner == own and j != k), None) for k, own in enumerate(owners)
+            next((j for j, owner in enumerate(owners) if owner == this_owner and j != k), None)
+            for k, this_owner in enumerate(owners)
         ]
         # Large units first: they leave the fewest ways.
         self._order = sorted(range(len(items)), key=lambda k: (-self._share_of_room(items[k].demand), k))
@@ -198,10 +199,10 @@ class _Packing:
     def place(self) -> list[list[int]] | None:
         """Return all kinds' units by server."""
         ways: list[Iterator[list[int]]] = []
-        taken: list[list[int]] = []
-        while len(taken) < len(self._order):
-            k = self._order[len(taken)]
-            if len(ways) == len(taken):
+        placed_counts: list[list[int]] = []
+        while len(placed_counts) < len(self._order):
+            k = self._order[len(placed_counts)]
+            if len(ways) == len(placed_counts):
                 ways.append(self._ways(k))
             counts = next(ways[-1], None)
             if counts is not None:
@@ -210,11 +211,11 @@ class _Packing:
                 if self.is_given_up:
                     return None
                 self._take(k, counts, 1)
-                taken.append(counts)
-            elif taken:
+                placed_counts.append(counts)
+            elif placed_counts:
                 ways.pop()
-                counts = taken.pop()
-                self._take(self._order[len(taken)], counts, -1)
+                counts = placed_counts.pop()
+                self._take(self._order[len(placed_counts)], counts, -1)
             else:
                 return None
         return self._placed
@@ -230,16 +231,16 @@ class _Packing:
         """
         most = [self._fits(k, h) for h in range(self._room.number)]
         is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._room.number)]
-        left, first = self._items[k].units, 0
-        if left > sum(most):
+        unplaced, first = self._items[k].units, 0
+        if unplaced > sum(most):
             return
         counts = [0] * len(most)
         while True:
             for h in range(first, len(most)):
-                counts[h] = min(left, counts[h - 1] if is_led[h] else most[h])
-                left -= counts[h]
+                counts[h] = min(unplaced, counts[h - 1] if is_led[h] else most[h])
+                unplaced -= counts[h]
             yield counts.copy()
-            lowered, left = _next_to_lower(counts, most, is_led)
+            lowered, unplaced = _next_to_lower(counts, most, is_led)
             if lowered < 0:
                 return
             counts[lowered] -= 1
@@ -254,9 +255,9 @@ class _Packing:
     def _fits(self, k: int, server: int) -> int:
         item = self._items[k]
         result = item.most
-        for need, left in zip(item.demand, self._left[server], strict=True):
+        for need, residual in zip(item.demand, self._left[server], strict=True):
             if need:
-                result = min(result, left // need)
+                result = min(result, residual // need)
         while result and not self._is_within_share(k, server, result):
             result -= 1
         return result
@@ -341,12 +342,12 @@ def _fixing_segment(
 ) -> Branch | None:
     """Return a split of a count of workers before a slot that isn't fixed yet, None if the job has one segment only."""
     i = int(schedules.jobs[owner])
-    own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
-    if own.stop - own.start == 1:
+    segments = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
+    if segments.stop - segments.start == 1:
         return None
     for t in range(int(tables.arrival[i]), slot):
         for c, units in enumerate(schedules.workers[owner, :, t].tolist()):
-            low, high = int(limits.worker_low[i, c, t]), int(limits.worker_high[own, c, t].max())
+            low, high = int(limits.worker_low[i, c, t]), int(limits.worker_high[segments, c, t].max())
             if low < units or high > units:
                 value = units - 1 if low < units else units
                 return Branch(kind=BranchKind.WORKERS, job=i, value=value, server_class=c, slot=t)

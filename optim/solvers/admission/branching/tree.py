@@ -53,30 +53,30 @@ def value_candidates(schedules: PricedSchedules, weight: FloatArray, is_admitted
     on = np.flatnonzero(weight > INTEGRALITY_TOL)
     by_slot = np.zeros((len(is_admitted), schedules.workers.shape[2]))
     np.add.at(by_slot, (schedules.jobs[on], schedules.completion[on]), weight[on])
-    found = []
-    for i, own in enumerate(by_slot):
-        total = float(own.sum())
+    candidates = []
+    for i, slot_weight in enumerate(by_slot):
+        total = float(slot_weight.sum())
         if not is_admitted[i] and INTEGRALITY_TOL < total < 1.0 - INTEGRALITY_TOL:
             branch = Branch(kind=BranchKind.ADMITTED, job=i)
-            found.append(Candidate(branch=branch, low_share=total, high_share=1.0 - total))
-        slots = np.flatnonzero(own > INTEGRALITY_TOL)
+            candidates.append(Candidate(branch=branch, low_share=total, high_share=1.0 - total))
+        slots = np.flatnonzero(slot_weight > INTEGRALITY_TOL)
         if len(slots) > 1:
-            until = np.cumsum(own[slots])[:-1]
+            until = np.cumsum(slot_weight[slots])[:-1]
             k = int(np.argmax(np.minimum(until, total - until)))
             branch = Branch(kind=BranchKind.COMPLETION, job=i, value=int(slots[k]))
-            found.append(Candidate(branch=branch, low_share=total - float(until[k]), high_share=float(until[k])))
-    return found
+            candidates.append(Candidate(branch=branch, low_share=total - float(until[k]), high_share=float(until[k])))
+    return candidates
 
 
 def count_candidates(schedules: PricedSchedules, weight: FloatArray, num_jobs: int, most: int) -> list[Candidate]:
     """Return the most balanced splits on a job's number of workers or PSs in a class and slot."""
-    found = []
+    candidates = []
     for i in range(num_jobs):
         on = np.flatnonzero((weight > INTEGRALITY_TOL) & (schedules.jobs == i))
         if len(on) > 1:
-            own = list(_count_splits(i, weight[on], schedules.workers[on], schedules.ps[on]))
-            found += sorted(own, key=lambda candidate: -candidate.balance)[:2]
-    return sorted(found, key=lambda candidate: -candidate.balance)[:most]
+            splits = list(_count_splits(i, weight[on], schedules.workers[on], schedules.ps[on]))
+            candidates += sorted(splits, key=lambda candidate: -candidate.balance)[:2]
+    return sorted(candidates, key=lambda candidate: -candidate.balance)[:most]
 
 
 def _count_splits(job: int, weight: FloatArray, workers: IntArray, ps: IntArray) -> Iterator[Candidate]:
@@ -139,9 +139,9 @@ class PseudoCosts:
     def _expected(self, candidate: Candidate, default: float, *, is_high: bool) -> float:
         branch = candidate.branch
         share = candidate.high_share if is_high else candidate.low_share
-        own = self._by_job.get((branch.kind, branch.job, is_high))
+        job_losses = self._by_job.get((branch.kind, branch.job, is_high))
         overall = self._overall.get((branch.kind, is_high))
-        rate = own.mean if own else overall.mean if overall else default
+        rate = job_losses.mean if job_losses else overall.mean if overall else default
         return rate * share
 
 
@@ -333,14 +333,14 @@ def dive(
 def fixed(tables: JobTables, limits: BranchRestrictions, schedules: PricedSchedules, k: int) -> BranchRestrictions:
     """Return a node's limits with one schedule fixed for its job."""
     i, completion = int(schedules.jobs[k]), int(schedules.completion[k])
-    own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
+    segments = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
     copy = BranchRestrictions(*(array.copy() for array in limits))
     copy.is_admitted[i] = 1
     copy.first[i] = copy.last[i] = completion
     copy.worker_low[i] = schedules.workers[k]
     copy.ps_low[i] = schedules.ps[k]
-    copy.worker_high[own] = schedules.workers[k]
-    copy.ps_high[own] = schedules.ps[k]
+    copy.worker_high[segments] = schedules.workers[k]
+    copy.ps_high[segments] = schedules.ps[k]
     return copy
 
 
@@ -564,15 +564,15 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             if self._is_over():
                 break
             if self._pseudo_costs.number(candidate) >= RELIABLE:
-                worth, children = self._pseudo_costs.score(candidate, default), None
+                split_score, children = self._pseudo_costs.score(candidate, default), None
             else:
                 children = self._strong_branch(node, result, candidate)
                 losses = [
                     default if child.point is None else result.point.bound - child.point.bound for child in children
                 ]
-                worth = score(losses[0], losses[1])
-            if best is None or worth > best[0]:
-                best = (worth, candidate.branch, children)
+                split_score = score(losses[0], losses[1])
+            if best is None or split_score > best[0]:
+                best = (split_score, candidate.branch, children)
         if best is None:
             self.tree.put_back(node, result.point)
         else:
@@ -586,9 +586,9 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             if self._is_empty(limits, candidate.branch.job):
                 children.append(Child(limits=limits, point=None))
                 continue
-            found = self._bounded(limits, result.point, TRIAL_EFFORT, result.basis, self._is_over)
-            self._pseudo_costs.record(candidate, result.point.bound - found.point.bound, is_high=is_high)
-            children.append(Child(limits=limits, point=found.point, basis=found.basis))
+            bounded = self._bounded(limits, result.point, TRIAL_EFFORT, result.basis, self._is_over)
+            self._pseudo_costs.record(candidate, result.point.bound - bounded.point.bound, is_high=is_high)
+            children.append(Child(limits=limits, point=bounded.point, basis=bounded.basis))
         return children[0], children[1]
 
     def _is_empty(self, limits: BranchRestrictions, job: int) -> bool:

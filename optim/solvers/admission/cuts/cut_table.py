@@ -114,9 +114,9 @@ class CutTable:
             if len(on):
                 units = counts[:, self._place[on, 0], self._place[on, 1]].T
                 total[on - first] += coefficient[on][:, schedules.jobs] * units
-        own = first + np.flatnonzero(self._is_count[first:])
-        if len(own):
-            total[own - first] = self._counts.use(schedules, int(self._is_count[:first].sum()))
+        count_cuts = first + np.flatnonzero(self._is_count[first:])
+        if len(count_cuts):
+            total[count_cuts - first] = self._counts.use(schedules, int(self._is_count[:first].sum()))
         return total
 
 
@@ -154,13 +154,13 @@ class CountTable:
 
     def curves(self, multiplier: FloatArray) -> tuple[CountCharges | None, CountCharges | None]:
         """Return what the cuts charge for workers and for PSs at their multipliers, None where they charge nothing."""
-        found: list[CountCharges | None] = []
+        charges: list[CountCharges | None] = []
         # On shared servers PSs are on the workers' servers, and the PSs' servers are the same.
         for row, servers in zip(self._row, (self._instance.worker_servers, self._instance.ps_servers), strict=True):
             on = np.flatnonzero(multiplier > 0)
             cut, job = np.nonzero(row[on])
             if not len(cut):
-                found.append(None)
+                charges.append(None)
                 continue
             slots = self._place[on[cut], 1]
             places, line = np.unique(job * self._instance.horizon + slots, return_inverse=True)
@@ -169,8 +169,8 @@ class CountTable:
             extra = np.zeros((len(places) + 1, servers.num_classes, self._gain.shape[1]))
             charge = multiplier[on[cut], None] * self._gain[row[on[cut], job]]
             np.add.at(extra, (line + 1, self._place[on[cut], 0]), charge)
-            found.append(CountCharges(place, extra))
-        return found[0], found[1]
+            charges.append(CountCharges(place, extra))
+        return charges[0], charges[1]
 
     def use(self, schedules: PricedSchedules, first: int) -> FloatArray:
         """Return the left-hand sides of schedules in the cuts from number `first` on, shape (cuts, schedules)."""

@@ -40,7 +40,7 @@ class PackingSpace(NamedTuple):
         Shape (kinds,): units, rising within a job, each at most what fits alone.
     unit
         Shape (jobs, resources): demand of one unit.
-    room
+    capacity
         Shape (resources,).
     node_limit
         Nodes of each search after which it is given up.
@@ -49,12 +49,12 @@ class PackingSpace(NamedTuple):
     first: IntArray
     units: IntArray
     unit: IntArray
-    room: IntArray
+    capacity: IntArray
     node_limit: int
 
 
 @compiled
-def _steps(gain, space, weight, worth):
+def _steps(gain, space, weight, step_gain):
     """Write each job's gain by resource used as concave steps, one a kind: how much more, and for how much more gain.
 
     Steps that aren't on the concave hull gain nothing, for more than nothing: steps can be sorted by gain a unit.
@@ -65,7 +65,7 @@ def _steps(gain, space, weight, worth):
             at, total = begin - 1, 0.0
             used, gained = 0.0, 0.0
             weight[r, begin:end] = 1.0
-            worth[r, begin:end] = 0.0
+            step_gain[r, begin:end] = 0.0
             while at < end - 1:
                 best, slope, more, gains = -1, -1.0, 0.0, 0.0
                 total = gained
@@ -76,23 +76,23 @@ def _steps(gain, space, weight, worth):
                     if steep >= slope:
                         best, slope, more, gains = k, steep, need, total - gained
                 if gains > 0:
-                    weight[r, best], worth[r, best] = more, gains
+                    weight[r, best], step_gain[r, best] = more, gains
                 used, gained, at = used + more, gained + gains, best
 
 
 @compiled
-def _ranked(weight, worth, rank, number):
+def _ranked(weight, step_gain, rank, number):
     """For each resource list the kinds that gain by falling gain a unit of the resource (insertion sort: short lists)."""
     for r in range(len(weight)):
         number[r] = 0
         for k in range(weight.shape[1]):
-            if worth[r, k] == 0.0:
+            if step_gain[r, k] == 0.0:
                 continue
             place = number[r]
             number[r] += 1
             while place > 0:
                 other = rank[r, place - 1]
-                if worth[r, k] * weight[r, other] > worth[r, other] * weight[r, k]:
+                if step_gain[r, k] * weight[r, other] > step_gain[r, other] * weight[r, k]:
                     rank[r, place] = other
                     place -= 1
                 else:
@@ -101,20 +101,20 @@ def _ranked(weight, worth, rank, number):
 
 
 @compiled
-def _optimistic_bound(depth, rest, position, weight, worth, rank, number):
+def _optimistic_bound(depth, rest, position, weight, step_gain, rank, number):
     """Bound what the jobs from position `depth` on gain in `rest`: fractions of steps, one resource at a time."""
     least = np.inf
     for r in range(len(weight)):
-        left, total = float(rest[r]), 0.0
+        residual, total = float(rest[r]), 0.0
         for place in range(number[r]):
             k = rank[r, place]
             if position[k] < depth:
                 continue
-            if weight[r, k] <= left:
-                left -= weight[r, k]
-                total += worth[r, k]
+            if weight[r, k] <= residual:
+                residual -= weight[r, k]
+                total += step_gain[r, k]
             else:
-                total += worth[r, k] * (left / weight[r, k])
+                total += step_gain[r, k] * (residual / weight[r, k])
                 break
         least = min(least, total)
     return least
@@ -130,7 +130,7 @@ def _order(gain, space, order, position):
         share, total = 0.0, 0.0
         for r in range(space.unit.shape[1]):
             if space.unit[j, r] > 0:
-                share = max(share, space.unit[j, r] / space.room[r] if space.room[r] > 0 else np.inf)
+                share = max(share, space.unit[j, r] / space.capacity[r] if space.capacity[r] > 0 else np.inf)
         for k in range(begin, end):
             total += gain[k]
         key[j] = -total / space.units[end - 1] / share if share > 0 else -np.inf
@@ -194,15 +194,15 @@ def best_packing(gain, space, packing):
     """
     num_jobs, num_kinds = len(space.unit), len(space.units)
     packing[:] = 0
-    shape = (len(space.room), num_kinds)
-    weight, worth, rank = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
+    shape = (len(space.capacity), num_kinds)
+    weight, step_gain, rank = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
     order, position = np.empty(num_jobs, dtype=np.int64), np.empty(num_kinds, dtype=np.int64)
-    _steps(gain, space, weight, worth)
-    number = np.empty(len(space.room), dtype=np.int64)
-    _ranked(weight, worth, rank, number)
+    _steps(gain, space, weight, step_gain)
+    number = np.empty(len(space.capacity), dtype=np.int64)
+    _ranked(weight, step_gain, rank, number)
     _order(gain, space, order, position)
-    rest = np.empty((num_jobs + 1, len(space.room)), dtype=np.int64)
-    rest[0] = space.room
+    rest = np.empty((num_jobs + 1, len(space.capacity)), dtype=np.int64)
+    rest[0] = space.capacity
     gained = np.zeros(num_jobs + 1, dtype=np.int64)
     last = np.zeros(num_jobs, dtype=np.int64)
     best, depth, nodes = ZERO, ZERO, ZERO
@@ -218,7 +218,9 @@ def best_packing(gain, space, packing):
                 for place in range(depth):
                     packing[space.first[order[place]] : last[place] + 1] = 1
             if depth == num_jobs or (
-                gained[depth] + _optimistic_bound(depth, rest[depth], position, weight, worth, rank, number) + ROUNDING
+                gained[depth]
+                + _optimistic_bound(depth, rest[depth], position, weight, step_gain, rank, number)
+                + ROUNDING
                 < best + 1
             ):
                 depth -= 1
@@ -320,7 +322,7 @@ def separate_fenchel(load, most, variable, space, max_pivots, gains):
 
 
 @compiled
-def to_integers(gains, max_denominator, fallback, whole):
+def to_integers(gains, max_denominator, fallback, integers):
     """Write gains as whole numbers over a common denominator, the smallest that fits; else rounded down.
 
     Parameters
@@ -331,7 +333,7 @@ def to_integers(gains, max_denominator, fallback, whole):
         Largest common denominator that is tried.
     fallback
         Denominator for gains that no smaller one fits.
-    whole
+    integers
         Receives the whole numbers.
     """
     for denominator in range(1, max_denominator + 1):
@@ -342,11 +344,11 @@ def to_integers(gains, max_denominator, fallback, whole):
             if abs(scaled - nearest) > 1e-6 * max(1.0, denominator * 0.01):
                 fits = False
                 break
-            whole[k] = int(nearest)
+            integers[k] = int(nearest)
         if fits:
             return
     for k in range(len(gains)):
-        whole[k] = int(gains[k] * fallback)
+        integers[k] = int(gains[k] * fallback)
 
 
 @compiled
@@ -355,19 +357,19 @@ def _support(without, gain, space):
     num_jobs = len(space.unit)
     first = np.zeros(num_jobs + 1, dtype=np.int64)
     kinds, jobs = np.empty(len(gain), dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
-    kept, number = ZERO, ZERO
+    num_kinds, number = ZERO, ZERO
     for j in range(num_jobs):
         for k in range(space.first[j], space.first[j + 1]):
             if gain[k] > 0 and j != without:
-                kinds[kept] = k
-                kept += 1
-        if kept > first[number]:
+                kinds[num_kinds] = k
+                num_kinds += 1
+        if num_kinds > first[number]:
             jobs[number] = j
             number += 1
-            first[number] = kept
-    kinds, jobs = kinds[:kept], jobs[:number]
+            first[number] = num_kinds
+    kinds, jobs = kinds[:num_kinds], jobs[:number]
     return gain[kinds], PackingSpace(
-        first[: number + 1], space.units[kinds], space.unit[jobs], space.room, space.node_limit
+        first[: number + 1], space.units[kinds], space.unit[jobs], space.capacity, space.node_limit
     )  # fmt: skip
 
 
@@ -389,7 +391,7 @@ def lift(gain, space, right_hand_side, is_linear):
         reached, before, least = ZERO, ZERO, right_hand_side
         for k in range(begin, end):
             reached += gain[k]
-            rest = space.room - space.units[k] * space.unit[j]
+            rest = space.capacity - space.units[k] * space.unit[j]
             value = best_packing(
                 others, PackingSpace(among.first, among.units, among.unit, rest, among.node_limit), packing
             )

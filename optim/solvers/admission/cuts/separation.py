@@ -169,9 +169,9 @@ class _Separator:
         self._sides = _items(instance)
 
     def _facet(
-        self, on: _Items, most: IntArray, room: IntArray, point: _Point, *, is_linear: bool
+        self, on: _Items, most: IntArray, capacity: IntArray, point: _Point, *, is_linear: bool
     ) -> tuple[IntArray, IntArray, IntArray, int] | None:
-        """Find the most violated facet of the packings in `room`, if the point is outside, and lift it.
+        """Find the most violated facet of the packings in `capacity`, if the point is outside, and lift it.
 
         Returns
         -------
@@ -181,30 +181,30 @@ class _Separator:
         options, limit = self._options, self._options.node_limit
         demand = on.demand[point.items]
         # What all at their largest need together fits: no facet is violated.
-        if (demand.T @ point.units[point.first[1:] - 1] <= room).all():
+        if (demand.T @ point.units[point.first[1:] - 1] <= capacity).all():
             return None
-        fractional, whole = np.empty(len(point.load)), np.empty(len(point.load), dtype=np.int64)
-        space = PackingSpace(point.first, point.units, demand, room, limit)
+        fractional, integer_gain = np.empty(len(point.load)), np.empty(len(point.load), dtype=np.int64)
+        space = PackingSpace(point.first, point.units, demand, capacity, limit)
         if separate_fenchel(point.load, point.most, point.variable, space, options.max_pivots, fractional) == 0.0:
             return None
-        to_integers(fractional, MAX_DENOMINATOR, FALLBACK_DENOMINATOR, whole)
-        gain, packing = whole[point.variable], np.empty_like(point.variable)
+        to_integers(fractional, MAX_DENOMINATOR, FALLBACK_DENOMINATOR, integer_gain)
+        gain, packing = integer_gain[point.variable], np.empty_like(point.variable)
         right_hand_side = int(best_packing(gain, space, packing))
-        if right_hand_side < 0 or whole @ point.load <= right_hand_side * (1.0 + options.min_violation):
+        if right_hand_side < 0 or integer_gain @ point.load <= right_hand_side * (1.0 + options.min_violation):
             return None
         # Those that are there come first: what lifts them lifts the violation. Units that all have to gain the same can't.
-        head = point.items[whole > 0] if is_linear else point.items
+        head = point.items[integer_gain > 0] if is_linear else point.items
         others = np.setdiff1d(np.flatnonzero(most > 0), head)
-        share = (on.demand[others] / np.maximum(room, 1)).max(axis=1, initial=0.0)
+        share = (on.demand[others] / np.maximum(capacity, 1)).max(axis=1, initial=0.0)
         order = np.concatenate([head, others[np.lexsort((others, -share))]])
         first = np.concatenate([[0], np.cumsum(most[order])]).astype(np.int64)
         units = np.arange(1, first[-1] + 1) - np.repeat(first[:-1], most[order])
         spread = np.zeros(len(units), dtype=np.int64)
         if is_linear:
-            spread[: first[len(head)]] = np.repeat(whole[whole > 0], most[head])
+            spread[: first[len(head)]] = np.repeat(integer_gain[integer_gain > 0], most[head])
         else:
             spread[first[np.repeat(np.arange(len(head)), np.diff(point.first))] + point.units - 1] = gain
-        lift(spread, PackingSpace(first, units, on.demand[order], room, limit), right_hand_side, is_linear)
+        lift(spread, PackingSpace(first, units, on.demand[order], capacity, limit), right_hand_side, is_linear)
         return order, first, spread, right_hand_side
 
 
@@ -228,18 +228,18 @@ class CutSeparator(_Separator):
         list of ServerCut
             Multipliers are 0. Sorted by side, class and slot.
         """
-        found = []
+        cuts = []
         for on in self._sides:
             load = np.zeros(on.per_server.shape)
             for is_ps, of_side in enumerate((worker_load, ps_load)):
-                own = np.flatnonzero(on.is_ps == is_ps)
-                if len(own):
-                    load[own] = of_side[on.job[own]]
+                side_items = np.flatnonzero(on.is_ps == is_ps)
+                if len(side_items):
+                    load[side_items] = of_side[on.job[side_items]]
             for c, t in np.argwhere((load > LOAD_TOL).any(axis=0)).tolist():
                 cut = self._separate_one(on, c, t, load[:, c, t])
                 if cut is not None:
-                    found.append(cut)
-        return found
+                    cuts.append(cut)
+        return cuts
 
     def _separate_one(self, on: _Items, c: int, t: int, load: FloatArray) -> ServerCut | None:
         most, average = on.per_server[:, c, t], load / on.servers.count[c]
@@ -298,13 +298,13 @@ class CountSeparator(_Separator):
             rows = np.column_stack([np.zeros_like(items), rows[:, 1:3], items, rows[:, 4]])
             order = np.lexsort(rows.T[::-1])
             rows, weight = rows[order], weight[order]
-        found = []
+        cuts = []
         places, starts = np.unique(rows[:, :3], axis=0, return_index=True)
         for (side, c, t), begin, end in zip(places.tolist(), starts, [*starts[1:], len(rows)], strict=True):
             cut = self._separate_one(self._sides[side], c, t, _mixture(rows[begin:end, 3:], weight[begin:end]))
             if cut is not None:
-                found.append(cut)
-        return found
+                cuts.append(cut)
+        return cuts
 
     def _separate_one(self, on: _Items, c: int, t: int, mixture: _Point) -> CountCut | None:
         """Find the most violated facet of a class' counts, if the mixture is outside, and lift it."""
@@ -315,9 +315,9 @@ class CountSeparator(_Separator):
             return None
         order, begin, spread, right_hand_side = facet
         gains = np.zeros((len(most), max(int(most[order].max()), 1)), dtype=np.int64)
-        for item, own in zip(order.tolist(), np.split(spread, begin[1:-1]), strict=True):
-            total = np.cumsum(own)
-            gains[item, : len(own)], gains[item, len(own) :] = total, total[-1]
+        for item, steps in zip(order.tolist(), np.split(spread, begin[1:-1]), strict=True):
+            total = np.cumsum(steps)
+            gains[item, : len(steps)], gains[item, len(steps) :] = total, total[-1]
         by_side = gains.reshape(-1, num_jobs, gains.shape[1])
         jobs = np.flatnonzero((by_side[:, :, -1] > 0).any(axis=0))
         return CountCut(
@@ -339,14 +339,14 @@ def _mixture(rows: IntArray, weight: FloatArray) -> _Point:
     for k in range(len(kinds) - 2, -1, -1):
         if kinds[k, 0] == kinds[k + 1, 0]:
             share[k] += share[k + 1]
-    kept = share > LOAD_TOL
-    items, first = np.unique(kinds[kept, 0], return_index=True)
-    size = int(kept.sum())
+    is_positive = share > LOAD_TOL
+    items, first = np.unique(kinds[is_positive, 0], return_index=True)
+    size = int(is_positive.sum())
     return _Point(
         items=items,
         first=np.append(first, size),
-        units=np.ascontiguousarray(kinds[kept, 1]),
+        units=np.ascontiguousarray(kinds[is_positive, 1]),
         variable=np.arange(size),
-        load=np.minimum(share[kept], 1.0),
+        load=np.minimum(share[is_positive], 1.0),
         most=np.ones(size, dtype=np.int64),
     )

@@ -42,7 +42,7 @@ class SharedServers(NamedTuple):
 
     Parameters
     ----------
-    room
+    unit_capacity
         Shape (servers,): workers that fit while the job has nothing there.
     order, ps_order
         Shape (servers,): in which units look for room.
@@ -54,7 +54,7 @@ class SharedServers(NamedTuple):
 
     share: FloatArray
     class_of: IntArray
-    room: IntArray
+    unit_capacity: IntArray
     order: IntArray
     ps_order: IntArray
     workers: IntArray
@@ -65,7 +65,7 @@ class SharedServers(NamedTuple):
 def _takes(h, y, z, s, t, residual, workers, ps, shared):
     """Tell whether server h holds y workers and z PSs of the job."""
     c = shared.class_of[h]
-    if y > workers.room[s, c, t] or z > ps.room[s, c, t]:
+    if y > workers.unit_capacity[s, c, t] or z > ps.unit_capacity[s, c, t]:
         return False
     for r in range(residual.shape[1]):
         use = y * workers.demand[s, r] + z * ps.demand[s, r]
@@ -85,19 +85,19 @@ def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order,
         c = class_order[turn]
         low, size = workers.first[c], workers.first[c + 1] - workers.first[c]
         for h in range(low, low + size):
-            held = float(workers.room[s, c, t])
+            num_units = float(workers.unit_capacity[s, c, t])
             for r in range(residual.shape[1]):
                 if workers.demand[s, r] > 0.0:
-                    held = min(held, residual[h, r] / workers.demand[s, r])
-            shared.room[h] = int(held)
+                    num_units = min(num_units, residual[h, r] / workers.demand[s, r])
+            shared.unit_capacity[h] = int(num_units)
             shared.workers[h] = shared.ps[h] = 0
-        own = shared.order[number : number + size]
-        sort_by_key(shared.room[low : low + size], size, own)
+        class_servers = shared.order[number : number + size]
+        sort_by_key(shared.unit_capacity[low : low + size], size, class_servers)
         for k in range(size):
-            own[k] += low
+            class_servers[k] += low
         if not is_tight:
             for k in range(size // 2):
-                own[k], own[size - 1 - k] = own[size - 1 - k], own[k]
+                class_servers[k], class_servers[size - 1 - k] = class_servers[size - 1 - k], class_servers[k]
         number += size
     count = ZERO
     for turn in range(len(ps_class_order)):
@@ -105,7 +105,7 @@ def _order_servers(s, t, residual, workers, shared, class_order, ps_class_order,
         for is_spare in (True, False):
             for position in range(number):
                 h = shared.order[position] if is_spare else shared.order[number - 1 - position]
-                if shared.class_of[h] == c and (shared.room[h] == 0) == is_spare:
+                if shared.class_of[h] == c and (shared.unit_capacity[h] == 0) == is_spare:
                     shared.ps_order[count] = h
                     count += 1
     return number
@@ -163,10 +163,10 @@ def fill_shared(s, t, most, needed, scale, residual, workers, ps, shared, class_
 @compiled
 def write_shared(i, s, t, units, row_offset, side, state):
     """Append a side's units, by server, to a job's rows, and take their room."""
-    own = row_offset[i]
+    first_row = row_offset[i]
     for h in range(len(units)):
         if units[h] > 0:
-            row = own + state.used[i]
+            row = first_row + state.used[i]
             state.rows[row, 0], state.rows[row, 1], state.rows[row, 2], state.rows[row, 3] = t, h, units[h], s
             state.used[i] += 1
             for r in range(state.residual.shape[2]):
@@ -181,7 +181,7 @@ class Side(NamedTuple):
     ----------
     demand
         Shape (segments, resources): of one unit.
-    room
+    unit_capacity
         Shape (segments, classes, slots): most units on one empty server.
     first
         Shape (classes + 1,): number of each class' first server.
@@ -190,7 +190,7 @@ class Side(NamedTuple):
     """
 
     demand: FloatArray
-    room: IntArray
+    unit_capacity: IntArray
     first: IntArray
     cost: FloatArray
 
@@ -258,7 +258,7 @@ class Scratch(NamedTuple):
     space: Space
     workers: SideScratch
     ps: SideScratch
-    room: IntArray
+    unit_capacity: IntArray
     server_order: IntArray
     shared: SharedServers
     costs: FloatArray
@@ -280,9 +280,9 @@ def make_search_data(tables: JobTables, rows: CapacityRows, point: DualPoint) ->
         max_rows = np.minimum(max_rows, np.maximum(tables.target, span))
     is_reachable = tables.target <= span * tables.progress[tables.table_offset[1:] - 1]
 
-    def side(demand: IntArray, room: IntArray, servers: ServerClasses, cost: FloatArray) -> Side:
+    def side(demand: IntArray, unit_capacity: IntArray, servers: ServerClasses, cost: FloatArray) -> Side:
         first = np.concatenate([[0], np.cumsum(servers.count)]).astype(np.int64)
-        return Side(demand.astype(np.float64), np.ascontiguousarray(room), first, cost)
+        return Side(demand.astype(np.float64), np.ascontiguousarray(unit_capacity), first, cost)
 
     return SearchData(
         jobs=tables.arrays._replace(deadline=np.where(is_reachable, tables.deadline, -1)),
@@ -299,7 +299,7 @@ def empty_state(instance: AdmissionInstance, data: SearchData) -> State:
     """Return the plan that refuses everybody."""
     num_rows = int(data.row_offset[-1])
 
-    def room(servers: ServerClasses) -> FloatArray:
+    def full_capacity(servers: ServerClasses) -> FloatArray:
         full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
         return np.ascontiguousarray(full, dtype=np.float64)
 
@@ -311,8 +311,8 @@ def empty_state(instance: AdmissionInstance, data: SearchData) -> State:
         )
 
     none = np.full(instance.num_jobs, -1, dtype=np.int64)
-    residual = room(instance.worker_servers)
-    ps_residual = residual if data.is_shared else room(instance.ps_servers)
+    residual = full_capacity(instance.worker_servers)
+    ps_residual = residual if data.is_shared else full_capacity(instance.ps_servers)
     return State(workers=side(residual), ps=side(ps_residual), completion=none)
 
 
@@ -322,8 +322,8 @@ def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.r
     space = make_space(np.arange(len(data.payoff)), data.jobs)
     max_servers = int(max(np.diff(side.first).max(initial=1) for side in (data.workers, data.ps)))
 
-    def side(own: Side) -> SideScratch:
-        _, num, num_slots = own.cost.shape
+    def side(side_data: Side) -> SideScratch:
+        _, num, num_slots = side_data.cost.shape
         limit = np.zeros((*space.largest.shape, num), dtype=np.int64)
         noise = np.ones((num_slots, num))
         return SideScratch(cost=np.empty(num), order=np.empty(num, dtype=np.int64), noise=noise, limit=limit)
@@ -332,7 +332,7 @@ def make_scratch(instance: AdmissionInstance, data: SearchData, seed: int | np.r
         space=space,
         workers=side(data.workers),
         ps=side(data.ps),
-        room=np.zeros(max_servers, dtype=np.int64),
+        unit_capacity=np.zeros(max_servers, dtype=np.int64),
         server_order=np.zeros(max_servers, dtype=np.int64),
         shared=_shared_servers(instance.worker_servers if data.is_shared else None, instance),
         costs=np.empty(space.tables.shape[2]),
@@ -347,8 +347,8 @@ def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) 
         return SharedServers(np.zeros((0, 0, 0)), none, none, none, none, none, none)
     number = len(servers.class_of_server)
     share = share_of(servers.capacity, instance.max_share_per_server).astype(np.float64)
-    room, order, ps_order, workers, ps = (np.zeros(number, dtype=np.int64) for _ in range(5))
-    return SharedServers(share, servers.class_of_server.astype(np.int64), room, order, ps_order, workers, ps)
+    unit_capacity, order, ps_order, workers, ps = (np.zeros(number, dtype=np.int64) for _ in range(5))
+    return SharedServers(share, servers.class_of_server.astype(np.int64), unit_capacity, order, ps_order, workers, ps)
 
 
 class SidePlacement(NamedTuple):
@@ -365,7 +365,7 @@ class Placement(NamedTuple):
     workers: SidePlacement
     ps: SidePlacement
     row_offset: IntArray
-    room: IntArray
+    unit_capacity: IntArray
     server_order: IntArray
     shared: SharedServers
     costs: FloatArray
@@ -374,18 +374,18 @@ class Placement(NamedTuple):
 
 
 @compiled
-def class_limits(residual, demand, room, s, t, first, limit):
+def class_limits(residual, demand, unit_capacity, s, t, first, limit):
     """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
     for c in range(len(limit)):
         total = 0
-        most = room[s, c, t]
+        most = unit_capacity[s, c, t]
         if most > 0:
             for h in range(first[c], first[c + 1]):
-                held = float(most)
+                num_units = float(most)
                 for r in range(len(demand)):
                     if demand[r] > 0.0:
-                        held = min(held, residual[h, r] / demand[r])
-                total += int(held)
+                        num_units = min(num_units, residual[h, r] / demand[r])
+                total += int(num_units)
         limit[c] = total
 
 
@@ -406,22 +406,22 @@ def best_fit(i, scale, is_tight, data, state, scratch):
     crosses a call is counted.
     """
     jobs, workers, ps = data.jobs, data.workers, data.ps
-    first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
+    first_slot, last_slot, target = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
     begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
     steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
     segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
     states, tables, largest = scratch.space.states, scratch.space.tables, scratch.space.largest
     unit, noise, ps_unit, ps_noise = scratch.workers.cost, scratch.workers.noise, scratch.ps.cost, scratch.ps.noise
     best, completion, reached = 0.0, NONE, ZERO
-    states[0, : due + 1] = INFINITE
+    states[0, : target + 1] = INFINITE
     states[0, 0] = 0.0
     for t in range(first_slot, last_slot + 1):
         if jobs.value[i, t] <= best:
             break
         k = t - first_slot
         before, after = states[k], states[k + 1]
-        after[: due + 1] = INFINITE
-        least = max(0, due - steps[-1] * (last_slot - t + 1))
+        after[: target + 1] = INFINITE
+        least = max(0, target - steps[-1] * (last_slot - t + 1))
         furthest = reached
         for s in range(segment, segment_end):
             row = s - segment
@@ -442,35 +442,37 @@ def best_fit(i, scale, is_tight, data, state, scratch):
                 for c in range(len(ps_unit)):
                     ps_unit[c] = scale * ps.cost[s, c, t] * ps_noise[t, c]
                 limit, ps_limit = scratch.workers.limit[k, row], scratch.ps.limit[k, row]
-                class_limits(state.workers.residual[t], workers.demand[s], workers.room, s, t, workers.first, limit)
-                class_limits(state.ps.residual[t], ps.demand[s], ps.room, s, t, ps.first, ps_limit)
+                class_limits(
+                    state.workers.residual[t], workers.demand[s], workers.unit_capacity, s, t, workers.first, limit
+                )
+                class_limits(state.ps.residual[t], ps.demand[s], ps.unit_capacity, s, t, ps.first, ps_limit)
                 largest[k, row] = slot_table(
                     unit, limit, ps_unit, ps_limit, needed, jobs.most[i], scratch.workers.order, scratch.ps.order,
                     tables[k, row],
                 )  # fmt: skip
-            min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
+            min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, target)
             furthest = max(furthest, high - 1 + steps[largest[k, row]])
-        after[due] = min(after[due], before[due])
-        reached = min(due, furthest)
-        payoff = jobs.value[i, t] - after[due]
+        after[target] = min(after[target], before[target])
+        reached = min(target, furthest)
+        payoff = jobs.value[i, t] - after[target]
         if payoff > best:
             best, completion = payoff, t
     return best, completion
 
 
 @compiled
-def place(units, c, t, s, residual, demand, room, first, rows, count, tight, free, order):
+def place(units, c, t, s, residual, demand, unit_capacity, first, rows, count, tight, free, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
     The class must hold them. Returns the number of rows used so far.
     """
     low, high = first[c], first[c + 1]
     for h in range(low, high):
-        held = float(room[s, c, t])
+        num_units = float(unit_capacity[s, c, t])
         for r in range(len(demand)):
             if demand[r] > 0.0:
-                held = min(held, residual[h, r] / demand[r])
-        free[h - low] = int(held)
+                num_units = min(num_units, residual[h, r] / demand[r])
+        free[h - low] = int(num_units)
     size = high - low
     sort_by_key(free, size, order)
     for turn in range(size):
@@ -489,7 +491,7 @@ def place(units, c, t, s, residual, demand, room, first, rows, count, tight, fre
 
 
 @compiled
-def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_order):
+def _write_side(i, s, t, row, k, units, place_on, first_row, is_tight, unit_capacity, server_order):
     """Divide a slot's units over classes by cost, and over servers by fit."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
     limit, order = scratch.limit[k, row], scratch.order
@@ -499,8 +501,8 @@ def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_or
         put = min(units, limit[c])
         if put > 0:
             state.used[i] = place(
-                put, c, t, s, state.residual[t], side.demand[s], side.room, side.first, state.rows[own:], state.used[i],
-                is_tight, room, server_order,
+                put, c, t, s, state.residual[t], side.demand[s], side.unit_capacity, side.first, state.rows[first_row:], state.used[i],
+                is_tight, unit_capacity, server_order,
             )  # fmt: skip
             units -= put
 
@@ -521,13 +523,13 @@ def _write_pairs(i, s, t, units, needed, out):
 
 @compiled
 def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
-    row, own = s - jobs.segment_offset[i], out.row_offset[i]
+    row, first_row = s - jobs.segment_offset[i], out.row_offset[i]
     if out.is_shared:
         begin = jobs.table_offset[i]
         _write_pairs(i, s, t, workers, jobs.ps_needed[begin : begin + workers + 1], out)
         return
-    _write_side(i, s, t, row, k, workers, out.workers, own, out.is_tight, out.room, out.server_order)
-    _write_side(i, s, t, row, k, ps, out.ps, own, out.is_tight, out.room, out.server_order)
+    _write_side(i, s, t, row, k, workers, out.workers, first_row, out.is_tight, out.unit_capacity, out.server_order)
+    _write_side(i, s, t, row, k, ps, out.ps, first_row, out.is_tight, out.unit_capacity, out.server_order)
 
 
 _trace = trace_by(_write_slot)
@@ -541,7 +543,7 @@ def insert_all(data, state, waiting, scale, is_tight, scratch):
         SidePlacement(data.workers, state.workers, scratch.workers),
         SidePlacement(data.ps, state.ps, scratch.ps),
         data.row_offset,
-        scratch.room,
+        scratch.unit_capacity,
         scratch.server_order,
         scratch.shared,
         scratch.costs,

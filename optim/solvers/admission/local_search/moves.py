@@ -81,9 +81,9 @@ class Chain(NamedTuple):
     ----------
     moved
         Jobs that aren't what they were before the chain; `kept` has their old rows.
-    forced
+    ejecting_jobs
         Jobs that were put in by force: nobody drives them out again.
-    waiting
+    ejection_pool
         Jobs that were driven out.
     size
         Shape (3,): how many these are.
@@ -94,8 +94,8 @@ class Chain(NamedTuple):
     """
 
     moved: IntArray
-    forced: IntArray
-    waiting: IntArray
+    ejecting_jobs: IntArray
+    ejection_pool: IntArray
     size: IntArray
     cleared: IntArray
     before: IntArray
@@ -170,7 +170,7 @@ def _clear(j, data, state, chain, random):
             end < low
             or jobs.arrival[i] > high
             or uniform(random) >= share
-            or holds(chain.forced, chain.size[FORCED], i)
+            or holds(chain.ejecting_jobs, chain.size[FORCED], i)
         ):
             continue
         offset = data.row_offset[i]
@@ -184,14 +184,14 @@ def _clear(j, data, state, chain, random):
 
 
 @compiled
-def _drive_out(i, completion, data, state, kept, chain):
+def _drive_out(i, completion, data, state, backup, chain):
     """Note that a job has lost its room, and what it was before the chain."""
     if not holds(chain.moved, chain.size[MOVED], i):
         _append(chain.moved, chain.size, MOVED, i)
         state.completion[i] = completion
-        copy_job(i, state, kept, data)
+        copy_job(i, state, backup, data)
         state.completion[i] = -1
-    _append(chain.waiting, chain.size, WAITING, i)
+    _append(chain.ejection_pool, chain.size, WAITING, i)
 
 
 @compiled
@@ -203,9 +203,9 @@ def _insert(j, max_scale, data, state, chain, scratch):
 
 
 @compiled
-def _force(j, data, state, kept, chain, scratch):
+def _force(j, data, state, backup, chain, scratch):
     """Add a link: put job j in the room of others, who go back or wait; return the change of the plan's value."""
-    _append(chain.forced, chain.size, FORCED, j)
+    _append(chain.ejecting_jobs, chain.size, FORCED, j)
     count = _clear(j, data, state, chain, scratch.random)
     change = _insert(j, 1.0, data, state, chain, scratch)
     sort_by_key(chain.key, count, chain.order)
@@ -213,7 +213,7 @@ def _force(j, data, state, kept, chain, scratch):
         i, end = chain.cleared[chain.order[k]], chain.before[chain.order[k]]
         if not put_back(i, end, data, state):
             change -= data.jobs.value[i, end]
-            _drive_out(i, end, data, state, kept, chain)
+            _drive_out(i, end, data, state, backup, chain)
     return change
 
 
@@ -222,7 +222,7 @@ def _optimistic_bound(data, chain):
     """Return what the jobs that wait are worth at best."""
     hope = 0.0
     for k in range(chain.size[WAITING]):
-        i = chain.waiting[k]
+        i = chain.ejection_pool[k]
         hope += data.jobs.value[i, data.jobs.arrival[i]]
     return hope
 
@@ -232,16 +232,16 @@ def _next_waiting(data, chain):
     """Take the most profitable job from those that wait."""
     best, last = 0, chain.size[WAITING] - 1
     for k in range(1, last + 1):
-        if data.payoff[chain.waiting[k]] > data.payoff[chain.waiting[best]]:
+        if data.payoff[chain.ejection_pool[k]] > data.payoff[chain.ejection_pool[best]]:
             best = k
-    j = chain.waiting[best]
-    chain.waiting[best] = chain.waiting[last]
+    j = chain.ejection_pool[best]
+    chain.ejection_pool[best] = chain.ejection_pool[last]
     chain.size[WAITING] = last
     return j
 
 
 @compiled
-def _fill(data, state, kept, chain, scratch):
+def _fill(data, state, backup, chain, scratch):
     """Try some refused jobs in what is left around the moved ones; return the value gained."""
     random, jobs = scratch.random, data.jobs
     low, high, gained = jobs.value.shape[1], 0, 0.0
@@ -252,30 +252,30 @@ def _fill(data, state, kept, chain, scratch):
         if state.completion[j] >= 0 or jobs.arrival[j] > high or jobs.deadline[j] < low:
             continue
         if not holds(chain.moved, chain.size[MOVED], j):
-            copy_job(j, state, kept, data)
+            copy_job(j, state, backup, data)
             _append(chain.moved, chain.size, MOVED, j)
         gained += _insert(j, 1.2, data, state, chain, scratch)
     return gained
 
 
 @compiled
-def eject(j, least, data, state, kept, chain, scratch):
+def eject(j, least, data, state, backup, chain, scratch):
     """Run a chain that begins with a refused job; return the change of the plan's value.
 
     It is given up where the change would be less than `least` even if all who wait came back for their best value.
 
-    `chain.moved` then lists the jobs whose rows before the chain are in `kept`.
+    `chain.moved` then lists the jobs whose rows before the chain are in `backup`.
     """
     chain.size[:] = 0
-    copy_job(j, state, kept, data)
+    copy_job(j, state, backup, data)
     _append(chain.moved, chain.size, MOVED, j)
-    change = _force(j, data, state, kept, chain, scratch)
+    change = _force(j, data, state, backup, chain, scratch)
     while chain.size[WAITING] > 0 and change + _optimistic_bound(data, chain) >= least:
         i = _next_waiting(data, chain)
         change += _insert(i, 1.2, data, state, chain, scratch)
         if state.completion[i] < 0 and chain.size[FORCED] < LONGEST and data.payoff[i] > 0.0:
-            change += _force(i, data, state, kept, chain, scratch)
-    return change if chain.size[WAITING] > 0 else change + _fill(data, state, kept, chain, scratch)
+            change += _force(i, data, state, backup, chain, scratch)
+    return change if chain.size[WAITING] > 0 else change + _fill(data, state, backup, chain, scratch)
 
 
 FORCED_SHARE = 0.8
@@ -302,7 +302,7 @@ def _choose_forced(data, state, random):
 
 
 @compiled
-def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
+def _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined):
     """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
 
     Now and then any jobs.
@@ -316,8 +316,8 @@ def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
         return 0
     # Small ruins are cheap and often good; the square favours them.
     size = 1 + int(uniform(random) ** 2 * min(max_destroyed, num_admitted))
-    if forced >= 0:
-        count, low, high = 0, data.jobs.arrival[forced], data.jobs.deadline[forced]
+    if ejecting_job >= 0:
+        count, low, high = 0, data.jobs.arrival[ejecting_job], data.jobs.deadline[ejecting_job]
     else:
         ruined[0] = admitted[int(uniform(random) * num_admitted)]
         count, low, high = 1, data.jobs.arrival[ruined[0]], state.completion[ruined[0]]
@@ -335,16 +335,16 @@ def _choose_ruined(data, state, max_destroyed, forced, random, ruined):
 
 
 @compiled
-def _choose_waiting(data, state, ruined, num_ruined, most, forced, random, waiting):
+def _choose_waiting(data, state, ruined, num_ruined, most, ejecting_job, random, pool):
     """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
     low, high = data.jobs.value.shape[1], 0
     for k in range(num_ruined):
-        waiting[k] = ruined[k]
+        pool[k] = ruined[k]
         low = min(low, data.jobs.arrival[ruined[k]])
         high = max(high, state.completion[ruined[k]])
-    if forced >= 0:
-        waiting[count] = forced
+    if ejecting_job >= 0:
+        pool[count] = ejecting_job
         count += 1
     for _ in range(6 * most):
         if count - num_ruined >= most:
@@ -352,22 +352,22 @@ def _choose_waiting(data, state, ruined, num_ruined, most, forced, random, waiti
         j = data.candidates[int(uniform(random) * len(data.candidates))]
         if state.completion[j] >= 0 or data.jobs.arrival[j] > high or data.jobs.deadline[j] < low:
             continue
-        if not holds(waiting, count, j):
-            waiting[count] = j
+        if not holds(pool, count, j):
+            pool[count] = j
             count += 1
     return count
 
 
 @compiled
-def _arrange(data, waiting, forced, random):
+def _arrange(data, pool, ejecting_job, random):
     """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
 
     A forced job comes first.
     """
     rule = int(uniform(random) * 4)
-    key = np.empty(len(waiting))
-    for k in range(len(waiting)):
-        i = waiting[k]
+    key = np.empty(len(pool))
+    for k in range(len(pool)):
+        i = pool[k]
         best = data.jobs.value[i, data.jobs.arrival[i]]
         if rule == 0:
             key[k] = uniform(random)
@@ -377,73 +377,73 @@ def _arrange(data, waiting, forced, random):
             key[k] = -best / data.jobs.target[i] * (0.7 + 0.6 * uniform(random))
         else:
             key[k] = -(data.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
-        if i == forced:
+        if i == ejecting_job:
             key[k] = -INFINITE
-    order = np.empty(len(waiting), dtype=np.int64)
-    sort_by_key(key, len(waiting), order)
-    copy_first(len(waiting), waiting, key)
-    for k in range(len(waiting)):
-        waiting[k] = int(key[order[k]])
+    order = np.empty(len(pool), dtype=np.int64)
+    sort_by_key(key, len(pool), order)
+    copy_first(len(pool), pool, key)
+    for k in range(len(pool)):
+        pool[k] = int(key[order[k]])
 
 
 @compiled
-def _ruin_and_recreate(forced, data, state, kept, scratch, max_destroyed, ruined, waiting):
+def _ruin_and_recreate(ejecting_job, data, state, backup, scratch, max_destroyed, ruined, pool):
     """Take some jobs out and insert them and others again; return the change of the plan's value, and how many waited."""
     random = scratch.random
-    num_ruined = _choose_ruined(data, state, max_destroyed, forced, random, ruined)
+    num_ruined = _choose_ruined(data, state, max_destroyed, ejecting_job, random, ruined)
     if num_ruined == 0:
         return 0.0, 0
-    extra = min(1 + int(uniform(random) * (num_ruined + 3)), len(waiting) - num_ruined - 1)
-    count = _choose_waiting(data, state, ruined, num_ruined, extra, forced, random, waiting)
+    extra = min(1 + int(uniform(random) * (num_ruined + 3)), len(pool) - num_ruined - 1)
+    count = _choose_waiting(data, state, ruined, num_ruined, extra, ejecting_job, random, pool)
     lost = 0.0
-    for i in waiting[:count]:
-        copy_job(i, state, kept, data)
+    for i in pool[:count]:
+        copy_job(i, state, backup, data)
         if state.completion[i] >= 0:
             lost += data.jobs.value[i, state.completion[i]]
             take_out(i, data, state)
-    _arrange(data, waiting[:count], forced, random)
+    _arrange(data, pool[:count], ejecting_job, random)
     scale = 1.2 * uniform(random)
     draw_noise(scratch.workers.noise, scratch.ps.noise, random)
-    return insert_all(data, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
+    return insert_all(data, state, pool[:count], scale, uniform(random) < 0.8, scratch) - lost, count
 
 
 @compiled
-def _undo(moved, data, state, kept):
+def _undo(moved, data, state, backup):
     """Make a plan again what it was before a move."""
     for i in moved:
         if state.completion[i] >= 0:
             take_out(i, data, state)
     for i in moved:
-        copy_job(i, kept, state, data)
+        copy_job(i, backup, state, data)
         if state.completion[i] >= 0:
             shift(i, -1.0, data, state)
 
 
 @compiled
-def search_moves(data, state, best, kept, scratch, num_moves, temperature, present, incumbent_value, max_destroyed):
+def search_moves(data, state, best, backup, scratch, num_moves, temperature, present, incumbent_value, max_destroyed):
     """Run moves at an acceptance temperature; return (present value, best value).
 
-    `best` receives the best plan's rows; `kept` is work space.
+    `best` receives the best plan's rows; `backup` is work space.
     """
     num_jobs = len(data.payoff)
-    ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    ruined, pool = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
     chain = make_chain(num_jobs)
     random = scratch.random
     for _ in range(num_moves):
         # How much a move may lose: drawn first, so that chains can be given up.
         least = temperature * np.log(1.0 - uniform(random))
-        forced = _choose_forced(data, state, random)
-        if forced >= 0 and uniform(random) < CHAIN_SHARE:
-            change = eject(forced, least, data, state, kept, chain, scratch)
+        ejecting_job = _choose_forced(data, state, random)
+        if ejecting_job >= 0 and uniform(random) < CHAIN_SHARE:
+            change = eject(ejecting_job, least, data, state, backup, chain, scratch)
             moved = chain.moved[: chain.size[MOVED]]
         else:
-            change, count = _ruin_and_recreate(forced, data, state, kept, scratch, max_destroyed, ruined, waiting)
-            moved = waiting[:count]
+            change, count = _ruin_and_recreate(ejecting_job, data, state, backup, scratch, max_destroyed, ruined, pool)
+            moved = pool[:count]
         if change >= least:
             present += change
             if present > incumbent_value + 1e-9:
                 incumbent_value = present
                 copy_plan(state, best, data)
         else:
-            _undo(moved, data, state, kept)
+            _undo(moved, data, state, backup)
     return present, incumbent_value

@@ -110,23 +110,23 @@ class Neighbourhood:
         np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
         segments = segments_by_slot(self.instance, i, total)
         sides = ((schedule.workers, data.workers, state.workers), (schedule.ps, data.ps, state.ps))
-        for entries, side, held in sides:
+        for entries, side, side_state in sides:
             limit = np.zeros(len(side.first) - 1, dtype=np.int64)
             for c, t, count in entries.tolist():
                 s = segments[t]
-                class_limits(held.residual[t], side.demand[s], side.room, s, t, side.first, limit)
+                class_limits(side_state.residual[t], side.demand[s], side.unit_capacity, s, t, side.first, limit)
                 if limit[c] < count:
                     return False
-        own = slice(data.row_offset[i], data.row_offset[i + 1])
-        for entries, side, held in sides:
+        job_rows = slice(data.row_offset[i], data.row_offset[i + 1])
+        for entries, side, side_state in sides:
             used = 0
             for c, t, count in entries.tolist():
                 s = segments[t]
                 used = place(
-                    count, c, t, s, held.residual[t], side.demand[s], side.room, side.first, held.rows[own], used, True,
-                    self.scratch.room, self.scratch.server_order,
+                    count, c, t, s, side_state.residual[t], side.demand[s], side.unit_capacity, side.first, side_state.rows[job_rows], used, True,
+                    self.scratch.unit_capacity, self.scratch.server_order,
                 )  # fmt: skip
-            held.used[i] = used
+            side_state.used[i] = used
         self._admit(i, schedule.completion)
         return True
 
@@ -146,16 +146,16 @@ class Neighbourhood:
             needed = np.zeros(workers + 1, dtype=np.int64)
             needed[-1] = ps
             only, s = np.array([c]), int(segments[t])
-            held = fill_shared(
+            num_placed = fill_shared(
                 s, t, workers, needed, 1.0, state.workers.residual[t], data.workers, data.ps, shared, only, only, True,
                 free, free, np.empty(workers + 1),
             )  # fmt: skip
-            if held < workers:
+            if num_placed < workers:
                 shift(i, 1.0, data, state)
                 return False
-            own = slice(int(data.workers.first[c]), int(data.workers.first[c + 1]))
+            class_servers = slice(int(data.workers.first[c]), int(data.workers.first[c + 1]))
             for units in (shared.workers, shared.ps):
-                units[: own.start] = units[own.stop :] = 0
+                units[: class_servers.start] = units[class_servers.stop :] = 0
             write_shared(i, s, t, shared.workers, data.row_offset, data.workers, state.workers)
             write_shared(i, s, t, shared.ps, data.row_offset, data.ps, state.ps)
         self._admit(i, schedule.completion)

@@ -262,14 +262,14 @@ class ColumnPool:
         job, share = self.job, self.share
         completion = np.array([schedule.completion for schedule in self._schedules], dtype=np.int64)
         value = tables.value[job, completion]
-        kept = np.flatnonzero(value > 0)
+        columns = np.flatnonzero(value > 0)
         pool = ColumnPool(tables, rows)
-        pool._job, pool._value = job[kept], value[kept]
-        pool._weight, pool._idle = self._weight[kept], self._idle[kept]
-        pool._schedules = [self._schedules[k] for k in kept.tolist()]
-        pool._keys = self._keys.part(kept)
+        pool._job, pool._value = job[columns], value[columns]
+        pool._weight, pool._idle = self._weight[columns], self._idle[columns]
+        pool._schedules = [self._schedules[k] for k in columns.tolist()]
+        pool._keys = self._keys.part(columns)
         factor = np.divide(pool._scale, self._scale, out=np.zeros_like(self._scale), where=self._scale > 0)
-        part = csc_array(share[:, kept])
+        part = csc_array(share[:, columns])
         part.data = part.data * factor[part.indices]
         pool._share = part
         return pool

@@ -177,12 +177,12 @@ def _steps_by(price_jobs, is_shared):
             fill_costs(source.ps_cost, d.ps_demand, d.point[split:])
             d.workers[:], d.ps[:] = 0, 0
             price_jobs(d.which, d.floor, jobs, source, True, d.payoff, d.completion, d.workers, d.ps)
-            here, worth = 0.0, 0.0
+            here, capacity_value = 0.0, 0.0
             for i in range(len(d.payoff)):
                 here += d.payoff[i]
             for k in range(len(d.point)):
-                worth += d.point[k] * d.capacity[k]
-            here += worth
+                capacity_value += d.point[k] * d.capacity[k]
+            here += capacity_value
             d.pace[1] = 0.0 if here < bound * (1 - MIN_PROGRESS) else d.pace[1] + 1.0
             if d.pace[1] >= PATIENCE:
                 d.pace[0], d.pace[1] = d.pace[0] / 2, 0.0
@@ -287,14 +287,14 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
     best = evaluate(tables, rows, np.zeros_like(row_prices))
     if not row_prices.any():
         return best
-    payoffs, worth = payoffs_along(tables, rows.prices(row_prices)), float(row_prices @ rows.capacity)
-    found: dict[float, float] = {}
+    payoffs, capacity_value = payoffs_along(tables, rows.prices(row_prices)), float(row_prices @ rows.capacity)
+    bounds: dict[float, float] = {}
 
     def at(exponent: float) -> float:
-        if exponent not in found:
+        if exponent not in bounds:
             scale = SCALE_RATIO**exponent
-            found[exponent] = float(payoffs(scale).sum()) + worth * scale
-        return found[exponent]
+            bounds[exponent] = float(payoffs(scale).sum()) + capacity_value * scale
+        return bounds[exponent]
 
     centre, step = 0.0, 1.0
     for direction in (1.0, -1.0):
@@ -306,7 +306,7 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
             if at(candidate) < at(centre):
                 centre = candidate
                 break
-    least = min(found, key=found.__getitem__)
+    least = min(bounds, key=bounds.__getitem__)
     return min(best, evaluate(tables, rows, row_prices * SCALE_RATIO**least), key=lambda point: point.bound)
 
 
@@ -335,12 +335,14 @@ def improve(tables: JobTables, rows: CapacityRows, start: DualPoint, *, target: 
     descend = descend_shared if tables.instance.has_shared_servers else descend_own
     num_segments = len(tables.worker_demand)
     source = class_source(tables, np.zeros((num_segments, *classes)), np.zeros((num_segments, *ps_classes)))
-    bound, left = start.bound, num_steps
+    bound, remaining_steps = start.bound, num_steps
     # No signal is heard within the loop: where a step takes long, one at a time.
     at_once = num_steps if descent.workers.size + descent.ps.size <= SMALL else 1
-    while left > 0:
-        bound, goes_on = descend(min(at_once, left), target, bound, tables.arrays, source, descent, best, payoff)
-        left = left - at_once if goes_on else 0
+    while remaining_steps > 0:
+        bound, goes_on = descend(
+            min(at_once, remaining_steps), target, bound, tables.arrays, source, descent, best, payoff
+        )
+        remaining_steps = remaining_steps - at_once if goes_on else 0
     return DualPoint(row_prices=best, payoff=payoff, bound=bound)
 
 
@@ -397,13 +399,13 @@ def _prices_from_use(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan)
     """Return prices that rise exponentially with the plan's utilisation of each row."""
     used = plan_usage(tables, rows, plan)
     share = np.divide(used, rows.capacity, out=np.zeros_like(used), where=rows.capacity > 0)
-    worth = float(tables.value.max(axis=1, initial=0.0).sum())
+    total_value = float(tables.value.max(axis=1, initial=0.0).sum())
     rise = np.expm1(STEEPNESS * share) / np.expm1(STEEPNESS)
     weight = float(np.sum(rise))
     if weight == 0.0:
         return np.zeros(rows.num_rows)
     prices: FloatArray = np.divide(
-        rise * worth / weight, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0
+        rise * total_value / weight, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0
     )
     return prices
 

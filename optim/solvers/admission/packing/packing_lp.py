@@ -89,9 +89,9 @@ class RestrictedMaster:
         self._is_active = np.concatenate([self._is_active, np.ones(count, dtype=np.bool_)])
         self._row_price = np.concatenate([self._row_price, np.zeros(count)])
 
-    def keep_rows(self, kept: IntArray) -> None:
+    def keep_rows(self, row_index: IntArray) -> None:
         """Forget all rows but the given ones."""
-        self._is_active, self._row_price = self._is_active[kept], self._row_price[kept]
+        self._is_active, self._row_price = self._is_active[row_index], self._row_price[row_index]
 
     def activate(self, which: NDArray[np.bool_]) -> None:
         """Take rows into Newton's systems, those of them that have capacity."""
@@ -353,13 +353,13 @@ class PackingLP:
         if not self.search.is_started or len(self.cuts) == 0:
             return
         num_rows, best = self.rows.num_rows, self.search.best
-        worth = best.prices[num_rows:] * self.cuts.right_hand_side
-        priced = np.flatnonzero(worth > IDLE_CUT_TOL * max(best.bound, 1e-9))
-        kept = np.concatenate([np.arange(num_rows), num_rows + priced])
+        cut_value = best.prices[num_rows:] * self.cuts.right_hand_side
+        priced = np.flatnonzero(cut_value > IDLE_CUT_TOL * max(best.bound, 1e-9))
+        row_index = np.concatenate([np.arange(num_rows), num_rows + priced])
         self.cuts.keep(priced)
-        self.pool.keep_rows(kept)
-        self.master.keep_rows(kept)
-        self.search.keep_rows(kept)
+        self.pool.keep_rows(row_index)
+        self.master.keep_rows(row_index)
+        self.search.keep_rows(row_index)
 
     def run(
         self,

@@ -107,10 +107,14 @@ class PriceSearch:
             multiplier = np.concatenate([self._best.multiplier, np.zeros(len(right_hand_side))])
             self._best = replace(self._best, cuts=self._cuts.cuts, multiplier=multiplier)
 
-    def keep_rows(self, kept: IntArray) -> None:
+    def keep_rows(self, row_index: IntArray) -> None:
         """Forget all rows but the given ones; the best point is priced again without them."""
-        prices = self.best.prices[kept]
-        self.limit, self.scale, self.average_use = self.limit[kept], self.scale[kept], self.average_use[kept]
+        prices = self.best.prices[row_index]
+        self.limit, self.scale, self.average_use = (
+            self.limit[row_index],
+            self.scale[row_index],
+            self.average_use[row_index],
+        )
         self._best = None
         self.subgradient_steps(prices, SubgradientOptions(num_steps=1), None)
 
@@ -123,9 +127,9 @@ class PriceSearch:
         step = end - start
         low, high, place, num_new = 0.0, 1.0, 1.0, 0
         for _ in range(num_points):
-            found = self._evaluate(start + place * step)
-            num_new += found.num_new
-            if float((self.limit - found.use) @ step) <= 0:
+            evaluation = self._evaluate(start + place * step)
+            num_new += evaluation.num_new
+            if float((self.limit - evaluation.use) @ step) <= 0:
                 if place == 1.0:
                     break
                 low = place
@@ -142,13 +146,13 @@ class PriceSearch:
         steps = PolyakSteps(self.limit, STALL_LIMIT)
         for step in range(walk.num_steps):
             previous = np.inf if self._best is None else self._best.bound
-            found = self._evaluate(point, keeps_columns=step % walk.add_every == 0)
-            num_new += found.num_new
-            steps.watch(found.bound, previous)
+            evaluation = self._evaluate(point, keeps_columns=step % walk.add_every == 0)
+            num_new += evaluation.num_new
+            steps.watch(evaluation.bound, previous)
             if step == walk.num_steps - 1 or self.monitor.is_over():
                 break
             goal = FIRST_TARGET * self.best.bound if target is None else target
-            moved = steps.next(point, found.bound, found.use, goal)
+            moved = steps.next(point, evaluation.bound, evaluation.use, goal)
             if moved is None:
                 break
             point = moved

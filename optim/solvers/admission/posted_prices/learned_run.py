@@ -191,8 +191,8 @@ class Guard:
         self._bounds: PriceRanges = price_ranges(self.alone, PriceFloorRule.UNIT_FREE_LAMBDA, stats=stats)
         self._rule = OnlineAlgorithm(self.alone, bounds=self._bounds, function=function)
         self._servers = tuple(
-            _first_of_classes(whole, part)
-            for whole, part in (
+            _first_of_classes(all_servers, part)
+            for all_servers, part in (
                 (instance.worker_servers, self.alone.worker_servers),
                 (instance.ps_servers, self.alone.ps_servers),
             )
@@ -241,7 +241,7 @@ def on_share(instance: AdmissionInstance, share: float) -> AdmissionInstance:
 def least_share(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
     """Return rho, the least share of a class' servers that is the guard's."""
     pairs = ((instance.worker_servers, alone.worker_servers), (instance.ps_servers, alone.ps_servers))
-    return float(min((part.count / whole.count).min(initial=1.0) for whole, part in pairs))
+    return float(min((part.count / all_servers.count).min(initial=1.0) for all_servers, part in pairs))
 
 
 def wide_value(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
@@ -251,25 +251,28 @@ def wide_value(instance: AdmissionInstance, alone: AdmissionInstance) -> float:
         (instance.workers_per_server, instance.max_workers, instance.worker_servers, alone.worker_servers),
         (instance.ps_per_server, max_ps, instance.ps_servers, alone.ps_servers),
     )
-    needed = [_servers_needed(held, most[instance.segment_job], whole) for held, most, whole, _ in sides]
+    needed = [
+        _servers_needed(units_per_server, most[instance.segment_job], all_servers)
+        for units_per_server, most, all_servers, _ in sides
+    ]
     if instance.has_shared_servers:
         needed = [needed[0] + needed[1]]
     is_wide = np.zeros(instance.num_jobs, dtype=np.bool_)
-    for servers, (_, _, whole, part) in zip(needed, sides, strict=False):
-        exceeds = np.minimum(servers, whole.count[None, :, None]) > part.count[None, :, None]
+    for servers, (_, _, all_servers, part) in zip(needed, sides, strict=False):
+        exceeds = np.minimum(servers, all_servers.count[None, :, None]) > part.count[None, :, None]
         np.logical_or.at(is_wide, instance.segment_job, exceeds.any(axis=(1, 2)))
     return float(instance.value.max(axis=1, initial=0.0)[is_wide].sum())
 
 
-def _servers_needed(held: IntArray, most: IntArray, servers: ServerClasses) -> IntArray:
+def _servers_needed(units_per_server: IntArray, most: IntArray, servers: ServerClasses) -> IntArray:
     """Return the servers of each class that the most a schedule may use there fills, shape (segments, classes, slots)."""
-    wanted = np.minimum(most[:, None, None], held * servers.count[None, :, None])
-    return np.asarray(-(-wanted // np.maximum(held, 1)))
+    wanted = np.minimum(most[:, None, None], units_per_server * servers.count[None, :, None])
+    return np.asarray(-(-wanted // np.maximum(units_per_server, 1)))
 
 
-def _first_of_classes(whole: ServerClasses, part: ServerClasses) -> IntArray:
+def _first_of_classes(all_servers: ServerClasses, part: ServerClasses) -> IntArray:
     """Return the numbers that the first servers of each class have in the whole cluster."""
-    first = np.concatenate([[0], np.cumsum(whole.count)[:-1]])
+    first = np.concatenate([[0], np.cumsum(all_servers.count)[:-1]])
     ranges = [np.arange(start, start + count) for start, count in zip(first.tolist(), part.count.tolist(), strict=True)]
     return np.concatenate(ranges).astype(np.int64)
 
@@ -309,20 +312,20 @@ def prices_for_the_rest(
     is_expected = tables.arrival >= slot
     if not is_expected.any():
         return start
-    left = np.concatenate([side.ravel() for side in left_by_class(state)])
+    residual = np.concatenate([side.ravel() for side in left_by_class(state)])
     shapes = (rows.worker_shape, rows.ps_shape)
     is_ahead = [np.broadcast_to((np.arange(shape[1]) >= slot)[None, :, None], shape).ravel() for shape in shapes]
-    capacity = fill * np.maximum(left, MIN_LEFT * rows.capacity) * np.concatenate(is_ahead)
+    capacity = fill * np.maximum(residual, MIN_LEFT * rows.capacity) * np.concatenate(is_ahead)
     now, last = replace(rows, capacity=capacity), rows.flat(start)
     rest = replace(tables, value=np.where(is_expected[:, None], tables.value, 0.0))
-    found = PackingLP(rest, now).run(
+    solution = PackingLP(rest, now).run(
         Monitor().part(IterationLimit(MAX_ROUNDS)),
         tol=TOL,
         first=SubgradientOptions(num_steps=STEPS, add_every=2),
         between=SubgradientOptions(num_steps=STEPS_BETWEEN),
         start=np.where(capacity > 0, last, 0.0),
     )
-    return rows.prices(np.where(capacity > 0, found.point.row_prices, last))
+    return rows.prices(np.where(capacity > 0, solution.point.row_prices, last))
 
 
 class RisingPrices:
@@ -338,7 +341,7 @@ class RisingPrices:
         if self._seen.see(job):
             self._state.reprice(self._seen.ranges)
 
-    def taken(self, uses: tuple[Use, ...]) -> None:
+    def reprice_used(self, uses: tuple[Use, ...]) -> None:
         """Price the cells again that a schedule has taken from."""
         for side, use in zip(self._state.sides, uses, strict=True):
             side.reprice_cells(use)
@@ -550,7 +553,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         self._reservations.promise(schedule, max(least, share * schedule.value))
         self._earned += schedule.value
         if self._rising is not None:
-            self._rising.taken(uses(self._instance, schedule))
+            self._rising.reprice_used(uses(self._instance, schedule))
 
 
 def _no_prices(instance: AdmissionInstance) -> Prices:

@@ -101,13 +101,13 @@ class TiedSearch:
         rise, order = self._rise[job], self._order
         worker = state.worker.price + rise * order.worker_perturbation
         ps = worker if state.is_shared else state.ps.price + rise * order.ps_perturbation
-        found = self._search.find_at(job, state, floor, worker, ps)
-        return None if found is None else replace(found, payoff=found.value - self._cost(found, state))
+        schedule = self._search.find_at(job, state, floor, worker, ps)
+        return None if schedule is None else replace(schedule, payoff=schedule.value - self._cost(schedule, state))
 
-    def _cost(self, found: FoundSchedule, state: ClusterState) -> float:
+    def _cost(self, schedule: FoundSchedule, state: ClusterState) -> float:
         """Return what a schedule costs at the state's own prices."""
         cost = 0.0
-        for side, use in zip(state.sides, uses(self._instance, found), strict=True):
+        for side, use in zip(state.sides, uses(self._instance, schedule), strict=True):
             cost += float(np.sum(side.price[use.slot, :, use.server] * use.amount)) / MICRO
         return cost
 
@@ -288,7 +288,7 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         begun = time.perf_counter()
         if self._seen is not None and self._seen.see(job):
             self.state.reprice(self._seen.ranges)
-        kept = (
+        server_prices = (
             (self.state.worker.prices_by_server(), self.state.ps.prices_by_server())
             if self._keeps_prices
             else (None, None)
@@ -306,8 +306,8 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
             seconds=time.perf_counter() - begun,
             dual_step=dual,
             primal_step=primal,
-            worker_price=kept[0],
-            ps_price=kept[1],
+            worker_price=server_prices[0],
+            ps_price=server_prices[1],
         )
 
     def _take(self, schedule: FoundSchedule) -> float:

@@ -276,10 +276,10 @@ class SeenRanges:
         """Let a job in that has just arrived; tell whether the bounds have changed."""
         if job not in self._place:
             return False
-        own = price_ranges(self._instance, self._lower, stats=self._stats.take(np.array([self._place[job]])))
+        job_ranges = price_ranges(self._instance, self._lower, stats=self._stats.take(np.array([self._place[job]])))
         before, self.ranges = (
             self.ranges,
-            _joined(self.ranges, own.scaled(upper=self._factors[0], lower=self._factors[1])),
+            _joined(self.ranges, job_ranges.scaled(upper=self._factors[0], lower=self._factors[1])),
         )
         return not all(
             np.array_equal(getattr(old, name), getattr(new, name))
@@ -494,18 +494,18 @@ def prices_of(function: PriceFunction, share: FloatArray, log_lower: FloatArray,
         return prices
     who = who_answers(function, "price")
     try:
-        found = np.asarray(prices, np.float64)
+        values = np.asarray(prices, np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidOptionError(f"{who}: prices must be numbers, got {type(prices).__name__}") from error
-    if found.shape != share.shape:
-        raise InvalidOptionError(f"{who}: prices must have the shares' shape {share.shape}, got {found.shape}")
-    wrong = ~(np.isfinite(found) & (found >= 0))
+    if values.shape != share.shape:
+        raise InvalidOptionError(f"{who}: prices must have the shares' shape {share.shape}, got {values.shape}")
+    wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         at = float(share[wrong][0])
         raise InvalidOptionError(
-            f"{who}: prices must be finite numbers of at least 0, got {found[wrong][0]} where {at:.6g} of the capacity is taken"
+            f"{who}: prices must be finite numbers of at least 0, got {values[wrong][0]} where {at:.6g} of the capacity is taken"
         )
-    return found
+    return values
 
 
 def theorem_of(function: PriceFunction) -> RatioTheorem | None:

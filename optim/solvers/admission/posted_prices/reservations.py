@@ -75,7 +75,7 @@ class Reservations:
             **{name: getattr(tables, name).copy() for name in ("arrival", "deadline", "target", "segment_start")},
         )
         self._finder = ResidualSearch(instance, tables=self._tables)
-        self.held: dict[int, Reservation] = {}
+        self.by_job: dict[int, Reservation] = {}
         """Reservations of jobs that are admitted and not complete, in order of admission."""
         self.promised: dict[int, int] = {}
         """Promised completion slot of every admitted job."""
@@ -87,20 +87,20 @@ class Reservations:
 
     def hold(self, schedule: FoundSchedule) -> None:
         """Take a schedule's room."""
-        taken = uses(self.instance, schedule)
-        self._shift(taken, -1.0)
-        self.held[schedule.job] = Reservation(schedule, taken)
+        resource_use = uses(self.instance, schedule)
+        self._shift(resource_use, -1.0)
+        self.by_job[schedule.job] = Reservation(schedule, resource_use)
 
     def release(self, job: int) -> Reservation:
         """Give a job's room back; return what it held."""
-        reservation = self.held.pop(job)
+        reservation = self.by_job.pop(job)
         self._shift(reservation.uses, 1.0)
         return reservation
 
     def put_back(self, reservation: Reservation) -> None:
         """Hold again what was released."""
         self._shift(reservation.uses, -1.0)
-        self.held[reservation.schedule.job] = reservation
+        self.by_job[reservation.schedule.job] = reservation
 
     def free(self, schedule: FoundSchedule) -> None:
         """Open the room of a schedule that nobody will run."""
@@ -109,16 +109,16 @@ class Reservations:
     def promise(self, schedule: FoundSchedule, min_value: float) -> None:
         """Admit a job: hold its schedule, and promise the last slot that still earns `min_value`, or its completion."""
         self.hold(schedule)
-        job, worth = schedule.job, self._tables.value[schedule.job]
-        later = worth[schedule.completion :]
-        keeps = (later > 0) & (later >= min_value * (1 - VALUE_TOL))
-        slack = len(later) if keeps.all() else int(np.argmin(keeps))
+        job, value = schedule.job, self._tables.value[schedule.job]
+        later = value[schedule.completion :]
+        is_enough = (later > 0) & (later >= min_value * (1 - VALUE_TOL))
+        slack = len(later) if is_enough.all() else int(np.argmin(is_enough))
         self.promised[job] = schedule.completion + max(0, slack - 1)
         self._tables.deadline[job] = self.promised[job]
 
-    def take(self, taken: tuple[Use, ...]) -> None:
+    def take(self, resource_use: tuple[Use, ...]) -> None:
         """Take room until it is freed."""
-        self._shift(taken, -1.0)
+        self._shift(resource_use, -1.0)
 
     def fix(self, schedule: FoundSchedule) -> None:
         """Admit a job on room that isn't this cluster's: its schedule is never moved."""
@@ -135,16 +135,16 @@ class Reservations:
 
     def run_slot(self, slot: int) -> None:
         """Let a slot pass: what is reserved in it runs, and can't be moved any more."""
-        for job, reservation in list(self.held.items()):
+        for job, reservation in list(self.by_job.items()):
             schedule = reservation.schedule
             self.record(job, [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)])
             if schedule.completion == slot:
-                del self.held[job]
+                del self.by_job[job]
                 continue
             now = schedule.workers[:, SLOT] == slot
             self.make_progress(job, slot, int(schedule.workers[now, COUNT].sum()))
             later = replace(schedule, workers=schedule.workers[~now], ps=schedule.ps[schedule.ps[:, SLOT] != slot])
-            self.held[job] = Reservation(later, uses(self.instance, later)) if now.any() else reservation
+            self.by_job[job] = Reservation(later, uses(self.instance, later)) if now.any() else reservation
 
     def plan(self) -> AdmissionPlan:
         """Return what has run."""
@@ -167,16 +167,16 @@ class Reservations:
         """Let what is left of a job arrive in the slot after this one."""
         self._tables.arrival[job] = slot + 1
 
-    def _shift(self, taken: tuple[Use, ...], sign: float) -> None:
-        for side, use in zip(self.state.sides, taken, strict=True):
+    def _shift(self, resource_use: tuple[Use, ...], sign: float) -> None:
+        for side, use in zip(self.state.sides, resource_use, strict=True):
             side.residual[use.slot, :, use.server] += sign * use.amount
 
 
-def priced(taken: tuple[Use, ...], prices: Sequence[FloatArray]) -> float:
+def priced(resource_use: tuple[Use, ...], prices: Sequence[FloatArray]) -> float:
     """Return what room costs at prices of shape (slots, resources, servers) a side."""
     return sum(
         float(np.sum(price[use.slot, :, use.server] * use.amount)) / MICRO
-        for price, use in zip(prices, taken, strict=True)
+        for price, use in zip(prices, resource_use, strict=True)
     )
 
 
@@ -209,7 +209,7 @@ def improve(
 ) -> float:
     """Make moves, unless the run is over before one; return by how much the reservations' worth grew."""
     gained = 0.0
-    jobs = np.array(list(reservations.held), dtype=np.int64)
+    jobs = np.array(list(reservations.by_job), dtype=np.int64)
     if len(jobs) == 0:
         return gained
     for _ in range(num_moves):
@@ -232,7 +232,7 @@ def _move(reservations: Reservations, chosen: list[int], noise: list[FloatArray]
         _post(reservations, [price * factor for price, factor in zip(posted, noise, strict=True)])
     inserted = all(_insert(reservations, job) for job in chosen)
     _post(reservations, posted)
-    after = [reservations.held[job] for job in chosen if job in reservations.held]
+    after = [reservations.by_job[job] for job in chosen if job in reservations.by_job]
     new = sum(reservations.value_at_prices(one) for one in after)
     if inserted and new >= old - KEPT_TOL * abs(old):
         return new - old
@@ -241,16 +241,16 @@ def _move(reservations: Reservations, chosen: list[int], noise: list[FloatArray]
 
 
 def _insert(reservations: Reservations, job: int) -> bool:
-    found = reservations.find(job, floor=-np.inf)
-    if found is None:
+    schedule = reservations.find(job, floor=-np.inf)
+    if schedule is None:
         return False
-    reservations.hold(found)
+    reservations.hold(schedule)
     return True
 
 
 def _undo(reservations: Reservations, before: list[Reservation]) -> None:
     for reservation in before:
-        if reservation.schedule.job in reservations.held:
+        if reservation.schedule.job in reservations.by_job:
             reservations.release(reservation.schedule.job)
     for reservation in before:
         reservations.put_back(reservation)
@@ -313,25 +313,25 @@ class BestEffortQueue:
         Schedules are found at the state's present prices, a job's density is what it earns an util of room at `posted`
         prices, shape (slots, resources, servers) a side.
         """
-        held = self._reservations
-        self._waiting = [job for job in self._waiting if held.may_earn(job, slot)]
+        reservations = self._reservations
+        self._waiting = [job for job in self._waiting if reservations.may_earn(job, slot)]
         placed = self._lay(posted)
         earned = 0.0
         for job in self.waiting:
             if job not in placed:
-                held.postpone(job, slot)
+                reservations.postpone(job, slot)
                 continue
             schedule = placed[job]
             parts = [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)]
             for rows, part in zip(self._ran[job], parts, strict=True):
                 rows.append(part)
             if schedule.completion == slot:
-                held.record(job, [np.concatenate(rows) for rows in self._ran.pop(job)])
+                reservations.record(job, [np.concatenate(rows) for rows in self._ran.pop(job)])
                 self._waiting.remove(job)
                 self.completed[job] = slot
                 earned += schedule.value
             else:
-                held.make_progress(job, slot, int(parts[0][:, COUNT].sum()))
+                reservations.make_progress(job, slot, int(parts[0][:, COUNT].sum()))
         return earned
 
     def unfinished(self) -> AdmissionPlan:
@@ -344,27 +344,27 @@ class BestEffortQueue:
 
     def _lay(self, posted: Sequence[FloatArray]) -> dict[int, FoundSchedule]:
         """Lay jobs into what is left, the densest first, and open that room again."""
-        held = self._reservations
+        reservations = self._reservations
         # As it would be if it came first: what was dense among others in the last slot needn't be now.
         density = {}
         for job in self._waiting:
-            alone = held.find(job)
+            alone = reservations.find(job)
             if alone is not None:
-                cost = priced(uses(held.instance, alone), posted)
+                cost = priced(uses(reservations.instance, alone), posted)
                 density[job] = alone.payoff / max(cost, MIN_COST)
         self._give_up(density)
         placed: dict[int, FoundSchedule] = {}
         for job in sorted(self._waiting, key=lambda job: -density.get(job, 0.0)):
-            schedule = held.find(job)
+            schedule = reservations.find(job)
             if schedule is not None:
-                held.take(uses(held.instance, schedule))
+                reservations.take(uses(reservations.instance, schedule))
                 placed[job] = schedule
         for schedule in placed.values():
-            held.free(schedule)
+            reservations.free(schedule)
         return placed
 
     def _give_up(self, density: dict[int, float]) -> None:
         """Keep as many as may wait."""
         if len(self._waiting) > self._most:
-            kept = set(sorted(self._waiting, key=lambda job: -density.get(job, 0.0))[: self._most])
-            self._waiting = [job for job in self._waiting if job in kept]
+            densest = set(sorted(self._waiting, key=lambda job: -density.get(job, 0.0))[: self._most])
+            self._waiting = [job for job in self._waiting if job in densest]

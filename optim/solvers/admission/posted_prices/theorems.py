@@ -182,15 +182,15 @@ def _off_curve(
     lower, upper = np.unique(ends[:, np.isfinite(ends[0])], axis=1)[:, :, None]
     share = np.broadcast_to(grid, (len(lower), len(grid)))
     lower, upper = np.broadcast_to(lower, share.shape), np.broadcast_to(upper, share.shape)
-    due = form(full_at=function.full_at).price(share, lower, upper)
-    found = prices_of(function, share.copy(), lower.copy(), upper.copy())
+    expected = form(full_at=function.full_at).price(share, lower, upper)
+    actual = prices_of(function, share.copy(), lower.copy(), upper.copy())
     with np.errstate(over="ignore", invalid="ignore"):
-        off = np.where(found == due, 0.0, np.abs(found - due) / (due + np.exp(lower)))
+        off = np.where(actual == expected, 0.0, np.abs(actual - expected) / (expected + np.exp(lower)))
     if not off.size or off.max() <= OFF_CURVE:
         return ""
     at = np.unravel_index(int(off.argmax()), off.shape)
     return (
-        f"{type(function).__name__} prices {found[at]:.6g}, and the {theorem} curve {due[at]:.6g}, where {share[at]:.6g} of the "
+        f"{type(function).__name__} prices {actual[at]:.6g}, and the {theorem} curve {expected[at]:.6g}, where {share[at]:.6g} of the "
         "capacity is taken"
     )
 
@@ -239,8 +239,8 @@ def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, stats: Jo
     """C2: compare U with the largest value for the smallest use."""
     needed = price_ranges(instance, PriceFloorRule.SIMPLE_L, stats=stats)
     gaps = [
-        given.log_upper[is_used] - least.log_upper[is_used]
-        for given, least in ((bounds.worker, needed.worker), (bounds.ps, needed.ps))
+        side_ranges.log_upper[is_used] - least.log_upper[is_used]
+        for side_ranges, least in ((bounds.worker, needed.worker), (bounds.ps, needed.ps))
         for is_used in (np.isfinite(least.log_lower),)
     ]
     min_gap = min((float(gap.min()) for gap in gaps if gap.size), default=0.0)

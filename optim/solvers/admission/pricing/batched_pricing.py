@@ -57,18 +57,18 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
         raise UnsupportedProblemError("batched pricing needs units at one price each; use price where cuts add curves")
     payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)
     with jax.enable_x64(is_double):
-        held = _HELD.setdefault(tables, {})
-        if is_double not in held:
-            held[is_double] = _on_device(tables, is_double)
-        live, jobs = held[is_double]
+        on_device = _HELD.setdefault(tables, {})
+        if is_double not in on_device:
+            on_device[is_double] = _on_device(tables, is_double)
+        live, jobs = on_device[is_double]
         if len(live) == 0:
             return payoff, completion
         precision = np.float64 if is_double else np.float32
-        given = (prices.worker, prices.ps, prices.worker_extra, prices.ps_extra)
-        worker, ps, *extra = (None if array is None else array.astype(precision) for array in given)
+        price_arrays = (prices.worker, prices.ps, prices.worker_extra, prices.ps_extra)
+        worker, ps, *extra = (None if array is None else array.astype(precision) for array in price_arrays)
         more = (None if array is None else array[live] for array in extra)
-        found = payoffs_at_prices(jobs, worker, ps, *more, width=int(tables.target[live].max()))
-        payoff[live], completion[live] = jax.device_get(found)
+        result = payoffs_at_prices(jobs, worker, ps, *more, width=int(tables.target[live].max()))
+        payoff[live], completion[live] = jax.device_get(result)
     return payoff, completion
 
 

@@ -127,15 +127,15 @@ def best_by(slot_table):
     @compiled
     def best_schedule(i, floor, jobs, space, source):
         """Return (payoff, completion slot) of job i's best schedule, payoff > floor, else (floor, -1)."""
-        first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
+        first_slot, last_slot, target = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
         steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
         best, completion = floor, NONE
-        if last_slot < first_slot or due > steps[-1] * (last_slot - first_slot + 1):
+        if last_slot < first_slot or target > steps[-1] * (last_slot - first_slot + 1):
             return best, completion
         segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
         states, tables, largest = space.states, space.tables, space.largest
-        states[0, : due + 1] = INFINITE
+        states[0, : target + 1] = INFINITE
         states[0, 0] = 0.0
         reached = ZERO
         for t in range(first_slot, last_slot + 1):
@@ -145,9 +145,9 @@ def best_by(slot_table):
             # Nothing that costs as much as this can be part of a better schedule that ends here or later.
             ceiling = jobs.value[i, t] - best
             # Less work than this done before slot t can't be completed by the deadline any more.
-            least = max(0, due - steps[-1] * (last_slot - t + 1))
+            least = max(0, target - steps[-1] * (last_slot - t + 1))
             before, after = states[k], states[k + 1]
-            after[: due + 1] = INFINITE
+            after[: target + 1] = INFINITE
             furthest = reached
             for s in range(segment, segment_end):
                 row = s - segment
@@ -156,12 +156,12 @@ def best_by(slot_table):
                 if low < high:
                     table = tables[k, row]
                     largest[k, row] = slot_table(i, s, t, k, ceiling, needed, jobs, source, table)
-                    min_plus_step(before, after, table, largest[k, row], steps, low, high, due)
+                    min_plus_step(before, after, table, largest[k, row], steps, low, high, target)
                     furthest = max(furthest, high - 1 + steps[largest[k, row]])
             # Work completed earlier stays completed.
-            after[due] = min(after[due], before[due])
-            reached = min(due, furthest)
-            payoff = jobs.value[i, t] - after[due]
+            after[target] = min(after[target], before[target])
+            reached = min(target, furthest)
+            payoff = jobs.value[i, t] - after[target]
             if payoff > best:
                 best, completion = payoff, t
         return best, completion
@@ -195,15 +195,15 @@ def trace_by(write_slot):
 @compiled
 def _choice(i, k, state, jobs, steps, space):
     """Return (segment, workers, state before) of the fewest workers that led to `state` in the k-th slot."""
-    due = jobs.target[i]
+    target = jobs.target[i]
     before, goal = space.states[k], space.states[k + 1, state]
     segment = jobs.segment_offset[i]
     for s in range(segment, jobs.segment_offset[i + 1]):
-        low, high = reachable_work(i, s, jobs, ZERO, due)
+        low, high = reachable_work(i, s, jobs, ZERO, target)
         for y in range(space.largest[k, s - segment] + 1):
             d_first = state - steps[y]
             # At the target work may overshoot: several states lead there.
-            d_last = due - 1 if state == due and y > 0 else d_first
+            d_last = target - 1 if state == target and y > 0 else d_first
             for d in range(max(d_first, low), min(d_last, high - 1) + 1):
                 if before[d] + space.tables[k, s - segment, y] == goal:
                     return s, y, d

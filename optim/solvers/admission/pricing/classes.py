@@ -114,11 +114,11 @@ class JobTables:
     def max_at_once(self) -> tuple[int, int]:
         """Most workers and most PSs that any job has in any slot: what it asks for, and what all servers hold."""
         max_ps = self.ps_needed[self.table_offset[1:] - 1]
-        held = (
+        max_units = (
             np.minimum(self.worker_limit.sum(axis=1), self.most[self.segment_job][:, None]),
             np.minimum(self.ps_limit.sum(axis=1), max_ps[self.segment_job][:, None]),
         )
-        return int(held[0].max(initial=0)), int(held[1].max(initial=0))
+        return int(max_units[0].max(initial=0)), int(max_units[1].max(initial=0))
 
     @cached_property
     def segment_job(self) -> IntArray:
@@ -163,18 +163,18 @@ def fill_layers(most, cost, low, high, curve, layers):
     """
     layers[0, : most + 1] = INFINITE
     layers[0, 0] = 0.0
-    fewest, reached = ZERO, ZERO
+    min_units, reached = ZERO, ZERO
     for c in range(len(cost)):
         layers[c + 1, : most + 1] = INFINITE
         if low[c] > high[c]:
             return ZERO + 1, ZERO
-        for units in range(low[c], min(high[c], most - fewest) + 1):
+        for units in range(low[c], min(high[c], most - min_units) + 1):
             pays = units_cost(units, cost[c], curve[c])
-            for n in range(fewest + units, min(most, reached + units) + 1):
+            for n in range(min_units + units, min(most, reached + units) + 1):
                 layers[c + 1, n] = min(layers[c + 1, n], layers[c, n - units] + pays)
-        fewest += low[c]
+        min_units += low[c]
         reached = min(most, reached + high[c])
-    return fewest, reached
+    return min_units, reached
 
 
 @compiled
@@ -182,11 +182,11 @@ def take_layers(units, cost, low, curve, layers, out):
     """Add how many units of each class the least cost of so many has, the last class first."""
     n = units
     for c in range(len(cost) - 1, -1, -1):
-        own = low[c]
-        while layers[c, n - own] + units_cost(own, cost[c], curve[c]) != layers[c + 1, n]:
-            own += 1
-        out[c] += own
-        n -= own
+        class_units = low[c]
+        while layers[c, n - class_units] + units_cost(class_units, cost[c], curve[c]) != layers[c + 1, n]:
+            class_units += 1
+        out[c] += class_units
+        n -= class_units
 
 
 @compiled
@@ -339,9 +339,9 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     total = 0.0
     for place in range(len(order)):
         c = order[place]
-        room = min(worker_limit[c], most - workers)
+        num_units = min(worker_limit[c], most - workers)
         unit = worker_cost[c]
-        for _ in range(room):
+        for _ in range(num_units):
             workers += 1
             total += unit
             table[workers] = total
@@ -349,20 +349,20 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
             break
     sort_by_key(ps_cost, len(ps_order), ps_order)
     place = 0
-    left = ps_limit[ps_order[0]] if len(ps_order) > 0 else 0
+    remaining = ps_limit[ps_order[0]] if len(ps_order) > 0 else 0
     placed = 0
     total = 0.0
     for y in range(1, workers + 1):
-        due = ps_needed[y]
-        if due > y:
+        num_ps = ps_needed[y]
+        if num_ps > y:
             return y - 1
-        while placed < due:
-            while left == 0:
+        while placed < num_ps:
+            while remaining == 0:
                 place += 1
                 if place >= len(ps_order):
                     return y - 1
-                left = ps_limit[ps_order[place]]
-            left -= 1
+                remaining = ps_limit[ps_order[place]]
+            remaining -= 1
             placed += 1
             total += ps_cost[ps_order[place]]
         table[y] += total
@@ -449,17 +449,17 @@ def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
 @compiled
 def _curved_sides(i, s, t, source):
     """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
-    room = source.shared.room
-    start = np.empty(len(room.pattern), dtype=np.int64)
+    frontiers = source.shared.frontiers
+    start = np.empty(len(frontiers.pattern), dtype=np.int64)
     for c in range(len(start)):
-        start[c] = room.start[s, room.pattern[c, t]]
+        start[c] = frontiers.start[s, frontiers.pattern[c, t]]
     none = np.zeros_like(start)
     return (
         (source.worker_cost[s, :, t], source.ps_cost[s, :, t]),
         (none, none),
         (source.worker_limit[s, :, t], source.ps_limit[s, :, t]),
         (source.worker_curve[source.worker_place[i, t]], source.ps_curve[source.ps_place[i, t]]),
-        (start, room.front),
+        (start, frontiers.front),
     )
 
 
@@ -697,9 +697,9 @@ def price(
     floors = np.zeros(len(which)) if floor is None else floor
     worker_cost, ps_cost = unit_costs(tables, prices, segments)
     horizon = tables.value.shape[1]
-    room = len(which) if with_schedules else 0
-    workers = np.zeros((room, worker_cost.shape[1], horizon), dtype=np.int32)
-    ps = np.zeros((room, ps_cost.shape[1], horizon), dtype=np.int32)
+    num_stored = len(which) if with_schedules else 0
+    workers = np.zeros((num_stored, worker_cost.shape[1], horizon), dtype=np.int32)
+    ps = np.zeros((num_stored, ps_cost.shape[1], horizon), dtype=np.int32)
     payoff, completion = np.zeros(len(which)), np.full(len(which), -1, dtype=np.int64)
     source = class_source(tables, worker_cost, ps_cost)
     out = (with_schedules, payoff, completion, workers, ps)

@@ -56,21 +56,21 @@ YES, NO = np.bool_(True), np.bool_(False)
 @compiled
 def measure_servers(s, t, side, scratch):
     """Fill in what a unit of segment s costs on each server in slot t and how many units it holds."""
-    unit, room = scratch.unit, scratch.room
+    unit, unit_capacity = scratch.unit, scratch.unit_capacity
     limit = side.limit[s, :, t]
     for h in range(len(unit)):
         unit[h] = 0.0
-        room[h] = limit[side.class_of_server[h]]
+        unit_capacity[h] = limit[side.class_of_server[h]]
     for r in range(side.demand.shape[1]):
         need = side.demand[s, r]
         if need <= 0.0:
             continue
         amount = need / MICRO
-        cost, left = side.price[t, r], side.residual[t, r]
+        cost, residual = side.price[t, r], side.residual[t, r]
         for h in range(len(unit)):
             unit[h] += cost[h] * amount
-            held = np.floor(left[h] / need)
-            room[h] = held if held < room[h] else room[h]
+            num_units = np.floor(residual[h] / need)
+            unit_capacity[h] = num_units if num_units < unit_capacity[h] else unit_capacity[h]
 
 
 @compiled
@@ -128,19 +128,19 @@ def cheapest(count, ceiling, has_order, scratch, rank, residual):
     int
         How many servers.
     """
-    unit, room, heap = scratch.unit, scratch.room, scratch.heap
+    unit, unit_capacity, heap = scratch.unit, scratch.unit_capacity, scratch.heap
     size = ZERO
-    held = 0.0
+    total = 0.0
     for h in range(len(unit)):
-        if room[h] < 1.0 or unit[h] >= ceiling:
+        if unit_capacity[h] < 1.0 or unit[h] >= ceiling:
             continue
-        if held >= count and not _is_before(h, heap[0], has_order, unit, rank, residual):
+        if total >= count and not _is_before(h, heap[0], has_order, unit, rank, residual):
             continue
         _push(h, size, heap, has_order, unit, rank, residual)
         size += 1
-        held += room[h]
-        while held - room[heap[0]] >= count:
-            held -= room[heap[0]]
+        total += unit_capacity[h]
+        while total - unit_capacity[heap[0]] >= count:
+            total -= unit_capacity[heap[0]]
             size -= 1
             _replace_top(heap[size], size, heap, has_order, unit, rank, residual)
     for end in range(size - 1, 0, -1):
@@ -188,7 +188,7 @@ class ServerScratch(NamedTuple):
     """Work space, one entry per server: what a unit costs, how many units it holds, a heap of servers."""
 
     unit: FloatArray
-    room: FloatArray
+    unit_capacity: FloatArray
     heap: IntArray
 
 
@@ -202,7 +202,7 @@ class SharedArrays(NamedTuple):
         Shape (slots, resources, classes): what one job may use of a server, 1e-6 units.
     blocking, mark, server, out_workers, out_ps
         One entry per server.
-    left, room
+    residual, capacity
         One entry per resource.
     one, power, work
         Frontiers: one entry for 0, 1, ... workers.
@@ -216,8 +216,8 @@ class SharedArrays(NamedTuple):
     server: IntArray
     out_workers: IntArray
     out_ps: IntArray
-    left: FloatArray
-    room: FloatArray
+    residual: FloatArray
+    capacity: FloatArray
     one: IntArray
     power: IntArray
     work: IntArray
@@ -295,8 +295,8 @@ def make_shared(tables: JobTables) -> SharedArrays:
         server=ints(num),
         out_workers=ints(num),
         out_ps=ints(num),
-        left=np.zeros(instance.num_resources),
-        room=np.zeros(instance.num_resources),
+        residual=np.zeros(instance.num_resources),
+        capacity=np.zeros(instance.num_resources),
         one=ints(most + 1),
         power=ints(most + 1),
         work=ints(most + 1),
@@ -349,8 +349,8 @@ def gather_places(s, t, max_workers, max_ps, ceiling, source):
     _count_blocking(s, t, workers, ps, shared)
     shared.mark[:] = 0
     for h in range(len(shared.mark)):
-        scratch.workers.room[h] = shared.blocking[h] if scratch.workers.room[h] >= 1.0 else 0.0
-        scratch.ps.room[h] = shared.blocking[h] if scratch.ps.room[h] >= 1.0 else 0.0
+        scratch.workers.unit_capacity[h] = shared.blocking[h] if scratch.workers.unit_capacity[h] >= 1.0 else 0.0
+        scratch.ps.unit_capacity[h] = shared.blocking[h] if scratch.ps.unit_capacity[h] >= 1.0 else 0.0
     total = max_workers + max_ps
     rank, residual = workers.rank[t], workers.residual[t]
     for_workers = cheapest(total, ceiling, YES, scratch.workers, rank, residual)
@@ -378,13 +378,13 @@ def _add_server(h, number, s, t, max_workers, max_ps, workers, ps, shared, scrat
     places.ps_cost[number] = scratch.ps.unit[h]
     places.start[number] = number * width
     c = workers.class_of_server[h]
-    for r in range(len(shared.left)):
-        shared.left[r] = workers.residual[t, r, h]
-        shared.room[r] = min(shared.left[r], shared.share_limit[t, r, c])
+    for r in range(len(shared.residual)):
+        shared.residual[r] = workers.residual[t, r, h]
+        shared.capacity[r] = min(shared.residual[r], shared.share_limit[t, r, c])
     front = places.front[number * width : (number + 1) * width]
     front[:] = -1
     fill_frontier(
-        workers.demand[s], ps.demand[s], shared.room, shared.left,
+        workers.demand[s], ps.demand[s], shared.capacity, shared.residual,
         max_workers if shared.mark[h] & FOR_WORKERS else ZERO, max_ps if shared.mark[h] & FOR_PS else ZERO, front,
     )  # fmt: skip
 
@@ -398,10 +398,10 @@ def _count_blocking(s, t, workers, ps, shared):
         need = max(workers.demand[s, r], ps.demand[s, r])
         if need <= 0.0:
             continue
-        left, limit = workers.residual[t, r], shared.share_limit[t, r]
+        residual, limit = workers.residual[t, r], shared.share_limit[t, r]
         for h in range(len(blocking)):
-            room = min(left[h], limit[workers.class_of_server[h]])
-            blocking[h] = min(blocking[h], np.floor(room / need))
+            capacity = min(residual[h], limit[workers.class_of_server[h]])
+            blocking[h] = min(blocking[h], np.floor(capacity / need))
     for h in range(len(blocking)):
         blocking[h] = max(blocking[h], 1.0)
 
@@ -410,23 +410,23 @@ def _count_blocking(s, t, workers, ps, shared):
 def group_places(number, max_workers, max_ps, shared):
     """Fold runs of servers with equal costs and frontiers into one place each; return how many places remain."""
     places, width = shared.places, max_workers + 1
-    kept, first = ZERO, ZERO
+    num_groups, first = ZERO, ZERO
     while first < number:
         end = first + 1
         while end < number and _are_equal(first, end, width, places):
             end += 1
         if end - first >= MIN_GROUP:
             copy_first(width, places.front[first * width :], shared.one)
-            _move(first, kept, width, places)
-            total = places.front[kept * width : (kept + 1) * width]
+            _move(first, num_groups, width, places)
+            total = places.front[num_groups * width : (num_groups + 1) * width]
             fold_frontier(shared.one, end - first, max_workers, max_ps, total, shared.power, shared.work)
-            kept += 1
+            num_groups += 1
         else:
             for k in range(first, end):
-                _move(k, kept, width, places)
-                kept += 1
+                _move(k, num_groups, width, places)
+                num_groups += 1
         first = end
-    return kept
+    return num_groups
 
 
 @compiled
@@ -463,7 +463,7 @@ def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     total = 0.0
     for position in range(size):
         h = scratch.heap[position]
-        for _ in range(min(int(scratch.room[h]), most - placed)):
+        for _ in range(min(int(scratch.unit_capacity[h]), most - placed)):
             placed += 1
             total += scratch.unit[h]
             table[placed] = total
@@ -475,19 +475,19 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
     measure_servers(s, t, ps, scratch)
     size = cheapest(needed[most], ceiling, NO, scratch, ps.rank[t], ps.residual[t])
-    position, left, placed = -1, 0, 0
+    position, remaining, placed = -1, 0, 0
     total = 0.0
     for y in range(1, most + 1):
-        due = needed[y]
-        if due > y:
+        num_ps = needed[y]
+        if num_ps > y:
             return y - 1
-        while placed < due:
-            if left == 0:
+        while placed < num_ps:
+            if remaining == 0:
                 position += 1
                 if position == size:
                     return y - 1
-                left = int(scratch.room[scratch.heap[position]])
-            left -= 1
+                remaining = int(scratch.unit_capacity[scratch.heap[position]])
+            remaining -= 1
             placed += 1
             total += scratch.unit[scratch.heap[position]]
         table[y] += total
@@ -501,12 +501,12 @@ def _place(s, t, count, side, scratch, rows, num_rows):
     """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
     measure_servers(s, t, side, scratch)
     size = cheapest(count, INFINITE, YES, scratch, side.rank[t], side.residual[t])
-    left = count
+    unplaced = count
     for position in range(size):
         h = scratch.heap[position]
-        here = min(left, int(scratch.room[h]))
+        here = min(unplaced, int(scratch.unit_capacity[h]))
         write_row(rows, num_rows + position, t, h, here, s)
-        left -= here
+        unplaced -= here
     return num_rows + size
 
 
@@ -798,8 +798,8 @@ def plan_of(schedules: list[FoundSchedule]) -> AdmissionPlan:
         return [[job, *row[:SEGMENT]] for job, part in parts for row in part.tolist()]
 
     return AdmissionPlan.from_rows(
-        rows([(found.job, found.workers) for found in schedules]),
-        rows([(found.job, found.ps) for found in schedules]),
+        rows([(schedule.job, schedule.workers) for schedule in schedules]),
+        rows([(schedule.job, schedule.ps) for schedule in schedules]),
     )
 
 

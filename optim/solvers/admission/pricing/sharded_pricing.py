@@ -81,7 +81,7 @@ class JobShards(ShardWorker):
         """The demand segments of each shard's jobs."""
         return [np.flatnonzero(self.tables.segment_job % self.num_shards == shard) for shard in range(self.num_shards)]
 
-    def answer(self, shard: int, question: FloatArray, own: IntArray | None) -> ShardPrices | ShardColumns:
+    def answer(self, shard: int, question: FloatArray, wanted_jobs: IntArray | None) -> ShardPrices | ShardColumns:
         """Price a shard's jobs at row prices, or give the schedules that some of them have at these."""
         name = question.tobytes()
         before, priced = self._last.get(shard, (b"", None))
@@ -90,9 +90,9 @@ class JobShards(ShardWorker):
                 self.tables, self.rows.prices(question), jobs=self.jobs(shard), segments=self._segments[shard]
             )
             self._last[shard] = name, priced
-        if own is None:
+        if wanted_jobs is None:
             return ShardPrices(priced.payoff, total_use(self.tables, self.rows, priced), schedule_keys(priced))
-        wanted = priced.select(own)
+        wanted = priced.select(wanted_jobs)
         counts = tuple((np.flatnonzero(side), side[side != 0]) for side in (wanted.workers, wanted.ps))
         return ShardColumns(wanted.completion, counts)
 
@@ -111,27 +111,27 @@ class CrewPricer:
         use = np.zeros_like(point)
         keys: list[bytes | None] = [None] * self._tables.num_jobs
         for shard, jobs in enumerate(self._jobs):
-            found: ShardPrices = answers[shard]
-            payoff[jobs] = found.payoff
-            use += found.use
-            keys[shard :: self._num_shards] = found.keys
+            answer: ShardPrices = answers[shard]
+            payoff[jobs] = answer.payoff
+            use += answer.use
+            keys[shard :: self._num_shards] = answer.keys
         return payoff, use, keys
 
     def columns(self, point: FloatArray, jobs: IntArray) -> PricedSchedules:
         """Return the schedules that some jobs, ascending, have at row prices; their payoffs are left 0."""
         instance = self._tables.instance
-        own = {
+        shard_jobs = {
             shard: jobs[jobs % self._num_shards == shard] // self._num_shards
             for shard in np.unique(jobs % self._num_shards).tolist()
         }
-        answers = self._crew.ask(point, own)
+        answers = self._crew.ask(point, shard_jobs)
         classes = instance.worker_servers.num_classes, instance.ps_servers.num_classes
         sides = [np.zeros((len(jobs), count, instance.horizon), dtype=np.int32) for count in classes]
         completion = np.zeros(len(jobs), dtype=np.int64)
-        for shard, found in answers.items():
+        for shard, answer in answers.items():
             where = np.flatnonzero(jobs % self._num_shards == shard)
-            completion[where] = found.completion
-            for side, (places, numbers) in zip(sides, found.counts, strict=True):
+            completion[where] = answer.completion
+            for side, (places, numbers) in zip(sides, answer.counts, strict=True):
                 block = np.zeros((len(where), *side.shape[1:]), dtype=np.int32)
                 block.reshape(-1)[places] = numbers
                 side[where] = block

@@ -88,18 +88,18 @@ class GreedyScratch(NamedTuple):
 class SharedClasses(NamedTuple):
     """Classes of shared servers while they are empty, as `ClassFrontiers` holds them, and work space."""
 
-    room: ClassFrontiers
+    frontiers: ClassFrontiers
     places: Places
     scratch: PairScratch
     greedy: GreedyScratch
 
 
-def shared_classes(room: ClassFrontiers, max_workers: int, max_ps: int) -> SharedClasses:
+def shared_classes(frontiers: ClassFrontiers, max_workers: int, max_ps: int) -> SharedClasses:
     """Return the classes with work space for so many workers and PSs."""
-    num = len(room.pattern)
-    places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
+    num = len(frontiers.pattern)
+    places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), frontiers.front)
     greedy = GreedyScratch(*(np.empty(num, dtype=np.int64) for _ in range(5)))
-    return SharedClasses(room, places, pair_scratch(max_workers, max_ps), greedy)
+    return SharedClasses(frontiers, places, pair_scratch(max_workers, max_ps), greedy)
 
 
 def pair_scratch(max_workers: int, max_ps: int) -> PairScratch:
@@ -172,16 +172,16 @@ ZERO = np.int64(0)
 
 
 @compiled
-def fill_frontier(worker, ps, room, left, max_workers, max_ps, front):
+def fill_frontier(worker, ps, capacity, residual, max_workers, max_ps, front):
     """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
 
     Parameters
     ----------
     worker, ps
         Shape (resources,): demands, whole numbers.
-    room
+    capacity
         Shape (resources,): what the job may use, the cap on its share of the server included.
-    left
+    residual
         Shape (resources,): what is left; a single worker or a single PS may exceed the share.
     max_workers, max_ps
         Largest numbers of interest.
@@ -191,13 +191,13 @@ def fill_frontier(worker, ps, room, left, max_workers, max_ps, front):
     for y in range(max_workers + 1):
         z = max_ps
         fits, fits_alone = True, y <= 1
-        for r in range(len(room)):
-            rest = room[r] - y * worker[r]
+        for r in range(len(capacity)):
+            rest = capacity[r] - y * worker[r]
             if rest < 0.0:
                 fits = False
             elif ps[r] > 0.0 and rest < z * ps[r]:
                 z = int(np.floor(rest / ps[r]))
-            if left[r] < y * worker[r]:
+            if residual[r] < y * worker[r]:
                 fits_alone = False
         front[y] = z if fits else 0 if fits_alone else -1
         if front[y] < 0:
@@ -205,8 +205,8 @@ def fill_frontier(worker, ps, room, left, max_workers, max_ps, front):
             break
     if front[0] == 0 and max_ps > 0:
         fits_alone = True
-        for r in range(len(left)):
-            if left[r] < ps[r]:
+        for r in range(len(residual)):
+            if residual[r] < ps[r]:
                 fits_alone = False
         front[0] = 1 if fits_alone else 0
 
@@ -244,14 +244,14 @@ def _join_frontiers(a, b, max_workers, max_ps, result):
 
 
 @compiled
-def fill_frontiers(worker, ps, room, left, count, max_workers, max_ps, start, front):
+def fill_frontiers(worker, ps, capacity, residual, count, max_workers, max_ps, start, front):
     """Fill in the frontiers of whole classes, by job segment and pattern of capacity.
 
     Parameters
     ----------
     worker, ps
         Shape (segments, resources).
-    room, left
+    capacity, residual
         Shape (patterns, resources): as in `fill_frontier`, of one server.
     count
         Shape (patterns,): servers.
@@ -267,7 +267,7 @@ def fill_frontiers(worker, ps, room, left, count, max_workers, max_ps, start, fr
     for s in range(len(worker)):
         for p in range(len(count)):
             if start[s, p] >= 0:
-                fill_frontier(worker[s], ps[s], room[p], left[p], max_workers[s], max_ps[s], one)
+                fill_frontier(worker[s], ps[s], capacity[p], residual[p], max_workers[s], max_ps[s], one)
                 total = front[start[s, p] :]
                 fold_frontier(one, count[p], max_workers[s], max_ps[s], total, power, work)
 
@@ -492,10 +492,10 @@ def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_wo
 @compiled
 def _class_places(s, t, worker_cost, ps_cost, shared):
     """Fill in every class' costs and frontier; return the number of classes."""
-    places, room = shared.places, shared.room
+    places, frontiers = shared.places, shared.frontiers
     num_classes = worker_cost.shape[1]
     for c in range(num_classes):
         places.worker_cost[c] = worker_cost[s, c, t]
         places.ps_cost[c] = ps_cost[s, c, t]
-        places.start[c] = room.start[s, room.pattern[c, t]]
+        places.start[c] = frontiers.start[s, frontiers.pattern[c, t]]
     return num_classes

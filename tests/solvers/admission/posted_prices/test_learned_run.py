@@ -382,6 +382,6 @@ def test_prices_are_the_paper_s_once_every_job_has_been_met() -> None:
     for side, other, use in zip(state.sides, paper.sides, uses(today, found), strict=True):
         side.residual[use.slot, :, use.server] -= use.amount
         other.take(use)
-    rising.taken(uses(today, found))
+    rising.reprice_used(uses(today, found))
     for side, other in zip(state.sides, paper.sides, strict=True):
         np.testing.assert_allclose(side.price, other.price, rtol=1e-12)

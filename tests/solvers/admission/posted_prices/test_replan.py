@@ -22,7 +22,7 @@ def filled(today, prices, share=0.5) -> Reservations:
 
 
 def total(reservations: Reservations) -> float:
-    return sum(map(reservations.value_at_prices, reservations.held.values()))
+    return sum(map(reservations.value_at_prices, reservations.by_job.values()))
 
 
 @given(cluster=st.integers(0, CLUSTERS - 1), seed=st.integers(0, 10**6))
@@ -35,12 +35,12 @@ def test_worth_grows_and_promises_stay(cluster, seed) -> None:
     assert gained >= -1e-9 * abs(before)
     np.testing.assert_allclose(total(reservations), before + gained, rtol=1e-9, atol=1e-9)
     assert reservations.promised == promised
-    for job, reservation in reservations.held.items():
+    for job, reservation in reservations.by_job.items():
         assert reservation.schedule.completion <= promised[job]
     for side in reservations.state.sides:
         taken = np.zeros_like(side.capacity)
         kind = reservations.state.sides.index(side)
-        for reservation in reservations.held.values():
+        for reservation in reservations.by_job.values():
             use = reservation.uses[kind]
             taken[use.slot, :, use.server] += use.amount
         np.testing.assert_array_equal(side.capacity - side.residual, taken)
@@ -52,12 +52,12 @@ def test_a_reservation_leaves_slots_that_have_become_dear() -> None:
     free = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
     reservations = filled(today, free)
     assert reservations.promised[0] == 3
-    assert reservations.held[0].schedule.completion == 1
+    assert reservations.by_job[0].schedule.completion == 1
     dear = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
     dear.worker[0, :2, 0] = 1.0
     post(reservations.state, dear)
     assert improve(reservations, 20, np.random.default_rng(0)) == 4.0
-    assert set(reservations.held[0].schedule.workers[:, 0].tolist()) == {2, 3}
+    assert set(reservations.by_job[0].schedule.workers[:, 0].tolist()) == {2, 3}
 
 
 def test_half_of_the_moves_see_prices_that_are_off_by_at_most_half_in_a_slot_and_in_a_class(monkeypatch) -> None:

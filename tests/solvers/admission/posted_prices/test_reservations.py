@@ -37,7 +37,7 @@ def test_what_has_run_is_done_and_the_rest_arrives_now() -> None:
     assert left_by_class(reservations.state)[0][0, :, 0].tolist() == [2.0, 4.0, 4.0, 4.0]
     reservations.hold(rest)
     reservations.run_slot(1)
-    assert reservations.held == {}
+    assert reservations.by_job == {}
     assert reservations.plan().completion.tolist() == [1]
 
 
@@ -52,7 +52,7 @@ def test_demands_follow_the_work_done_after_a_slot_has_run() -> None:
 
 def test_worth_is_value_less_the_room_at_posted_prices() -> None:
     reservations = reserved()
-    held = reservations.held[0]
+    held = reservations.by_job[0]
     assert reservations.value_at_prices(held) == held.schedule.value == 8.0
     for side in reservations.state.sides:
         side.price[:] = 0.5
