@@ -83,12 +83,12 @@ class Frontier:
     def corners(self, decided: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
         """Return cost and work of points in order, the decided footprint's among them, without those that do no more for no less."""
         value = evaluate(instance, decided)
-        found: list[tuple[float, float]] = []
+        corners: list[tuple[float, float]] = []
         points = {(point.cost, point.work) for point in self.points} | {(value.cost, value.work)}
         for cost, work in sorted(points, key=lambda point: (-point[1], point[0])):
-            if not found or cost < found[-1][0]:
-                found.append((cost, work))
-        return found[::-1]
+            if not corners or cost < corners[-1][0]:
+                corners.append((cost, work))
+        return corners[::-1]
 
 
 class Trace(AbstractIteration[Frontier]):
@@ -151,8 +151,8 @@ class Trace(AbstractIteration[Frontier]):
         result = run_iteration(tree, self.monitor)
         self.solved += tree.num_solved
         counts = start if result.counts is None else result.counts
-        found = evaluate(self.instance, counts)
-        return FrontierPoint(ratio=ratio, counts=counts, cost=found.cost, work=found.work, bound=result.bound)
+        best = evaluate(self.instance, counts)
+        return FrontierPoint(ratio=ratio, counts=counts, cost=best.cost, work=best.work, bound=result.bound)
 
 
 def trace_frontier(

@@ -44,12 +44,12 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
     def run(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor, seed: int) -> Outcome:
         """Search until nothing improves, then bound."""
         with monitor.clock.phase("solve"):
-            found = self.search(instance, options, monitor)
+            result = self.search(instance, options, monitor)
         proven = None
         if options.bound and monitor.reason is None:
             with monitor.clock.phase("bound"):
-                proven = root_bound(instance, found.counts)
-        return outcome_of(instance, found.counts, proven, iterations=found.steps, figures={})
+                proven = root_bound(instance, result.counts)
+        return outcome_of(instance, result.counts, proven, iterations=result.steps, figures={})
 
 
 def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> Found:

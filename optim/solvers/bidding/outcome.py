@@ -137,8 +137,8 @@ def relaxed_instance(instance: BiddingInstance) -> BiddingInstance:
     caps = instance.caps
     if not len(caps.limit) and instance.min_work == 0:
         return instance
-    held = replace(caps, limit=caps.limit * (1.0 + HELD_TOL))
-    return replace(instance, caps=held, min_work=instance.min_work * (1.0 - HELD_TOL))
+    relaxed_caps = replace(caps, limit=caps.limit * (1.0 + HELD_TOL))
+    return replace(instance, caps=relaxed_caps, min_work=instance.min_work * (1.0 - HELD_TOL))
 
 
 def can_work(instance: BiddingInstance) -> bool:
@@ -169,10 +169,10 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
 
     def _run(self, instance: BiddingInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Run with the caps and the least work that footprints are held to, small caps in units of their own."""
-        held, units = relaxed_instance(instance), cap_units(instance)
+        relaxed, units = relaxed_instance(instance), cap_units(instance)
         if (units == 1.0).all():
-            return self.run(held, options, monitor, seed)
-        return unscale(self.run(in_units(held, units), options, monitor, seed), units)
+            return self.run(relaxed, options, monitor, seed)
+        return unscale(self.run(in_units(relaxed, units), options, monitor, seed), units)
 
 
 def outcome_of(
@@ -186,10 +186,10 @@ def outcome_of(
 ) -> Outcome:
     """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
-    kept = {} if instance.survival is None else {"kept": survival_probability(instance, counts)}
+    survival_figures = {} if instance.survival is None else {"kept": survival_probability(instance, counts)}
     figures = {
         "work": value.work,
-        **kept,
+        **survival_figures,
         **{name: figure for name, figure in figures.items() if math.isfinite(figure)},
     }
     if not is_answer(instance, counts, value):

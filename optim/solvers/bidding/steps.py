@@ -125,7 +125,7 @@ class GreedySearch(SteepestAdditions):
 
 def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
     """Return all additions, removals and moves of a footprint, feasible or not, shape (footprints, bids)."""
-    removed = [(j, -n) for j, held in enumerate(counts.tolist()) for n in _numbers(held)]
+    removed = [(j, -n) for j, count in enumerate(counts.tolist()) for n in _numbers(count)]
     return np.concatenate([_additions(instance, counts, _numbers), _applied(counts, removed), _moves(instance, counts)])
 
 
@@ -146,8 +146,8 @@ def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
 
 
 def _additions(instance: BiddingInstance, counts: IntArray, numbers: Callable[[int], list[int]]) -> IntArray:
-    room = instance.bids.max_count - counts
-    return _applied(counts, [(j, n) for j, most in enumerate(room.tolist()) for n in numbers(most)])
+    residual = instance.bids.max_count - counts
+    return _applied(counts, [(j, n) for j, most in enumerate(residual.tolist()) for n in numbers(most)])
 
 
 def _doubling(most: int) -> list[int]:
@@ -161,13 +161,13 @@ def _numbers(most: int) -> list[int]:
 
 
 def _moves(instance: BiddingInstance, counts: IntArray) -> IntArray:
-    room = instance.bids.max_count - counts
+    residual = instance.bids.max_count - counts
     pairs = []
     for j in np.flatnonzero(counts).tolist():
-        for i in np.flatnonzero(room > 0).tolist():
+        for i in np.flatnonzero(residual > 0).tolist():
             if i != j:
-                held, space = int(counts[j]), int(room[i])
-                for take, give in {(1, 1), (held, min(held, space)), (held, space), (1, min(2, space))}:
+                count, space = int(counts[j]), int(residual[i])
+                for take, give in {(1, 1), (count, min(count, space)), (count, space), (1, min(2, space))}:
                     pairs.append((j, take, i, min(give, space)))
     table = np.repeat(counts[None], len(pairs), axis=0)
     if pairs:

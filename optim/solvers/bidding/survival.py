@@ -19,18 +19,18 @@ class Stays(NamedTuple):
 
     zone: IntArray
     region: IntArray
-    own: FloatArray
+    by_market: FloatArray
     by_zone: FloatArray
     by_region: FloatArray
 
 
 def stays_of(shocks: CommonShocks) -> Stays:
     """Return the probabilities that nothing strikes."""
-    own, by_zone, by_region = (np.exp(-values) for values in (shocks.own, shocks.by_zone, shocks.by_region))
+    by_market, by_zone, by_region = (np.exp(-values) for values in (shocks.own, shocks.by_zone, shocks.by_region))
     return Stays(
         zone=shocks.zone.astype(np.int64),
         region=shocks.region.astype(np.int64),
-        own=own,
+        by_market=by_market,
         by_zone=by_zone,
         by_region=by_region,
     )
@@ -63,7 +63,7 @@ def surviving_capacity(size: IntArray, stays: Stays, most: int) -> FloatArray:
                 amount = min(size[market], most)
                 if amount <= 0 or stays.zone[market] != zone:
                     continue
-                stay = stays.own[market]
+                stay = stays.by_market[market]
                 for have in range(top_here, -1, -1):
                     chance = here[have]
                     here[have] = chance * (1.0 - stay)
@@ -95,25 +95,27 @@ def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: flo
 @compiled
 def _figures(sizes: IntArray, stays: Stays, most: int) -> FloatArray:
     """Return, for each holding, the probability that `most` lasts and the expected share of it, shape (holdings, 2)."""
-    found = np.empty((len(sizes), 2))
+    figures = np.empty((len(sizes), 2))
     for row in range(len(sizes)):
         lasts = surviving_capacity(sizes[row], stays, most)
         expected = 0.0
         for amount in range(1, most + 1):
             expected += amount * lasts[amount]
-        found[row, 0], found[row, 1] = lasts[most], expected / most
-    return found
+        figures[row, 0], figures[row, 1] = lasts[most], expected / most
+    return figures
 
 
-def kept(instance: BiddingInstance, survival: SurvivalConstraint, table: IntArray) -> tuple[FloatArray, FloatArray]:
+def survival_figures(
+    instance: BiddingInstance, survival: SurvivalConstraint, table: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Return of each footprint, table of shape (footprints, bids), the probability to keep enough, and the expected share.
 
     The share is of what is asked for, where more than that counts as that.
     """
     sizes = np.zeros((len(table), len(instance.markets)), dtype=np.int64)
     np.add.at(sizes.T, instance.bids.market, (survival.capacity * table).T)
-    found = _figures(sizes, _stays(survival), survival.min_capacity)
-    return found[:, 0], found[:, 1]
+    figures = _figures(sizes, _stays(survival), survival.min_capacity)
+    return figures[:, 0], figures[:, 1]
 
 
 def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
@@ -124,7 +126,7 @@ def shortfall(instance: BiddingInstance, table: IntArray) -> FloatArray:
     survival = instance.survival
     if survival is None:
         return np.zeros(len(table))
-    probability, share = kept(instance, survival, table)
+    probability, share = survival_figures(instance, survival, table)
     lack = survival.probability - probability
     return np.where(lack <= SURVIVAL_TOL, 0.0, lack + 1.0 - share)
 
@@ -152,9 +154,9 @@ class Rows:
 @compiled
 def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
     """Return the probability of a hard hour in which each market lasts, and at the end that of a hard hour."""
-    found = np.zeros(len(weight) + 1)
-    own, by_zone, by_region = stays.own.copy(), stays.by_zone.copy(), stays.by_region.copy()
-    sure = Stays(stays.zone, stays.region, own, by_zone, by_region)
+    probability = np.zeros(len(weight) + 1)
+    by_market, by_zone, by_region = stays.by_market.copy(), stays.by_zone.copy(), stays.by_region.copy()
+    sure = Stays(stays.zone, stays.region, by_market, by_zone, by_region)
     for zone in range(len(by_zone)):
         region = stays.region[zone]
         by_zone[zone] = by_region[region] = 1.0
@@ -163,17 +165,17 @@ def _hard_hours(weight: IntArray, stays: Stays, short_of: int) -> FloatArray:
             if stays.zone[market] != zone:
                 continue
             if weight[market] > 0 or idle < 0:
-                own[market] = 1.0
+                by_market[market] = 1.0
                 hard = 1.0 - surviving_capacity(weight, sure, short_of)[short_of]
-                own[market] = stays.own[market]
+                by_market[market] = stays.by_market[market]
                 if weight[market] == 0:
                     idle = hard
             else:
                 hard = idle
-            found[market] = hard * stays.own[market] * stays.by_zone[zone] * stays.by_region[region]
+            probability[market] = hard * stays.by_market[market] * stays.by_zone[zone] * stays.by_region[region]
         by_zone[zone], by_region[region] = stays.by_zone[zone], stays.by_region[region]
-    found[-1] = 1.0 - surviving_capacity(weight, stays, short_of)[short_of]
-    return found
+    probability[-1] = 1.0 - surviving_capacity(weight, stays, short_of)[short_of]
+    return probability
 
 
 class CoverPool:
@@ -195,7 +197,9 @@ class CoverPool:
         """Tell which of many footprints keep enough, shape (footprints,)."""
         if self.survival is None:
             return np.ones(len(table), dtype=bool)
-        return np.asarray(kept(self.instance, self.survival, table)[0] >= self.survival.probability - SURVIVAL_TOL)
+        return np.asarray(
+            survival_figures(self.instance, self.survival, table)[0] >= self.survival.probability - SURVIVAL_TOL
+        )
 
     def rows_of(self, numbers: list[int]) -> Rows:
         """Return some of the rows."""
@@ -225,12 +229,12 @@ class CoverPool:
             return []
         table = np.repeat(high[None], len(free), axis=0)
         table[np.arange(len(free)), free] = low[free]
-        found = []
+        min_counts = []
         for bid in free[~self.keeps(table)].tolist():
             tried = np.repeat(high[None], high[bid] - low[bid], axis=0)
             tried[:, bid] = np.arange(low[bid] + 1, high[bid] + 1)
-            found.append((bid, int(low[bid]) + 1 + int(self.keeps(tried).argmax())))
-        return found
+            min_counts.append((bid, int(low[bid]) + 1 + int(self.keeps(tried).argmax())))
+        return min_counts
 
     def choose(self, counts: FloatArray, low: IntArray, high: IntArray) -> tuple[int, int] | None:
         """Return the bid, and its count, without more of which a box loses most of the probability.
@@ -239,17 +243,17 @@ class CoverPool:
         """
         if self.survival is None:
             return None
-        whole = np.clip(np.floor(counts + INTEGRAL_TOL), low, high).astype(np.int64)
+        rounded = np.clip(np.floor(counts + INTEGRAL_TOL), low, high).astype(np.int64)
         is_broken = np.abs(counts - np.rint(counts)) > INTEGRAL_TOL
-        if not is_broken.any() and self.keeps(whole[None])[0]:
+        if not is_broken.any() and self.keeps(rounded[None])[0]:
             return None
-        free = np.flatnonzero((whole < high) & (is_broken | ~is_broken.any()))
+        free = np.flatnonzero((rounded < high) & (is_broken | ~is_broken.any()))
         if not len(free):
             return None
         table = np.repeat(high[None], len(free), axis=0)
-        table[np.arange(len(free)), free] = whole[free]
-        bid = int(free[int(kept(self.instance, self.survival, table)[0].argmin())])
-        return bid, int(whole[bid])
+        table[np.arange(len(free)), free] = rounded[free]
+        bid = int(free[int(survival_figures(self.instance, self.survival, table)[0].argmin())])
+        return bid, int(rounded[bid])
 
 
 def _row(
@@ -258,8 +262,8 @@ def _row(
     """Return the cover of counts, and its row."""
     unit = max(1.0, RESOLUTION // survival.min_capacity)
     unit = unit if survival.min_capacity <= RESOLUTION else RESOLUTION / survival.min_capacity
-    held = np.bincount(instance.bids.market, survival.capacity * counts, len(instance.markets))
-    cover = Cover(weight=np.rint(unit * held).astype(np.int64), short_of=round(unit * survival.min_capacity))
+    capacity = np.bincount(instance.bids.market, survival.capacity * counts, len(instance.markets))
+    cover = Cover(weight=np.rint(unit * capacity).astype(np.int64), short_of=round(unit * survival.min_capacity))
     hard = _hard_hours(cover.weight, stays, cover.short_of)
     gain = survival.capacity * (hard[:-1] + 1e-12)[instance.bids.market]
     need = survival.min_capacity * (float(hard[-1]) - (1.0 - survival.probability) - 2 * SURVIVAL_TOL)

@@ -30,24 +30,24 @@ def overloaded_interval(release, work, deadline, speed):
         while at < count and release[at] <= now:
             heapq.heappush(queue, (deadline[at], at, work[at]))
             at += 1
-        due, job, left = heapq.heappop(queue)
-        until = now + left / speed
+        job_deadline, job, remaining = heapq.heappop(queue)
+        until = now + remaining / speed
         is_cut = at < count and release[at] < until
         if is_cut:
             until = release[at]
-        pieces.append((now, until, due))
-        left = max(0.0, left - (until - now) * speed)
+        pieces.append((now, until, job_deadline))
+        remaining = max(0.0, remaining - (until - now) * speed)
         now = until
         if is_cut:
-            heapq.heappush(queue, (due, job, left))  # the later submission may be more urgent
-        elif now > due:
+            heapq.heappush(queue, (job_deadline, job, remaining))  # the later submission may be more urgent
+        elif now > job_deadline:
             begin = now
             for piece in range(len(pieces) - 1, -1, -1):
                 start, stop, urgency = pieces[piece]
-                if urgency > due or stop < begin:
+                if urgency > job_deadline or stop < begin:
                     break
                 begin = start
-            return begin, due
+            return begin, job_deadline
     return -1.0, -1.0
 
 
@@ -78,11 +78,11 @@ def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
             high *= 2
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            found = _overload(*facts, middle)
-            if found is None:
+            overload = _overload(*facts, middle)
+            if overload is None:
                 high = middle
             else:
-                low, proof = middle, found
+                low, proof = middle, overload
     return proof
 
 
@@ -96,7 +96,7 @@ def _overload(
     if end < 0:
         return None
     from_us, to_us = round(begin * US), int(np.floor(end * US)) + 1
-    room = (to_us - submit_us) * (1 - 1e-15)  # what ends inside by rounded numbers does so by exact ones
-    inside = (submit_us >= from_us) & (slowdown * duration_us <= room)
+    max_duration_us = (to_us - submit_us) * (1 - 1e-15)  # what ends inside by rounded numbers does so by exact ones
+    inside = (submit_us >= from_us) & (slowdown * duration_us <= max_duration_us)
     is_overloaded = int(work_us[inside].sum()) > gpus * (to_us - from_us)
     return IntervalProof(slowdown=slowdown, from_us=from_us, to_us=to_us) if is_overloaded else None

@@ -60,12 +60,12 @@ class GpuPools:
     def bound_together(self) -> list[tuple[IntArray, int]]:
         """Return for each set of pools that is all that some jobs can use: the jobs that can use no other, and its GPUs."""
         masks = np.unique(np.vstack([self.factor_ppm > 0, np.ones(len(self.gpus), bool)]), axis=0)
-        found = []
+        bounds = []
         for mask in masks:
             goes_elsewhere = np.asarray((self.factor_ppm[:, ~mask] > 0).any(axis=1))
             who = np.flatnonzero(~goes_elsewhere[self.class_of])
-            found.append((who, int(self.gpus[mask].sum())))
-        return found
+            bounds.append((who, int(self.gpus[mask].sum())))
+        return bounds
 
     def by_type(self, price: FloatArray) -> FloatArray:
         """Return prices of types from prices of pools; one row if all types are one pool."""
@@ -112,10 +112,10 @@ def choose_pools(jobs: Workload, pools: GpuPools) -> IntArray:
     rows = zip(
         pools.class_of.tolist(), jobs.submit_us.tolist(), pools.duration_us.tolist(), jobs.gpus.tolist(), strict=True
     )
-    for job, (own, submit, duration, width) in enumerate(rows):
-        begins = {pool: max(ready[pool], float(submit)) for pool in lists[own]}
-        best = min(lists[own], key=lambda pool: begins[pool] + duration * ratio[own][pool])
-        ready[best] = begins[best] + duration * ratio[own][best] * width / gpus[best]
+    for job, (job_class, submit, duration, width) in enumerate(rows):
+        begins = {pool: max(ready[pool], float(submit)) for pool in lists[job_class]}
+        best = min(lists[job_class], key=lambda pool: begins[pool] + duration * ratio[job_class][pool])
+        ready[best] = begins[best] + duration * ratio[job_class][best] * width / gpus[best]
         chosen[job] = best
     return chosen
 
@@ -166,16 +166,16 @@ def best_ends(release, duration, width, edge, first, price, best, flow):
     prices, seconds = np.empty(last + 1), np.empty(last + 1)  # a heap: an entry a slot, two of that of the first end
     for job in range(len(release)):
         r, gpus = release[job], width[job]
-        left = duration[job] / SECOND
+        remaining_s = duration[job] / SECOND
         at, now, cost, count = first[job], 0.0, 0.0, 0
-        while left > 0:
+        while remaining_s > 0:
             now_price = price[at] if at < last else 0.0
             upto = (edge[at + 1] - r) / SECOND if at < last else np.inf  # so that all that is left is bought
-            x = min(left, upto - now)
+            x = min(remaining_s, upto - now)
             _push(prices, seconds, count, now_price, x)
             count += 1
             cost += x * now_price
-            left -= x
+            remaining_s -= x
             now += x
             if now >= upto:
                 at += 1
@@ -239,13 +239,13 @@ def use_of_slots(release, duration, width, edge, first, price, flow, use):
 @compiled
 def purchases(release, duration, width, edge, first, price, flow):
     """Return what one job of each kind buys: kinds, slots and GPU-seconds, sorted by kind."""
-    room = 0
+    max_entries = 0
     for job in range(len(release)):
         at = first[job]
         while at < len(price) and (edge[at] - release[job]) / SECOND < flow[job]:
             at += 1
-        room += at - first[job]
-    kind, slot, amount = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+        max_entries += at - first[job]
+    kind, slot, amount = np.empty(max_entries, np.int64), np.empty(max_entries, np.int64), np.empty(max_entries)
     use, filled = np.zeros(len(price)), 0
     for job in range(len(release)):
         one = slice(job, job + 1)
@@ -276,12 +276,12 @@ def _fill(waiting, free, width, run, rate, count):
 
 
 @compiled
-def _worst(run, rate, count, key, left, is_by_work):
+def _worst(run, rate, count, key, remaining_us, is_by_work):
     """Return the least urgent that runs: its place and its key."""
     at, most = -1, -1.0
     for place in range(count):
         job = run[place]
-        urgency = key[job] * left[job] if is_by_work else key[job]
+        urgency = key[job] * remaining_us[job] if is_by_work else key[job]
         if urgency > most:
             at, most = place, urgency
     return at, most
@@ -301,25 +301,25 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
         Receive when each spell begins and the least urgent job that runs while no GPU is free, -1 while one is; room for two
         a job.
     """
-    count, left = len(release), duration.astype(np.float64)
+    count, remaining_us = len(release), duration.astype(np.float64)
     flow, run, rate = np.zeros(count), np.empty(count, np.int64), np.empty(count)
     waiting = [(0.0, 0)]
     waiting.pop()
     now, upcoming, done, running, spells, free = 0, 0, 0, 0, 0, gpus
     while done < count:
         while upcoming < count and release[upcoming] <= now:
-            heapq.heappush(waiting, (key[upcoming] * (left[upcoming] if is_by_work else 1.0), upcoming))
+            heapq.heappush(waiting, (key[upcoming] * (remaining_us[upcoming] if is_by_work else 1.0), upcoming))
             upcoming += 1
         for place in range(running - 1, -1, -1):  # whoever has a part of its GPUs only goes back for more
             job = run[place]
             if rate[place] < width[job]:
-                heapq.heappush(waiting, (key[job] * (left[job] if is_by_work else 1.0), job))
+                heapq.heappush(waiting, (key[job] * (remaining_us[job] if is_by_work else 1.0), job))
                 free += rate[place]
                 running -= 1
                 run[place], rate[place] = run[running], rate[running]
         free, running = _fill(waiting, free, width, run, rate, running)
         while len(waiting) > 0:
-            place, most = _worst(run, rate, running, key, left, is_by_work)
+            place, most = _worst(run, rate, running, key, remaining_us, is_by_work)
             if waiting[0][0] >= most:
                 break
             heapq.heappush(waiting, (most, run[place]))
@@ -328,19 +328,19 @@ def fluid_flows(release, duration, width, gpus, key, is_by_work, mark, marginal)
             run[place], rate[place] = run[running], rate[running]
             free, running = _fill(waiting, free, width, run, rate, running)
         if spells < len(mark):
-            place = _worst(run, rate, running, key, left, is_by_work)[0]
+            place = _worst(run, rate, running, key, remaining_us, is_by_work)[0]
             mark[spells], marginal[spells] = now, run[place] if place >= 0 and free <= NONE_FREE else -1
             spells += 1
         step = release[upcoming] - now if upcoming < count else 2**62
         for place in range(running):
             job = run[place]
-            until_done = np.ceil(left[job] * width[job] / rate[place] - NEARLY_DONE)
+            until_done = np.ceil(remaining_us[job] * width[job] / rate[place] - NEARLY_DONE)
             step = max(1, int(until_done)) if until_done < step else step
         now += step
         for place in range(running - 1, -1, -1):
             job = run[place]
-            left[job] -= step * rate[place] / width[job]
-            if left[job] <= NEARLY_DONE:
+            remaining_us[job] -= step * rate[place] / width[job]
+            if remaining_us[job] <= NEARLY_DONE:
                 flow[job] = now - release[job]
                 done, free, running = done + 1, free + rate[place], running - 1
                 run[place], rate[place] = run[running], rate[running]
@@ -626,16 +626,16 @@ class _Search:
     def __init__(self, jobs: Workload, pools: GpuPools, edge: IntArray, fluid: _Fluid) -> None:
         rows = np.column_stack([pools.class_of, jobs.submit_us, pools.duration_us, jobs.gpus])
         kinds, self.job, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
-        self.own, self.release, self.duration = (np.ascontiguousarray(column) for column in kinds.T[:3])
+        self.class_of, self.release, self.duration = (np.ascontiguousarray(column) for column in kinds.T[:3])
         self.width, self.count = kinds[:, 3].astype(float), counts.astype(float)
-        first = np.searchsorted(self.own, np.arange(len(pools.factor_ppm) + 1))
+        first = np.searchsorted(self.class_of, np.arange(len(pools.factor_ppm) + 1))
         self.classes = [slice(*each) for each in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
         self.pools, self.usable, self.ratio = pools, pools.usable, pools.ratio
-        self.some_pool = np.array([usable[0] for usable in pools.usable])[self.own]
+        self.some_pool = np.array([usable[0] for usable in pools.usable])[self.class_of]
         self.most = self.max_by_schedule = float(fluid.flow.sum()) / US
         self.schedule = fluid.schedule
         self.value, self.flow = np.empty(len(kinds)), np.empty(len(kinds))
-        self.kept: list[tuple[float, FloatArray, IntArray]] = []
+        self.step_flows: list[tuple[float, FloatArray, IntArray]] = []
         self._use_slots(edge)
         self.best_price: FloatArray = np.zeros((len(pools.gpus), len(self.length)))
         self.best = _dot(self.count, self.duration) / US  # by prices of 0
@@ -649,20 +649,20 @@ class _Search:
         self.length = np.diff(edge) / US
         self.slots = np.arange(len(self.length))
 
-    def _cheapest(self, own: int, price: FloatArray) -> tuple[FloatArray, IntArray]:
+    def _cheapest(self, job_class: int, price: FloatArray) -> tuple[FloatArray, IntArray]:
         """Return what a class pays for time on its fastest pool's scale in each slot, and on which pool that is."""
-        usable = self.usable[own]
+        usable = self.usable[job_class]
         if len(usable) == 1:
             return price[usable[0]], np.full(len(self.length), usable[0])
-        offers = price[usable] * self.ratio[own, usable][:, None]
+        offers = price[usable] * self.ratio[job_class, usable][:, None]
         best = offers.argmin(axis=0)
         return offers[best, self.slots], usable[best]
 
     def look_at(self, price: FloatArray) -> float:
         """Return what prices prove of all jobs, and remember them if they are the best."""
-        for own, at in enumerate(self.classes):
+        for job_class, at in enumerate(self.classes):
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
-            best_ends(*facts, self._cheapest(own, price)[0], self.value[at], self.flow[at])
+            best_ends(*facts, self._cheapest(job_class, price)[0], self.value[at], self.flow[at])
         income = float(sum(gpus * _dot(self.length, row) for gpus, row in zip(self.pools.gpus, price, strict=True)))
         total = _dot(self.count, self.value) - income
         if total > self.best:
@@ -675,13 +675,13 @@ class _Search:
         """Return the GPU-seconds that the jobs would buy less those that there are, and the pool where each would end."""
         gradient: FloatArray = -self.pools.gpus[:, None] * self.length
         pool, last = np.empty(len(self.release), np.int64), len(self.length) - 1
-        for own, at in enumerate(self.classes):
-            paid, source = self._cheapest(own, price)
-            use = np.zeros(len(self.length)) if len(self.usable[own]) > 1 else gradient[self.usable[own][0]]
+        for job_class, at in enumerate(self.classes):
+            paid, source = self._cheapest(job_class, price)
+            use = np.zeros(len(self.length)) if len(self.usable[job_class]) > 1 else gradient[self.usable[job_class][0]]
             facts = (self.release[at], self.duration[at], self.width[at] * self.count[at], self.edge, self.first[at])
             use_of_slots(*facts, paid, self.flow[at], use)
-            if len(self.usable[own]) > 1:
-                gradient[source, self.slots] += use * self.ratio[own, source]
+            if len(self.usable[job_class]) > 1:
+                gradient[source, self.slots] += use * self.ratio[job_class, source]
             end = self.release[at] + self.flow[at] * US
             pool[at] = source[np.minimum(np.searchsorted(self.edge, end) - 1, last)]
         return gradient, pool
@@ -702,7 +702,7 @@ class _Search:
             if norm == 0 or (stop is not None and stop.is_requested):
                 break
             step = (self.best + self.way * (self.most - self.best) - total) / norm
-            self.kept = [*self.kept[-KEPT_STEPS + 1 :], (step, self.flow.copy(), pool)]
+            self.step_flows = [*self.step_flows[-KEPT_STEPS + 1 :], (step, self.flow.copy(), pool)]
             price = np.maximum(0.0, price + step * rate)
 
     def refine(self, most: int) -> None:
@@ -723,14 +723,14 @@ class _Search:
 
     def _purchases(self, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Return what one job of each kind buys: kinds, pools times slots, and GPU-seconds, sorted by kind."""
-        found = []
-        for own, at in enumerate(self.classes):
-            paid, source = self._cheapest(own, price)
+        columns = []
+        for job_class, at in enumerate(self.classes):
+            paid, source = self._cheapest(job_class, price)
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
             kind, slot, seconds = purchases(*facts, paid, self.flow[at])
             pool = source[slot]
-            found.append((kind + at.start, pool * len(self.length) + slot, seconds * self.ratio[own, pool]))
-        kind, cell, seconds = (np.concatenate(column) for column in zip(*found, strict=True))
+            columns.append((kind + at.start, pool * len(self.length) + slot, seconds * self.ratio[job_class, pool]))
+        kind, cell, seconds = (np.concatenate(column) for column in zip(*columns, strict=True))
         return kind, cell, seconds
 
     def polish(self, rounds: int, stop: Interruption | None) -> None:
@@ -757,9 +757,9 @@ class _Search:
 
     def schedule_parts(self) -> None:
         """Try a schedule of parts of jobs, which are to end when the jobs did in the last steps."""
-        if not sum(step for step, _, _ in self.kept) > 0 or len(self.release) * PARTS > MAX_PARTS:
+        if not sum(step for step, _, _ in self.step_flows) > 0 or len(self.release) * PARTS > MAX_PARTS:
             return
-        steps, flows, pools = (np.array(column) for column in zip(*self.kept, strict=True))
+        steps, flows, pools = (np.array(column) for column in zip(*self.step_flows, strict=True))
         order = np.argsort(flows, axis=0, kind="stable")
         share = np.cumsum(steps[order], axis=0) / steps.sum()
         picked = np.stack([(share < (part + 0.5) / PARTS).sum(axis=0) for part in range(PARTS)])
@@ -771,15 +771,15 @@ class _Search:
     def try_schedule(self, who: IntArray, flow: FloatArray, weight: FloatArray, pool: IntArray) -> None:
         """Find the total flow time of parts of jobs, with the weights' parts of their gangs, that are to end when said."""
         nothing = np.zeros(0, np.int64)
-        duration = np.ceil(self.duration[who] * self.ratio[self.own[who], pool]).astype(np.int64)
+        duration = np.ceil(self.duration[who] * self.ratio[self.class_of[who], pool]).astype(np.int64)
         start = np.maximum(0.0, self.release[who] / US + flow - duration / US)
         total = 0.0
         for each, gpus in enumerate(self.pools.gpus.tolist()):
             at = np.flatnonzero(pool == each)
             at = at[np.argsort(self.release[who[at]], kind="stable")]
             facts = (self.release[who[at]], duration[at], self.width[who[at]] * weight[at], float(gpus))
-            found, _ = fluid_flows(*facts, start[at], False, nothing, nothing)
-            total += _dot(weight[at], found) / US
+            job_flow, _ = fluid_flows(*facts, start[at], False, nothing, nothing)
+            total += _dot(weight[at], job_flow) / US
         if total < self.max_by_schedule:
             self.max_by_schedule = total
             self.schedule = DivisibleSchedule(

@@ -69,14 +69,14 @@ def _charge(speed, relative, need, prices, x):
 
 
 @compiled
-def _bill(speed, relative, left, end, elapsed, ratio, prices, used):
+def _bill(speed, relative, remaining_s, end, elapsed, ratio, prices, used):
     """Return what all needs of a ratio cost less 1, and its derivative by the ratio; the part of each type used goes into `used`."""
     used[:] = 0.0
     total, fall = -1.0, 0.0
     x = np.empty(KINDS)
-    for job in range(len(left)):
+    for job in range(len(remaining_s)):
         margin = ratio * end[job] - elapsed[job]
-        need = min(1.0, left[job] / margin)
+        need = min(1.0, remaining_s[job] / margin)
         cost, slope = _charge(speed[job], relative[job], need, prices, x)
         total += cost
         fall -= slope * need * end[job] / margin
@@ -89,20 +89,23 @@ def _bill(speed, relative, left, end, elapsed, ratio, prices, used):
 def _clip(x, y, count, a, b, c):
     """Keep the part of a polygon with a x + b y >= c; return its number of vertices."""
     new_x, new_y = np.empty(MAX_VERTICES), np.empty(MAX_VERTICES)
-    kept = 0
+    num_vertices = 0
     for at in range(count):
         after = (at + 1) % count
         here, there = a * x[at] + b * y[at] - c, a * x[after] + b * y[after] - c
         if here >= 0:
-            new_x[kept], new_y[kept] = x[at], y[at]
-            kept += 1
+            new_x[num_vertices], new_y[num_vertices] = x[at], y[at]
+            num_vertices += 1
         if (here > 0 > there) or (here < 0 < there):
             part = here / (here - there)
-            new_x[kept], new_y[kept] = x[at] + part * (x[after] - x[at]), y[at] + part * (y[after] - y[at])
-            kept += 1
-    for at in range(kept):  # copying slices takes seconds to compile
+            new_x[num_vertices], new_y[num_vertices] = (
+                x[at] + part * (x[after] - x[at]),
+                y[at] + part * (y[after] - y[at]),
+            )
+            num_vertices += 1
+    for at in range(num_vertices):  # copying slices takes seconds to compile
         x[at], y[at] = new_x[at], new_y[at]
-    return kept
+    return num_vertices
 
 
 @compiled
@@ -122,14 +125,14 @@ def _centre(x, y, count):
 
 
 @compiled
-def dearest_prices(speed, relative, left, end, elapsed, ratio, tol, seen):
+def dearest_prices(speed, relative, remaining_s, end, elapsed, ratio, tol, seen):
     """Return the largest ratio that some prices prove necessary, from one that is; which ones do, and how many were looked at.
 
     Parameters
     ----------
     speed, relative
         Speeds over each job's fastest, and its gang over the GPUs of each type; shape (jobs, 3).
-    left, end, elapsed
+    remaining_s, end, elapsed
         Work left over the fastest speed, run time of the isolated counterpart, and time since the submission; shape (jobs,).
     ratio
         Where to begin.
@@ -149,14 +152,14 @@ def dearest_prices(speed, relative, left, end, elapsed, ratio, tol, seen):
         for k in range(KINDS):
             seen[looked, k] = prices[k]
         looked += 1
-        excess, fall = _bill(speed, relative, left, end, elapsed, ratio, prices, used)
+        excess, fall = _bill(speed, relative, remaining_s, end, elapsed, ratio, prices, used)
         is_raised = excess > tol
         proof = looked - 1 if is_raised else proof
         for _ in range(MAX_NEWTON):
             if not is_raised or abs(excess) <= tol or fall >= 0.0:
                 break
             ratio -= excess / fall
-            excess, fall = _bill(speed, relative, left, end, elapsed, ratio, prices, used)
+            excess, fall = _bill(speed, relative, remaining_s, end, elapsed, ratio, prices, used)
         a, b = used[0] - used[2], used[1] - used[2]
         highest = excess
         for at in range(count):
@@ -168,13 +171,13 @@ def dearest_prices(speed, relative, left, end, elapsed, ratio, tol, seen):
 
 
 @compiled
-def shares_at(speed, relative, left, end, elapsed, ratio, seen, weight):
+def shares_at(speed, relative, remaining_s, end, elapsed, ratio, seen, weight):
     """Return the shares that jobs would buy at some prices, averaged with weights; shape (jobs, 3)."""
-    shares, x = np.zeros((len(left), KINDS)), np.empty(KINDS)
+    shares, x = np.zeros((len(remaining_s), KINDS)), np.empty(KINDS)
     for row in range(len(seen)):
         if weight[row] > 0.0:
-            for job in range(len(left)):
-                need = min(1.0, left[job] / (ratio * end[job] - elapsed[job]))
+            for job in range(len(remaining_s)):
+                need = min(1.0, remaining_s[job] / (ratio * end[job] - elapsed[job]))
                 _charge(speed[job], relative[job], need, seen[row], x)
                 for k in range(KINDS):
                     shares[job, k] += weight[row] * x[k]
@@ -182,11 +185,11 @@ def shares_at(speed, relative, left, end, elapsed, ratio, seen, weight):
 
 
 @compiled
-def usage_at(speed, relative, left, end, elapsed, ratio, seen):
+def usage_at(speed, relative, remaining_s, end, elapsed, ratio, seen):
     """Return the parts of the types' GPUs that the jobs would buy at each of some prices; shape (prices, 3)."""
     usage = np.empty((len(seen), KINDS))
     for row in range(len(seen)):
-        _bill(speed, relative, left, end, elapsed, ratio, seen[row], usage[row])
+        _bill(speed, relative, remaining_s, end, elapsed, ratio, seen[row], usage[row])
     return usage
 
 
@@ -233,10 +236,10 @@ def price_shares(problem: ShareProblem) -> Priced:
         most, weight, dearest = _mixture(usage)
         if most <= 1.0 or len(prices) >= MAX_COLUMNS:
             break
-        found = usage_at(*facts, ratio, dearest[None, :])
-        if found[0] @ dearest >= most * (1 - BILL_TOL * BILL_TOL):
+        usage_row = usage_at(*facts, ratio, dearest[None, :])
+        if usage_row[0] @ dearest >= most * (1 - BILL_TOL * BILL_TOL):
             break  # no prices improve on it
-        prices, usage = np.concatenate([prices, dearest[None, :]]), np.concatenate([usage, found])
+        prices, usage = np.concatenate([prices, dearest[None, :]]), np.concatenate([usage, usage_row])
     x = shares_at(*facts, ratio, prices, weight)[:, :kinds]
     return Priced(x=x / max(1.0, most), lower=float(lower), num_prices=looked)
 
@@ -379,9 +382,9 @@ def max_min_shares(problem: ShareProblem) -> Shares:
     least = value
     while True:
         price = np.where(is_open, dual * problem.isolated, 0.0)
-        held = is_open & (price >= min(MIN_PRICE, float(price.max())))
-        programme.hold(held, value * problem.isolated)
-        is_open &= ~held
+        is_fixed = is_open & (price >= min(MIN_PRICE, float(price.max())))
+        programme.hold(is_fixed, value * problem.isolated)
+        is_open &= ~is_fixed
         if not is_open.any():
             return Shares(x=np.maximum(x, 0.0), value=least, solves=programme.solves, solver_s=programme.seconds)
         value, x, dual = programme.solve(np.where(is_open, need, 0.0))
@@ -397,10 +400,10 @@ def finish_time_shares(problem: ShareProblem) -> Shares:
     """
     _require_types(problem)
     if problem.throughput.shape[1] <= MAX_PRICED_TYPES and (problem.gpus > 0).all():
-        found = price_shares(problem)
-        reached = worst_ratio(problem, found.x)
-        if reached - found.lower <= TOL * reached:
-            return Shares(x=found.x, value=reached, solves=found.num_prices, solver_s=0.0)
+        priced = price_shares(problem)
+        reached = worst_ratio(problem, priced.x)
+        if reached - priced.lower <= TOL * reached:
+            return Shares(x=priced.x, value=reached, solves=priced.num_prices, solver_s=0.0)
     return finish_time_shares_by_programmes(problem)
 
 
@@ -438,11 +441,11 @@ def _next_lower(problem: ShareProblem, dual: FloatArray, value: float, rho: floa
     The cost of all needs falls and is convex in rho: Newton's method from the left stays on the left.
     """
     budget = value * float(dual @ _need(problem, rho))
-    end, left, elapsed = problem.isolated_end_s, problem.left, problem.elapsed_s
+    end, remaining_s, elapsed = problem.isolated_end_s, problem.left, problem.elapsed_s
     for _ in range(MAX_SOLVES):
         margin = np.maximum(rho * end - elapsed, MIN_MARGIN * end)
-        cost = float(dual @ (left / margin))
-        step = (cost - budget) / float(dual @ (left * end / margin**2))
+        cost = float(dual @ (remaining_s / margin))
+        step = (cost - budget) / float(dual @ (remaining_s * end / margin**2))
         rho += max(step, 0.0)
         if step <= TOL * TOL * rho:
             break

@@ -5,7 +5,7 @@ import pytest
 
 from optim.models.bidding.check.tree import checked_covers
 from optim.models.bidding.data import survival_probability
-from optim.solvers.bidding.survival import CoverPool, kept, shortfall, stays_of, surviving_capacity
+from optim.solvers.bidding.survival import CoverPool, shortfall, stays_of, survival_figures, surviving_capacity
 from tests.support.bidding.small_markets import (
     all_footprints,
     footprints_that_keep_enough,
@@ -19,7 +19,7 @@ def test_is_that_of_all_outcomes_and_of_the_plain_sum():
     for seed in range(15):
         instance = with_survival(seed)
         table = all_footprints(instance)[::5]
-        found, share = kept(instance, instance.survival, table)
+        found, share = survival_figures(instance, instance.survival, table)
         assert found == pytest.approx([survival_probability(instance, row) for row in table], abs=1e-12)
         assert found == pytest.approx(kept_by_outcomes(instance, table), abs=1e-12)
         assert (share >= found - 1e-12).all()
@@ -40,7 +40,7 @@ def test_more_instances_lower_the_shortfall_and_enough_has_none():
         table = np.array([np.minimum(most, step) for step in range(int(most.max(initial=0)) + 1)])
         lack = shortfall(instance, table)
         assert (np.diff(lack) <= 1e-12).all()
-        found, _ = kept(instance, instance.survival, table)
+        found, _ = survival_figures(instance, instance.survival, table)
         assert ((lack == 0) == (found >= instance.survival.probability - 1e-9)).all()
     assert shortfall(varied(0), np.zeros((2, varied(0).num_bids), dtype=np.int64)).tolist() == [0.0, 0.0]
 

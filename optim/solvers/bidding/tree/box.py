@@ -210,14 +210,14 @@ def _scenarios(instance: BiddingInstance, outlook: ScenarioOutlook, box: Box) ->
     eviction_mask = outlook.eviction_mask.reshape(size, -1)[active] if loss > 0 else np.zeros(alive.shape, dtype=bool)
     slot = np.tile(np.arange(outlook.num_slots), outlook.num_scenarios)
     is_first: BoolArray = np.asarray((slot == 0) & (box.has_change is True))
-    forced: BoolArray = np.asarray(eviction_mask[box.low[active] > 0].any(axis=0))
-    eviction_mask = eviction_mask & ~forced
-    keys = np.concatenate([alive, eviction_mask, is_first[None], forced[None]]).T
+    is_evicted: BoolArray = np.asarray(eviction_mask[box.low[active] > 0].any(axis=0))
+    eviction_mask = eviction_mask & ~is_evicted
+    keys = np.concatenate([alive, eviction_mask, is_first[None], is_evicted[None]]).T
     _, first, cell_of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     cell_of = cell_of.ravel()
     weight = np.bincount(cell_of, np.repeat(outlook.weight, outlook.num_slots), len(first)).astype(np.float64)
     slot_h = outlook.slot_s / HOUR_S
-    hours = slot_h - instance.change_loss_h * is_first[first] - loss * forced[first]
+    hours = slot_h - instance.change_loss_h * is_first[first] - loss * is_evicted[first]
     rate = (alive[:, first] * instance.bids.rate[active, None]).T
     eviction_mask = eviction_mask[:, first].T
     market = instance.bids.market[active]
@@ -246,13 +246,13 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, min_rate: f
     active = np.flatnonzero(box.high > 0)
     loss = instance.eviction_loss_h
     change = instance.change_loss_h if box.has_change else 0.0
-    own, common, envelope = np.zeros(len(active)), 0.0, None
+    bid_loss, common, envelope = np.zeros(len(active)), 0.0, None
     if outlook.term is EvictionTerm.PER_BID:
-        own = loss * outlook.evicted[active]
+        bid_loss = loss * outlook.evicted[active]
     else:
         envelope = _envelope(instance, outlook, box, active, change, min_rate)
         common = 0.0 if envelope.is_curved else envelope.loss[0]
-    useful = np.maximum(0.0, outlook.usable_h[active] - own - common - change)
+    useful = np.maximum(0.0, outlook.usable_h[active] - bid_loss - common - change)
     rate = (instance.bids.rate[active] * useful)[None, :]
     base = np.array([instance.fixed_rate * max(0.0, 1.0 - common - change)])
     return Relaxation(
@@ -283,28 +283,32 @@ def _envelope(
     The loss counts as settled at its least where a bid's useful time could be clamped at 0.
     """
     theta = -np.log1p(-np.minimum(outlook.evicted[active], 1.0 - 1e-12))
-    market, taken = instance.bids.market[active], box.low[active] > 0
+    market, is_active_low = instance.bids.market[active], box.low[active] > 0
     if outlook.term is EvictionTerm.PER_MARKET:
         sure, most = np.zeros(len(instance.markets)), np.zeros(len(instance.markets))
-        np.maximum.at(sure, market[taken], theta[taken])
+        np.maximum.at(sure, market[is_active_low], theta[is_active_low])
         np.maximum.at(most, market, theta)
         above = np.maximum(0.0, theta - sure[market])
         # Z of a bid stands for "this or a lower bid": it carries the step of theta down to the next higher bid.
         last = np.append(np.diff(market) != 0, True)
         step = np.maximum(0.0, above - np.where(last, 0.0, np.append(above[1:], 0.0)))
-        least, largest = float(sure.sum()), float(most.sum())
+        least, max_theta = float(sure.sum()), float(most.sum())
     else:
-        least, largest, step = float(theta[taken].sum()), float(theta.sum()), np.where(taken, 0.0, theta)
+        least, max_theta, step = (
+            float(theta[is_active_low].sum()),
+            float(theta.sum()),
+            np.where(is_active_low, 0.0, theta),
+        )
     unit, fixed = instance.bids.rate[active], instance.fixed_rate
-    held = fixed + float((box.low * instance.bids.rate).sum())
+    min_bid_rate = fixed + float((box.low * instance.bids.rate).sum())
     fastest = float(_max_rate(instance, box, active, np.array([fixed]), unit[None, :])[0])
-    low, high = max(least, box.theta[0]), min(largest, box.theta[1])
+    low, high = max(least, box.theta[0]), min(max_theta, box.theta[1])
     shortest = min(float(outlook.usable_h[active].min(initial=1.0)), 1.0) - change
     is_curved = high - low > 1e-12 and shortest >= instance.eviction_loss_h
     first, last_loss = (-instance.eviction_loss_h * float(np.expm1(-end)) for end in (low, high))
     return Envelope(
         theta=(low, high),
-        rate=(max(held, min_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
+        rate=(max(min_bid_rate, min_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
         loss=(first, last_loss if is_curved else first),
         sure=least,
         step=step,
@@ -326,11 +330,11 @@ def _knapsack(rate: FloatArray, low: IntArray, high: IntArray, weight: FloatArra
     """Return the value of the fractional knapsack of each cell."""
     if not rate.shape[1]:
         return np.zeros(len(rate))
-    room = max(0.0, limit - float(weight @ low))
+    residual = max(0.0, limit - float(weight @ low))
     density = np.where(weight > 0, rate / np.maximum(weight, 1e-300), np.inf)
     order = np.argsort(-density, axis=1, kind="stable")
     size = (weight * (high - low))[order]
     before = np.cumsum(size, axis=1) - size
-    share = np.clip(np.divide(room - before, size, out=np.ones_like(size), where=size > 0), 0.0, 1.0)
+    share = np.clip(np.divide(residual - before, size, out=np.ones_like(size), where=size > 0), 0.0, 1.0)
     gain = np.take_along_axis(rate * (high - low), order, axis=1)
     return np.asarray(rate @ low + (gain * share).sum(axis=1))

@@ -72,18 +72,18 @@ class LagrangianBound:
         height = curve.value(x.point)
         eviction = np.where(r.is_open, x.eviction, 0.0)
         price = ratio + x.work
-        worth = price * r.weight * (r.hours - r.loss_h * eviction)
+        work_value = price * r.weight * (r.hours - r.loss_h * eviction)
         loss = price * r.weight * r.loss_h * eviction * r.most
-        caps, by_rate = instance.caps, float((worth * slope).sum())
+        caps, by_rate = instance.caps, float((work_value * slope).sum())
         self.relaxation = r
         self.is_single = instance.one_bid_per_market
-        self.reduced = r.cost - (worth * slope) @ r.rate + x.cap @ caps.weight[:, r.active]
+        self.reduced = r.cost - (work_value * slope) @ r.rate + x.cap @ caps.weight[:, r.active]
         self.charge = loss @ np.where(r.hit, x.attribution, 0.0)
         self.constant = (
             instance.fixed_usd
             + x.work * instance.min_work
             - float(x.cap @ caps.limit)
-            - float((worth * (height + slope * (r.base - x.point))).sum())
+            - float((work_value * (height + slope * (r.base - x.point))).sum())
             - float(loss.sum())
         )
         if rows is not None and len(x.cover):
@@ -124,20 +124,20 @@ class LagrangianBound:
     def _least(self, part: slice, low: IntArray, high: IntArray) -> float:
         """Return the least value of a market's bids, infinity where the bounds leave none."""
         reduced, charge = self.reduced[part], self.charge[part]
-        taken = np.where(reduced < 0, high, np.maximum(low, 1)) * reduced
-        taken = np.where(high > 0, taken, np.inf)
+        bid_value = np.where(reduced < 0, high, np.maximum(low, 1)) * reduced
+        bid_value = np.where(high > 0, bid_value, np.inf)
         must = low > 0
         if not self.relaxation.is_nested:
-            return self._independent(taken + charge, must)
+            return self._independent(bid_value + charge, must)
         total = np.cumsum(charge[::-1])[::-1]
         if self.is_single:
             if must.sum() > 1:
                 return float("inf")
-            options = total + taken
+            options = total + bid_value
             return float(options[must][0]) if must.any() else min(0.0, float(options.min()))
-        free = np.where(must, taken, np.minimum(0.0, taken))
+        free = np.where(must, bid_value, np.minimum(0.0, bid_value))
         later = np.append(np.cumsum(free[::-1])[::-1][1:], 0.0)
-        options = total + taken + later
+        options = total + bid_value + later
         if must.any():
             return float(options[: int(must.argmax()) + 1].min())
         return min(0.0, float(options.min()))
@@ -154,8 +154,8 @@ def _of_one(reduced: float, charge: float, low: int, high: int) -> float:
     """Return the least that a bid of its own adds within bounds, infinity where they leave nothing."""
     if high <= 0:
         return 0.0 if low <= 0 else float("inf")
-    taken = charge + reduced * (high if reduced < 0 else max(low, 1))
-    return taken if low > 0 else min(0.0, taken)
+    bid_value = charge + reduced * (high if reduced < 0 else max(low, 1))
+    return bid_value if low > 0 else min(0.0, bid_value)
 
 
 def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatArray:

@@ -280,8 +280,8 @@ class _NodeLp:
         row, cell, slope = (np.array(column) for column in zip(*self.tangents, strict=True))
         weight = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)], cells)
         mixed = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)] * slope, cells)
-        own = self.instance.scalability.slope(np.maximum(rate, 0.0))
-        slopes = np.where(weight > 0, mixed / np.where(weight > 0, weight, 1.0), own)
+        tangent = self.instance.scalability.slope(np.maximum(rate, 0.0))
+        slopes = np.where(weight > 0, mixed / np.where(weight > 0, weight, 1.0), tangent)
         point = point_of_slope(self.instance.scalability, slopes, min(self.instance.scalability.peak, MAX_RATE))
         work = 0.0 if self.work_row is None else float(duals[self.work_row])
         full = (self.ratio + work) * r.weight * r.loss_h

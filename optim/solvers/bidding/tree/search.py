@@ -105,8 +105,8 @@ def choose_bid(missing: float, entry: OpenBox) -> tuple[int | None, int]:
     if not len(free):
         return None, 0
     j = int(free[int((high - low)[free].argmax())])
-    whole = int(np.rint(counts[j]))
-    return int(relaxation.active[j]), whole if whole < high[j] else whole - 1
+    rounded = int(np.rint(counts[j]))
+    return int(relaxation.active[j]), rounded if rounded < high[j] else rounded - 1
 
 
 def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> IntArray:
@@ -331,10 +331,10 @@ class RatioTree(AbstractIteration[TreeResult]):
         is_answer = value.work > 0 and value.work >= self._min_work * (1 - CAP_TOL)
         if not is_feasible(self.instance, box.low[None])[0] or not (is_answer or self._is_all_of_interest):
             return float("inf")
-        worth = value.cost - self.ratio * value.work
-        if worth < self.value:
-            self._keep(box.low, value.cost, worth)
-        return worth
+        parametric_value = value.cost - self.ratio * value.work
+        if parametric_value < self.value:
+            self._keep(box.low, value.cost, parametric_value)
+        return parametric_value
 
     def _keep(self, counts: IntArray, cost: float, value: float) -> None:
         self.counts, self._cost, self.value = counts, cost, value
