@@ -2,15 +2,18 @@
 
 from collections import Counter
 from dataclasses import replace
+from enum import IntEnum
 
 import numpy as np
 import pytest
 
+from optim.core.errors import NotAllowedError
 from optim.models.cluster.check.replay import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import is_compiled, simulate
+from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions, Placement, Preempted, RetryRule
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.wrappers import Wrapper
@@ -186,3 +189,13 @@ def test_what_a_stop_undoes(way, preempted, ends, lost):
     run = simulate(jobs, Cluster.grid("1x1"), policy, options)
     assert (run.end_us // US).tolist() == [ends, 80]
     assert (run.lost_us // US).tolist() == [lost, 0]
+
+
+def test_planning_refuses_a_key_that_only_the_loop_knows():
+    class Other(IntEnum):
+        WIDEST = 99
+
+    jobs = workload([(0, 1, 1)])
+    adapter = IndexPolicyAdapter(IndexPolicy(name="other", key=Other.WIDEST), jobs)
+    with pytest.raises(NotAllowedError, match="doesn't know the key WIDEST"):
+        simulate(jobs, Cluster.grid("1x1"), adapter, EngineOptions())

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from optim.core.arrays import IntArray
-from optim.core.errors import UnsupportedProblemError
+from optim.core.errors import NotAllowedError, UnsupportedProblemError
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.rules import Rules
@@ -79,6 +79,10 @@ class IndexPolicyAdapter(PlanningPolicy):
         elif key is Key.TABLE:
             ranks = np.asarray(self.policy.ranks, np.int64)
             first = ranks[np.searchsorted(self.policy.thresholds, self.executed(view) * view.gpus, side="right")]
+        elif key is not Key.SUBMISSION:  # else a new key would be an order of submission here, without a word
+            raise NotAllowedError(
+                f"policy {self.name}: planning doesn't know the key {key.name}; add what orders jobs by it"
+            )
         if key in (Key.REMAINING_SERVICE, Key.ATTAINED_SERVICE):
             first = first * view.gpus
         started = np.where(view.first_start_us >= 0, view.first_start_us, NEVER)
