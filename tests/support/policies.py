@@ -1,10 +1,15 @@
 """Policies that tests run through: those of the registry, without references that know the future."""
 
-from optim.core.policies import causal_names, default_names, policies_of, shipped_names
+from optim.core.policies import causal_names, policies_of, shipped_names
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.index.policy import IndexPolicy
+from tests.support.small_clusters import workload
 
 CLUSTER_POLICIES = shipped_names("cluster")
-COMPILED_POLICIES = default_names("cluster")
-"""Those that the compiled loop plays by a key."""
+COMPILED_POLICIES = tuple(
+    name for name in CLUSTER_POLICIES if isinstance(make_policy(name, workload([(0, 1, 1)])), IndexPolicy)
+)
+"""Those that the compiled loop plays by a key, whether or not a run plays them by default."""
 
 WRAPPERS = shipped_names("wrappers")
 SPOT_POLICIES = causal_names("spot")
