@@ -36,6 +36,7 @@ HARMLESS = {
     r"settings\.seed": CHANGES.keys(),
     r"settings\.keys": {"gone"},
     r"names\.\w+\.\d+|kinds\.\d+": {"text"},
+    r"rules\.0\.(may_spread|knows_quotas)": {"true"},
     r"rules\.1\.(is_elastic|is_shared|may_refuse|may_spread|knows_quotas)": {"true"},
     r"figures\.1\.\w+": {"low", "whole", "gone"},
     r"worth\.0": {"null"},
