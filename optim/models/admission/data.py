@@ -77,7 +77,11 @@ def _faults(table: Sequence[int]) -> Iterator[str]:
 
 
 class Utility(Protocol):
-    """A non-negative, non-increasing function of the delay `d = completion slot - arrival slot`."""
+    """A non-negative, non-increasing function of the delay `d = completion slot - arrival slot`.
+
+    The checker describes each kind that ships once more (`optim.models.admission.check.exact_instance`): another kind is taken
+    at its word.
+    """
 
     def values(self, num_delays: int) -> NDArray[np.float64]:
         """Return f(0), ..., f(num_delays - 1)."""

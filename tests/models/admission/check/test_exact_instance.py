@@ -1,11 +1,14 @@
 """The checker's own tables against the instance's: two derivations of the same numbers."""
 
+from dataclasses import is_dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
+from optim.models.admission import data
 from optim.models.admission.check.exact_instance import (
     IMPOSSIBLE,
     ExactInstance,
@@ -87,17 +90,26 @@ def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: Adm
             assert beside.tolist() == expected
 
 
-@pytest.mark.parametrize(
-    "utility",
-    [
-        SigmoidUtility(theta1=50.0, theta2=0.3, theta3=7.0),
-        SigmoidUtility(theta1=50.0, theta2=6.0, theta3=2.0),
-        SigmoidUtility(theta1=50.0, theta2=0.0, theta3=2.0),
-        ConstantUtility(value=3.5),
-        StepUtility(value=9.0, max_delay=4, late_value=0.1),
-        TableUtility(table=(5.0, 4.0, 0.5)),
-    ],
-)
+UTILITIES = [
+    SigmoidUtility(theta1=50.0, theta2=0.3, theta3=7.0),
+    SigmoidUtility(theta1=50.0, theta2=6.0, theta3=2.0),
+    SigmoidUtility(theta1=50.0, theta2=0.0, theta3=2.0),
+    ConstantUtility(value=3.5),
+    StepUtility(value=9.0, max_delay=4, late_value=0.1),
+    TableUtility(table=(5.0, 4.0, 0.5)),
+]
+
+
+def test_no_kind_that_ships_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = {kind for kind in vars(data).values() if is_dataclass(kind) and hasattr(kind, "values")}
+    assert {type(utility) for utility in UTILITIES} == shipped
+    for kind in shipped:
+        monkeypatch.setattr(kind, "values", None)
+    for utility in UTILITIES:
+        assert worth_by_delay(utility, 300, minimum=0.0, share=0.01)[0][0] > 0
+
+
+@pytest.mark.parametrize("utility", UTILITIES)
 def test_agrees_with_the_values_of_every_kind_of_utility(utility: Utility) -> None:
     worth, error = worth_by_delay(utility, 300, minimum=0.0, share=0.01)
     np.testing.assert_allclose(worth, utility.values(300), rtol=max(error, 1e-15), atol=1e-300)
