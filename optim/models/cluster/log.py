@@ -52,6 +52,7 @@ class EventLog(ComparesByValue):
         Where each event's places begin; shape (events + 1,). Starts have places, and failures and repairs one.
     machine, gpus
         Machines that a start took GPUs of, and how many; of a failure or repair the machine, and 0; shape (places,).
+        Jobs may hold one GPU together (`Rules.jobs_a_gpu`, `Rules.is_shared`): a sum over starts counts it once for each.
     slot
         Which GPU of its machine a place is, where a policy names single ones; -1 otherwise; shape (places,).
     """
