@@ -17,6 +17,7 @@ from optim.core.user_code import is_file_reference
 
 if TYPE_CHECKING:
     from optim.models.bidding.market.billing import Billing
+    from optim.models.bidding.market.spells import SpellHazards
     from optim.models.bidding.market.zones import ZoneMarket
     from optim.simulation.spot.backtest import Row, StartRows, Summary, ZoneStarts
     from optim.workloads.prices.availability_files import Egress, ZoneOptions
@@ -54,6 +55,9 @@ class AvailabilityChoice:
         float, option("--changeover-hours", "Lost by a launch, of any length.", "H", DEADLINES)
     ] = 0.1
     egress: Annotated[Path | None, option("--egress", "What moving costs, by regions.", "FILE", DEADLINES)] = None
+    history: Annotated[
+        Path | None, option("--history", "Availability elsewhere or before, for deadline-dp.", "FILE", DEADLINES)
+    ] = None
     every_start: Annotated[
         bool, option("--every-start", "Start at every tick that leaves time for the deadline.", None, DEADLINES)
     ] = False
@@ -221,11 +225,18 @@ def _deadlines(
     if choice.every_file:
         options = build_options(ZoneOptions, {**given, **hours})
         windows = _windows(path, zones, options, told)
-        worlds = [(name, _starts(market, options, egress, rule)) for name, market in windows]
+        names = names or default_zone_policies(max(1, len(zones)))
+        worlds: list[tuple[str, ZoneStarts]] = []
+        said: tuple[str, ...] = ()
+        for name, market in windows:
+            hazards, said = _hazards(choice.history, market, names)
+            worlds.append((name, replace(_starts(market, options, egress, rule), hazards=hazards)))
+        for line in said:
+            info(line)
         _note_market([market for _, market in windows], choice, options)
         _note_billing(worlds[0][1].billing, is_chosen=rule is not None)
         running.pop("starts")
-        return run_over_files(worlds, names or default_zone_policies(max(1, len(zones))), **running)
+        return run_over_files(worlds, names, **running)
     traces = read_availability(path, **told)
     if not zones and len(traces) > 1:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
@@ -237,7 +248,11 @@ def _deadlines(
         world = replace(world, firsts=tuple(range(world.num_starts)))
     elif begins:
         world = replace(world, firsts=tuple(world.first_at(time_s) for time_s in begins))
-    entries = run_over_zones(world, names or default_zone_policies(len(zones)), **running)
+    names = names or default_zone_policies(len(zones))
+    hazards, said = _hazards(choice.history, market, names)
+    entries = run_over_zones(replace(world, hazards=hazards), names, **running)
+    for line in said:
+        info(line)
     _note_market([market], choice, options)
     _note_billing(world.billing, is_chosen=rule is not None)
     return entries
@@ -279,6 +294,25 @@ def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, option
             f"the traces are resampled to ticks of {options.tick_s} s: a tick has machines where all its time has, at its "
             "first price"
         )
+
+
+def _hazards(
+    path: Path | None, market: "ZoneMarket", names: tuple[str, ...]
+) -> "tuple[SpellHazards | None, tuple[str, ...]]":
+    """Learn how spells end; return that, and what is to be said about it."""
+    from optim.workloads.prices.availability_files import read_history
+
+    if path is None:
+        text = f"deadline-dp knows no history, and takes spells to end {PRIOR_TEXT}; --history FILE tells more"
+        return None, (text,) if "deadline-dp" in names else ()
+    hazards, said = read_history(path, market)
+    source = (
+        hazards.source or f"nothing: no spell ends in what counts of {path}, and they are taken to end {PRIOR_TEXT}"
+    )
+    return hazards, (f"how spells end was learned from {source}", *said)
+
+
+PRIOR_TEXT = "in a tick of 600 s with probability 0.3 / k^0.75 after k of them"
 
 
 def _billing(name: str | None) -> "Billing | None":

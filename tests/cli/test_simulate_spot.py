@@ -176,9 +176,11 @@ def test_a_deadline_is_told_for_every_start(availability):
     result = run(*words, "--zone", "a")
     assert result.exit_code == 0, result.output
     rows = lines(result)
-    assert len(rows) == 3 * 5 + 5
-    assert {row["policy"] for row in rows} == {"uniform-progress", "skynomad", "greedy-spot", "on-demand", "optimum"}
-    assert all(row["deadline_met"] is True and row["billing"] == "aws-2017" for row in rows[:15])
+    assert len(rows) == 3 * 6 + 6
+    assert {row["policy"] for row in rows} == {
+        *("uniform-progress", "skynomad", "deadline-dp", "greedy-spot", "on-demand", "optimum")
+    }
+    assert all(row["deadline_met"] is True and row["billing"] == "aws-2017" for row in rows[:18])
     assert "billing aws-2017 (by the data's date" in result.stderr
     unknown = run(*words, "--zone", "nowhere")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
@@ -490,3 +492,34 @@ def test_prices_without_a_currency_and_tables_without_a_pair_are_one_line(zones)
 def test_short_runs_are_worth_no_process_and_a_policy_of_ones_own_may_take_any_time(starts, hours, names, shares):
     assert _shares(starts, hours, names, AvailabilityChoice()) == shares
     assert _shares(starts, hours, names, AvailabilityChoice(availability=Path("a.csv"))) == starts
+
+
+def test_what_deadline_dp_learns_from_is_said(zones, tmp_path):
+    words = ("--zone", "us-west-2a", "--policy", "deadline-dp,on-demand")
+    without = over_zones(zones, *words)
+    assert without.exit_code == 0, without.output
+    assert "deadline-dp knows no history, and takes spells to end in a tick" in without.stderr
+    rows = [
+        f"availability,1,aws-1,{zone},v100_1,600,{tick},{tick // length % 2}\n"
+        for zone, length in (("us-east-1a", 3), ("us-west-2a", 2))
+        for tick in range(300)
+    ]
+    history = tmp_path / "history.csv"
+    history.write_text("kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n" + "".join(rows))
+    learned = over_zones(zones, *words, "--history", history)
+    assert learned.exit_code == 0, learned.output
+    assert (
+        "how spells end was learned from 2 zones, 100 h" in learned.stderr
+    )  # its ticks begin in 1970, before the market's
+    own = over_zones(zones, *words, "--history", zones[0])
+    assert "the history of us-west-2a is left out: it isn't over when jobs may start there" in own.stderr
+    assert {row["deadline_met"] for row in lines(learned) + lines(own) if "start" in row} == {True}
+
+
+def test_a_history_in_which_no_spell_ends_leaves_the_prior(zones, tmp_path):
+    history = tmp_path / "history.csv"
+    rows = "".join(f"availability,1,aws-1,us-east-1a,v100_1,600,{tick},1\n" for tick in range(9))
+    history.write_text("kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n" + rows)
+    result = over_zones(zones, "--zone", "us-west-2a", "--policy", "deadline-dp", "--history", history)
+    assert result.exit_code == 0, result.output
+    assert "learned from nothing: no spell ends in what counts of" in result.stderr

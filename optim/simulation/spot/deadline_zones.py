@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from optim.core.policies import policy
 from optim.models.bidding.market.prices import MICRO
-from optim.models.bidding.market.spells import SpellHazards, prior_hazards
+from optim.models.bidding.market.spells import SpellHazards, decision_s, prior_hazards
 from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 from optim.solvers.bidding.deadline_table import DeadlineJob
@@ -58,14 +58,19 @@ class SpellMemory:
 class DeadlineProgramme(DeadlineGuard):
     """Do what the table of `DeadlinePolicy` says; in several zones that of the cheapest, whose machines are asked for by price.
 
+    Where ticks are shorter than ten minutes it decides every ten or so, and whenever something was lost; what is left of
+    ten minutes then counts as lost, too.
+
     Machines are asked for where the table would take them. Where it would not, but does another thing if there are some,
     the zone is probed.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
-        hazards = facts.hazards
-        self.hazards: SpellHazards = prior_hazards(facts.tick_s) if hazards is None else hazards
+        self._tick_s = decision_s(facts.tick_s)
+        known = facts.hazards
+        self.hazards: SpellHazards = prior_hazards(self._tick_s) if known is None else known.every(self._tick_s)
+        self._kept: Offer | None = None
         self._memory = [SpellMemory() for _ in facts.zones]
         self._policies: dict[int, DeadlinePolicy] = {}
 
@@ -73,6 +78,14 @@ class DeadlineProgramme(DeadlineGuard):
         """Return what the table says, for a zone that may have machines and, after it, for one that has none."""
         for memory, seen in zip(self._memory, view.seen, strict=True):
             memory.see(seen)
+        is_due = view.elapsed_s % self._tick_s == 0 or view.held is None
+        if not is_due and view.held == self._kept:
+            return (view.held,)  # type: ignore[return-value]  # not None, or it were due
+        wanted = self._decided(view)
+        self._kept = wanted[0] if wanted else None
+        return wanted
+
+    def _decided(self, view: ZoneView) -> tuple[Offer, ...]:
         order = sorted(range(len(self.facts.zones)), key=lambda zone: (view.spot_micro[zone], zone))
         zone = view.held.zone if view.held is not None and view.held.is_spot else order[0]
         if view.held is not None and view.held.is_spot:
@@ -120,7 +133,7 @@ class DeadlineProgramme(DeadlineGuard):
                 setup_s=self._launch_s,
                 spot_usd=math.exp(step * PRICE_STEP) * job.machines / MICRO,
                 on_demand_usd=min(facts.on_demand_micro) * job.machines / MICRO,
-                tick_s=facts.tick_s,
+                tick_s=self._tick_s,
                 billing=facts.billing,
             )
             self._policies[step] = DeadlinePolicy.of(wanted, self.hazards)

@@ -18,6 +18,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in,
 from optim.core.limits import check_limit
 from optim.models.bidding.market.lifetimes import AvailabilityTrace, Lifetimes
 from optim.models.bidding.market.prices import HOUR_S, MICRO
+from optim.models.bidding.market.spells import SpellHazards, decision_s, fit_traces, prior_hazards
 from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
 from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require_columns, require_order
 from optim.workloads.prices.price_files import parse_times
@@ -492,8 +493,7 @@ def read_egress(path: str | Path) -> Egress:
 
 def region_of(zone: str) -> str:
     """Return a zone's region: its name without the letter; of a campaign's series that of its zone."""
-    parts = zone.split("/")
-    name = parts[1] if len(parts) > 1 else zone
+    name = series_zone(zone)
     found = ZONE.fullmatch(name)
     return found.group(1) if found else name
 
@@ -532,6 +532,53 @@ def resampled(trace: AvailabilityTrace, tick_s: int) -> AvailabilityTrace:
         price_micro=trace.price_micro[first],
         end_s=int(begin[-1]) + tick_s,
     )
+
+
+def series_zone(name: str) -> str:
+    """Return the zone of a series: its name, or the second part of ``campaign/zone/resource/kind``."""
+    parts = name.split("/")
+    return parts[1] if len(parts) > 1 else name
+
+
+def read_history(path: str | Path, market: ZoneMarket) -> tuple[SpellHazards, tuple[str, ...]]:
+    """Learn how spells end from a file of traces of availability, for jobs on a market.
+
+    Traces of the market's own zones count only as far as they end before it begins: nothing is learned from what is
+    to be decided on. All are sampled as often as jobs there decide: `decision_s`.
+
+    Parameters
+    ----------
+    path
+        A file as `read_availability` reads it; prices play no part.
+    market
+        Where jobs will run.
+
+    Returns
+    -------
+    tuple
+        The hazards, those of the prior where no spell of the traces ends, and what should be said about them.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad.
+    """
+    begin, zones = int(market.time_s[0]), {series_zone(zone) for zone in market.zones}
+    # Series of preemptions tell of machines that were held, not whether others could be had.
+    read = read_availability(path, on_demand_micro=MICRO)
+    traces = [read[name] for name in read if not name.endswith("/preemption")]
+    used = [trace for trace in traces if trace.end_s <= begin or series_zone(trace.zone) not in zones]
+    said = []
+    if len(used) < len(traces):
+        left_out = ", ".join(sorted(trace.zone for trace in traces if trace not in used))
+        said.append(f"the history of {left_out} is left out: it isn't over when jobs may start there")
+    lengths = {round(float(np.median(np.diff(trace.time_s)))) for trace in used if len(trace) > 1}
+    every_s = decision_s(market.tick_s)
+    other = sorted(length for length in lengths if abs(length - every_s) > JITTER * every_s)
+    if other:
+        said.append(f"its ticks of {', '.join(map(str, other))} s are sampled every {every_s} s, as jobs decide")
+    hazards = fit_traces(used, every_s) if used else prior_hazards(every_s)
+    return hazards, tuple(said)
 
 
 def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tick_s: int | None = None) -> ZoneMarket:

@@ -28,6 +28,11 @@ ABSENT, PRESENT = 0, 1
 """Rows of hazards, and kinds of spells."""
 
 
+def decision_s(tick_s: int) -> int:
+    """Return the seconds between decisions on a market of ticks of a length: as many ticks as last ten minutes, one at least."""
+    return tick_s * max(1, PRIOR_TICK_S // tick_s)
+
+
 def num_ages(tick_s: int) -> int:
     """Return how many ages are told apart, by ticks of a length."""
     return int(min(MAX_AGES, max(1, -(-AGES_S[-1] // tick_s))))
@@ -124,6 +129,18 @@ class SpellHazards(ComparesByValue):
             found[:, kind] = np.clip(row, 0.0, 1.0)
         return found
 
+    def every(self, tick_s: int) -> "SpellHazards":
+        """Return the hazards of ticks of another length, at which the same rates end as many spells in the same time."""
+        if tick_s == self.tick_s:
+            return self
+        summed = np.cumsum(-np.log1p(-np.minimum(self.hazard, 1.0 - 1e-12)), axis=1)
+        summed = np.concatenate([np.zeros((2, 1)), summed], axis=1)
+        edges = np.arange(num_ages(tick_s) + 1) * tick_s / self.tick_s
+        beyond = np.maximum(0.0, edges - self.num_ages)
+        known = np.stack([np.interp(edges, np.arange(self.num_ages + 1), row) for row in summed])
+        known += beyond * (summed[:, -1:] - summed[:, -2:-1])
+        return SpellHazards(tick_s=tick_s, hazard=-np.expm1(-np.diff(known, axis=1)), source=self.source)
+
     def scaled(self, absent: float, present: float) -> "SpellHazards":
         """Return hazards that are so many times as high, one at most."""
         factors = np.array([[absent], [present]])
@@ -177,7 +194,7 @@ def count_spells(flags: BoolArray, ages: int) -> tuple[IntArray, IntArray]:
     """
     at_risk, ended = np.zeros((2, ages), np.int64), np.zeros((2, ages), np.int64)
     changes = np.flatnonzero(np.diff(flags)) + 1
-    for begin, end in zip(changes, [*changes[1:], -1], strict=True):
+    for begin, end in zip(changes, np.append(changes[1:], -1)[: len(changes)], strict=True):
         kind, length = int(flags[begin]), int((end if end > 0 else len(flags)) - begin)
         # A spell that the trace cuts off was seen not to end at any age but its last.
         lasted = np.minimum(np.arange(1, length + (end > 0)), ages) - 1
