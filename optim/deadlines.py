@@ -1,6 +1,6 @@
 """Deadlines on spot machines, for a launcher of one's own: fit a `DeadlinePolicy`, and ask it at every tick what to hold.
 
->>> from optim.deadlines import DeadlinePolicy, DeadlineView, Machines
+>>> from optim.deadlines import DeadlinePolicy, DeadlineView, Machines, SpellWatch
 >>> policy = DeadlinePolicy.fit([], work_s=36_000, deadline_s=43_200, setup_s=600, spot_usd=0.9, on_demand_usd=3.0)
 >>> policy.decide(DeadlineView(elapsed_s=6300, work_left_s=36_000, is_available=False)) is Machines.ON_DEMAND
 True
@@ -8,7 +8,7 @@ True
 
 from optim.models.bidding.market.lifetimes import AvailabilityTrace
 from optim.models.bidding.market.spells import SpellHazards, fit_traces, prior_hazards
-from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines
+from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines, SpellWatch
 from optim.solvers.bidding.deadline_table import DeadlineJob, DeadlineTable
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "DeadlineView",
     "Machines",
     "SpellHazards",
+    "SpellWatch",
     "fit_traces",
     "prior_hazards",
 ]

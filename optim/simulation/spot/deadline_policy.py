@@ -75,6 +75,66 @@ class DeadlineView(NamedTuple):
     spell_s: float | None = None
 
 
+PRIOR_ENDS = 5.0
+"""Spells that hazards from elsewhere count for, beside those that were seen to end within the run."""
+
+LEVEL, MAX_LEVEL = 2.0, 1
+"""Hazards in a run are those from elsewhere times a power of this, at most so high or low."""
+
+
+class SpellWatch:
+    """What a run has seen of its zone: how long the present spell has lasted, and whether spells end sooner than expected.
+
+    Parameters
+    ----------
+    hazards
+        How spells were expected to end.
+
+    Notes
+    -----
+    With a gamma distribution of mean 1 and `PRIOR_ENDS` for the factor by which a kind's hazards differ here, the mean of
+    what is known after n ends where x were expected is ``(PRIOR_ENDS + n) / (PRIOR_ENDS + x)``.
+    """
+
+    def __init__(self, hazards: SpellHazards) -> None:
+        self._tick_s = hazards.tick_s
+        self._hazard: list[list[float]] = hazards.hazard.tolist()
+        self._first: list[list[float]] = hazards.first_hazard(hazards.num_ages).T.tolist()
+        self._last: tuple[float, bool] | None = None
+        self._begin: float | None = None
+        self._expected, self._ended = [0.0, 0.0], [0, 0]
+
+    def see(self, now_s: float, *, is_available: bool) -> None:
+        """Take up whether there are machines at a time, not before the last."""
+        if self._last is not None:
+            then_s, was_available = self._last
+            rows = self._hazard if self._begin is not None else self._first
+            age = int((then_s - (self._begin or 0.0)) / self._tick_s + TIME_TOL)
+            row = rows[was_available]
+            self._expected[was_available] += row[min(age, len(row) - 1)] * (now_s - then_s) / self._tick_s
+            if was_available != is_available:
+                self._ended[was_available] += 1
+                self._begin = now_s
+        self._last = now_s, is_available
+
+    def lasted_s(self, now_s: float, *, is_available: bool) -> float | None:
+        """Return for how long there would be machines, or none, if that is so at a time; None since before the start."""
+        if self._last is None:
+            return None
+        if self._last[1] != is_available:
+            return 0.0
+        return None if self._begin is None else now_s - self._begin
+
+    @property
+    def levels(self) -> tuple[int, int]:
+        """Powers of `LEVEL` that hazards of absence and of availability are to be multiplied by."""
+        found = []
+        for expected, ended in zip(self._expected, self._ended, strict=True):
+            power = math.log((PRIOR_ENDS + ended) / (PRIOR_ENDS + expected), LEVEL)
+            found.append(max(-MAX_LEVEL, min(MAX_LEVEL, round(power))))
+        return found[0], found[1]
+
+
 FORMAT = "optim-deadline-policy-1"
 """What a file of a policy says it is."""
 
@@ -163,6 +223,29 @@ class DeadlinePolicy:
         """The least mean dollars of any rule that decides tick by tick and is never late, if spells end as the hazards say."""
         return self.table.least_mean_usd
 
+    def updated(self, watch: SpellWatch) -> Self:
+        """Return the policy of hazards as a run has seen them so far; as safe at every moment, made once a pair of levels."""
+        levels = watch.levels
+        if levels not in self._variants:
+            absent, present = (LEVEL**level for level in levels)
+            self._variants[levels] = type(self).of(self.job, self.hazards.scaled(absent, present), spare_s=self.spare_s)
+        return self._variants[levels]
+
+    @cached_property
+    def _variants(self) -> dict[tuple[int, int], Self]:
+        """Policies by level; this one is that of level 0."""
+        return {(0, 0): self}
+
+    @cached_property
+    def _looked_up(self) -> tuple[int, int, int, int, list[int], list[int], memoryview, int]:
+        """Numbers of the table as Python's own, which are read faster than one of an array."""
+        job, table = self.job, self.table
+        entries, spells = memoryview(table.entries.reshape(-1)), table.entries.shape[1]
+        return (
+            *(job.tick_s, job.work_s, table.unit_s, self.hazards.num_ages),
+            *(table.low.tolist(), table.begin.tolist(), entries, spells),
+        )
+
     @cached_property
     def _leases(self) -> dict[Machines, tuple[int, list[int]]]:
         """By kind the situation of the youngest lease, and the units of set-up left by age."""
@@ -181,29 +264,30 @@ class DeadlinePolicy:
         view
             What is known. At times that aren't ticks, the time until the next tick counts as lost.
         """
-        job, table = self.job, self.table
-        tick = math.ceil(view.elapsed_s / job.tick_s - TIME_TOL)
-        lost = math.ceil((view.work_left_s - job.work_s + tick * job.tick_s) / table.unit_s - TIME_TOL)
-        ages = self.hazards.num_ages
-        spell = ages if view.spell_s is None else min(ages - 1, int(view.spell_s / job.tick_s + TIME_TOL))
-        entry = table.entry(tick, lost, spell + (ages + 1) * view.is_available)
-        situation = self._situation(view)
-        if situation and entry >> (situation + KEPT - 1) & 1:
-            return view.held
-        if situation and view.held is Machines.SPOT:
-            return Machines.ON_DEMAND if entry & OTHERWISE else Machines.NONE
-        return CHOICES[entry & (SPOT | ON_DEMAND)]
-
-    def _situation(self, view: DeadlineView) -> int:
-        """Return the situation of what is held: the oldest lease that is no older, and needs as much of its set-up."""
-        if view.held is Machines.NONE:
-            return 0
-        first, rests = self._leases[view.held]
-        age = len(rests) if view.held_s is None else min(len(rests), int(view.held_s / self.job.tick_s + TIME_TOL))
-        need = view.setup_left_s / self.table.unit_s - TIME_TOL
+        elapsed_s, work_left_s, is_available, held, setup_left_s, held_s, spell_s = view
+        tick_s, work_s, unit_s, ages, low, begin, entries, spells = self._looked_up
+        tick = math.ceil(elapsed_s / tick_s - TIME_TOL)
+        entry = ON_DEMAND  # where there is none: too late
+        if tick < len(low):
+            lost = math.ceil((work_left_s - work_s + tick * tick_s) / unit_s - TIME_TOL)
+            row = begin[tick] + max(0, lost - low[tick])
+            if row < begin[tick + 1]:
+                spell = ages if spell_s is None else min(ages - 1, int(spell_s / tick_s + TIME_TOL))
+                entry = entries[row * spells + spell + (ages + 1) * is_available]
+        if held is Machines.NONE:
+            return CHOICES[entry & (SPOT | ON_DEMAND)]
+        # The oldest lease that is no older, and needs as much of its set-up; one that is later than any is as good as new.
+        first, rests = self._leases[held]
+        age = len(rests) if held_s is None else min(len(rests), int(held_s / tick_s + TIME_TOL))
+        need = setup_left_s / unit_s - TIME_TOL
         while age > 0 and rests[age - 1] < need:
             age -= 1
-        return first + age - 1 if age > 0 else 0
+        if age > 0:
+            if entry >> (first + age + KEPT - 2) & 1:
+                return held
+            if held is Machines.SPOT:
+                return Machines.ON_DEMAND if entry & OTHERWISE else Machines.NONE
+        return CHOICES[entry & (SPOT | ON_DEMAND)]
 
     def save(self, path: str | Path) -> None:
         """Write job, hazards and table to a file."""

@@ -6,45 +6,15 @@ from collections.abc import Sequence
 from optim.core.policies import policy
 from optim.models.bidding.market.prices import MICRO
 from optim.models.bidding.market.spells import SpellHazards, decision_s, prior_hazards
-from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines
+from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines, SpellWatch
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 from optim.solvers.bidding.deadline_table import DeadlineJob
 
 PRICE_STEP = 0.02
 """Spot prices that differ by less, relatively, share a table."""
 
-OLD = 10**6
-"""Ticks: older than any age that is told apart."""
-
-
-class SpellMemory:
-    """The present spell of a zone, as far as it was seen.
-
-    Attributes
-    ----------
-    begin
-        Tick of its first sight; None if it was there at the start, or nothing was seen yet.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[int, bool] | None = None
-        self.begin: int | None = None
-
-    def see(self, seen: tuple[int, bool] | None) -> None:
-        """Take up the last sight."""
-        if seen is None or seen == self._last:
-            return
-        if self._last is not None and self._last[1] != seen[1]:
-            self.begin = seen[0]
-        self._last = seen
-
-    def lasted(self, tick: int, *, is_available: bool) -> int | None:
-        """Return for how many ticks there would be machines, or none, if that is so at a tick; None since before the start."""
-        if self._last is None:
-            return None
-        if self._last[1] != is_available:
-            return 0
-        return None if self.begin is None else tick - self.begin
+OLD_S = 1e9
+"""Older than any age that is told apart."""
 
 
 @policy(
@@ -71,13 +41,16 @@ class DeadlineProgramme(DeadlineGuard):
         known = facts.hazards
         self.hazards: SpellHazards = prior_hazards(self._tick_s) if known is None else known.every(self._tick_s)
         self._kept: Offer | None = None
-        self._memory = [SpellMemory() for _ in facts.zones]
+        self._watches = [SpellWatch(self.hazards) for _ in facts.zones]
+        self._seen: Sequence[tuple[int, bool] | None] = [None] * len(facts.zones)
         self._policies: dict[int, DeadlinePolicy] = {}
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what the table says, for a zone that may have machines and, after it, for one that has none."""
-        for memory, seen in zip(self._memory, view.seen, strict=True):
-            memory.see(seen)
+        for zone, (watch, seen) in enumerate(zip(self._watches, view.seen, strict=True)):
+            if seen is not None and seen != self._seen[zone]:
+                watch.see(seen[0] * self.facts.tick_s, is_available=seen[1])
+        self._seen = tuple(view.seen)
         is_due = view.elapsed_s % self._tick_s == 0 or view.held is None
         if not is_due and view.held == self._kept:
             return (view.held,)  # type: ignore[return-value]  # not None, or it were due
@@ -95,27 +68,27 @@ class DeadlineProgramme(DeadlineGuard):
         if there and there[0].is_spot:
             return (*(Offer(other, True) for other in order), *absent)
         # How old a spell is only those know who look: worth a probe where some age would be taken.
-        if there == absent and self._places(view, zone, is_available=True, lasted=OLD)[:1] != (Offer(zone, True),):
+        if there == absent and self._places(view, zone, is_available=True, lasted_s=OLD_S)[:1] != (Offer(zone, True),):
             return absent
         return there if view.probe(zone) else absent
 
-    def _places(self, view: ZoneView, zone: int, *, is_available: bool, lasted: int | None = None) -> tuple[Offer, ...]:
-        table, tick_s = self._policy(view, zone), self.facts.tick_s
-        held = Machines.NONE
+    def _places(
+        self, view: ZoneView, zone: int, *, is_available: bool, lasted_s: float | None = None
+    ) -> tuple[Offer, ...]:
+        watch, held = self._watches[zone], Machines.NONE
         if view.held is not None:
             held = Machines.SPOT if view.held.is_spot else Machines.ON_DEMAND
-        if lasted is None:
-            lasted = self._memory[zone].lasted(view.tick, is_available=is_available)
-        chosen = table.decide(
-            DeadlineView(
-                elapsed_s=view.elapsed_s,
-                work_left_s=view.work_left_s,
-                is_available=is_available,
-                held=held,
-                setup_left_s=view.setup_left_s,
-                spell_s=None if lasted is None else lasted * tick_s,
-            )
+        if lasted_s is None:
+            lasted_s = watch.lasted_s(view.elapsed_s, is_available=is_available)
+        seen = DeadlineView(
+            elapsed_s=view.elapsed_s,
+            work_left_s=view.work_left_s,
+            is_available=is_available,
+            held=held,
+            setup_left_s=view.setup_left_s,
+            spell_s=lasted_s,
         )
+        chosen = self._policy(view, zone).updated(watch).decide(seen)
         if chosen is Machines.NONE:
             return ()
         if chosen is held and view.held is not None:

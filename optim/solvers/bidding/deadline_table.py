@@ -181,13 +181,6 @@ class DeadlineTable(ComparesByValue):
     mean_usd: FloatArray
     leases: Leases = field(compare=False)
 
-    def entry(self, tick: int, lost: int, spell: int) -> int:
-        """Return the entry of a situation; where there is none, because it is too late, a launch on demand."""
-        if tick >= len(self.low):
-            return ON_DEMAND
-        row = max(0, lost - int(self.low[tick])) + int(self.begin[tick])
-        return int(self.entries[row, spell]) if row < self.begin[tick + 1] else ON_DEMAND
-
     @property
     def least_mean_usd(self) -> float:
         """The least mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline."""
