@@ -19,7 +19,7 @@ from optim.core.errors import InvalidOptionError, OptimError
 from optim.core.files import prepare_folder, write_bytes
 from optim.models.bidding.market.lifetimes import AvailabilityTrace
 from optim.simulation.spot.backtest import time_text
-from optim.workloads.prices.availability_files import read_availability, resampled
+from optim.workloads.prices.availability_files import read_availability, resample
 
 ANY_PRICE_MICRO = 1_000_000
 """Windows hold no prices; traces must have some."""
@@ -51,7 +51,7 @@ def cut_windows(
     """
     ticks = -(-round(hours * 3600) // tick_s)
     for zone, trace in traces.items():
-        even = resampled(trace, tick_s)
+        even = resample(trace, tick_s)
         starts = len(even) - ticks + 1
         if starts < count:
             raise InvalidOptionError(

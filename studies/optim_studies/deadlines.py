@@ -26,13 +26,14 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.prices import HOUR_S, MICRO
+from optim.models.bidding.market.spells import SpellHazards, fit_spells, fit_traces
 from optim.models.bidding.market.zones import UNITS_USD, ZoneJob, ZoneMarket
 from optim.simulation.spot.backtest import OPTIMUM
 from optim.simulation.spot.policies import policy_class
 from optim.simulation.spot.zones import IN_ONE_ZONE, Offer, ZoneFacts, ZonePolicy, ZoneView, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
-from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_windows
-from optim.workloads.prices.trace_files import Polarity
+from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_availability, read_windows
+from optim.workloads.prices.trace_files import Polarity, is_json
 from optim_studies.deadline_windows import draw_windows
 
 LOG = logging.getLogger("optim.benchmarks.deadlines")  # a part whose remarks the command shows
@@ -40,6 +41,7 @@ LOG = logging.getLogger("optim.benchmarks.deadlines")  # a part whose remarks th
 WORK_H, DEADLINES_H, CHANGEOVERS_H, TICK_S = 48.0, (70.0, 52.0), (0.2, 0.05), 600
 ON_DEMAND_USD, SPOT_USD, WRITTEN_SPOT_USD = 3.06, 0.9731, 0.9701
 LATE_SCORE = -100_000.0
+OTHER_ZONES = "other-zones"
 MIXES = ("scarce", "plentiful", "mixed")
 
 RULES = (
@@ -73,6 +75,11 @@ class DeadlineOptions:
         What a 1 says in a file: ``unavailable``, the benchmark's, or ``available``.
     skip_bad
         Leave out files that can't be read.
+    history
+        What policies that learn know of how spells end: ``other-zones``, the windows of all zones but their own; or a
+        file or folder of traces; nothing by default.
+    history_zones
+        Of a history the zones whose names begin so, separated by commas; all by default.
     """
 
     folder: str = ""
@@ -81,6 +88,8 @@ class DeadlineOptions:
     max_windows: int | None = None
     polarity: str = Polarity.UNAVAILABLE.value
     skip_bad: bool = False
+    history: str = ""
+    history_zones: str = ""
 
     def __post_init__(self) -> None:
         check_in("[2, 100]", self, "zones")
@@ -192,6 +201,35 @@ def windows_of(options: DeadlineOptions, seed: int) -> tuple[Window, ...]:
     return tuple(found)
 
 
+def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str, SpellHazards | None]:
+    """Return by zone of the windows how spells end elsewhere; None where nothing is known.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the history has no zone of such a name.
+    """
+    zones = sorted({window.zone for window in windows})
+    if not options.history:
+        return dict.fromkeys(zones)
+    if options.history == OTHER_ZONES:
+        return {
+            zone: fit_spells(
+                (each.market.is_available[:, 0] for each in windows if each.zone != zone), TICK_S, source=OTHER_ZONES
+            )
+            for zone in zones
+        }
+    polarity = Polarity(options.polarity) if Path(options.history).is_dir() or is_json(options.history) else None
+    found = read_availability(
+        options.history, on_demand_micro=round(MICRO * ON_DEMAND_USD), polarity=polarity, skip_bad=options.skip_bad
+    )
+    wanted = tuple(options.history_zones.split(","))
+    chosen = [zone for zone in found if zone.startswith(wanted)]
+    if not chosen:
+        raise InvalidProblemError(f"{options.history}: no zone begins with {options.history_zones}; name another")
+    return dict.fromkeys(zones, fit_traces([found[zone] for zone in chosen], TICK_S))
+
+
 def _market(zone: str, flags: "np.ndarray[Any, np.dtype[np.bool_]]") -> ZoneMarket:
     """Return one zone at the benchmark's prices."""
     size = len(flags)
@@ -212,7 +250,9 @@ def board_job(market: ZoneMarket, deadline_h: float, changeover_h: float) -> Zon
     return job_of(market, options)
 
 
-def run_window(window: Window, name: str, job: ZoneJob, problems: list[str]) -> tuple[Outcome, int]:
+def run_window(
+    window: Window, name: str, job: ZoneJob, problems: list[str], hazards: SpellHazards | None = None
+) -> tuple[Outcome, int]:
     """Return what a policy, or the proven least cost, comes to on a window, and the ticks in which the guarantee overruled it."""
     market, forced = window.market, 0
     if name == OPTIMUM:
@@ -220,7 +260,7 @@ def run_window(window: Window, name: str, job: ZoneJob, problems: list[str]) -> 
         problems += [f"{window.file}: {text}" for text in check_optimum(market, job, best, Billing.WHOLE_TICKS)]
         stays, usd, is_late = best.plan, best.usd, False
     else:
-        facts = facts_of(market, job, Billing.WHOLE_TICKS)
+        facts = facts_of(market, job, Billing.WHOLE_TICKS, hazards)
         made = Guaranteed(facts, policy_class(name, "zones")(facts))
         run = run_zones(market, job, made, 0, billing=Billing.WHOLE_TICKS)
         stays, usd, is_late, forced = run.stays, run.units / UNITS_USD, not run.deadline_met, made.forced
@@ -241,6 +281,7 @@ class DeadlineWork(AbstractStudy):
         problems: list[str] = []
         with clock.phase("build"):
             windows = windows_of(self.chosen, self.seed)
+            hazards = hazards_of(self.chosen, windows)
         settings = [(deadline, changeover) for deadline in DEADLINES_H for changeover in CHANGEOVERS_H]
         outcomes: dict[tuple[str, float, float], list[Outcome]] = {}
         forced = done = 0
@@ -256,7 +297,7 @@ class DeadlineWork(AbstractStudy):
                             seconds=clock.seconds, problems=["it was stopped"], iterations=done, is_whole=False
                         )
                     job = board_job(window.market, deadline, changeover)
-                    outcome, overruled = run_window(window, self.solver, job, problems)
+                    outcome, overruled = run_window(window, self.solver, job, problems, hazards[window.zone])
                     outcomes.setdefault((window.zone, deadline, changeover), []).append(outcome)
                     forced += overruled
                 progress.update(done)

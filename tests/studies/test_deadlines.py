@@ -1,6 +1,7 @@
 """The study of a public benchmark of deadlines: its rules, its score, its windows, and an engine by hand beside ours."""
 
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from optim_studies.deadlines import (
     Window,
     _market,
     board_job,
+    hazards_of,
     mixes_of,
     place_of,
     run_window,
@@ -29,6 +31,7 @@ from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.lifetimes import AvailabilityTrace
+from optim.models.bidding.market.spells import fit_spells
 from optim.simulation.spot.zones import Offer, ZonePolicy, facts_of, run_zones
 from optim.workloads.prices.availability_files import read_availability, read_windows
 from optim.workloads.prices.trace_files import Polarity
@@ -202,6 +205,36 @@ def test_a_folder_is_scored_and_its_bad_files_are_named(tmp_path):
     assert [each.file for each in fewer] == ["drawn-0/001.json", "drawn-1/000.json"]
     turned = windows_of(DeadlineOptions(folder=str(tmp_path), skip_bad=True, polarity="available"), 0)
     assert (turned[0].market.is_available != kept[0].market.is_available).all()
+
+
+def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_path):
+    write_windows(tmp_path / "w", draw_windows(3, count=4, hours=70.0, tick_s=600, seed=5), 600)
+    windows = windows_of(DeadlineOptions(folder=str(tmp_path / "w")), 0)
+    assert set(hazards_of(DeadlineOptions(), windows).values()) == {None}
+    found = hazards_of(DeadlineOptions(history="other-zones"), windows)
+    for zone in found:
+        others = [each.market.is_available[:, 0] for each in windows if each.zone != zone]
+        assert found[zone] == fit_spells(others, 600, source="other-zones")
+    path = tmp_path / "history.csv"
+    rows = [
+        f"{t},2023-02-15T{t // 6:02}:{t % 6}0:00,{zone},{int(t % 9 > 2)},0.9" for zone in ("a", "b") for t in range(120)
+    ]
+    path.write_text("\n".join(["tick,timestamp_local,zone,available,price_usd_per_hour", *rows, ""]))
+    one = hazards_of(DeadlineOptions(history=str(path), history_zones="b"), windows)
+    assert {each.source for each in one.values()} == {"1 zone, 20 h"}
+    with pytest.raises(InvalidProblemError, match="no zone begins with x; name another"):
+        hazards_of(DeadlineOptions(history=str(path), history_zones="x"), windows)
+    seen = []
+
+    class Learner(Greedy):
+        def __init__(self, facts):
+            super().__init__(facts)
+            seen.append(facts.hazards)
+
+    each = windows[0]
+    with patch("optim_studies.deadlines.policy_class", lambda name, world: Learner):
+        run_window(each, "learner", board_job(each.market, 52.0, 0.2), [], found[each.zone])
+    assert seen == [found[each.zone]]
 
 
 def test_the_command_that_cuts_windows_says_what_is_wrong(tmp_path, capsys):

@@ -498,7 +498,7 @@ def region_of(zone: str) -> str:
     return found.group(1) if found else name
 
 
-def resampled(trace: AvailabilityTrace, tick_s: int) -> AvailabilityTrace:
+def resample(trace: AvailabilityTrace, tick_s: int) -> AvailabilityTrace:
     """Return a trace in ticks of another length: machines are there where they were all the time of a tick, at its first price.
 
     A tick that the trace doesn't fill is left out.
@@ -589,7 +589,7 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
     traces, zones
         The traces, and which of them in which order.
     tick_s
-        Resample them to ticks of so many seconds (`resampled`); by default they keep their own.
+        Resample them to ticks of so many seconds (`resample`); by default they keep their own.
 
     Raises
     ------
@@ -598,7 +598,7 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tic
     """
     chosen = [zone_named(traces, zone) for zone in zones]
     if tick_s is not None:
-        chosen = [resampled(trace, tick_s) for trace in chosen]
+        chosen = [resample(trace, tick_s) for trace in chosen]
     if len(set(zones)) < len(zones):
         raise InvalidOptionError(f"zones are named twice: {', '.join(zones)}; name each once")
     lengths = [float(np.median(np.diff(np.append(trace.time_s, trace.end_s)))) for trace in chosen]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.limits import read_limits
 from optim.models.bidding.market.lifetimes import AvailabilityTrace
-from optim.workloads.prices.availability_files import market_of, read_availability, read_windows, resampled
+from optim.workloads.prices.availability_files import market_of, read_availability, read_windows, resample
 from optim.workloads.prices.trace_files import Polarity, files_of, read_recording
 
 TABLE = (
@@ -124,7 +124,7 @@ def test_sizes_are_limited(tmp_path):
         read_availability(tmp_path, polarity=Polarity.UNAVAILABLE)
     (trace,) = read_availability(path, polarity=Polarity.UNAVAILABLE, on_demand_micro=1_000_000).values()
     with read_limits(cells=100), pytest.raises(InvalidProblemError, match="at most 100 are read, got 30000"):
-        resampled(trace, 1)
+        resample(trace, 1)
 
 
 def test_zones_of_a_folder_are_put_on_one_grid_and_other_files_are_left_alone(tmp_path):
@@ -221,9 +221,9 @@ def test_ticks_of_another_length_are_what_every_second_says(gaps, flags, tick_s,
     )
     if sum(gaps) < tick_s:
         with pytest.raises(InvalidOptionError, match="is shorter than a tick"):
-            resampled(trace, tick_s)
+            resample(trace, tick_s)
         return
-    found = resampled(trace, tick_s)
+    found = resample(trace, tick_s)
     rows = zip(found.is_available.tolist(), found.price_micro.tolist(), found.time_s.tolist(), strict=True)
     assert list(rows) == of_seconds(trace, tick_s)
     assert found.end_s == found.time_s[-1] + tick_s
