@@ -44,9 +44,12 @@ SHOWN = (
         "unfinished",
     ),
     *("jct_p95_h", "makespan_h", "slowdown_max"),
+    *("wait_max_1_h", "wait_max_2_4_h", "wait_max_5_8_h", "wait_max_above_8_h"),
     *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1"),
 )
 """Columns of the table, in the order in which they fill its parts: what is asked for first, further times, fairness. JSON has all figures."""
+GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
+"""Classes of gangs in the names of columns, for people."""
 MARK = " *"
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
 PREEMPTS = (
@@ -219,9 +222,30 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
         print_line(f"recorded: mean wait {hours:.3f} h of the {count:,} jobs whose start the trace tells")
     if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
         print_line(BOTH_QUEUES)
+    _print_promises(rows)
     if any(row["preemptions"] for row in rows):
         for line in PREEMPTS:
             print_line(line)
+
+
+def _print_promises(rows: list[dict[str, Any]]) -> None:
+    """Print the waits that policies with reservations promised, and those that came of it, by gang."""
+    body = [
+        [row["policy"], GANGS[name], promised, row[f"wait_max_{name}_h"]]
+        for row in rows
+        for name in GANGS
+        if (promised := row.get(f"{row['policy']}.promised_wait_max_{name}_h")) is not None
+    ]
+    if not body:
+        return
+    print_table(("policy", "gang", "promised within h", "longest wait h"), body, title="waits with reservations")
+    for row in rows:
+        if (late := row.get(f"{row['policy']}.started_late")) is not None:
+            reserved, hours = row[f"{row['policy']}.reserved_jobs"], row[f"{row['policy']}.late_max_h"]
+            said = f", by at most {hours:.3g} h: jobs outran their estimates, or machines failed" if late else ""
+            print_line(
+                f"{row['policy']}: {late:,.0f} of {reserved:,.0f} reserved jobs started later than first promised{said}"
+            )
 
 
 def _named(row: "dict[str, Any]") -> str:

@@ -123,6 +123,9 @@ class Metrics:
     wait_mean_h
         Waiting: all time without GPUs from a job's submission to its end, before its first start and whenever it had lost
         them; -1 in logs of earlier versions, which don't tell it.
+    wait_max_1_h, wait_max_2_4_h, wait_max_5_8_h, wait_max_above_8_h
+        Longest waiting of a job by its gang's GPUs, of jobs that weren't done, too, up to the end of the run; 0 without such gangs,
+        -1 in logs of earlier versions.
     left, unfinished
         Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
         out, as they do those that failed; those of GPU-time count them.
@@ -168,6 +171,10 @@ class Metrics:
     unfinished: int = 0
     wait_mean_h: float = NOT_TOLD
     wait_order_share: float = NOT_TOLD
+    wait_max_1_h: float = NOT_TOLD
+    wait_max_2_4_h: float = NOT_TOLD
+    wait_max_5_8_h: float = NOT_TOLD
+    wait_max_above_8_h: float = NOT_TOLD
 
     def __post_init__(self) -> None:
         """Check that they are numbers."""
@@ -191,6 +198,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     slowdown = completion / jobs.duration_us[done]
     whole, space = rho_of_apps(jobs, cluster, run)
     makespan = float(run.log.time_us[-1])
+    waited = run.end_us - jobs.submit_us - run.executed_us - run.overhead_us
     held = jobs.gpus * (jobs.share_milli / WHOLE_MILLI) if run.rules.is_shared else jobs.gpus.astype(float)
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
@@ -231,7 +239,12 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         failed=gave_up,
         left=left,
         unfinished=len(jobs) - len(completion) - left - gave_up,
-        wait_mean_h=float((run.end_us - jobs.submit_us - run.executed_us - run.overhead_us)[done].mean()) / HOUR_US,
+        wait_mean_h=float(waited[done].mean()) / HOUR_US,
+        **{
+            f"wait_max_{name}_h": float(waited.max(where=(jobs.gpus >= least) & (jobs.gpus <= most), initial=0))
+            / HOUR_US
+            for name, least, most in GANG_CLASSES
+        },
     )
 
 

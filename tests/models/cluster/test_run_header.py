@@ -38,13 +38,14 @@ HARMLESS = {
     r"names\.\w+\.\d+|kinds\.\d+": {"text"},
     r"rules\.0\.(may_spread|knows_quotas)": {"true"},
     r"rules\.1\.(is_elastic|is_shared|may_refuse|may_spread|knows_quotas)": {"true"},
+    r"rules\.0\.knows_quotas|rules\.\d+\.kills_at_limit": {"true"},
     r"figures\.1\.\w+": {"low", "whole", "gone"},
     r"worth\.0": {"null"},
     r"worth\.1\.bound": {"whole"},
     r"bounds\.\w+": {"gone"},
     r"price_bound_limit_h": {"whole", "gone"},
-    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|quotas)": {"gone"},
-    r"metrics\.\d+\.wait_order_share": {"gone"},
+    r"rules\.\d+\.(preempt_checkpoint_us|may_spread|knows_quotas|kills_at_limit|quotas)": {"gone"},
+    r"metrics\.\d+\.(wait_order_share|wait_max_\w+_h)": {"gone"},
 }
 """What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""
 

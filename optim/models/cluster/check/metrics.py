@@ -142,6 +142,7 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
         "makespan_h": end / HOUR,
         "first_start_mean_h": _mean([replayed.first_start_us[job] - submit[job] for job in done]) / HOUR,
         "wait_mean_h": _mean([time - held[job] for time, job in zip(flow, done, strict=True)]) / HOUR,
+        **_longest_waits(width, [replayed.end_us[job] - time - held[job] for job, time in enumerate(submit)]),
         "slowdown_mean": math.fsum(slowdown) / len(done),
         "slowdown_max": max(slowdown),
         **_fairness(jobs, cluster, log, replayed),
@@ -164,6 +165,16 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
         "left": left,
         "unfinished": len(jobs) - len(done) - left - gave_up,
     }
+
+
+def _longest_waits(width: Sequence[int], waits: Sequence[int]) -> dict[str, float]:
+    """Return the longest wait by gang: of 1 GPU, 2 to 4, 5 to 8, and more."""
+    names = {1: "1", 2: "2_4", 3: "2_4", 4: "2_4", 5: "5_8", 6: "5_8", 7: "5_8", 8: "5_8"}
+    longest = dict.fromkeys(("1", "2_4", "5_8", "above_8"), 0)
+    for gang, wait in zip(width, waits, strict=True):
+        name = names.get(gang, "above_8")
+        longest[name] = max(longest[name], wait)
+    return {f"wait_max_{name}_h": wait / HOUR for name, wait in longest.items()}
 
 
 def _mean(values: Sequence[int]) -> float:

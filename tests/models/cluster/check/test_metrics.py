@@ -51,6 +51,7 @@ def test_figures_of_three_jobs_by_hand():
         "jain": sum(1 / each for each in rho) ** 2 / (3 * sum(1 / each**2 for each in rho)),
         "gpu_hours": 9, "overhead_gpu_hours": 0, "utilisation": 9 / 12, "goodput": 1, "placement_score": 1,
         "wait_fair_share": 1, "wait_fragmented_share": 0, "wait_order_share": 0, "preemptions": 0, "unfinished": 0, "left": 0,
+        "wait_max_1_h": 0, "wait_max_2_4_h": 4, "wait_max_5_8_h": 0, "wait_max_above_8_h": 0,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
