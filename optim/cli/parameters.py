@@ -32,7 +32,7 @@ MAX_THINGS = 1_000_000
 MAX_PROCESSES = 1_000
 """At once."""
 
-WRITTEN = ("out", "results", "log", "report", "picture", "write_golden")
+WRITTEN = ("out", "results", "log", "jobs_csv", "report", "picture", "write_golden")
 """Names of parameters that say where something is written."""
 
 MAX_DIGITS = 18

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import error_exit, listening
+from optim.cli.cluster_forecast import StartChoice, print_forecast
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
@@ -79,6 +80,9 @@ class Outputs:
     results: Annotated[
         Path | None, option("--results", "Keep finished rows here; the same command goes on.", "FILE", OUTPUT)
     ] = None
+    jobs_csv: Annotated[
+        Path | None, option("--jobs-csv", "A row per job and policy; with --forecast its starts.", "FILE", OUTPUT)
+    ] = None
     log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE", OUTPUT)] = None
 
     report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
@@ -111,7 +115,7 @@ class Outputs:
         """Refuse before the work what can't be written after it."""
         if self.report is not None:
             check_installed("matplotlib", "--report")
-        for path in (self.results, self.log, self.report):
+        for path in (self.results, self.log, self.report, self.jobs_csv):
             check_out(path)
 
     def source(self, engine: "Engine") -> "PolicyResultCache":
@@ -140,6 +144,7 @@ def cluster(
     ] = None,
     bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0, max=100_000)] = 100,
     settings_choice: SettingsChoice,
+    start: StartChoice,
     where: EngineChoice,
     outputs: Outputs,
     seed: SeedOption = 0,
@@ -155,9 +160,11 @@ def cluster(
     world = read_cluster(gpus)
     given = split_options(settings)
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
+    own_state = {name: take(given, f"{name}.") for name in ("state", "forecast")}
     beside = outputs.clusters_beside(take(given, "study."))
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
-    jobs = load_or_generate_jobs(choice, world, selecting, own, seed)
+    begun = start.load(choice, world, selecting, own, own_state, seed)
+    jobs = load_or_generate_jobs(choice, world, selecting, own, seed) if begun is None else begun.jobs
     jobs.check_fits(world)
     chosen = split_list(policy) or split_list(
         [settings_choice.default_policy] if settings_choice.default_policy else []
@@ -165,7 +172,7 @@ def cluster(
     names = ["+".join((*split_list(wrap), name)) for name in chosen or default_names("cluster")]
     settings_choice.check(names, outputs.asked)
     options, requests = split_settings(given, names)
-    task = Comparison(jobs, world, options, seed)
+    task = Comparison(jobs, world, options, seed, present=None if begun is None else begun.present)
     if settings_choice.what_if is not None:
         requests = (*requests, other_request(requests[0], settings_choice.what_if))
     for side in (
@@ -175,6 +182,8 @@ def cluster(
     if settings_choice.write_config is not None:
         return print_configuration(task, requests[0], settings_choice.write_config)
     _print_header(jobs, world, seed)
+    if begun is not None and start.forecast is not None:
+        return print_forecast(begun, task, requests, start.forecast, outputs.jobs_csv, outputs.report, output)
     for warning in task.warnings(requests):
         info(f"warning: {warning}")
     for line in task.notes(requests):

@@ -19,6 +19,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.policy_names import name_error
+from optim.models.cluster.present import Present
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LENGTH, LoggedRun, digest_of
 from optim.models.cluster.workload import US, Workload
@@ -202,13 +203,21 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
         What is played.
     least_jct_h
         What no schedule's mean completion time can beat; None without a bound.
+    present
+        The state in which all runs begin; None for an empty cluster.
     """
 
     def __init__(
-        self, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, least_jct_h: float | None = None
+        self,
+        jobs: Workload,
+        cluster: Cluster,
+        options: EngineOptions,
+        seed: int,
+        least_jct_h: float | None = None,
+        present: Present | None = None,
     ) -> None:
         self.jobs, self.cluster, self.options, self.seed = jobs, cluster, options, seed
-        self.least_jct_h = least_jct_h
+        self.least_jct_h, self.present = least_jct_h, present
 
     @property
     def title(self) -> str:
@@ -269,7 +278,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             progress.update(submitted)
             return stop(SolveState(elapsed_s=0.0)) is not None
 
-        run = simulate(self.jobs, self.cluster, policy, self.options, self.seed, watch)
+        run = simulate(self.jobs, self.cluster, policy, self.options, self.seed, watch, self.present)
         progress.finish()
         return None if run is None else self.measured(policy.needs, run, queue_of(policy))
 
@@ -319,6 +328,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             names,
             own and user_code_digest(own),
             FIGURES,
+            *([] if self.present is None else [self.present.now_us, str(self.present.starts.rows())]),
         ]
         rest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
         return f"{request.name}:{digest_of(self.jobs, self.cluster)}{rest[:LENGTH]}"

@@ -75,10 +75,21 @@ class History:
     has_ended: BoolArray
     now_us: int
 
-    def run_times(self) -> RunTimes:
-        """Return run times by group."""
+    def run_times(self, jobs: Workload, present: Present) -> RunTimes:
+        """Return run times by group, those of a state's running jobs that aren't in the history among them."""
         begun = np.flatnonzero(self.run_us > 0)
-        return RunTimes(JobTraits.of(self.jobs).select(begun), self.run_us[begun] / US, self.has_ended[begun])
+        past, known = JobTraits.of(self.jobs).select(begun), set(self.jobs.ids)
+        more = np.array([row for row in present.starts.job.tolist() if jobs.ids[row] not in known], np.int64)
+        traits = past.joined(self.traits_of(jobs, present).select(np.sort(more)))
+        held = present.held_us(len(jobs))[np.sort(more)]
+        run_s = np.concatenate([self.run_us[begun], np.maximum(held, 1)]) / US
+        has_ended = np.concatenate([self.has_ended[begun], np.zeros(len(more), np.bool_)])
+        order = np.argsort(traits.submit_s, kind="stable")
+        return RunTimes(traits.select(order), run_s[order], has_ended[order])
+
+    def traits_of(self, jobs: Workload, present: Present) -> JobTraits:
+        """Return the traits of a state's jobs on the history's clock."""
+        return JobTraits.of(jobs, shift_s=(self.now_us - present.now_us) / US)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,8 +157,9 @@ def forecast(
         raise InvalidProblemError("no job is pending, so that there is no start to forecast")
     rng = np.random.default_rng(seed)
     held_us = present.held_us(len(jobs))
-    known = history.run_times()
-    of_jobs = known.given(JobTraits.of(jobs), held_us / US, limit_s)
+    known = history.run_times(jobs, present)
+    of_jobs = known.given(history.traits_of(jobs, present), held_us / US, limit_s)
+    jobs = estimated(jobs, known, history.traits_of(jobs, present), held_us)
     arrivals = _Arrivals(history, known, options) if options.arrival_days else None
     starts: list[IntArray] = []
     progress.start("draws", options.draws)
@@ -163,6 +175,12 @@ def forecast(
         progress.update(number + 1)
     progress.finish()
     return Forecast(rows=pending, start_us=np.array(starts))
+
+
+def estimated(jobs: Workload, known: RunTimes, traits: JobTraits, held_us: IntArray) -> Workload:
+    """Return jobs of which those that state no estimate have the run time that 90 % of their group's stay below, given the time held."""
+    guess = _whole_us(known.quantile_s(traits, held_us / US, LEVELS[-1]), held_us)
+    return replace(jobs, estimate_us=np.where(jobs.estimate_us > 0, jobs.estimate_us, guess))
 
 
 def _whole_us(run_s: FloatArray, held_us: IntArray) -> IntArray:
@@ -181,8 +199,9 @@ class _Arrivals:
         weeks = np.arange(-(-self.span // WEEK_US), past // WEEK_US + 1)
         self.begins = now - weeks * WEEK_US if len(weeks) > 1 else None
         self.latest, self.earliest = now - self.span, now - past
-        self.history = history
-        self.times: ConditionalRunTimes = known.given(JobTraits.of(history.jobs), np.zeros(len(submit)))
+        nothing, traits = np.zeros(len(submit), np.int64), JobTraits.of(history.jobs)
+        self.history = replace(history, jobs=estimated(history.jobs, known, traits, nothing))
+        self.times: ConditionalRunTimes = known.given(traits, nothing.astype(np.float64))
 
     def draw(self, rng: np.random.Generator) -> Workload | None:
         """Return new jobs, their submissions counted from now on; None if there are none."""

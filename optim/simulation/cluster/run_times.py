@@ -54,13 +54,13 @@ class JobTraits:
     submit_s: FloatArray
 
     @classmethod
-    def of(cls, jobs: Workload) -> "JobTraits":
-        """Return those of jobs; their virtual clusters are the partitions."""
+    def of(cls, jobs: Workload, shift_s: float = 0.0) -> "JobTraits":
+        """Return those of jobs, whose virtual clusters are the partitions, on a clock that shows so much more."""
         return cls(
             user=[jobs.users[number] for number in jobs.user.tolist()],
             partition=[jobs.groups[number] for number in jobs.group.tolist()],
             gpus=jobs.gpus,
-            submit_s=jobs.submit_us / US,
+            submit_s=jobs.submit_us / US + shift_s,
         )
 
     def __len__(self) -> int:
@@ -71,6 +71,15 @@ class JobTraits:
         """Return those of some jobs."""
         user, partition = ([texts[row] for row in rows.tolist()] for texts in (self.user, self.partition))
         return JobTraits(user=user, partition=partition, gpus=self.gpus[rows], submit_s=self.submit_s[rows])
+
+    def joined(self, other: "JobTraits") -> "JobTraits":
+        """Return these and those of other jobs behind them."""
+        return JobTraits(
+            user=[*self.user, *other.user],
+            partition=[*self.partition, *other.partition],
+            gpus=np.concatenate([self.gpus, other.gpus]),
+            submit_s=np.concatenate([self.submit_s, other.submit_s]),
+        )
 
     def keys(self, grouping: Sequence[str]) -> list[tuple[str | int, ...]]:
         """Return the group of each job; sizes are powers of two, so that 5 to 8 GPUs are one."""
@@ -221,6 +230,13 @@ class RunTimes:
             later = curve.ended_s[len(curve.ended_s) - curve.num_beyond(held) :]
             found.append(float(later.mean()) if len(later) else 2 * held)
         return np.array(found)
+
+    def quantile_s(self, traits: JobTraits, held_s: FloatArray, level: float) -> FloatArray:
+        """Return a quantile of each job's run time given how long it has run; shape (jobs,)."""
+        found = np.empty(len(traits))
+        for curve, rows in _by_curve(self.curves(traits, held_s)):
+            found[rows] = curve.time_at(np.maximum(curve.at(held_s[rows]) * (1 - level), MIN_SHARE))
+        return np.maximum(found, held_s + LEFT_S)
 
     def _scores(self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray) -> FloatArray:
         """Return normal scores of run times; of a job that runs still the mean of those above what it has run, as the ended of a batch are its short ones."""

@@ -31,6 +31,17 @@ from optim.workloads.traces.job_table import (
     times_of,
     waits_until,
 )
+from optim.workloads.traces.queue_state import (
+    HELD,
+    NO_START,
+    NOT_ELIGIBLE,
+    OTHER_STATE,
+    QueuedJob,
+    QueueState,
+    expand_list,
+    expand_numbers,
+    given_now,
+)
 
 SEPARATOR = "|"
 COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State"
@@ -126,7 +137,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     )
 
 
-def _read(path: str | Path, header: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+def _read(path: str | Path, header: tuple[str, ...], more: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
     """Return the columns as texts; a text that isn't told is "".
 
     Raises
@@ -158,6 +169,7 @@ def _read(path: str | Path, header: tuple[str, ...]) -> dict[str, NDArray[Any]]:
         "End",
         *RESOURCES,
         "State",
+        *more,
     )
     columns = read_columns(path, (), tuple(name for name in known if name in header), SEPARATOR)
     require_all_fields(path, SEPARATOR)
@@ -179,18 +191,21 @@ def _cards(granted: TextArray, asked: TextArray) -> tuple[IntArray, TextArray, B
     The total counts, or the sum over types where there is no total. A type that was asked for and isn't among what was granted
     is the job's, too.
     """
-    known: dict[tuple[str, str], tuple[int, str, bool, bool]] = {}
-    for pair in set(zip(granted.tolist(), asked.tolist(), strict=True)):
-        total, by_type = _counts(pair[0])
-        if total and not by_type:
-            by_type = dict.fromkeys(_counts(pair[1])[1], total)
-        types = list(by_type)
-        is_sliced = any(_SLICE.search(name) for name in types)
-        is_mixed = len(types) > 1 or (len(types) == 1 and by_type[types[0]] != total)
-        known[pair] = (total, types[0] if len(types) == 1 else "", is_sliced, is_mixed)
+    known = {pair: cards_of(*pair) for pair in set(zip(granted.tolist(), asked.tolist(), strict=True))}
     rows = [known[pair] for pair in zip(granted.tolist(), asked.tolist(), strict=True)]
     numbers, names, sliced, mixed = zip(*rows, strict=True)
     return np.array(numbers, np.int64), np.array(names, object), np.array(sliced, bool), np.array(mixed, bool)
+
+
+def cards_of(granted: str, asked: str) -> tuple[int, str, bool, bool]:
+    """Return what `_cards` does, of one job's texts of resources."""
+    total, by_type = _counts(granted)
+    if total and not by_type:
+        by_type = dict.fromkeys(_counts(asked)[1], total)
+    types = list(by_type)
+    is_sliced = any(_SLICE.search(name) for name in types)
+    is_mixed = len(types) > 1 or (len(types) == 1 and by_type[types[0]] != total)
+    return total, types[0] if len(types) == 1 else "", is_sliced, is_mixed
 
 
 def _counts(text: str) -> tuple[int, dict[str, int]]:
@@ -233,12 +248,14 @@ def _limits(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArra
     return None
 
 
-def _submissions(path: str | Path, texts: TextArray, is_due: BoolArray) -> tuple[FloatArray, datetime, tuple[str, ...]]:
-    """Return when jobs were submitted, the date of second 0, and remarks."""
+def _submissions(
+    path: str | Path, texts: TextArray, is_due: BoolArray, column: str = "Submit"
+) -> tuple[FloatArray, datetime, tuple[str, ...]]:
+    """Return when jobs were submitted, or another time of theirs, the date of second 0, and remarks."""
     hint = "YYYY-MM-DDThh:mm:ss (unset SLURM_TIME_FORMAT), "
-    submit, begin, remarks = times_of(path, "Submit", texts, is_due=is_due, hint=hint)
+    submit, begin, remarks = times_of(path, column, texts, is_due=is_due, hint=hint)
     if begin is None:
-        refuse(path, "Submit", submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", texts)
+        refuse(path, column, submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", texts)
     return submit, EPOCH if begin is None else begin, remarks
 
 
@@ -269,3 +286,112 @@ def _of_split_jobs(base: TextArray, ids: TextArray, types: TextArray, is_out: Bo
     for rows in by_job.values():
         is_split[rows] = bool(is_out[rows].any()) or len(set(types[rows].tolist())) > 1
     return is_split
+
+
+STATE_COLUMNS = ("Priority", "NodeList", "Reason")
+"""Columns that are read of jobs that run or wait besides those of jobs that are over."""
+WAITS = ("PENDING", "CONFIGURING", "QUEUED", "WAITING")
+
+
+def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
+    """Read the jobs that run or wait from what `sacct -P` prints; columns as of `read_sacct`, and `Start` (needed), `Timelimit`, `Account`, `Priority`, `NodeList`, `Reason`.
+
+    The present time is the latest start plus run time so far of a running job, else the latest submission. A pending job array is as
+    many jobs as it has tasks left, components of one gang (``900+0``) are one job.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a column is missing, nothing runs or waits, or a field is wrong.
+    InvalidOptionError
+        If `now` is no date.
+    """
+    header = header_of(path, SEPARATOR)
+    columns = _read(path, header, tuple(name for name in STATE_COLUMNS if name in header))
+    if "Start" not in columns:
+        raise InvalidProblemError(f"{path}: column 'Start' is missing: since when jobs run; {STATE_COMMAND} prints all")
+    ids = columns[next(name for name in NAMES if name in header)]
+    granted = _granted(columns)
+    gpus, gpu_type, is_sliced, is_mixed = _cards(granted, columns.get("ReqTRES", granted))
+    state = first_words(columns["State"])
+    is_waiting = np.isin(state, WAITS)
+    reason = columns.get("Reason", np.full(len(ids), "", dtype=object))
+    is_step, is_open = np.array(["." in name for name in ids.tolist()]), np.isin(state, STILL)
+    out: dict[str, BoolArray] = {
+        STEP: is_step,
+        OTHER_STATE: ~is_open,
+        HELD: is_waiting & np.isin(reason, NOT_ELIGIBLE),
+        NO_GPU: gpus < 1,
+        SLICES: is_sliced,
+        TYPES: is_mixed,
+        NO_SUBMIT: np.isin(columns["Submit"], UNKNOWN),
+        NO_START: ~is_waiting & np.isin(columns["Start"], UNKNOWN),
+    }
+    kept, dropped = leave_out(out)
+    dropped.pop(OTHER_STATE)
+    dropped.pop(STEP)
+    is_kept = np.isin(np.arange(len(ids)), kept)
+    submit = _since_1970(path, "Submit", columns, is_kept)
+    start = _since_1970(path, "Start", columns, is_kept & ~is_waiting)
+    elapsed = _elapsed(path, columns, is_kept & ~is_waiting)
+    stated = _limits(path, columns, is_kept)
+    limit = np.full(len(ids), np.nan) if stated is None else stated
+    priority = _priority(path, columns, is_kept)
+    jobs: dict[str, QueuedJob] = {}
+    for row in kept.tolist():
+        base = str(ids[row]).split("+", 1)[0]
+        for name in _tasks(base) if is_waiting[row] else [base]:
+            nodes = () if is_waiting[row] else tuple((each, 0) for each in expand_list(_text(columns, "NodeList", row)))
+            before = jobs.get(name)
+            jobs[name] = QueuedJob(
+                name=name,
+                gpus=int(gpus[row]) + (before.gpus if before and "+" in ids[row] else 0),
+                submit_s=float(submit[row]),
+                start_s=None if is_waiting[row] else float(start[row]),
+                limit_s=None if np.isnan(limit[row]) else float(limit[row]),
+                user=_text(columns, "User", row),
+                account=_text(columns, "Account", row),
+                partition=_text(columns, "Partition", row).partition(",")[0],
+                gpu_type=str(gpu_type[row]),
+                priority=int(priority[row]),
+                nodes=(*(before.nodes if before and "+" in ids[row] else ()), *nodes),
+            )
+    latest = np.nanmax([*(start + np.nan_to_num(elapsed)), *submit, 0.0])
+    unknown = int((is_waiting & is_open & ~is_step & (gpus < 1)).sum())
+    notes = [f"GPUs of {unknown} pending jobs are unknown: print the column ReqTRES as well"] if unknown else []
+    notes = notes if "ReqTRES" not in columns else []
+    return QueueState.of(path, list(jobs.values()), given_now(now, float(latest)), dropped, notes)
+
+
+STATE_COMMAND = "sacct -P --format=JobID,User,Account,Partition,Submit,Start,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State,Priority,NodeList"
+
+
+def _since_1970(path: str | Path, name: str, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray:
+    """Return a column of dates in seconds since 1970, NaN where none is due."""
+    if not is_due.any():
+        return np.full(len(is_due), np.nan)
+    seconds, begin, _ = _submissions(path, columns[name], is_due, name)
+    return np.where(is_due, seconds + (begin - EPOCH).total_seconds(), np.nan)
+
+
+def _priority(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArray) -> IntArray:
+    texts = columns.get("Priority")
+    if texts is None:
+        return np.zeros(len(is_due), np.int64)
+    is_number = np.array([re.fullmatch(r"\d{1,18}", text.strip()) is not None for text in texts.tolist()])
+    refuse(path, "Priority", is_due & ~is_number & ~np.isin(texts, UNKNOWN), "a whole number is due", texts)
+    return np.array(
+        [int(text) if known else 0 for text, known in zip(texts.tolist(), is_number, strict=True)], np.int64
+    )
+
+
+def _tasks(name: str) -> list[str]:
+    """Return the names of a pending job's tasks: ``900_[1-3%2]`` is three."""
+    owner, bracket, tasks = name.partition("_[")
+    return [f"{owner}_{number}" for number in expand_numbers(tasks)] if bracket else [name]
+
+
+def _text(columns: Mapping[str, TextArray], name: str, row: int) -> str:
+    """Return a field, "" where the table lacks it or it isn't told."""
+    text = str(columns[name][row]) if name in columns else ""
+    return "" if text in UNKNOWN or text == "None assigned" else text

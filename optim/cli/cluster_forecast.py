@@ -1,0 +1,276 @@
+"""`optim simulate cluster --state`: from a cluster's present state on, and when its pending jobs will start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from optim.cli.border import listening
+from optim.cli.inputs import JOBS, JobChoice
+from optim.cli.messages import ExitCode, info
+from optim.cli.output import OutputFormat, print_json, print_table, terminal_progress
+from optim.cli.parameters import option
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.core.arrays import FloatArray
+    from optim.models.cluster.cluster import Cluster
+    from optim.models.cluster.present import Present
+    from optim.models.cluster.workload import Workload
+    from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+    from optim.simulation.cluster.forecast import Forecast, ForecastOptions, History
+
+COLUMNS = ("job", "user", "partition", "gpus", "waited_h", "start_10", "start_50", "start_90")
+MAX_ROWS = 40
+"""Pending jobs that the table shows; all are in the CSV file and in JSON."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Begun:
+    """Jobs of a state, where they run, limits of their run times, what is known of past jobs, and the date of time 0."""
+
+    jobs: "Workload"
+    present: "Present"
+    limit_s: "FloatArray"
+    history: "History | None"
+    options: "ForecastOptions"
+    begin: datetime
+    seed: int
+
+    def date(self, time_us: float) -> str:
+        """Return a time on the jobs' clock as a date in UTC."""
+        return (self.begin + timedelta(microseconds=round(float(time_us)))).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartChoice:
+    """The state in which runs begin."""
+
+    state: Annotated[
+        Path | None,
+        option("--state", "Begin as the cluster stands: squeue --json, sacct -P, or kubectl -o json.", "FILE", JOBS),
+    ] = None
+    forecast: Annotated[
+        int | None,
+        option("--forecast", "Draw the future N times; print when pending jobs start.", "N", JOBS, min=1, max=10_000),
+    ] = None
+
+    def load(
+        self,
+        choice: JobChoice,
+        cluster: "Cluster",
+        selecting: Mapping[str, str],
+        own: Mapping[str, Mapping[str, str]],
+        own_state: Mapping[str, dict[str, str]],
+        seed: int,
+    ) -> Begun | None:
+        """Return the jobs of the state, None without one; with one, a trace is the history.
+
+        Raises
+        ------
+        InvalidOptionError
+            If options don't go together.
+        InvalidProblemError
+            If a file is bad, or the state can't be on this cluster.
+        """
+        given = [f"{kind}.{name}" for kind, names in own_state.items() for name in names]
+        if self.state is None:
+            if self.forecast is not None or given:
+                wrong = "--forecast" if self.forecast is not None else f"--option {given[0][:40]}"
+                raise InvalidOptionError(f"{wrong} goes with --state FILE; add it")
+            return None
+        return _load(self, choice, cluster, selecting, own, own_state, seed)
+
+
+def _load(
+    start: StartChoice,
+    choice: JobChoice,
+    cluster: "Cluster",
+    selecting: Mapping[str, str],
+    own: Mapping[str, Mapping[str, str]],
+    own_state: Mapping[str, dict[str, str]],
+    seed: int,
+) -> Begun:
+    from optim.core.options import build_options
+    from optim.simulation.cluster.forecast import ForecastOptions
+    from optim.workloads.cluster.queue_states import begin_from, read_queue_state
+    from optim.workloads.traces.job_table import EPOCH
+
+    assert start.state is not None
+    if choice.generate is not None:
+        raise InvalidOptionError("--generate doesn't go with --state; give past jobs as --trace FILE")
+    now = own_state["state"].pop("now", None)
+    if own_state["state"]:
+        raise InvalidOptionError(f"unknown option state.{next(iter(own_state['state']))[:40]}; the state knows now")
+    queue = read_queue_state(start.state, now)
+    jobs, present, limit_s = begin_from(queue, cluster)
+    draws = {} if start.forecast is None else {"draws": start.forecast}
+    begun = Begun(
+        jobs=jobs,
+        present=present,
+        limit_s=limit_s,
+        history=_history(start.state, choice, cluster, selecting, own, queue.now_s),
+        options=build_options(ForecastOptions, {**own_state["forecast"], **draws}),
+        begin=EPOCH + timedelta(seconds=min(job.submit_s for job in queue.jobs)),
+        seed=seed,
+    )
+    info(f"now is {begun.date(present.now_us)} UTC: {len(present.starts)} jobs run, {_num_pending(begun)} are pending")
+    if start.forecast is not None:
+        if begun.history is None:
+            raise InvalidOptionError(
+                "--forecast needs past jobs, of which run times are drawn: give a trace with --trace FILE"
+            )
+        return begun
+    return _with_means(begun)
+
+
+def _num_pending(begun: Begun) -> int:
+    return int(begun.present.is_pending(begun.jobs).sum())
+
+
+def _with_means(begun: Begun) -> Begun:
+    """Return a state in which run times are the means of past jobs of the group that ran as long, where there are any."""
+    import numpy as np
+
+    from optim.models.cluster.workload import US
+    from optim.simulation.cluster.forecast import estimated
+
+    if begun.history is None:
+        info(
+            "run times are unknown: limits count, or where there is none an hour from now; give past jobs with --trace"
+        )
+        return begun
+    held = begun.present.held_us(len(begun.jobs))
+    known = begun.history.run_times(begun.jobs, begun.present)
+    mean = known.mean_s(begun.history.traits_of(begun.jobs, begun.present), held / US)
+    mean = np.fmin(mean, np.where(begun.limit_s * US > held, begun.limit_s, np.inf))
+    info("run times are means of past jobs by user, partition and size, given the time held; --forecast N draws them")
+    lasting = np.maximum(held + 1, np.rint(mean * US).astype(np.int64))
+    jobs = estimated(begun.jobs, known, begun.history.traits_of(begun.jobs, begun.present), held)
+    return replace(begun, jobs=replace(jobs, duration_us=lasting))
+
+
+def _history(
+    state: Path,
+    choice: JobChoice,
+    cluster: "Cluster",
+    selecting: Mapping[str, str],
+    own: Mapping[str, Mapping[str, str]],
+    now_s: float,
+) -> "History | None":
+    """Return past jobs of the trace, or of a state that lists jobs that are over as well; None if there are none."""
+    import numpy as np
+
+    from optim.core.errors import InvalidProblemError
+    from optim.core.options import build_options
+    from optim.models.cluster.workload import US
+    from optim.simulation.cluster.forecast import History
+    from optim.workloads.cluster.jobs import Selection, cluster_jobs
+    from optim.workloads.cluster.queue_states import is_table_of_jobs
+    from optim.workloads.traces.formats import DEFAULT_FORMAT, read_jobs
+    from optim.workloads.traces.job_table import EPOCH, ReadOptions, by_one_name
+
+    options = build_options(ReadOptions, by_one_name(own["trace"], "trace."))
+    said: dict[str, Any] = {"oversized": "drop", **selecting, "since": choice.since, "first": choice.jobs}
+    if choice.trace is not None:
+        table = read_jobs(choice.trace, choice.trace_format or DEFAULT_FORMAT, options)
+    elif is_table_of_jobs(state):
+        try:
+            table = read_jobs(state, "sacct", options)
+        except InvalidProblemError:
+            return None
+        if not len(table):
+            return None
+    else:
+        return None
+    past = cluster_jobs(table, build_options(Selection, said), cluster)
+    first_us = round(float(np.min(table.submit_s[np.isin(table.ids, past.ids[:1])])) * US)
+    last_us = int((past.submit_us + past.duration_us).max())
+    now_us = last_us if table.begin is None else round((now_s - (table.begin - EPOCH).total_seconds()) * US) - first_us
+    if now_us < int(past.submit_us[-1]):
+        raise InvalidOptionError(
+            "past jobs (--trace) must be submitted before the state's now; cut them, or give state.now"
+        )
+    return History(jobs=past, run_us=past.duration_us, has_ended=np.ones(len(past), np.bool_), now_us=now_us)
+
+
+def print_forecast(
+    begun: Begun,
+    task: "Comparison",
+    requests: "tuple[PolicyRequest, ...]",
+    draws: int,
+    jobs_csv: Path | None,
+    report: Path | None,
+    output: OutputFormat,
+) -> ExitCode:
+    """Draw the future under each policy, and print and write when pending jobs start."""
+    from optim.simulation.cluster.forecast import forecast
+
+    assert begun.history is not None
+    found: list[tuple[str, Forecast]] = []
+    with terminal_progress() as progress, listening("the draws so far are kept") as stop:
+        for request in requests:
+            if stop.is_requested:
+                break
+            made = forecast(
+                begun.jobs, begun.present, task.cluster, request.build, begun.history, options=begun.options,
+                engine=task.options, limit_s=begun.limit_s, seed=begun.seed, progress=progress,
+                should_stop=lambda: stop.is_requested,
+            )  # fmt: skip
+            found.append((request.name, made))
+    rows = [row for name, made in found for row in forecast_rows(begun, name, made)]
+    if output is OutputFormat.JSON:
+        for row in rows:
+            print_json(row)
+    else:
+        for name, made in found:
+            body = [[row[column] for column in COLUMNS] for row in forecast_rows(begun, name, made)]
+            print_table(COLUMNS, body[:MAX_ROWS], title=f"{name}: {len(body)} pending jobs, {len(made.start_us)} draws")
+            if len(body) > MAX_ROWS:
+                info(f"{len(body) - MAX_ROWS} more pending jobs: --jobs-csv FILE or --format json has all")
+    if jobs_csv is not None:
+        write_rows(jobs_csv, rows)
+    if report is not None:
+        from optim.report.cluster_forecast import write_forecast_report
+
+        write_forecast_report(begun.jobs, begun.present, begun.begin, found, report)
+    return ExitCode.INTERRUPTED if len(found) < len(requests) or len(found[-1][1].start_us) < draws else ExitCode.DONE
+
+
+def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str, Any]]:
+    """Return a row per pending job: who it is, how long it waited, and when it starts, as dates in UTC."""
+    from optim.models.cluster.workload import US
+
+    jobs = begun.jobs
+    rows = []
+    for place, row in enumerate(made.rows.tolist()):
+        starts = made.quantiles_us()[:, place]
+        told = {f"start_{level}": begun.date(start) for level, start in zip((10, 50, 90), starts, strict=True)}
+        waited = (begun.present.now_us - int(jobs.submit_us[row])) / US / 3600
+        rows.append(
+            {
+                "policy": policy,
+                "job": jobs.ids[row],
+                "user": jobs.users[jobs.user[row]],
+                "partition": jobs.groups[jobs.group[row]],
+                "gpus": int(jobs.gpus[row]),
+                "waited_h": round(waited, 4),
+                **told,
+            }
+        )
+    return rows
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows as a CSV file with a header; it is whole or absent."""
+    import csv
+    from io import StringIO
+
+    from optim.core.files import write_bytes
+
+    text = StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, text.getvalue().encode())

@@ -1,0 +1,242 @@
+"""A Kubernetes cluster as it stands: lists of pods, and of Kueue's workloads, as `kubectl get -o json` prints them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from optim.core.documents import decode
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
+from optim.workloads.csv_columns import utc_dates
+from optim.workloads.traces.job_table import EPOCH, NO_GPU
+from optim.workloads.traces.queue_state import HELD, NO_START, OTHER_STATE, QueuedJob, QueueState, given_now
+
+COMMAND = "kubectl get pods,workloads -A -o json"
+RESOURCE = "nvidia.com/gpu"
+PRODUCT = "nvidia.com/gpu.product"
+QUEUE = "kueue.x-k8s.io/queue-name"
+GANGS = (
+    "kueue.x-k8s.io/pod-group-name",
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.x-k8s.io/pod-group",
+    "volcano.sh/job-name",
+    "training.kubeflow.org/job-name",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
+"""Labels that pods of one gang share, the first that a pod has."""
+USERS = ("user", "app.kubernetes.io/created-by")
+OF_WORKLOADS = "whose workload is listed, too"
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, str | int] = {}
+    limits: dict[str, str | int] = {}
+
+
+class _Container(msgspec.Struct):
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+
+
+class _PodSpec(msgspec.Struct):
+    containers: list[_Container] = []
+    nodeName: str = ""  # noqa: N815  as the document has it
+    nodeSelector: dict[str, str] = {}  # noqa: N815
+    priority: int = 0
+    activeDeadlineSeconds: int | None = None  # noqa: N815
+
+
+class _Template(msgspec.Struct):
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+
+
+class _PodSet(msgspec.Struct):
+    count: int = 1
+    template: _Template = msgspec.field(default_factory=_Template)
+
+
+class _Spec(_PodSpec):
+    queueName: str = ""  # noqa: N815
+    podSets: list[_PodSet] = []  # noqa: N815
+    active: bool = True
+    maximumExecutionTimeSeconds: int | None = None  # noqa: N815
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+    lastTransitionTime: str | None = None  # noqa: N815
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+    startTime: str | None = None  # noqa: N815
+    conditions: list[_Condition] = []
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = "default"
+    creationTimestamp: str | None = None  # noqa: N815
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Item(msgspec.Struct):
+    kind: str
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _List(msgspec.Struct):
+    kind: str
+    items: list[_Item]
+
+
+def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
+    """Read what runs and waits from a list of pods, of Kueue's workloads, or of both.
+
+    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, its type the node selector ``nvidia.com/gpu.product``, its partition
+    Kueue's queue, else the namespace; pods that share one of the labels `GANGS` are one gang, which runs once all of them do. Of
+    a workload its pod sets count; it runs since its condition `Admitted`, and pods with a queue's label are left to it where workloads are listed. The
+    present time is the latest in the file.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it is no such list, holds another kind, nothing runs or waits, or a number or date can't be one.
+    InvalidOptionError
+        If `now` is no date.
+    """
+    try:
+        listed = decode(read_bytes(path), _List)
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: not what {COMMAND} prints: {error}") from error
+    kinds = sorted({item.kind for item in listed.items} - {"Pod", "Workload"})
+    if kinds:
+        raise InvalidProblemError(f"{path}: kind {kinds[0][:40]!r} is neither Pod nor Workload; print {COMMAND}")
+    times = _times(path, listed.items)
+    has_workloads = any(item.kind == "Workload" for item in listed.items)
+    dropped = dict.fromkeys((OTHER_STATE, HELD, NO_GPU, OF_WORKLOADS, NO_START), 0)
+    jobs: list[QueuedJob] = []
+    gangs: dict[str, list[_Item]] = {}
+    for item in listed.items:
+        if item.kind == "Workload":
+            found = _of_workload(path, item, times)
+            jobs += [found] if isinstance(found, QueuedJob) else []
+            dropped[found] += 1 if isinstance(found, str) else 0
+        elif item.status.phase not in ("Running", "Pending"):
+            dropped[OTHER_STATE] += 1
+        elif has_workloads and QUEUE in item.metadata.labels:
+            dropped[OF_WORKLOADS] += 1
+        elif not _gpus_of(path, item.metadata.name, item.spec):
+            dropped[NO_GPU] += 1
+        else:
+            labels = item.metadata.labels
+            own = next((labels[name] for name in GANGS if labels.get(name)), item.metadata.name)
+            gangs.setdefault(f"{item.metadata.namespace}/{own}", []).append(item)
+    for name, pods in gangs.items():
+        jobs.append(_of_pods(path, name, pods, times))
+    latest = max(times.values(), default=0.0)
+    notes = (
+        ()
+        if now is not None
+        else ("a list of Kubernetes doesn't tell when it was printed: the latest time in it counts as now",)
+    )
+    return QueueState.of(path, jobs, given_now(now, latest), dropped, notes)
+
+
+def _of_workload(path: str | Path, item: _Item, times: Mapping[str, float]) -> "QueuedJob | str":
+    """Return a workload's job, or why it is left out."""
+    name = f"{item.metadata.namespace}/{item.metadata.name}"
+    conditions = {each.type: each for each in item.status.conditions if each.status == "True"}
+    if "Finished" in conditions:
+        return OTHER_STATE
+    if not item.spec.active:
+        return HELD
+    gpus = sum(_whole(path, name, each.count) * _gpus_of(path, name, each.template.spec) for each in item.spec.podSets)
+    if not gpus:
+        return NO_GPU
+    admitted = conditions.get("Admitted") or conditions.get("QuotaReserved")
+    start = None if admitted is None else times.get(admitted.lastTransitionTime or "")
+    if admitted is not None and start is None:
+        return NO_START
+    first = item.spec.podSets[0].template.spec
+    return QueuedJob(
+        name=name,
+        gpus=gpus,
+        submit_s=times.get(item.metadata.creationTimestamp or "", 0.0),
+        start_s=start,
+        limit_s=_limit(item.spec.maximumExecutionTimeSeconds),
+        user=_user(item.metadata),
+        account=item.metadata.namespace,
+        partition=item.spec.queueName or item.metadata.namespace,
+        gpu_type=first.nodeSelector.get(PRODUCT, ""),
+        priority=item.spec.priority,
+    )
+
+
+def _of_pods(path: str | Path, name: str, pods: list[_Item], times: Mapping[str, float]) -> QueuedJob:
+    """Return the job of a gang's pods."""
+    first, spec = pods[0].metadata, pods[0].spec
+    counts = [_gpus_of(path, pod.metadata.name, pod.spec) for pod in pods]
+    is_running = all(pod.status.phase == "Running" for pod in pods)
+    starts = [times[pod.status.startTime] for pod in pods if pod.status.startTime in times]
+    submit = min(times.get(pod.metadata.creationTimestamp or "", 0.0) for pod in pods)
+    nodes: dict[str, int] = {}
+    for pod, gpus in zip(pods, counts, strict=True):
+        if pod.spec.nodeName:
+            nodes[pod.spec.nodeName] = nodes.get(pod.spec.nodeName, 0) + gpus
+    return QueuedJob(
+        name=name,
+        gpus=sum(counts),
+        submit_s=submit,
+        start_s=max(starts, default=submit) if is_running else None,
+        limit_s=_limit(spec.activeDeadlineSeconds),
+        user=_user(first),
+        account=first.namespace,
+        partition=first.labels.get(QUEUE, first.namespace),
+        gpu_type=spec.nodeSelector.get(PRODUCT, ""),
+        priority=spec.priority,
+        nodes=tuple(nodes.items()) if is_running and sum(nodes.values()) == sum(counts) else (),
+    )
+
+
+def _user(metadata: _Metadata) -> str:
+    return next((metadata.labels[name] for name in USERS if name in metadata.labels), metadata.namespace)
+
+
+def _limit(seconds: int | None) -> float | None:
+    return None if seconds is None else float(seconds)
+
+
+def _gpus_of(path: str | Path, name: str, spec: _PodSpec) -> int:
+    """Return the GPUs of a pod."""
+    return sum(
+        _whole(path, name, each.resources.requests.get(RESOURCE, each.resources.limits.get(RESOURCE, 0)))
+        for each in spec.containers
+    )
+
+
+def _whole(path: str | Path, name: str, value: str | int) -> int:
+    text = str(value)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
+        raise InvalidProblemError(f"{path}: {name[:60]!r} asks for {text[:20]!r} of {RESOURCE}; a whole number is due")
+    return int(text)
+
+
+def _times(path: str | Path, items: list[_Item]) -> dict[str, float]:
+    """Return all times of a list by their texts, in seconds since 1970."""
+    texts = {item.metadata.creationTimestamp for item in items} | {item.status.startTime for item in items}
+    texts |= {each.lastTransitionTime for item in items for each in item.status.conditions}
+    told = sorted(text for text in texts if text)
+    if not told:
+        return {}
+    seconds = ((utc_dates(told) - np.datetime64(EPOCH)) / np.timedelta64(1, "s")).to_numpy(dtype=np.float64)
+    wrong = [text for text, second in zip(told, seconds.tolist(), strict=True) if np.isnan(second)]
+    if wrong:
+        raise InvalidProblemError(f"{path}: {wrong[0][:40]!r} is no time such as 2026-11-02T08:03:54Z; correct it")
+    return dict(zip(told, seconds.tolist(), strict=True))

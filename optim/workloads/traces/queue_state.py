@@ -1,0 +1,213 @@
+"""What runs and waits on a cluster at one moment: one form for what `squeue`, `sacct` and `kubectl` print."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray, TextArray
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.workloads.traces.job_table import EPOCH, JobTable, seconds_of
+
+HELD = "that are held back, or wait for other jobs"
+OTHER_STATE = "that neither run nor wait"
+NO_START = "that run from an unknown time on"
+
+NOT_ELIGIBLE = (
+    "JobHeldUser",
+    "JobHeldAdmin",
+    "Dependency",
+    "DependencyNeverSatisfied",
+    "BeginTime",
+    "PartitionDown",
+    "PartitionInactive",
+)
+"""Reasons for which Slurm doesn't consider a pending job."""
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    """One job that runs or waits.
+
+    Parameters
+    ----------
+    name, gpus
+        Its name, and how many GPUs it holds or asks for, at least 1.
+    submit_s, start_s
+        When it was submitted, and has run since, in seconds since 1970 in UTC; `start_s` is None while it waits.
+    limit_s
+        Its limit of run time, None if there is none.
+    user, account, partition, gpu_type
+        Texts, "" where they aren't told.
+    priority
+        Larger ones first.
+    nodes
+        Names of the machines it runs on, each with its GPUs there, 0 where these aren't told; () where they aren't named.
+    """
+
+    name: str
+    gpus: int
+    submit_s: float
+    start_s: float | None = None
+    limit_s: float | None = None
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    gpu_type: str = ""
+    priority: int = 0
+    nodes: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueueState:
+    """All that runs and waits.
+
+    Parameters
+    ----------
+    jobs
+        In the order of their submission.
+    now_s
+        When it was printed, in seconds since 1970 in UTC.
+    dropped, notes
+        As of a `JobTable`.
+    """
+
+    jobs: tuple[QueuedJob, ...]
+    now_s: float
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, path: str | Path, jobs: Sequence[QueuedJob], now_s: float, dropped: Mapping[str, int], notes: Sequence[str]
+    ) -> "QueueState":
+        """Return the state of some jobs in any order.
+
+        Raises
+        ------
+        InvalidProblemError
+            If there is none, names repeat, or a number is negative or a time after now.
+        """
+        if not jobs:
+            left = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
+            raise InvalidProblemError(f"{path}: no job with GPUs runs or waits ({left or 'nothing is in it'})")
+        seen: set[str] = set()
+        for job in jobs:
+            said = f"{path}: job {job.name[:40]!r}"
+            if job.name in seen:
+                raise InvalidProblemError(f"{said} is listed twice; list it once")
+            seen.add(job.name)
+            if job.limit_s is not None and job.limit_s <= 0:
+                raise InvalidProblemError(f"{said}: a limit of more than 0 seconds is due, got {job.limit_s:g}")
+            if job.submit_s > now_s or (job.start_s is not None and not job.submit_s <= job.start_s <= now_s):
+                raise InvalidProblemError(
+                    f"{said}: its submission and start must lie in this order before now, "
+                    f"{(EPOCH + timedelta(seconds=now_s)):%Y-%m-%d %H:%M:%S} UTC; correct it, or give state.now=DATE"
+                )
+        ordered = sorted(jobs, key=lambda job: job.submit_s)
+        kept = {reason: count for reason, count in dropped.items() if count}
+        return cls(jobs=tuple(ordered), now_s=now_s, dropped=kept, notes=tuple(notes))
+
+    def texts(self, name: str) -> TextArray:
+        """Return a field of texts, an entry a job."""
+        return np.array([getattr(job, name) for job in self.jobs], dtype=object)
+
+    @property
+    def limit_s(self) -> FloatArray:
+        """Limits of run times, NaN for none; shape (jobs,)."""
+        return np.array([np.nan if job.limit_s is None else job.limit_s for job in self.jobs])
+
+    def table(self, default_s: float = 3600.0) -> JobTable:
+        """Return a table of the jobs; the run time, which isn't known, is the limit or the time held and `default_s`."""
+        submit = np.array([job.submit_s for job in self.jobs])
+        held = np.array([0.0 if job.start_s is None else self.now_s - job.start_s for job in self.jobs])
+        limit = self.limit_s
+        is_limited = limit > held
+        gpu_type, gpus = self.texts("gpu_type"), np.array([job.gpus for job in self.jobs], np.int64)
+        return JobTable(
+            ids=tuple(job.name for job in self.jobs),
+            submit_s=submit - submit[0],
+            workers=gpus,
+            duration_s=np.where(is_limited, limit, held + default_s),
+            clock=np.zeros(len(submit), dtype=np.int64),
+            virtual_cluster=self.texts("partition"),
+            has_partitions=True,
+            user=self.texts("user"),
+            account=self.texts("account"),
+            gpu_type=gpu_type if (gpu_type != "").any() else None,
+            priority=_priorities(self.jobs),
+            begin=EPOCH + timedelta(seconds=float(submit[0])),
+            estimate_s=limit if (limit > 0).any() else None,
+            rows_read=len(submit),
+            dropped=self.dropped,
+            notes=self.notes,
+        )
+
+
+def _priorities(jobs: Sequence[QueuedJob]) -> IntArray:
+    return np.array([min(max(job.priority, -(2**31)), 2**31) for job in jobs], np.int64)
+
+
+def given_now(text: str | None, latest_s: float) -> float:
+    """Return the present time: the option's, or the latest that the file tells.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the option is no date.
+    """
+    if text is None:
+        return latest_s
+    try:
+        return seconds_of(EPOCH, text)
+    except InvalidOptionError as error:
+        raise InvalidOptionError(f"state.now must be a date such as 2026-11-02T18:30, got {text[:40]!r}") from error
+
+
+def expand_list(text: str) -> list[str]:
+    """Return the names that a list of Slurm's stands for: `n[01-02],m3` are n01, n02 and m3.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a bracket isn't closed, or a range stands for more than 100,000 names.
+
+    Examples
+    --------
+    >>> expand_list("gpu[08-10],login")
+    ['gpu08', 'gpu09', 'gpu10', 'login']
+    """
+    names: list[str] = []
+    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)?", text):
+        if not part:
+            continue
+        match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
+        if match is None:
+            names.append(part)
+            continue
+        names.extend(f"{match[1]}{number}{match[3]}" for number in expand_numbers(match[2]))
+    if "[" in text.replace("]", "", text.count("[")) and text.count("[") != text.count("]"):
+        raise InvalidProblemError(f"list of names {text[:40]!r} lacks a bracket")
+    return names
+
+
+def expand_numbers(text: str) -> list[str]:
+    """Return the numbers of a list such as `01-03,7%2`, with the zeros they are written with.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a range stands for more than 100,000 numbers.
+    """
+    numbers: list[str] = []
+    for match in _RANGE.finditer(text.partition("%")[0]):
+        first, last = match[1], match[2] or match[1]
+        if int(last) - int(first) > 100_000:
+            raise InvalidProblemError(f"range {match[0][:40]!r} stands for more than 100,000 entries; list fewer")
+        numbers.extend(str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
+    return numbers
