@@ -10,7 +10,15 @@ from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import OutputFormat, print_json, print_line, print_stacked, print_table, terminal_progress
+from optim.cli.output import (
+    OutputFormat,
+    print_json,
+    print_line,
+    print_rows,
+    print_stacked,
+    print_table,
+    terminal_progress,
+)
 from optim.cli.parameters import (
     EngineChoice,
     FormatOption,
@@ -44,21 +52,24 @@ SHOWN = (
         "preemptions",
         "unfinished",
     ),
-    *("jct_p95_h", "makespan_h", "slowdown_max"),
+    *("jct_p95_h", "makespan_h", "makespan_ratio_to_bound", "slowdown_max"),
     *("wait_max_1_h", "wait_max_2_4_h", "wait_max_5_8_h", "wait_max_above_8_h"),
-    *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1"),
+    *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1", "rho_static_max"),
 )
 """Columns of the table, in the order in which they fill its parts: what is asked for first, further times, fairness. JSON has all figures."""
+LOST = ("name", "jobs", "stopped_jobs", "preemptions", "crashes", "lost_gpu_hours", "lost_share")
+LOST_SHOWN = 20
+"""Rows of lost work in a table; JSON has all."""
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Classes of gangs in the names of columns, for people."""
 MARK = " *"
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
 PREEMPTS = (
     "* stops running jobs: each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress;",
-    "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min=30)",
+    "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min=30), with restart all",
 )
 OUTPUT = "Output"
-SELECTING = ("oversized", "failures")
+SELECTING = ("oversized", "failures", "checkpoints", "startup_s")
 """Options that choose jobs and what is drawn of them."""
 
 
@@ -86,6 +97,10 @@ class Outputs:
     log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE", OUTPUT)] = None
 
     report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
+    lost_by: Annotated[
+        list[str] | None,
+        option("--lost-by", "Also print lost work by vc, partition, user, model, status, gang or job.", "NAME", OUTPUT),
+    ] = None
     study: Annotated[bool, option("--study", "Also print the Philly study's tables of each run.", panel=OUTPUT)] = False
 
     def clusters_beside(self, given: dict[str, str]) -> list[Path]:
@@ -113,6 +128,9 @@ class Outputs:
 
     def check(self) -> None:
         """Refuse before the work what can't be written after it."""
+        from optim.models.cluster.lost_work import check_columns
+
+        check_columns(split_list(self.lost_by))
         if self.report is not None:
             check_installed("matplotlib", "--report")
         for path in (self.results, self.log, self.report, self.jobs_csv):
@@ -122,8 +140,8 @@ class Outputs:
         """Return where rows come from."""
         from optim.benchmarks.cluster_rows import PolicyResultCache
 
-        need_events = self.study or self.log is not None or self.report is not None
-        return PolicyResultCache(results=self.results, log=self.log, need_events=need_events, engine=engine)
+        need_events = self.study or self.lost_by or self.log is not None or self.report is not None
+        return PolicyResultCache(results=self.results, log=self.log, need_events=bool(need_events), engine=engine)
 
 
 @grouped
@@ -203,7 +221,7 @@ def cluster(
             settings={"seed": seed, **_asked(choice, gpus, own), **selecting, **given},
             **claims,
         )
-        task.least_jct_h = record.bounds["jct_mean_h"]
+        task.least_jct_h, task.least_makespan_h = (record.bounds[name] for name in ("jct_mean_h", "makespan_h"))
         if output is OutputFormat.JSON:
             first = {"bounds": record.bounds, "jct_mean_h_price_bound_limit": record.price_bound_limit_h}
             print_json(first | {"jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
@@ -301,8 +319,30 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: 
         from optim.report.cluster import write_cluster_report
 
         write_cluster_report(record, outputs.report)
+    for by in split_list(outputs.lost_by):
+        _print_lost(record, by, output)
     if outputs.study:
         _print_study(record, output, beside)
+
+
+def _print_lost(record: "RunRecord", by: str, output: OutputFormat) -> None:
+    """Print what stops cost each group of jobs, policy by policy."""
+    from optim.models.cluster.lost_work import lost_rows
+
+    for run in record.runs:
+        rows = lost_rows(record.jobs, record.cluster, run, by)
+        if output is OutputFormat.JSON:
+            for row in rows:
+                print_json({"policy": run.policy, "lost_by": by, **asdict(row)})
+            continue
+        shown = [row for row in rows if row.stopped_jobs or row.lost_gpu_hours][:LOST_SHOWN]
+        title = f"{run.policy}: lost work by {by}" + (
+            f", the {LOST_SHOWN} that lost most" if len(shown) == LOST_SHOWN else ""
+        )
+        if shown:
+            print_rows(shown, output, LOST, title=title)
+        else:
+            print_line(f"{run.policy}: no job was stopped")
 
 
 def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]") -> None:

@@ -96,6 +96,10 @@ class Metrics:
         apps (Themis' reading). An app counts if all of its jobs are over, and one of them was done.
     rho_space_max, rho_space_p50, rho_space_min, rho_space_share_above_1
         The same with an equal share of the GPUs, up to the gang: the stricter reading.
+    rho_static_max
+        The worst rho by the definition of Shockwave's simulator, of jobs: completion time over exclusive run time times the number of jobs in
+        the trace over the number of GPUs, or 1 where there are fewer (`get_finish_time_fairness` of uw-mad-dash/shockwave,
+        scheduler/scheduler.py, "static"); -1 in logs of earlier versions.
     jain
         Jain's index of 1 / rho.
     gpu_hours, overhead_gpu_hours
@@ -175,6 +179,7 @@ class Metrics:
     wait_max_2_4_h: float = NOT_TOLD
     wait_max_5_8_h: float = NOT_TOLD
     wait_max_above_8_h: float = NOT_TOLD
+    rho_static_max: float = NOT_TOLD
 
     def __post_init__(self) -> None:
         """Check that they are numbers."""
@@ -221,6 +226,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         rho_space_p50=float(np.median(space)),
         rho_space_min=float(space.min()),
         rho_space_share_above_1=float((space > 1).mean()),
+        rho_static_max=float(slowdown.max()) / max(1.0, len(jobs) / cluster.num_gpus),
         jain=float(inverse.sum() ** 2 / (len(whole) * (inverse @ inverse))),
         gpu_hours=run.allocated_gpu_us / HOUR_US,
         overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,

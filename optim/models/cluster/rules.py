@@ -155,6 +155,22 @@ def tries_of(jobs: Workload, rules: Rules) -> Tries:
     return Tries(failing=failing, fails=fails, good=jobs.duration_us - left, last=np.where(failing > 0, last, ENDLESS))
 
 
+def checkpoint_steps(jobs: Workload, rule_us: int) -> IntArray:
+    """Return the work between two checkpoints of each job, shape (jobs,): its own, else the rule's; 0 where the rule is that all is kept.
+
+    Parameters
+    ----------
+    jobs
+        A job without checkpoints has `LATEST_US`: more work than any job has.
+    rule_us
+        `Rules.checkpoint_us` or `Rules.preempt_checkpoint_us`.
+    """
+    if not rule_us:
+        return np.zeros(len(jobs), np.int64)
+    own = jobs.checkpoint_us
+    return np.where(own < 0, rule_us, np.where(own == 0, LATEST_US, own))
+
+
 def useful_us(jobs: Workload, rules: Rules) -> IntArray:
     """Return the work of each job that isn't done in vain when it ends well."""
     tries = tries_of(jobs, rules)

@@ -88,6 +88,9 @@ class Workload(ComparesByValue):
         Run time that its user states, such as a time limit; 0 where none is stated; shape (jobs,).
     good_us
         Work of such a job's try that ends well after these, 0 if none does, -1 for what they leave of its duration; shape (jobs,).
+    checkpoint_us
+        Work between two checkpoints of the job where stops or failures of machines undo work: -1 for that of the run's rules, 0
+        for a job that has none and starts again from nothing; shape (jobs,).
     loss
         Loss at equal steps of the work from 0 to all of it; shape (jobs, points), or (jobs, 0) if it isn't known.
     user, model, status, reason, account, qos
@@ -134,6 +137,7 @@ class Workload(ComparesByValue):
     tries: IntArray = column(1, least=1, most=2**20, since=4)
     good_us: IntArray = column(-1, least=-1, most=LATEST_US, since=4)
     estimate_us: IntArray = column(0, least=0, most=LATEST_US, since=LATER)
+    checkpoint_us: IntArray = column(-1, least=-1, most=LATEST_US, since=LATER)
     user: IntArray = column(0, since=2)
     model: IntArray = column(0, since=2)
     status: IntArray = column(0, since=2)

@@ -26,7 +26,7 @@ from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.catalogue import label, make_policy, options_of, own_file
 from optim.simulation.cluster.engine import Policy, check_support, simulate
 from optim.simulation.cluster.index.policy import IndexPolicy
-from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.options import EngineOptions, Preempted
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
@@ -75,6 +75,8 @@ class Row:
     ratio_to_bound
         Mean completion time over what no schedule could beat; None without a bound, where it doesn't hold for the
         policy, or where a job wasn't done: the bound is one for all jobs.
+    makespan_ratio_to_bound
+        Makespan over its bound, likewise.
     own
         What the policy says of itself by name: conflicts, refusals, rounds.
     """
@@ -85,6 +87,7 @@ class Row:
     queue: str | None
     metrics: Metrics
     ratio_to_bound: float | None
+    makespan_ratio_to_bound: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
@@ -93,6 +96,7 @@ class Row:
             "policy": self.policy,
             "seed": self.seed,
             "ratio_to_bound": self.ratio_to_bound,
+            "makespan_ratio_to_bound": self.makespan_ratio_to_bound,
             "oracle_inputs": self.oracle_inputs,
         }
         head["queue"] = self.queue
@@ -201,8 +205,8 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
     ----------
     jobs, cluster, options, seed
         What is played.
-    least_jct_h
-        What no schedule's mean completion time can beat; None without a bound.
+    least_jct_h, least_makespan_h
+        Lower bounds on mean completion time and makespan; None without.
     present
         The state in which all runs begin; None for an empty cluster.
     """
@@ -218,6 +222,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
     ) -> None:
         self.jobs, self.cluster, self.options, self.seed = jobs, cluster, options, seed
         self.least_jct_h, self.present = least_jct_h, present
+        self.least_makespan_h: float | None = None
 
     @property
     def title(self) -> str:
@@ -256,6 +261,12 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
                 quantum_us = quantum_us or round(getattr(options, name, 0) * unit)
             if 0 < quantum_us < min_us:
                 minutes = quantum_us / US / 60
+                if self.options.preempted is Preempted.RESTART:
+                    said.append(
+                        f"{request.name} gives turns of {minutes:g} min, and jobs that are stopped start again from nothing: longer jobs "
+                        "that take turns may never be done; choose preempted=checkpoint, or longer turns"
+                    )
+                    continue
                 said.append(
                     f"{request.name} gives turns of {minutes:g} min, in which no job comes to its next checkpoint (one every "
                     f"{min_us / US / 60:g} min): jobs that take turns may never be done; set checkpoint_min={minutes:g} or "
@@ -285,7 +296,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
     def measured(self, oracle_inputs: str, run: Run, queue: str | None = None) -> SimulationResult:
         """Return a run's row and events."""
         metrics = measure(self.jobs, self.cluster, run)
-        is_comparable = self.least_jct_h and is_bounded(self.jobs, run)
+        is_comparable = is_bounded(self.jobs, run)
         row = Row(
             policy=run.policy,
             seed=self.seed,
@@ -293,6 +304,9 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             queue=queue,
             metrics=metrics,
             ratio_to_bound=metrics.jct_mean_h / self.least_jct_h if self.least_jct_h and is_comparable else None,
+            makespan_ratio_to_bound=metrics.makespan_h / self.least_makespan_h
+            if self.least_makespan_h and is_comparable
+            else None,
             own=run.figures,
         )
         logged = LoggedRun(

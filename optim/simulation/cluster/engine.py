@@ -86,9 +86,10 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: Eng
 
 
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
-    """Tell whether the compiled loop knows all that matters: whole GPUs of one type, room on hosts, no slowdown by neighbours."""
+    """Tell whether the compiled loop knows all that matters: whole GPUs of one type, room on hosts, no neighbours, one interval of checkpoints."""
     has_kinds = (
         jobs.gpu_type_slowdown_ppm.shape[1] > 0
         and not (jobs.gpu_type_slowdown_ppm[:, np.unique(cluster.kind)] == PPM).all()
     )
-    return not has_kinds and not options.needs_planning and not jobs.strains_hosts(cluster)
+    has_own_steps = bool((jobs.checkpoint_us >= 0).any()) and (options.checkpoint_us or options.preempt_checkpoint_us)
+    return not has_kinds and not options.needs_planning and not jobs.strains_hosts(cluster) and not has_own_steps

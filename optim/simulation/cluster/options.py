@@ -11,7 +11,7 @@ from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.rules import Retries, Rules
-from optim.models.cluster.workload import PPM, US
+from optim.models.cluster.workload import LATEST_US, PPM, US
 
 MIN_MTBF_HOURS = 1e-7
 """A third of a millisecond: below it time in microseconds would be too coarse."""
@@ -31,6 +31,7 @@ class Preempted(StrEnum):
 
     KEEPS_ALL = "keeps-all"
     CHECKPOINT = "checkpoint"
+    RESTART = "restart"
 
 
 class RetryRule(StrEnum):
@@ -65,8 +66,9 @@ class EngineOptions:
     checkpoint_min
         Minutes of work between two checkpoints of a job; what it did since the last one is lost when a machine fails.
     preempted
-        Whether a job that loses its GPUs to another one, is moved, or changes its width keeps all of its work (`keeps-all`), or
-        loses what it did since its last checkpoint or stop (`checkpoint`).
+        Whether a job that loses its GPUs to another one, is moved, or changes its width keeps all of its work (`keeps-all`),
+        loses what it did since its last checkpoint or stop (`checkpoint`), or starts again from nothing (`restart`). Jobs with
+        an interval of their own (`Workload.checkpoint_us`) go by it under the latter two.
     retries
         What becomes of a job of which tries fail: its run time, which holds them all, is played in one piece (`as-run`); each
         try starts anew from nothing and is queued again when it fails (`blind`); or only where a retry helps by the Philly
@@ -129,7 +131,8 @@ class EngineOptions:
     @property
     def preempt_checkpoint_us(self) -> int:
         """Work between two checkpoints of a job that is preempted in whole microseconds; 0 if it keeps all."""
-        return self._step_us if self.preempted is Preempted.CHECKPOINT else 0
+        steps = {Preempted.KEEPS_ALL: 0, Preempted.CHECKPOINT: self._step_us, Preempted.RESTART: LATEST_US}
+        return steps[self.preempted]
 
     @property
     def _step_us(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray, TextArray
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
 from optim.models.cluster.cluster import UNNAMED, Cluster
 from optim.models.cluster.philly import STATUSES
 from optim.models.cluster.workload import EARLIER, ELSEWHERE, PPM, US, WHOLE_MILLI, Workload
@@ -195,6 +195,11 @@ class Selection:
         Only jobs submitted from this date on, or from so many seconds of the trace's clock; None for all.
     oversized
         What to do with gangs larger than the cluster.
+    checkpoints
+        Minutes between checkpoints by virtual cluster or partition, NAME:MINUTES or NAME:none for jobs that start again, with commas; a
+        table's own column counts more. None for those of the run's rules.
+    startup_s
+        Time that a job loads before its first step, which is added to its run time.
     failures
         Whether status and failures are drawn from tables 6 and 7 of the Philly study.
     seed
@@ -209,6 +214,8 @@ class Selection:
     first: int | None = None
     since: str | None = None
     oversized: Oversized = Oversized.REFUSE
+    checkpoints: str | None = None
+    startup_s: float = 0.0
     failures: Failures = Failures.NONE
     seed: int = 0
 
@@ -219,6 +226,31 @@ class Selection:
                 raise InvalidOptionError(f"{name} must be {' or '.join(kind)}, got {getattr(self, name)[:40]!r}")
         if self.first is not None and self.first < 1:
             raise InvalidOptionError(f"the number of jobs must be at least 1, got {self.first}")
+        check_in("[0, 86400]", self, "startup_s")
+        _ = self.checkpoint_min
+
+    @property
+    def checkpoint_min(self) -> Mapping[str, float]:
+        """Minutes between checkpoints by virtual cluster, 0 for none.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the text is of another form.
+        """
+        found = {}
+        for part in (self.checkpoints or "").split(",") if self.checkpoints else ():
+            name, _, text = part.strip().rpartition(":")
+            try:
+                minutes = 0.0 if text == "none" else float(text)
+            except ValueError:
+                minutes = -1.0
+            if not name or not (0 < minutes <= 1e6 or text == "none"):
+                raise InvalidOptionError(
+                    f"checkpoints must be NAME:MINUTES or NAME:none, with commas, got {part[:40]!r}"
+                )
+            found[name] = minutes
+        return found
 
 
 def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None = None) -> Workload:
@@ -269,14 +301,18 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         raise InvalidProblemError(
             f"no job of the trace is left (of {table.rows_read} rows: {said or 'none left out'}){_remedy(dropped)}"
         )
-    submit, duration, kinds = table.submit_s[order], table.duration_s[order], None
+    submit, duration, kinds = table.submit_s[order], table.duration_s[order] + selection.startup_s, None
     notes.extend(_remarks(table.submit_s, submit))
     if ratio is not None:
         fastest = np.nanmin(ratio[order], axis=1)
         duration = duration * fastest
         kinds = np.nan_to_num(np.ceil(ratio[order] / fastest[:, None] * PPM)).astype(np.int64)
     duration_us = np.maximum(1, np.rint(duration * US)).astype(np.int64)
-    columns = _columns(table, order) | ({} if kinds is None else {"gpu_type_slowdown_ppm": kinds})
+    columns = (
+        _columns(table, order)
+        | _checkpoints(table, order, selection)
+        | ({} if kinds is None else {"gpu_type_slowdown_ppm": kinds})
+    )
     if selection.failures == Failures.STUDY:
         columns |= _outcomes(table, table.workers[order], duration_us, selection.seed, notes)
     share = columns.get("share_milli")
@@ -295,6 +331,30 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         recorded_wait=_recorded_wait(None if table.waited_s is None else table.waited_s[order]),
         **columns,
     )
+
+
+def _checkpoints(table: JobTable, order: IntArray, selection: Selection) -> dict[str, IntArray]:
+    """Return the work between jobs' own checkpoints, where the table or the selection tells it of any.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a virtual cluster that the selection names has no job.
+    """
+    by_cluster = selection.checkpoint_min
+    clusters = np.full(len(order), "", object) if table.virtual_cluster is None else table.virtual_cluster[order]
+    seconds = np.full(len(order), np.nan) if table.checkpoint_s is None else table.checkpoint_s[order]
+    for name, minutes in by_cluster.items():
+        is_in = clusters == name
+        if not is_in.any():
+            raise InvalidOptionError(
+                f"checkpoints: no job is in {name[:40]!r} (there are: {_list(sorted({str(each) for each in clusters} - {''})) or 'none'})"
+            )
+        seconds = np.where(is_in & np.isnan(seconds), 60.0 * minutes, seconds)
+    if np.isnan(seconds).all():
+        return {}
+    own = np.where(seconds > 0, np.maximum(1, np.rint(np.nan_to_num(seconds) * US)), 0)
+    return {"checkpoint_us": np.where(np.isnan(seconds), -1, own).astype(np.int64)}
 
 
 def _remedy(dropped: Mapping[str, int]) -> str:

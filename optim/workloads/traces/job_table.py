@@ -125,6 +125,9 @@ class JobTable:
     failed_attempts, good_s
         How many attempts failed, and the run time of the one that didn't, 0 if there was none; shape (jobs,); None where the
         trace doesn't say.
+    checkpoint_s
+        Run time between two checkpoints of the job, 0 if it has none, NaN where the trace doesn't say; shape (jobs,); None where it
+        says it of no job.
     busy
         Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,); None where the trace doesn't say.
     slowdown
@@ -174,6 +177,7 @@ class JobTable:
     failed_s: FloatArray | None = None
     failed_attempts: IntArray | None = None
     good_s: FloatArray | None = None
+    checkpoint_s: FloatArray | None = None
     busy: FloatArray | None = None
     slowdown: FloatArray | None = None
     types: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.arrays import FloatArray
+from optim.core.arrays import FloatArray, TextArray
 from optim.core.errors import InvalidProblemError
 from optim.core.optional import import_extra as require_package
 from optim.models.cluster.workload import ELSEWHERE, UNFINISHED
@@ -88,9 +88,13 @@ class PlainForm:
     ignored: tuple[str, ...] | None = None
 
 
+CHECKPOINT, NO_CHECKPOINT = "checkpoint_min", "none"
+"""Minutes between a job's checkpoints, or that it has none; empty for what the simulation's option says."""
 PARTITION, STATE = "partition", "state"
 """Other names of the columns of virtual clusters and of status in one's own table."""
 BAR = "|"
+LONGEST_MIN = 1e6
+"""Minutes between checkpoints: two years."""
 OWN = PlainForm(ignored=(), start="start", estimate="estimate")
 _SIMULATED: dict[str, Any] = {
     "submit": "submit_time",
@@ -120,7 +124,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
     (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `estimate` (the run time that the user stated, in the
     form of `duration`, empty where none is), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `account`, `qos` (quality of service), `gpu_type` (all that it may
-    run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of
+    run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `checkpoint_min` (minutes between checkpoints, or none), `cpus` and `memory_gb` (of
     the whole job; what isn't told is nothing). Rows without GPUs or run time, and jobs that by their
     status run or wait still, are left out and counted, other columns named.
 
@@ -139,7 +143,9 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     counts = {name: column for name, column in form.counts.items() if column in header}
     amounts = [name for name in (form.cpus, form.memory_gb, form.computing, form.iteration) if name in header]
     starts = [name for name in (form.start, form.estimate) if name in header]
-    columns = read_columns(path, (form.gpus, *counts.values(), *amounts), (form.duration, *texts.values(), *starts))
+    steps = [CHECKPOINT] if form is OWN and CHECKPOINT in header else []
+    texts_read = (form.duration, *texts.values(), *starts, *steps)
+    columns = read_columns(path, (form.gpus, *counts.values(), *amounts), texts_read)
     require_all_fields(path)
     submit, begin, remarks = read_times(path, form.submit, form.second)
     status = columns[texts["status"]] if "status" in texts else np.full(len(submit), "", dtype=object)
@@ -176,6 +182,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         busy=_busy(columns, form)[kept] if form.computing in columns and form.iteration in columns else None,
         estimate_s=None if estimate is None else estimate[kept],
         waited_s=None if waited is None else waited[kept],
+        checkpoint_s=_checkpoints(path, columns[CHECKPOINT])[kept] if steps else None,
         begin=begin,
         rows_read=len(gpus),
         dropped=dropped,
@@ -226,6 +233,17 @@ def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
         )
 
 
+def _checkpoints(path: str | Path, texts: TextArray) -> FloatArray:
+    """Return seconds between checkpoints, 0 for none, NaN where nothing is said."""
+    pd = require_package("pandas", "reading traces")
+
+    is_said, is_none = texts != "", texts == NO_CHECKPOINT
+    minutes = pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64)
+    is_wrong = is_said & ~is_none & ~((minutes > 0) & (minutes <= LONGEST_MIN))
+    refuse(path, CHECKPOINT, is_wrong, f"minutes above 0, or {NO_CHECKPOINT}, are due", texts)
+    return np.where(is_none, 0.0, np.where(is_said, 60.0 * minutes, np.nan))
+
+
 def _unread(
     header: tuple[str, ...], texts: Mapping[str, str], counts: Mapping[str, str], form: PlainForm
 ) -> tuple[str, ...]:
@@ -238,6 +256,7 @@ def _unread(
         form.duration,
         form.start,
         form.estimate,
+        *([CHECKPOINT] if form is OWN else []),
         *form.texts.values(),
         PARTITION,
         STATE,
@@ -250,6 +269,7 @@ def _unread(
         form.duration,
         form.start,
         form.estimate,
+        *([CHECKPOINT] if form is OWN else []),
         *texts.values(),
         *counts.values(),
         form.cpus,

@@ -145,6 +145,9 @@ def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, re
         **_longest_waits(width, [replayed.end_us[job] - time - held[job] for job, time in enumerate(submit)]),
         "slowdown_mean": math.fsum(slowdown) / len(done),
         "slowdown_max": max(slowdown),
+        "rho_static_max": max(
+            time * min(1.0, cluster.num_gpus / len(jobs)) / work[job] for time, job in zip(flow, done, strict=True)
+        ),
         **_fairness(jobs, cluster, log, replayed),
         "gpu_hours": replayed.allocated_gpu_us / HOUR,
         "overhead_gpu_hours": replayed.overhead_gpu_us / HOUR,

@@ -170,6 +170,8 @@ class _Job:
     overhead: int = 0
     lost: int = 0
     limit: int = ENDLESS
+    own_step: int = -1
+    """Work between its own checkpoints, 0 for none, -1 for the rules'."""
 
     def check_start(self, time: int) -> None:
         """Check that it may take GPUs now."""
@@ -212,6 +214,8 @@ class _Job:
             self.fate.fail(time)
             kept = self.fate.base
         step = {KILLED_BY_OUTAGE: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
+        if step and self.own_step >= 0:
+            step = self.own_step or max(1, self.work) + 1  # without checkpoints nothing is kept
         if step:
             kept = max(self.saved, self.work - self.work % step)
             self.lost += self.work - kept
@@ -290,10 +294,13 @@ class _World:
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
-        rows = zip(*columns, fates(jobs, rules), time_limits(jobs, rules), jobs.slowdown_ppm.tolist(), strict=True)
+        steps = jobs.checkpoint_us.tolist()
+        rows = zip(
+            *columns, fates(jobs, rules), time_limits(jobs, rules), jobs.slowdown_ppm.tolist(), steps, strict=True
+        )
         self.state = [
-            _CountedJob(submit, gang, duration, fate, limit=limit, slowdown=slowdown)
-            for submit, gang, duration, fate, limit, slowdown in rows
+            _CountedJob(submit, gang, duration, fate, limit=limit, slowdown=slowdown, own_step=step)
+            for submit, gang, duration, fate, limit, slowdown, step in rows
         ]
         self.size: list[int] = cluster.gpus.tolist()
         self.rack: list[int] = cluster.rack.tolist()
@@ -366,9 +373,22 @@ class _ReplayState:
         ranges = zip(jobs.min_gpus.tolist(), jobs.max_gpus.tolist(), strict=True)
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
         self.state = [
-            _PlacedJob(submit, gang, duration, fate, limit=limit, range=range_ if rules.is_elastic else (gang, gang))
-            for submit, gang, duration, fate, limit, range_ in zip(
-                *columns, fates(jobs, rules), time_limits(jobs, rules), ranges, strict=True
+            _PlacedJob(
+                submit,
+                gang,
+                duration,
+                fate,
+                limit=limit,
+                own_step=step,
+                range=range_ if rules.is_elastic else (gang, gang),
+            )
+            for submit, gang, duration, fate, limit, range_, step in zip(
+                *columns,
+                fates(jobs, rules),
+                time_limits(jobs, rules),
+                ranges,
+                jobs.checkpoint_us.tolist(),
+                strict=True,
             )
         ]
         self.on: list[list[list[int]]] = [[[] for _ in range(gpus)] for gpus in cluster.gpus.tolist()]

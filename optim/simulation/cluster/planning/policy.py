@@ -294,7 +294,7 @@ class View:
 
     def undone_by_stop(self, job: int) -> int:
         """Return the work in microseconds that a running job would lose if it were stopped now."""
-        books, step = self._books, self._books.rules.preempt_checkpoint_us
+        books, step = self._books, int(self._books.stop_steps[job])
         if not step:
             return 0
         done = int(books.served_at(self.now_us, self._count)[job])

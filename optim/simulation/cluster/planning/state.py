@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from optim.core.arrays import IntArray
-from optim.models.cluster.rules import Rules, tries_of
+from optim.models.cluster.rules import Rules, checkpoint_steps, tries_of
 from optim.models.cluster.workload import PPM, WHOLE_MILLI
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus, SimulationContext
 
@@ -36,6 +36,8 @@ class ClusterState:
         self.is_active, self.is_running, self.is_done = (np.zeros(count, np.bool_) for _ in range(3))
         self.executed, self.served, self.overhead = (np.zeros(count, np.int64) for _ in range(3))
         self.saved, self.lost = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.stop_steps = checkpoint_steps(jobs, rules.preempt_checkpoint_us)
+        self.outage_steps = checkpoint_steps(jobs, rules.checkpoint_us)
         self.tries = tries_of(jobs, rules)
         self.tried, self.try_base = [0] * count, [0] * count
         self.held_back: list[tuple[int, int]] = []
@@ -107,11 +109,11 @@ class ClusterState:
 
     def crash(self, job: int, now: int) -> None:
         """Take a job's GPUs, and its work since its last checkpoint or stop."""
-        self._lose(job, now, self.rules.checkpoint_us)
+        self._lose(job, now, int(self.outage_steps[job]))
 
     def preempt(self, job: int, now: int) -> None:
         """Take a job's GPUs, and where stops undo work that since its last checkpoint or stop."""
-        self._lose(job, now, self.rules.preempt_checkpoint_us or 1)
+        self._lose(job, now, int(self.stop_steps[job]) or 1)
 
     def _lose(self, job: int, now: int, step: int) -> None:
         saved = int(self.saved[job])
