@@ -126,6 +126,11 @@ class SpellWatch:
         return None if self._begin is None else now_s - self._begin
 
     @property
+    def is_there(self) -> bool:
+        """Whether there were machines when it was last looked."""
+        return self._last is not None and self._last[1]
+
+    @property
     def levels(self) -> tuple[int, int]:
         """Powers of `LEVEL` that hazards of absence and of availability are to be multiplied by."""
         found = []
@@ -293,7 +298,7 @@ class DeadlinePolicy:
         """Write job, hazards and table to a file."""
         table, job = self.table, asdict(self.job)
         head = {"format": FORMAT, "job": job, "spare_s": self.spare_s, "unit_s": table.unit_s}
-        head |= {"tick_s": self.hazards.tick_s, "source": self.hazards.source}
+        head |= {"tick_s": self.hazards.tick_s, "source": self.hazards.source, "elsewhere": self.hazards.elsewhere}
         buffer = BytesIO()
         np.savez_compressed(
             buffer,
@@ -328,7 +333,9 @@ class DeadlinePolicy:
                 raise InvalidProblemError(f"{path}: no policy of this version; save it again")
             job = DeadlineJob(**(head["job"] | {"billing": Billing(head["job"]["billing"])}))
             unit_s, spare_s, tick_s, source = (head[name] for name in ("unit_s", "spare_s", "tick_s", "source"))
-            hazards = SpellHazards(tick_s=int(tick_s), hazard=parts["hazard"], source=str(source))
+            hazards = SpellHazards(
+                tick_s=int(tick_s), hazard=parts["hazard"], source=str(source), elsewhere=float(head["elsewhere"])
+            )
             leases = make_leases(job, int(unit_s))
         except (OSError, KeyError, TypeError, ValueError, BadZipFile, EOFError, InvalidOptionError) as error:
             raise InvalidProblemError(

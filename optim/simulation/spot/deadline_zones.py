@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from optim.core.policies import policy
-from optim.models.bidding.market.prices import MICRO
+from optim.models.bidding.market.prices import HOUR_S, MICRO
 from optim.models.bidding.market.spells import SpellHazards, decision_s, prior_hazards
-from optim.simulation.spot.deadline_policy import DeadlinePolicy, DeadlineView, Machines, SpellWatch
+from optim.simulation.spot.deadline_policy import CHOICES, LEVEL, DeadlinePolicy, DeadlineView, Machines, SpellWatch
+from optim.simulation.spot.zone_policies import PROBE_EVERY_H
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 from optim.solvers.bidding.deadline_table import DeadlineJob
 
@@ -35,6 +37,9 @@ class DeadlineProgramme(DeadlineGuard):
     the zone is probed.
     """
 
+    # Zones run out together: as many as the square root of their number count as independent.
+    is_pooled: ClassVar[bool] = True
+
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
         self._tick_s = decision_s(facts.tick_s)
@@ -44,6 +49,9 @@ class DeadlineProgramme(DeadlineGuard):
         self._watches = [SpellWatch(self.hazards) for _ in facts.zones]
         self._seen: Sequence[tuple[int, bool] | None] = [None] * len(facts.zones)
         self._policies: dict[int, DeadlinePolicy] = {}
+        size = len(facts.zones)
+        self._pool = self.hazards.over_zones(math.sqrt(size)) if self.is_pooled else self.hazards
+        self._residual_s = (self.hazards.residual_ticks * self._tick_s).tolist()
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what the table says, for a zone that may have machines and, after it, for one that has none."""
@@ -59,25 +67,77 @@ class DeadlineProgramme(DeadlineGuard):
         return wanted
 
     def _decided(self, view: ZoneView) -> tuple[Offer, ...]:
-        order = sorted(range(len(self.facts.zones)), key=lambda zone: (view.spot_micro[zone], zone))
-        zone = view.held.zone if view.held is not None and view.held.is_spot else order[0]
-        if view.held is not None and view.held.is_spot:
-            return self._places(view, zone, is_available=True)
-        there = self._places(view, zone, is_available=True)
-        absent = self._places(view, zone, is_available=False)
+        """Return what is wanted, for a best zone that may have machines and, after it, for none that has."""
+        held = view.held
+        self._look(view)
+        order = sorted(range(len(self.facts.zones)), key=lambda zone: (self._cost_of(view, zone), zone))
+        best = order[0]
+        if held is not None and held.is_spot:
+            wanted = self._places(view, held.zone, is_available=True)
+            return (Offer(best, True), *wanted) if wanted == (held,) and self._pays(view, best) else wanted
+        there = self._places(view, best, is_available=True)
+        absent = self._places(view, best, is_available=False)
         if there and there[0].is_spot:
-            return (*(Offer(other, True) for other in order), *absent)
+            return (*self._worth_it(view, order), *absent)
         # How old a spell is only those know who look: worth a probe where some age would be taken.
-        if there == absent and self._places(view, zone, is_available=True, lasted_s=OLD_S)[:1] != (Offer(zone, True),):
+        if there == absent and self._places(view, best, is_available=True, lasted_s=OLD_S)[:1] != (Offer(best, True),):
             return absent
-        return there if view.probe(zone) else absent
+        return there if view.probe(best) else absent
+
+    def _worth_it(self, view: ZoneView, order: Sequence[int]) -> tuple[Offer, ...]:
+        """Return the spot machines to ask for in order, without those that cost more than machines on demand."""
+        most = min(self.facts.on_demand_micro)
+        return tuple(Offer(zone, True) for zone in order if zone == order[0] or self._cost_of(view, zone) < most)
+
+    def _look(self, view: ZoneView) -> None:
+        """Probe the cheaper zones that weren't seen for long, while spot machines are held; otherwise asking is free."""
+        held = view.held
+        if held is None or not held.is_spot:
+            return
+        stale = view.tick - round(PROBE_EVERY_H * HOUR_S / self.facts.tick_s)
+        for zone, price in enumerate(view.spot_micro):
+            seen = view.seen[zone]
+            if price < view.spot_micro[held.zone] and (seen is None or seen[0] <= stale):
+                self._watches[zone].see(view.elapsed_s, is_available=view.probe(zone))
+
+    def _life_s(self, view: ZoneView, zone: int) -> float:
+        """Return the seconds that machines of a zone are expected to be held, if there are any: no longer than there is work."""
+        watch = self._watches[zone]
+        lasted_s = watch.lasted_s(view.elapsed_s, is_available=True)
+        residual = self._residual_s
+        age = len(residual) - 1 if lasted_s is None else min(len(residual) - 1, int(lasted_s / self._tick_s))
+        return max(float(self._tick_s), min(residual[age] / LEVEL ** watch.levels[1], float(view.work_left_s)))
+
+    def _cost_of(self, view: ZoneView, zone: int) -> float:
+        """Return the micro-dollars an hour that work on a zone's spot machines is expected to cost, launch and move included."""
+        job, price = self.facts.job, float(view.spot_micro[zone])
+        if len(self.facts.zones) == 1 or view.held == Offer(zone, True):
+            return price
+        life_s, setup_s = self._life_s(view, zone), int(job.setup_s[view.state, zone])
+        move = int(job.move_micro[view.state, zone]) * HOUR_S / job.machines
+        return (price * life_s + move) / (life_s - setup_s) if life_s > setup_s else math.inf
+
+    def _pays(self, view: ZoneView, best: int) -> bool:
+        """Tell whether leaving spot machines for those of a zone that had some pays for the launch and the move."""
+        held, watch = view.held, self._watches[best]
+        if held is None or best == held.zone or view.setup_left_s or not watch.is_there:
+            return False
+        if self._places(view, best, is_available=True, held=Machines.NONE)[:1] != (Offer(best, True),):
+            return False
+        return self._cost_of(view, best) < view.spot_micro[held.zone]
 
     def _places(
-        self, view: ZoneView, zone: int, *, is_available: bool, lasted_s: float | None = None
+        self,
+        view: ZoneView,
+        zone: int,
+        *,
+        is_available: bool,
+        lasted_s: float | None = None,
+        held: Machines | None = None,
     ) -> tuple[Offer, ...]:
-        watch, held = self._watches[zone], Machines.NONE
-        if view.held is not None:
-            held = Machines.SPOT if view.held.is_spot else Machines.ON_DEMAND
+        watch = self._watches[zone]
+        if held is None:
+            held = CHOICES[0 if view.held is None else 1 if view.held.is_spot else 2]
         if lasted_s is None:
             lasted_s = watch.lasted_s(view.elapsed_s, is_available=is_available)
         seen = DeadlineView(
@@ -85,7 +145,7 @@ class DeadlineProgramme(DeadlineGuard):
             work_left_s=view.work_left_s,
             is_available=is_available,
             held=held,
-            setup_left_s=view.setup_left_s,
+            setup_left_s=0 if held is Machines.NONE else view.setup_left_s,
             spell_s=lasted_s,
         )
         chosen = self._policy(view, zone).updated(watch).decide(seen)
@@ -109,5 +169,5 @@ class DeadlineProgramme(DeadlineGuard):
                 tick_s=self._tick_s,
                 billing=facts.billing,
             )
-            self._policies[step] = DeadlinePolicy.of(wanted, self.hazards)
+            self._policies[step] = DeadlinePolicy.of(wanted, self._pool)
         return self._policies[step]

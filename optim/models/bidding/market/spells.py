@@ -5,7 +5,7 @@ after k ticks, given that it lasted k ticks: docs/mathematics/bidding.md, (B.17)
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class SpellHazards(ComparesByValue):
         last of all that lasted so long or longer. From 0 to 1.
     source
         What they were learned from, in words; empty for the prior.
+    elsewhere
+        Probability that machines are to be had in another zone as soon as those that are held are lost; 0 in one zone.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class SpellHazards(ComparesByValue):
     tick_s: int
     hazard: FloatArray
     source: str = ""
+    elsewhere: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hazard", np.array(self.hazard, dtype=np.float64))
@@ -68,7 +71,7 @@ class SpellHazards(ComparesByValue):
             raise InvalidProblemError(
                 f"hazards must have two rows, absence and availability, of 1 to {MAX_AGES} ages, got {self.hazard.shape}"
             )
-        if not ((self.hazard >= 0.0) & (self.hazard <= 1.0)).all():
+        if not ((self.hazard >= 0.0) & (self.hazard <= 1.0)).all() or not 0.0 <= self.elsewhere <= 1.0:
             raise InvalidProblemError("hazards must be probabilities, from 0 to 1")
         if self.tick_s < 1:
             raise InvalidProblemError(f"a tick must last a second at least, got {self.tick_s}")
@@ -139,12 +142,43 @@ class SpellHazards(ComparesByValue):
         beyond = np.maximum(0.0, edges - self.num_ages)
         known = np.stack([np.interp(edges, np.arange(self.num_ages + 1), row) for row in summed])
         known += beyond * (summed[:, -1:] - summed[:, -2:-1])
-        return SpellHazards(tick_s=tick_s, hazard=-np.expm1(-np.diff(known, axis=1)), source=self.source)
+        return replace(self, tick_s=tick_s, hazard=-np.expm1(-np.diff(known, axis=1)))
 
     def scaled(self, absent: float, present: float) -> "SpellHazards":
         """Return hazards that are so many times as high, one at most."""
         factors = np.array([[absent], [present]])
-        return SpellHazards(tick_s=self.tick_s, hazard=np.minimum(1.0, self.hazard * factors), source=self.source)
+        return replace(self, hazard=np.minimum(1.0, self.hazard * factors))
+
+    def over_zones(self, num_zones: float) -> "SpellHazards":
+        """Return the hazards of so many zones alike and independent of one another, of which one is held at a time.
+
+        All are absent until the first comes back. When the one that is held is lost, another has machines unless all the
+        others are absent, in the long run.
+        """
+        absent = 1.0 - (1.0 - self.hazard[ABSENT]) ** num_zones
+        elsewhere = 1.0 - (1.0 - self.share) ** (num_zones - 1)
+        return replace(self, hazard=np.stack([absent, self.hazard[PRESENT]]), elsewhere=elsewhere)
+
+    @property
+    def ages_met(self) -> FloatArray:
+        """Probabilities that a spell of availability that is met in the long run is of each age, shape (ages,)."""
+        survival, mean = self.survival[PRESENT], float(self.mean_ticks[PRESENT])
+        if not 0.0 < mean < np.inf:
+            return np.eye(self.num_ages)[-1 if mean > 0.0 else 0]
+        weights = survival / mean
+        weights[-1] = max(0.0, 1.0 - weights[:-1].sum())
+        return np.asarray(weights)
+
+    @property
+    def residual_ticks(self) -> FloatArray:
+        """Mean ticks that a spell of availability still lasts, shape (ages,): from the tick on that makes it of that age."""
+        found = np.empty(self.num_ages)
+        last = float(self.hazard[PRESENT, -1])
+        found[-1] = 1.0 / last if last > 0.0 else np.inf
+        for k in range(self.num_ages - 2, -1, -1):
+            stays = 1.0 - float(self.hazard[PRESENT, k])
+            found[k] = 1.0 + (stays * found[k + 1] if stays > 0.0 else 0.0)
+        return found
 
     def draw(self, ticks: int, rng: np.random.Generator) -> BoolArray:
         """Return which of so many ticks have machines, the first as in the long run; shape (ticks,)."""
