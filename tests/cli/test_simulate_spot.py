@@ -347,6 +347,7 @@ def test_each_file_of_a_folder_is_a_start_and_what_a_1_means_is_said(windows):
     assert result.exit_code == 0, result.output
     rows = lines(result)[:4]
     assert [row["file"] for row in rows] == ["east/0.json", "east/0.json", "east/1.json", "east/1.json"]
+    assert {row["start"] for row in rows} == {"1970-01-01T00:00:00Z"}
     assert all(row["deadline_met"] and row["ratio_to_optimum"] >= 1 for row in rows)
     # Of 288 ticks 36 and 48 have no machines.
     assert (

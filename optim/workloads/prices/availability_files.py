@@ -266,6 +266,8 @@ def read_windows(
         if not paths:
             raise InvalidOptionError(f"{folder}: no folder of it has a file of {', '.join(zones)}; check --zone")
 
+    cells: list[int] = []
+
     def read(path: Path) -> tuple[str, ZoneMarket]:
         given = told | ({} if path.is_dir() or is_json(path) else {"polarity": None})
         traces = read_availability(path, **given)
@@ -277,6 +279,8 @@ def read_windows(
                 f"{path}: {len(market)} ticks of {market.tick_s} s are shorter than the deadline of {least_s / HOUR_S:.4g} h; "
                 "give a longer recording"
             )
+        cells.append(market.is_available.size)
+        check_limit("cells", sum(cells), f"{folder}: ticks of all zones")
         return path.relative_to(folder).as_posix(), market
 
     return read_each(paths, read, root=folder, skip_bad=skip_bad)

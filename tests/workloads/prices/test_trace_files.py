@@ -127,6 +127,16 @@ def test_sizes_are_limited(tmp_path):
         resample(trace, 1)
 
 
+def test_sizes_of_all_recordings_together_are_limited(tmp_path):
+    for name in "abc":
+        write(tmp_path / f"{name}.json", [0] * 50)
+    told = {"polarity": Polarity.UNAVAILABLE, "on_demand_micro": 1_000_000}
+    with read_limits(cells=150):
+        assert len(read_windows(tmp_path, **told)) == 3
+    with read_limits(cells=149), pytest.raises(InvalidProblemError, match="ticks of all zones: at most 149 are read"):
+        read_windows(tmp_path, **told)
+
+
 def test_zones_of_a_folder_are_put_on_one_grid_and_other_files_are_left_alone(tmp_path):
     write(tmp_path / "west.json", [0, 1, 0], start_time="2023-02-15T00:00:00Z")
     (tmp_path / "east.csv").write_text(TABLE)
