@@ -317,7 +317,7 @@ class DeadlineWork(AbstractStudy):
 def _scores(
     outcomes: Mapping[tuple[str, float, float], Sequence[Outcome]], mixes: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the scores, and the mean dollars of each variant."""
+    """Return the scores, and the mean dollars of each variant and of each zone."""
     coded, written, usd = {}, {}, {}
     for column, (mix, deadline, changeover) in zip(COLUMNS, VARIANTS, strict=True):
         mine = [each for zone in mixes[mix] for each in outcomes.get((zone, deadline, changeover), ())]
@@ -328,6 +328,8 @@ def _scores(
         is_late = any(each.is_late for each in mine)
         mean = float(np.mean([each.written_usd for each in mine]))
         written[column] = LATE_SCORE if is_late else round(score(mean, WRITTEN_SPOT_USD), 2)
+    for (zone, deadline, changeover), found in outcomes.items():
+        usd[f"{zone} {deadline:g}h {changeover:g} usd"] = float(np.mean([each.usd for each in found]))
     means = {
         name: round(float(np.mean(list(each.values()))), 2) for name, each in (("mean", coded), ("as_written", written))
     }
