@@ -104,3 +104,31 @@ def is_admitted(tree, used, flavor=0):
     usage = [(used.get(node, 0),) * 2 for node in range(len(tree.names))]
     found = linprog(np.zeros(matrix.shape[1]), A_ub=matrix, b_ub=right, bounds=[*usage, *taken], method="highs")
     return found.status == 0
+
+
+def fits_below(tree, root, used, queue):
+    """Tell whether a subtree, cut off, has the quota for what its queues use, in GPUs; what it gave to others isn't theirs any more.
+
+    Limits of what the path from the queue up to the root borrows don't count: the question is whose quota it is.
+    """
+    below = [node for node in range(len(tree.names)) if root in tree.path(node)]
+    path = tree.path(queue)
+    rows = []
+    for node in below:
+        parent = "" if node == root else tree.names[int(tree.parent[node])]
+        limits = [
+            None if each[node, 0] >= UNLIMITED else int(each[node, 0]) // 1000
+            for each in (tree.borrowing, tree.lending)
+        ]
+        rows.append(
+            (
+                tree.names[node],
+                parent,
+                int(tree.nominal[node, 0]) // 1000,
+                None if node in path else limits[0],
+                limits[1],
+            )
+        )
+    cut = quota_tree(*rows)
+    usage = {cut.names.index(tree.names[node]): used.get(node, 0) for node in below if tree.is_queue[node]}
+    return is_admitted(cut, usage)

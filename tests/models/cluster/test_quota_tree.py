@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.quota_tree import QuotaLedger
-from tests.support.quota_trees import is_admitted, most_by_programme, quota_tree, trees
+from tests.support.quota_trees import fits_below, is_admitted, most_by_programme, quota_tree, trees
 
 PAIR = ("team-ab", "", 0, None, None)
 
@@ -80,37 +80,9 @@ def test_the_lowest_cohort_that_fits_is_the_first_whose_quota_needs_nothing_from
     for queue in tree.queues.values():
         amount = data.draw(st.integers(1, 4))
         wanted = used | {queue: used.get(queue, 0) + amount}
-        expected = next((node for node in tree.path(queue) if _fits_below(tree, node, wanted, queue)), None)
+        expected = next((node for node in tree.path(queue) if fits_below(tree, node, wanted, queue)), None)
         found = ledger.lowest_that_fits(queue, 0, amount * 1000)
         assert found == expected
-
-
-def _fits_below(tree, root, used, queue):
-    """Tell whether a subtree, cut off, has the quota for what its queues use; what it gave to others isn't theirs any more.
-
-    Limits of what the path from the queue up to the root borrows don't count: the question is whose quota it is.
-    """
-    below = [node for node in range(len(tree.names)) if root in tree.path(node)]
-    path = tree.path(queue)
-    rows = []
-    for node in below:
-        parent = "" if node == root else tree.names[int(tree.parent[node])]
-        limits = [
-            None if each[node, 0] >= 2**60 else int(each[node, 0]) // 1000 for each in (tree.borrowing, tree.lending)
-        ]
-        rows.append(
-            (
-                tree.names[node],
-                parent,
-                int(tree.nominal[node, 0]) // 1000,
-                None if node in path else limits[0],
-                limits[1],
-            )
-        )
-    cut = quota_tree(*rows)
-    return is_admitted(
-        cut, {cut.names.index(tree.names[node]): used.get(node, 0) for node in below if tree.is_queue[node]}
-    )
 
 
 def test_what_is_borrowed_counts_over_all_flavors():

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 import numpy as np
@@ -204,21 +205,44 @@ class HierarchicalQuota(PlanningPolicy):
         del seed
         self.tree = self.tree_for(cluster)
         self.queue = self._queues_of(self.tree)
+        self.node_of: list[int] = self.queue.tolist()
+        self.priority: list[int] = self.jobs.priority.tolist()
         self.machines = flavor_machines(self.tree, cluster)
         self.paths = [self.tree.path(node) for node in range(len(self.tree.names))]
+        self.ledger = QuotaLedger(self.tree)
+        self.flavors: list[list[int]] = [np.flatnonzero(covers).tolist() for covers in self.tree.covers]
         self.flavor: dict[int, int] = {}
         half_life_us = self.tree.half_life_h * 3600 * US if self.tree.half_life_h else math.inf
         self.users = _users_of_queues(self.jobs, self.queue)
         self.user_usage = DecayedUsage(int(self.users.max()) + 1, half_life_us)
         self.queue_usage = DecayedUsage(len(self.tree.names), half_life_us)
         self.user_weight = self._user_weights()
-        self.held: tuple[FloatArray, FloatArray] = (np.zeros(int(self.users.max()) + 1), np.zeros(len(self.tree.names)))
+        self.held: tuple[FloatArray, FloatArray] = (np.zeros(len(self.user_weight)), np.zeros(len(self.tree.names)))
+        self.by_usage = np.array([rules.by_usage for rules in self.tree.rules])[self.queue]
+        self.kind = self._kinds()
         self.reclaimed = self.preempted_in_queue = 0
-        queues = [int(row) for row in dict.fromkeys(self.queue.tolist())]
+        queues = [int(row) for row in dict.fromkeys(self.node_of)]
         by_group = [set(self.queue[self.jobs.group == group].tolist()) for group in range(len(self.jobs.groups))]
         is_alike = self.options.queue_by == QueueBy.VIRTUAL_CLUSTER.value and len(queues) == sum(map(bool, by_group))
         quota = self.tree.nominal.sum(axis=1) / MILLI
         self.quota = [float(quota[min(rows)]) if rows else 0.0 for rows in by_group] if is_alike else ()
+
+    def _kinds(self) -> IntArray:
+        """Return a number for what each job asks for in its queue: of jobs alike the first in order may stop whom any other may."""
+        jobs = self.jobs
+        asked = [
+            self.queue,
+            jobs.gpus,
+            jobs.cpu_milli,
+            jobs.memory_mib,
+            jobs.share_milli,
+            jobs.gpu_type_slowdown_ppm > 0,
+        ]
+        by_user = [
+            self.by_usage * self.users,
+            self.by_usage * jobs.priority,
+        ]  # where usage comes before priority in the order
+        return np.unique(np.column_stack([*asked, *by_user]), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
     def rules(self, options: EngineOptions) -> Rules:
         """Return the rules; quotas are those of virtual clusters where each is a queue of its own."""
@@ -236,17 +260,19 @@ class HierarchicalQuota(PlanningPolicy):
     def plan(self, view: View) -> Plan:
         """Admit jobs queue by queue; where one within its quota finds none, those over theirs give it back."""
         self._let_time_pass(view.now_us)
+        self._forget_ended(view)
         one = _Pass(self, view)
-        stopped = one.admit(self._ordered(view, view.waiting), may_stop=True)
+        stopped = one.admit(self._ordered(view.waiting), may_stop=True)
         if stopped:
-            one.admit(self._ordered(view, np.array(sorted({*one.left, *stopped}), np.int64)), may_stop=False)
-        running = np.fromiter(one.gpus, np.int64, len(one.gpus))
-        self.flavor = {job: one.flavor[job] for job in running.tolist()}
-        gpus = self.jobs.gpus[running].astype(float)
-        self.held = (
-            np.bincount(self.users[running], weights=gpus, minlength=len(self.held[0])),
-            np.bincount(self.queue[running], weights=gpus, minlength=len(self.held[1])),
-        )
+            left = [job for job in (*view.waiting.tolist(), *stopped) if job not in one.gpus]
+            one.admit(self._ordered(np.array(sorted(left), np.int64)), may_stop=False)
+        if self.tree.half_life_h:
+            running = np.fromiter(one.gpus, np.int64, len(one.gpus))
+            gpus = self.jobs.gpus[running].astype(float)
+            self.held = (
+                np.bincount(self.users[running], weights=gpus, minlength=len(self.held[0])),
+                np.bincount(self.queue[running], weights=gpus, minlength=len(self.held[1])),
+            )
         return Plan(gpus=one.gpus, again_us=min(one.again, default=None))
 
     def _let_time_pass(self, now_us: int) -> None:
@@ -255,16 +281,27 @@ class HierarchicalQuota(PlanningPolicy):
             self.user_usage.advance(now_us, self.held[0])
             self.queue_usage.advance(now_us, self.held[1])
 
-    def _ordered(self, view: View, waiting: IntArray) -> dict[int, list[int]]:
-        """Return the waiting jobs of each queue, the last ones first."""
-        priority = view.priority[waiting]
-        by_usage = np.array([rules.by_usage for rules in self.tree.rules])[self.queue[waiting]]
-        usage = np.where(by_usage, (self.user_usage.gpu_us / self.user_weight)[self.users[waiting]], 0.0)
-        order = waiting[np.lexsort((waiting, -priority, usage))][::-1]
-        queues: dict[int, list[int]] = {}
-        for job, node in zip(order.tolist(), self.queue[order].tolist(), strict=True):
-            queues.setdefault(node, []).append(job)
-        return dict(sorted(queues.items()))
+    def _forget_ended(self, view: View) -> None:
+        """Give back the quota of jobs that no longer run, and count those that something else started."""
+        for job in [job for job in self.flavor if job not in view.running]:
+            self.ledger.change(self.node_of[job], self.flavor.pop(job), -self.milli(job))
+        for job in [job for job in view.running if job not in self.flavor]:
+            self.flavor[job] = self._flavor_on(view.machine_of(view.running[job][0]), self.node_of[job])
+            self.ledger.change(self.node_of[job], self.flavor[job], self.milli(job))
+
+    def milli(self, job: int) -> int:
+        """Return how much of a quota a job uses."""
+        return int(self.jobs.gpus[job]) * MILLI
+
+    def _flavor_on(self, machine: int, node: int) -> int:
+        """Return the flavor of a machine, one of the queue's where there are several."""
+        there = [at for at, mine in enumerate(self.machines) if mine[machine]]
+        return next((at for at in there if self.tree.covers[node, at]), there[0] if there else 0)
+
+    def _ordered(self, waiting: IntArray) -> IntArray:
+        """Return waiting jobs in the order of their queues, first come first."""
+        usage = (self.user_usage.gpu_us / self.user_weight)[self.users[waiting]] * self.by_usage[waiting]
+        return np.asarray(waiting[np.lexsort((waiting, -self.jobs.priority[waiting], usage))])
 
     def figures(self) -> Mapping[str, float]:
         """Return how many jobs were stopped for other queues, and for their own."""
@@ -321,57 +358,102 @@ class _Pass:
         self.owner, self.view, self.tree = owner, view, owner.tree
         self.gpus: dict[int, Gpus] = dict(view.running)
         self.room = view.room()
-        self.ledger = QuotaLedger(owner.tree)
-        self.flavor: dict[int, int] = {}
-        for job in self.gpus:
-            self.flavor[job] = self._flavor_of(job)
-            self.ledger.change(int(owner.queue[job]), self.flavor[job], self._milli(job))
-        self.left: list[int] = []
+        self.ledger, self.flavor, self.priority = owner.ledger, owner.flavor, owner.priority
         self.again: list[int] = []
         self.started = view.started_us
-        self.priority: list[int] = view.priority.tolist()
+        self.running: dict[int, list[int]] = {}
+        for job in self.gpus:
+            self.running.setdefault(owner.node_of[job], []).append(job)
         self.is_plain = self.room.site.is_plain and self.room.allowed is None
 
     def _milli(self, job: int) -> int:
         return self.room.site.widths[job] * MILLI
 
-    def _flavor_of(self, job: int) -> int:
-        """Return the flavor that a running job uses: as it was admitted, or by its machine where something else started it."""
-        known = self.owner.flavor.get(job)
-        if known is not None:
-            return known
-        machine, node = self.room.machine_of(self.gpus[job][0]), int(self.owner.queue[job])
-        there = [at for at, mine in enumerate(self.owner.machines) if mine[machine]]
-        return next((at for at in there if self.tree.covers[node, at]), there[0] if there else 0)
+    def admit(self, order: IntArray, *, may_stop: bool) -> list[int]:
+        """Admit waiting jobs, always the next of the queue whose turn it is; return those that were stopped.
 
-    def admit(self, queues: dict[int, list[int]], *, may_stop: bool) -> list[int]:
-        """Admit waiting jobs, always the next of the queue whose turn it is; return those that were stopped."""
-        failed: set[tuple[int, int, tuple[bool, ...]]] = set()
+        Jobs of a queue that ask for the same are one kind: where the first of them isn't admitted, no other is, since only a job that
+        stops others makes room in a pass, and another pass follows such a job.
+        """
+        ahead = self._heads(order, may_stop)
         stopped: list[int] = []
-        heads = {node: mine[-1] for node, mine in queues.items()}
-        while heads:
-            node = self._turn(heads)
-            job = queues[node].pop()
-            kind = (node, self.room.site.widths[job], self.room.site.types_of(job))
-            is_admitted = kind not in failed and self._admit(node, job)
-            if not is_admitted and kind not in failed and may_stop:
+        while ahead:
+            node = self._turn({node: int(order[heads[0][0]]) for node, heads in ahead.items()})
+            at, kind, rest = heappop(ahead[node])
+            job = int(order[at])
+            is_admitted = self._admit(node, job)
+            if not is_admitted and may_stop:
                 gone = self._stop_for(node, job)
                 stopped += gone
                 is_admitted = bool(gone)
-            if not is_admitted:
-                failed.add(kind)
-                self.left.append(job)
-                if self.tree.rules[node].queueing is Queueing.STRICT_FIFO:
-                    self.left += queues[node]
-                    queues[node].clear()
-            if queues[node]:
-                heads[node] = queues[node][-1]
-            else:
-                del heads[node]
+            if is_admitted and len(rest):
+                heappush(ahead[node], (int(rest[0]), kind, rest[1:]))
+            if not ahead[node] or (not is_admitted and self.tree.rules[node].queueing is Queueing.STRICT_FIFO):
+                del ahead[node]
         return stopped
 
+    def _heads(self, order: IntArray, may_stop: bool) -> "dict[int, list[tuple[int, int, IntArray]]]":
+        """Return for each queue a heap of its kinds of jobs that could be admitted: the place of the first in `order`, and of the rest."""
+        if not len(order):
+            return {}
+        kinds = self.owner.kind[order]
+        places = np.argsort(kinds, kind="stable")
+        begins = np.flatnonzero(np.diff(kinds[places], prepend=-1))
+        first: dict[int, int] = {}
+        ahead: dict[int, list[tuple[int, int, IntArray]]] = {}
+        free, borrowers = self.room.num_free, self._borrowers()
+        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(places)], strict=True):
+            at = int(places[begin])
+            job = int(order[at])
+            node = self.owner.node_of[job]
+            first[node] = min(first.get(node, at), at)
+            if self._could(node, job, free, borrowers, may_stop):
+                ahead.setdefault(node, []).append((at, int(kinds[at]), places[begin + 1 : end]))
+        for node, heads in list(ahead.items()):
+            heapify(heads)
+            if self.tree.rules[node].queueing is Queueing.STRICT_FIFO and heads[0][0] != first[node]:
+                del ahead[node]
+        return dict(sorted(ahead.items()))
+
+    def _borrowers(self) -> list[int]:
+        """Return the queues with running jobs that use more than their quota."""
+        usage, total = self.ledger.usage, self.ledger.total
+        return [
+            node
+            for node in self.running
+            if any(used > most for used, most in zip(usage[node], total[node], strict=True))
+        ]
+
+    def _could(self, node: int, job: int, free: int, borrowers: Sequence[int], may_stop: bool) -> bool:
+        """Tell whether a job could be admitted, by quota and number of free GPUs, or might stop others; what is ruled out stays so in a pass."""
+        rules, width = self.tree.rules[node], self.room.site.widths[job]
+        if rules.is_held:
+            return False
+        if may_stop and rules.within is not WithinQueue.NEVER and self._has_later(node, job):
+            return True
+        if may_stop and rules.reclaim is not Reclaim.NEVER:
+            others = [queue for queue in borrowers if queue != node]
+            if any(
+                self._reclaim_from(node, job, at, queue) is not None for at in self._flavors(node) for queue in others
+            ):
+                return True
+        if self.is_plain and width > free:
+            return False
+        return any(self.ledger.available(node, flavor) >= width * MILLI for flavor in self._flavors(node))
+
+    def _has_later(self, node: int, job: int) -> bool:
+        """Tell whether a job of the queue runs that one could stop by the rule within queues."""
+        within = self.tree.rules[node].within
+        key = (-self.priority[job], job)
+        for other in self.running.get(node, ()):
+            if self.priority[other] < self.priority[job]:
+                return True
+            if within is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY and (-self.priority[other], other) > key:
+                return True
+        return False
+
     def _flavors(self, node: int) -> Iterable[int]:
-        return np.flatnonzero(self.tree.covers[node]).tolist()
+        return self.owner.flavors[node]
 
     def _place(self, room: FreeGpus, job: int, flavor: int) -> Gpus | None:
         mine = self.owner.machines[flavor]
@@ -463,9 +545,9 @@ class _Pass:
                     continue
                 stopped, gpus = found
                 for other in stopped:
-                    queue = int(self.owner.queue[other])
+                    queue = self.owner.node_of[other]
                     self.room.give(other, self.gpus.pop(other))
-                    self.ledger.change(queue, self.flavor[other], -self._milli(other))
+                    self.ledger.change(queue, self.flavor.pop(other), -self._milli(other))
                     self.owner.reclaimed += queue != node
                     self.owner.preempted_in_queue += queue == node
                 self._start(node, job, flavor, gpus)
@@ -483,39 +565,57 @@ class _Pass:
 
     def _candidates(self, node: int, job: int, flavor: int) -> Iterable[Candidate]:
         """Yield the running jobs that may be stopped for one."""
-        rules, priority, path = self.tree.rules[node], self.priority, self.owner.paths[node]
-        lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
-        promised = path[: path.index(lowest) + 1] if lowest is not None else []
-        for other in self.view.running:
-            if other not in self.gpus or self.flavor[other] != flavor:
-                continue
-            queue = int(self.owner.queue[other])
+        rules, priority = self.tree.rules[node], self.priority
+        key = (-priority[job], job)
+        for queue, others in self.running.items():
             if queue == node:
-                is_newer = rules.within is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY and (-priority[other], other) > (
-                    -priority[job],
-                    job,
-                )
-                may = rules.within is not WithinQueue.NEVER and (priority[other] < priority[job] or is_newer)
+                if rules.within is WithinQueue.NEVER:
+                    continue
+                is_newer = rules.within is WithinQueue.LOWER_OR_NEWER_EQUAL_PRIORITY
+                may = [
+                    each
+                    for each in others
+                    if priority[each] < priority[job] or (is_newer and (-priority[each], each) > key)
+                ]
                 least_us = self._first_set(self.tree.preempt_after_us, self.owner.paths[queue])
             else:
-                above = self._siblings(path, self.owner.paths[queue])
-                if above is None or not self._is_borrowing(self.ledger, queue, above[1], flavor):
+                way = self._reclaim_from(node, job, flavor, queue)
+                if way is None:
                     continue
-                is_lower = priority[other] < priority[job]
-                may = rules.reclaim is Reclaim.ANY or (rules.reclaim is Reclaim.LOWER_PRIORITY and is_lower)
-                if above[0] not in promised and not self.tree.shares:
-                    most = rules.borrow_max_priority
-                    may = rules.borrow_within and is_lower and (most is None or priority[other] <= most)
+                limit, child = way
+                may = others if limit is None else [each for each in others if priority[each] < limit]
                 least_us = self._first_set(
-                    self.tree.reclaim_after_us, self.owner.paths[above[1] if self.tree.is_by_ancestor else queue]
+                    self.tree.reclaim_after_us, self.owner.paths[child if self.tree.is_by_ancestor else queue]
                 )
-            if not may:
-                continue
-            until = int(self.started[other]) + least_us
-            if until > self.view.now_us:
-                self.again.append(until)
-                continue
-            yield (queue == node, priority[other], -int(self.started[other]), -other, other)
+            for other in may:
+                if other not in self.gpus or self.flavor[other] != flavor:
+                    continue
+                start = int(self.started[other])
+                if start + least_us > self.view.now_us:
+                    self.again.append(start + least_us)
+                else:
+                    yield (queue == node, priority[other], -start, -other, other)
+
+    def _reclaim_from(self, node: int, job: int, flavor: int, queue: int) -> "tuple[int | None, int] | None":
+        """Return the priority below which jobs of another queue may be stopped, None for any, and its side of the common cohort; None if none may.
+
+        The other queue, and its cohorts up to the common one, have to use more than their quota. The job takes what was promised to
+        its own side: a queue or cohort of it, below the common one, has the quota for it.
+        """
+        rules, path = self.tree.rules[node], self.owner.paths[node]
+        above = self._siblings(path, self.owner.paths[queue])
+        if above is None or not self._is_borrowing(self.ledger, queue, above[1], flavor):
+            return None
+        lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
+        is_promised = lowest is not None and path.index(lowest) <= path.index(above[0])
+        if is_promised or self.tree.shares:
+            if rules.reclaim is Reclaim.NEVER:
+                return None
+            return None if rules.reclaim is Reclaim.ANY else self.priority[job], above[1]
+        if not rules.borrow_within:
+            return None
+        most = self.priority[job] if rules.borrow_max_priority is None else rules.borrow_max_priority + 1
+        return min(self.priority[job], most), above[1]
 
     @staticmethod
     def _siblings(path: Sequence[int], other: Sequence[int]) -> tuple[int, int] | None:
@@ -540,7 +640,7 @@ class _Pass:
         """Stop candidates in their order until the job fits, passing over those whose queues borrow no more."""
         trial = _Trial(self, node, job, flavor)
         for *_, other in candidates:
-            queue = int(self.owner.queue[other])
+            queue = self.owner.node_of[other]
             if queue != node:
                 above = self._siblings(self.owner.paths[node], self.owner.paths[queue])
                 if above is None or not self._is_borrowing(trial.ledger, queue, above[1], flavor):
@@ -559,7 +659,7 @@ class _Pass:
             left: dict[int, list[int]] = {}
             for *_, other in candidates:
                 if other not in trial.stopped:
-                    left.setdefault(int(self.owner.queue[other]), []).append(other)
+                    left.setdefault(self.owner.node_of[other], []).append(other)
             while left:
                 queue = max(
                     left, key=lambda each: (each != node, self._share(self._side(path, each), trial.ledger), -each)
@@ -589,7 +689,7 @@ class _Pass:
 
     def _may(self, trial: "_Trial", rule: ShareRule, path: Sequence[int], other: int) -> bool:
         """Tell whether shares allow to stop a job of another queue."""
-        queue = int(self.owner.queue[other])
+        queue = self.owner.node_of[other]
         above = self._siblings(path, self.owner.paths[queue])
         assert above is not None  # candidates have a cohort in common
         more = dict(trial.ledger.above(path[0], trial.flavor, self._milli(trial.job)))[above[0]]
@@ -614,7 +714,7 @@ class _Trial:
     def _change(self, other: int, sign: int) -> None:
         gpus = self.one.gpus[other]
         (self.room.give if sign < 0 else self.room.take)(other, gpus)
-        queue = int(self.one.owner.queue[other])
+        queue = self.one.owner.node_of[other]
         self.ledger.change(queue, self.one.flavor[other], sign * self.one._milli(other))
 
     def stop(self, other: int) -> None:

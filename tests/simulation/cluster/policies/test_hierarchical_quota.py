@@ -18,7 +18,7 @@ from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota, HierarchicalQuotaOptions
 from optim.workloads.cluster.queue_files import write_kueue
-from tests.support.quota_trees import is_admitted, most_by_programme, quota_tree, trees
+from tests.support.quota_trees import fits_below, is_admitted, most_by_programme, quota_tree, trees
 from tests.support.small_clusters import workload
 
 FREE = EngineOptions(overhead_s=0)
@@ -294,20 +294,25 @@ def test_every_instant_keeps_to_the_quotas_and_leaves_none_idle_that_a_waiting_j
         for job in waiting:
             wanted = used | {queue[job]: used.get(queue[job], 0) + 1}
             assert not (sum(wanted.values()) <= gpus and is_admitted(tree, wanted))
-            if wanted[queue[job]] <= tree.nominal[queue[job], 0] // 1000:
-                others = [
-                    each for each in used if each != queue[job] and tree.path(each)[-1] == tree.path(queue[job])[-1]
-                ]
-                assert all(
-                    used[each] <= tree.nominal[each, 0] // 1000 or _cohort_lends(tree, each, queue[job])
-                    for each in others
-                )
+            for other in used:
+                common = next((node for node in tree.path(queue[job]) if node in tree.path(other)), None)
+                if common is None or other == queue[job]:
+                    continue
+                mine, yours = (path[: path.index(common)] for path in (tree.path(queue[job]), tree.path(other)))
+                is_promised = any(fits_below(tree, node, wanted, queue[job]) for node in mine)
+                assert not is_promised or any(fits_below(tree, node, used, other) for node in yours)
 
 
-def _cohort_lends(tree, borrower, queue):
-    """Tell whether a queue over its quota may be within that of a cohort that the other isn't in, or has one of its own below."""
-    common = next(node for node in tree.path(borrower) if node in tree.path(queue))
-    return tree.path(borrower).index(common) > 1
+def test_reclaim_goes_across_cohorts_and_not_within_one_that_lends_its_own():
+    """Cohorts A (a, b) and B (d): d's job is within d's quota, which a borrowed; b's would only take what A lent a first."""
+    tree = quota_tree(
+        *(("c", "", 0, None, None), ("A", "c", 1, None, None), ("B", "c", 0, None, None)),
+        *(("a", "A", 0, None, None), ("b", "A", 0, None, None), ("d", "B", 1, None, None)),
+        rules=ANY,
+    )
+    first = ((0, 1, 100, "a"), (0, 1, 100, "a"))
+    assert ends(tree, jobs_of(*first, (10, 1, 20, "d")))[0] == [100, 120, 30]
+    assert ends(tree, jobs_of(*first, (10, 1, 20, "b")))[0] == [100, 100, 120]
 
 
 def test_without_a_file_virtual_clusters_share_by_gpu_time():
