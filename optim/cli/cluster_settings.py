@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked, print_table
+from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError, check_choices
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 SYSTEMS = ("kueue", "slurm")
 PANEL = "Settings of a real scheduler"
-SHOWN = ("jct_mean_h", "wait_mean_h", "jct_p95_h", "utilisation", "preemptions", "unfinished", "makespan_h")
+SHOWN = (
+    *("jct_mean_h", "wait_mean_h", "jct_p95_h", "utilisation", "preemptions", "unfinished", "makespan_h"),
+    *("wait_max_1_h", "wait_max_2_4_h", "wait_max_5_8_h", "wait_max_above_8_h"),
+)
 COLUMNS = (
     *("queue", "quota_now", "quota_then", "jobs", "wait_mean_h_now", "wait_mean_h_then", "wait_less", "wait_more"),
     *(
@@ -121,13 +124,11 @@ def play_what_if(
     if output is OutputFormat.JSON:
         for name, each in runs:
             print_json({"run": name, **each.row.flat()})
-        for row in (*found.rows(), *found.longest_waits()):
+        for row in found.rows():
             print_json(row)
         print_json(found.summary())
     else:
         _print_paired(runs, found.rows(), found.summary(), f"{len(task.jobs)} jobs on {task.cluster.num_gpus} GPUs")
-        waits = found.longest_waits()
-        print_table(tuple(waits[0]), [list(row.values()) for row in waits])
     unfinished = [name for name, each in runs if each.row.metrics.unfinished]
     if unfinished:
         info(f"{' and '.join(unfinished)} left jobs unfinished")
@@ -139,7 +140,7 @@ def _print_paired(
 ) -> None:
     """Print both runs, the queues, and sentences that sum them up."""
     flat = [(name, each.row.flat()) for name, each in runs]
-    print_table(
+    print_stacked(
         ("run", "policy", *SHOWN),
         [[name, row["policy"], *(row[key] for key in SHOWN)] for name, row in flat],
         title=title,

@@ -374,17 +374,3 @@ def waited_by_job(jobs: Workload, log: EventLog) -> IntArray:
     waited = np.zeros(len(jobs), np.int64)
     np.add.at(waited, job, end - begin)
     return waited
-
-
-def longest_wait_by_gang(jobs: Workload, waited_us: IntArray) -> dict[int, int]:
-    """Return the longest of given waits by gang size in GPUs, narrow gangs first: who starves.
-
-    Parameters
-    ----------
-    waited_us
-        Of each job, such as `waited_by_job` returns; shape (jobs,).
-    """
-    longest: dict[int, int] = {}
-    for gang, waited in zip(jobs.gpus.tolist(), waited_us.tolist(), strict=True):
-        longest[gang] = max(longest.get(gang, 0), waited)
-    return dict(sorted(longest.items()))

@@ -9,7 +9,7 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
-from optim.models.cluster.waiting import last_times, longest_wait_by_gang, waited_by_job
+from optim.models.cluster.waiting import last_times, waited_by_job
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
@@ -218,14 +218,6 @@ class PairedRuns:
             figures[f"over_quota_{run}"] = [row["queue"] for row in rows if row[f"borrowed_gpu_hours_{run}"]]
             figures[f"starved_{run}"] = [row["queue"] for row in rows if row[f"starved_h_{run}"]]
         return figures
-
-    def longest_waits(self) -> list[dict[str, Any]]:
-        """Return the longest wait in either run by gang size: who starves."""
-        now, then = (longest_wait_by_gang(self.jobs, waited_by_job(self.jobs, log)) for log in (self.now, self.then))
-        return [
-            {"gang": gang, "longest_wait_h_now": now[gang] / HOUR_US, "longest_wait_h_then": then[gang] / HOUR_US}
-            for gang in now
-        ]
 
     def _named(self, rows: IntArray, change: IntArray) -> list[dict[str, Any]]:
         return [

@@ -8,7 +8,8 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
-from optim.models.cluster.waiting import longest_wait_by_gang, waited_by_job
+from optim.models.cluster.metrics import measure
+from optim.models.cluster.waiting import waited_by_job
 from optim.models.cluster.workload import US
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
@@ -216,7 +217,8 @@ def test_the_longest_wait_by_gang_shows_who_starves():
         waited = waited_by_job(jobs, run.log)
         expected = run.end_us - jobs.submit_us - run.executed_us - run.overhead_us
         assert waited.tolist() == expected.tolist()
-        assert longest_wait_by_gang(jobs, waited)[2] == waited[wide] == longest * US
+        assert waited[wide] == longest * US
+        assert measure(jobs, Cluster.grid("1x2"), run).wait_max_2_4_h == pytest.approx(longest / HOUR)
 
 
 @settings(max_examples=40)
