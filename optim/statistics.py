@@ -130,3 +130,71 @@ def kaplan_meier(times: FloatArray, is_event: BoolArray) -> tuple[FloatArray, Fl
     events, ended = np.unique(times[is_event], return_counts=True)
     at_risk = len(times) - np.searchsorted(np.sort(times), events, side="left")
     return events, np.cumprod(1.0 - ended / np.maximum(at_risk, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockMean:
+    """A mean over blocks of time, the two ends of its interval, and how many blocks there are.
+
+    `low` and `high` are infinite where there are too few blocks to tell.
+    """
+
+    mean: float
+    low: float
+    high: float
+    blocks: int
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+MIN_BLOCKS = 4
+"""Blocks of time below which no interval is told."""
+
+
+def block_mean(
+    totals: FloatArray,
+    counts: FloatArray,
+    rng: np.random.Generator,
+    *,
+    length: int | None = None,
+    resamples: int = 2_000,
+) -> BlockMean:
+    """Return the mean of dependent values by a circular block bootstrap over consecutive blocks of time.
+
+    Parameters
+    ----------
+    totals, counts
+        Sum and number of the values of each block of time (a week), in order; shape (blocks,).
+    rng
+        Of what is drawn.
+    length
+        Consecutive blocks of time that are drawn together; their number to the power of 1/3 unless given.
+    resamples
+        How often.
+
+    Notes
+    -----
+    The interval is the mean plus or minus Student's quantile, with one degree of freedom less than there are drawn blocks, times
+    the resamples' standard deviation: a percentile interval is too narrow for a few weeks.
+
+    References
+    ----------
+    Politis, Romano, "A Circular Block-Resampling Procedure for Stationary Data", in Exploring the Limits of Bootstrap (1992).
+    """
+    from scipy.special import stdtrit
+
+    blocks = len(totals)
+    mean = float(totals.sum() / counts.sum())
+    length = length or max(1, round(blocks ** (1 / 3)))
+    drawn = -(-blocks // length)
+    if blocks < MIN_BLOCKS or drawn < 2:
+        return BlockMean(mean=mean, low=-math.inf, high=math.inf, blocks=blocks)
+    first = rng.integers(0, blocks, (resamples, drawn))
+    place = (first[:, :, None] + np.arange(length)).reshape(resamples, -1)[:, :blocks] % blocks
+    number = counts[place].sum(axis=1)
+    means = totals[place].sum(axis=1)[number > 0] / number[number > 0]
+    half = float(means.std(ddof=1)) * float(stdtrit(drawn - 1, ENDS[1])) * math.sqrt(drawn / (drawn - 1))
+    return BlockMean(mean=mean, low=mean - half, high=mean + half, blocks=blocks)

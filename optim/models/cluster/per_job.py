@@ -1,0 +1,139 @@
+"""What became of each job in a run, and waits by user, account, partition and gang."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Event
+from optim.models.cluster.run_file import LoggedRun
+from optim.models.cluster.waiting import CAUSES, last_times, waiting
+from optim.models.cluster.workload import US, Workload
+
+HOUR_US = 3600 * US
+
+GROUPS = ("user", "account", "partition", "gang")
+"""What waits are shown by."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobOutcomes:
+    """One entry a job.
+
+    Parameters
+    ----------
+    start_us, end_us
+        First start, -1 if there was none, and when it was done, was sent away, or the run ended; shape (jobs,).
+    is_done
+        Whether it did all of its work; shape (jobs,).
+    cause_us
+        How long it waited for which of `optim.models.cluster.waiting.CAUSES`; shape (jobs, causes).
+    preemptions
+        How often it lost its GPUs; shape (jobs,).
+    gpus
+        Machines of its last start with the GPUs of each, such as ``3:8 4:8``; "" if there was none.
+    """
+
+    start_us: IntArray
+    end_us: IntArray
+    is_done: BoolArray
+    cause_us: FloatArray
+    preemptions: IntArray
+    gpus: tuple[str, ...]
+
+    @property
+    def wait_us(self) -> FloatArray:
+        """All time without GPUs from the submission to the end; shape (jobs,)."""
+        return np.asarray(self.cause_us.sum(axis=1))
+
+
+def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes:
+    """Return what became of the jobs in a run."""
+    log, count = run.log, len(jobs)
+    end = np.maximum(last_times(log, count), jobs.submit_us)
+    spells = waiting(jobs, cluster, log, end, run.rules)
+    cause = np.zeros((count, len(CAUSES)))
+    np.add.at(cause, spells.job, spells.cause_us)
+    starts = np.flatnonzero(log.kind == Event.START)
+    first, latest = np.full(count, -1), np.full(count, -1)
+    first[log.job[starts[::-1]]] = log.time_us[starts[::-1]]
+    latest[log.job[starts]] = starts
+    is_done = np.zeros(count, np.bool_)
+    is_done[log.job[log.kind == Event.END]] = True
+    lost = log.job[log.is_lost]
+    places = []
+    for event in latest.tolist():
+        on: dict[int, int] = {}
+        for at in range(int(log.first[event]), int(log.first[event + 1])) if event >= 0 else ():
+            on[int(log.machine[at])] = on.get(int(log.machine[at]), 0) + int(log.gpus[at])
+        places.append(" ".join(f"{machine}:{gpus}" for machine, gpus in sorted(on.items())))
+    return JobOutcomes(
+        start_us=first,
+        end_us=end,
+        is_done=is_done,
+        cause_us=cause,
+        preemptions=np.bincount(lost, minlength=count),
+        gpus=tuple(places),
+    )
+
+
+def job_rows(
+    jobs: Workload, cluster: Cluster, run: LoggedRun, begin: datetime | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield a row per job for a table: times are dates in UTC where `begin` is that of time 0, else hours after the first submission."""
+
+    def told(time_us: int) -> str | float:
+        if begin is None:
+            return round(time_us / HOUR_US, 6)
+        return (begin + timedelta(microseconds=int(time_us))).strftime("%Y-%m-%dT%H:%M:%S")
+
+    found = outcomes_of(jobs, cluster, run)
+    for job, name in enumerate(jobs.ids):
+        yield {
+            "policy": run.policy,
+            "id": name,
+            "user": jobs.users[jobs.user[job]],
+            "account": jobs.accounts[jobs.account[job]],
+            "partition": jobs.groups[jobs.group[job]],
+            "gpus": int(jobs.gpus[job]),
+            "submit": told(int(jobs.submit_us[job])),
+            "start": told(int(found.start_us[job])) if found.start_us[job] >= 0 else "",
+            "end": told(int(found.end_us[job])),
+            "is_done": bool(found.is_done[job]),
+            "wait_h": round(float(found.wait_us[job]) / HOUR_US, 6),
+            **{
+                f"wait_{cause}_h": round(float(us) / HOUR_US, 6)
+                for cause, us in zip(CAUSES, found.cause_us[job], strict=True)
+            },
+            "preemptions": int(found.preemptions[job]),
+            "machines": found.gpus[job],
+        }
+
+
+def wait_rows(jobs: Workload, wait_us: FloatArray, by: str) -> list[dict[str, Any]]:
+    """Return waits in hours by one of `GROUPS`, a row each with the number of jobs, mean, median, 95 % and longest wait, the longest first; gangs in the order of their size.
+
+    Empty where the jobs tell nothing of it, or all tell the same.
+    """
+    names: dict[str, tuple[str, ...]] = {"user": jobs.users, "account": jobs.accounts, "partition": jobs.groups}
+    of = {"user": jobs.user, "account": jobs.account, "partition": jobs.group, "gang": jobs.gpus}[by]
+    rows = []
+    for value in np.unique(of).tolist():
+        waits = wait_us[of == value] / HOUR_US
+        rows.append(
+            {
+                by: value if by == "gang" else names[by][value] or "(none)",
+                "jobs": len(waits),
+                "mean_h": float(waits.mean()),
+                "median_h": float(np.median(waits)),
+                "p95_h": float(np.percentile(waits, 95)),
+                "longest_h": float(waits.max()),
+            }
+        )
+    if by == "gang":
+        return rows
+    return sorted(rows, key=lambda row: -row["longest_h"]) if len(rows) > 1 else []

@@ -1,0 +1,55 @@
+"""Whether one policy does better than another on a trace, or by chance: differences paired by job, over weeks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.cluster.log import Event
+from optim.models.cluster.run_file import LoggedRun
+from optim.models.cluster.waiting import last_times
+from optim.models.cluster.workload import US, Workload
+from optim.statistics import MIN_BLOCKS, BlockMean, block_mean
+
+WEEK_US = 7 * 86_400 * US
+HOUR_US = 3_600 * US
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How much longer jobs take to complete under `policy` instead of under `baseline`, in hours: mean over the jobs both did."""
+
+    policy: str
+    baseline: str
+    hours: BlockMean
+
+    def __str__(self) -> str:
+        """Return a line for people."""
+        said, hours = f"{self.policy} instead of {self.baseline}: {self.hours.mean:+.3g} h", self.hours
+        weeks = f"{hours.blocks} week" if hours.blocks == 1 else f"{hours.blocks} weeks"
+        if hours.blocks < MIN_BLOCKS:
+            return f"{said}, {weeks}: can't tell whether it is chance; an interval takes {MIN_BLOCKS} weeks"
+        told = f"{said} [{hours.low:+.3g}, {hours.high:+.3g}], {weeks}"
+        return told if hours.is_told else f"{told}: can't tell them apart, the interval holds 0"
+
+
+def difference(jobs: Workload, policy: LoggedRun, baseline: LoggedRun, seed: int = 0) -> Difference:
+    """Return the paired difference of completion times, with a 95 % interval by a circular block bootstrap over weeks of submission.
+
+    Jobs that either run didn't get done count in neither.
+    """
+    is_done = np.ones(len(jobs), np.bool_)
+    ends = []
+    for run in (policy, baseline):
+        done = np.zeros(len(jobs), np.bool_)
+        done[run.log.job[run.log.kind == Event.END]] = True
+        is_done &= done
+        ends.append(last_times(run.log, len(jobs)))
+    hours = (ends[0] - ends[1])[is_done] / HOUR_US
+    week = ((jobs.submit_us - jobs.submit_us[0]) // WEEK_US)[is_done]
+    number = int((jobs.submit_us[-1] - jobs.submit_us[0]) // WEEK_US) + 1
+    totals, counts = np.bincount(week, hours, number), np.bincount(week, minlength=number).astype(float)
+    if not counts.any():
+        nothing = BlockMean(mean=0.0, low=-np.inf, high=np.inf, blocks=0)
+        return Difference(policy=policy.policy, baseline=baseline.policy, hours=nothing)
+    found = block_mean(totals, counts, np.random.default_rng(seed))
+    return Difference(policy=policy.policy, baseline=baseline.policy, hours=found)
