@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import error_exit, listening
 from optim.cli.cluster_forecast import StartChoice, print_forecast
+from optim.cli.cluster_outcomes import OutcomeChoice, distance, distance_line, print_policies, recorded_row
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
@@ -91,9 +92,6 @@ class Outputs:
     results: Annotated[
         Path | None, option("--results", "Keep finished rows here; the same command goes on.", "FILE", OUTPUT)
     ] = None
-    jobs_csv: Annotated[
-        Path | None, option("--jobs-csv", "A row per job and policy; with --forecast its starts.", "FILE", OUTPUT)
-    ] = None
     log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE", OUTPUT)] = None
 
     report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
@@ -133,15 +131,15 @@ class Outputs:
         check_columns(split_list(self.lost_by))
         if self.report is not None:
             check_installed("matplotlib", "--report")
-        for path in (self.results, self.log, self.report, self.jobs_csv):
+        for path in (self.results, self.log, self.report):
             check_out(path)
 
-    def source(self, engine: "Engine") -> "PolicyResultCache":
+    def source(self, engine: "Engine", *, need_events: bool) -> "PolicyResultCache":
         """Return where rows come from."""
         from optim.benchmarks.cluster_rows import PolicyResultCache
 
-        need_events = self.study or self.lost_by or self.log is not None or self.report is not None
-        return PolicyResultCache(results=self.results, log=self.log, need_events=bool(need_events), engine=engine)
+        need_events |= self.study or bool(self.lost_by) or self.log is not None or self.report is not None
+        return PolicyResultCache(results=self.results, log=self.log, need_events=need_events, engine=engine)
 
 
 @grouped
@@ -165,6 +163,7 @@ def cluster(
     start: StartChoice,
     where: EngineChoice,
     outputs: Outputs,
+    outcomes: OutcomeChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -174,6 +173,9 @@ def cluster(
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
 
+    if outcomes.list_:
+        print_policies(output)
+        return ExitCode.DONE
     outputs.check()
     world = read_cluster(gpus)
     given = split_options(settings)
@@ -189,6 +191,7 @@ def cluster(
     )
     names = ["+".join((*split_list(wrap), name)) for name in chosen or default_names("cluster")]
     settings_choice.check(names, outputs.asked)
+    outcomes.check(names)
     options, requests = split_settings(given, names)
     task = Comparison(jobs, world, options, seed, present=None if begun is None else begun.present)
     if settings_choice.what_if is not None:
@@ -201,7 +204,7 @@ def cluster(
         return print_configuration(task, requests[0], settings_choice.write_config)
     _print_header(jobs, world, seed)
     if begun is not None and start.forecast is not None:
-        return print_forecast(begun, task, requests, start.forecast, outputs.jobs_csv, outputs.report, output)
+        return print_forecast(begun, task, requests, start.forecast, outcomes.jobs_csv, outputs.report, output)
     for warning in task.warnings(requests):
         info(f"warning: {warning}")
     for line in task.notes(requests):
@@ -218,16 +221,20 @@ def cluster(
             jobs=jobs,
             cluster=world,
             overhead_us=options.overhead_us,
-            settings={"seed": seed, **_asked(choice, gpus, own), **selecting, **given},
+            settings={"seed": seed, **_asked(choice, gpus, own), **selecting, **given, **_of_time(jobs, start)},
             **claims,
         )
         task.least_jct_h, task.least_makespan_h = (record.bounds[name] for name in ("jct_mean_h", "makespan_h"))
         if output is OutputFormat.JSON:
             first = {"bounds": record.bounds, "jct_mean_h_price_bound_limit": record.price_bound_limit_h}
             print_json(first | {"jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
-        rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
+        source = outputs.source(engine, need_events=outcomes.need_events or bool(jobs.recorded.any()))
+        rows, record = _play(task, requests, record, source, (interruption, progress, output))
     if output is OutputFormat.TABLE:
         _print_rows(record, rows)
+    elif record.runs and jobs.recorded.any():
+        print_json({"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0])})
+    outcomes.tell(record, output, seed)
     _write(record, outputs, output, beside)
     return _exit_code(rows, len(requests))
 
@@ -239,10 +246,14 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     if (limit := record.price_bound_limit_h) is not None:
         dual = {"jct_mean_h": limit, "ratio_to_bound": limit / record.bounds["jct_mean_h"]}
         head.append(["limit of price bounds", *(dual.get(name) for name in SHOWN)])
+    if (recorded := recorded_row(record.jobs)) is not None:
+        head.append([recorded["policy"], *(recorded.get(name) for name in SHOWN)])
     body = [*head, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
     if warning := record.jobs.missing:
         print_line(f"warning: {warning}")
+    if recorded is not None and record.runs:
+        print_line(distance_line(distance(record.jobs, record.runs[0])))
     print_stacked(("policy", *SHOWN), body, title=title)
     if record.jobs.recorded_wait is not None:
         count, hours = record.jobs.recorded_wait
@@ -289,6 +300,12 @@ def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]") -> "d
         "gpus": gpus,
         **options,
     }
+
+
+def _of_time(jobs: "Workload", start: StartChoice) -> dict[str, Any]:
+    """Return the date of time 0, and the state in which runs begin, as far as they are told."""
+    begin = {} if jobs.begin is None else {"begin": jobs.begin.isoformat()}
+    return begin | ({} if start.state is None else {"state": str(start.state)})
 
 
 def _said(record: "RunRecord") -> "dict[str, Any]":

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 
-from optim.core.arrays import ComparesByValue, FloatArray, IntArray
+from optim.core.arrays import BoolArray, ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.columns import LATER, check_ranges, column, columns_of, fill_columns, form
@@ -108,6 +109,11 @@ class Workload(ComparesByValue):
         GPU-hours that such rows held, by reason, as far as the source tells them.
     notes
         What a user of the jobs should know, one line each.
+    recorded_wait_us
+        How long each waited in the cluster of the source, all time without GPUs from its submission to its end; -1 where the source
+        doesn't tell; shape (jobs,).
+    begin
+        Date of time 0; None where the source tells no dates.
     recorded_wait
         Of how many of the jobs a source tells the wait, and its mean in hours; None if of none.
 
@@ -144,6 +150,7 @@ class Workload(ComparesByValue):
     reason: IntArray = column(0, since=2)
     account: IntArray = column(0, since=LATER)
     qos: IntArray = column(0, since=LATER)
+    recorded_wait_us: IntArray = column(-1, least=-1, most=LATEST_US, since=LATER)
     loss: FloatArray = column(lambda jobs: np.zeros((len(jobs), 0)), dims=2, dtype=np.float64, since=1)
     groups: tuple[str, ...] = ("",)
     users: tuple[str, ...] = ("",)
@@ -157,6 +164,7 @@ class Workload(ComparesByValue):
     dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     recorded_wait: tuple[int, float] | None = None
+    begin: datetime | None = None
 
     def __post_init__(self) -> None:
         """Fill what was left out, and check the rest."""
@@ -234,6 +242,11 @@ class Workload(ComparesByValue):
             f"{least}{held:,.1f} of {everything:,.1f} GPU-hours ({held / everything:.0%}) are left out: jobs {reasons}; "
             "the cluster was fuller, and jobs waited longer, than is shown"
         )
+
+    @property
+    def recorded(self) -> BoolArray:
+        """Which jobs the source tells the wait of, so that it tells their end as well; shape (jobs,)."""
+        return self.recorded_wait_us >= 0
 
     def strains_hosts(self, cluster: Cluster, jobs_a_gpu: int = 1) -> bool:
         """Tell whether a machine full of the jobs that ask most could run out of vCPU or memory."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -328,6 +329,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         dropped={reason: count for reason, count in dropped.items() if count},
         dropped_gpu_h={reason: held for reason, held in dropped_gpu_h.items() if held > 0},
         notes=tuple(notes),
+        begin=None if table.begin is None else table.begin + timedelta(seconds=float(submit[0])),
         recorded_wait=_recorded_wait(None if table.waited_s is None else table.waited_s[order]),
         **columns,
     )
@@ -437,6 +439,9 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
         columns["fails_us"] = np.where(np.isnan(failed), -1, np.rint(np.nan_to_num(failed) * US)).astype(np.int64)
     if table.failed_attempts is not None:
         columns["tries"] = np.maximum(1, table.failed_attempts[order])
+    if table.waited_s is not None:
+        waited = np.nan_to_num(table.waited_s[order], nan=-1.0)
+        columns["recorded_wait_us"] = np.where(waited >= 0, np.rint(waited * US), -1).astype(np.int64)
     if table.estimate_s is not None:
         stated = np.nan_to_num(table.estimate_s[order])
         columns["estimate_us"] = np.where(stated > 0, np.maximum(1, np.rint(stated * US)), 0).astype(np.int64)

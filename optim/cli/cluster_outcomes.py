@@ -1,0 +1,226 @@
+"""What `optim simulate cluster` tells besides its rows: the recorded schedule, differences, waits, jobs, and the list of policies."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from optim.cli.output import OutputFormat, print_json, print_line, print_table, show
+from optim.cli.parameters import check_out, option, split_list
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.models.cluster.run_file import LoggedRun, RunRecord
+    from optim.models.cluster.workload import Workload
+
+PANEL = "Output"
+RECORDED = "as recorded"
+MAX_GROUPS = 20
+"""Users or partitions that a table shows: those that waited longest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeChoice:
+    """What is told of jobs and differences."""
+
+    jobs_csv: Annotated[
+        Path | None, option("--jobs-csv", "A row per job and policy; with --forecast its starts.", "FILE", PANEL)
+    ] = None
+    waits: Annotated[bool, option("--waits", "Print waits by user, account, partition and gang.", panel=PANEL)] = False
+    compare: Annotated[
+        list[str] | None,
+        option("--compare", "Print each policy's difference to this one, with its interval.", "NAME", PANEL),
+    ] = None
+    list_: Annotated[
+        bool, option("--list", "List policies with options and what each sees; play none.", panel=PANEL)
+    ] = False
+
+    @property
+    def need_events(self) -> bool:
+        """Whether rows alone don't do."""
+        return bool(self.jobs_csv is not None or self.waits or self.compare)
+
+    def check(self, names: list[str]) -> None:
+        """Refuse before the work what can't be told after it.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a policy to compare with isn't played, or is alone.
+        """
+        check_out(self.jobs_csv)
+        for name in split_list(self.compare):
+            if name not in names or len(names) < 2:
+                raise InvalidOptionError(
+                    f"--compare {name[:40]} must be one of several policies that are played: {', '.join(names)[:120]}"
+                )
+
+    def tell(self, record: "RunRecord", output: OutputFormat, seed: int) -> None:
+        """Print and write what was asked for."""
+        if self.waits:
+            _print_waits(record, output)
+        for name in split_list(self.compare):
+            _print_differences(record, name, output, seed)
+        if self.jobs_csv is not None:
+            from optim.cli.cluster_forecast import write_rows
+            from optim.models.cluster.per_job import job_rows
+
+            jobs, world = record.jobs, record.cluster
+            write_rows(self.jobs_csv, [row for run in record.runs for row in job_rows(jobs, world, run, jobs.begin)])
+
+
+def recorded_row(jobs: "Workload") -> "dict[str, Any] | None":
+    """Return the schedule that the source tells as a row's figures, None if it tells none; of some of the jobs it tells no makespan."""
+    import numpy as np
+
+    from optim.models.cluster.workload import US
+
+    known = jobs.recorded
+    if not known.any():
+        return None
+    hours = 3600 * US
+    wait, run = jobs.recorded_wait_us[known], jobs.duration_us[known]
+    completion = (wait + run) / hours
+    row: dict[str, Any] = {
+        "policy": RECORDED if known.all() else f"{RECORDED} ({int(known.sum()):,} jobs)",
+        "jct_mean_h": float(completion.mean()),
+        "jct_p95_h": float(np.percentile(completion, 95)),
+        "wait_mean_h": float(wait.mean()) / hours,
+        "slowdown_max": float(((wait + run) / run).max()),
+    }
+    if known.all():
+        row["makespan_h"] = float((jobs.submit_us + jobs.recorded_wait_us + jobs.duration_us).max()) / hours
+    return row
+
+
+def distance(jobs: "Workload", run: "LoggedRun") -> dict[str, Any]:
+    """Return the mean completion time of a run and of the recorded schedule over the jobs that the source tells, and their ratio less 1."""
+    import numpy as np
+
+    from optim.models.cluster.log import Event
+    from optim.models.cluster.waiting import last_times
+    from optim.models.cluster.workload import US
+
+    known = jobs.recorded.copy()
+    done = np.zeros(len(jobs), np.bool_)
+    done[run.log.job[run.log.kind == Event.END]] = True
+    known &= done
+    hours = 3600 * US
+    simulated = float((last_times(run.log, len(jobs)) - jobs.submit_us)[known].mean()) / hours if known.any() else 0.0
+    recorded = float((jobs.recorded_wait_us + jobs.duration_us)[known].mean()) / hours if known.any() else 0.0
+    return {
+        "policy": run.policy,
+        "jobs": int(known.sum()),
+        "simulated_jct_mean_h": simulated,
+        "recorded_jct_mean_h": recorded,
+        "relative": simulated / recorded - 1 if recorded else 0.0,
+    }
+
+
+def distance_line(found: dict[str, Any]) -> str:
+    """Return the distance of the present policy from the recorded schedule, for people."""
+    return (
+        f"mean completion of the {found['jobs']:,} jobs whose start is recorded: simulated {found['simulated_jct_mean_h']:.3g} h "
+        f"under {found['policy']}, recorded {found['recorded_jct_mean_h']:.3g} h ({found['relative']:+.0%}); trust a what-if as far as "
+        "the first policy, which is taken for the present one, comes near"
+    )
+
+
+def _print_waits(record: "RunRecord", output: OutputFormat) -> None:
+    from optim.models.cluster.per_job import GROUPS, outcomes_of, wait_rows
+
+    for run in record.runs:
+        waits = outcomes_of(record.jobs, record.cluster, run).wait_us
+        for by in GROUPS:
+            rows = wait_rows(record.jobs, waits, by)
+            if output is OutputFormat.JSON:
+                for row in rows:
+                    print_json({"policy": run.policy, "waits_by": by, **row})
+            elif rows:
+                header = list(rows[0])
+                title = f"{run.policy}: waits by {by}, hours"
+                print_table(header, [list(row.values()) for row in rows[:MAX_GROUPS]], title=title)
+                if len(rows) > MAX_GROUPS:
+                    print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
+
+
+def _print_differences(record: "RunRecord", name: str, output: OutputFormat, seed: int) -> None:
+    from optim.simulation.cluster.differences import difference
+
+    baseline = next((run for run in record.runs if run.policy == name), None)
+    if baseline is None:
+        return
+    for run in record.runs:
+        if run is baseline:
+            continue
+        found = difference(record.jobs, run, baseline, seed)
+        if output is OutputFormat.JSON:
+            hours = found.hours
+            interval = [hours.low, hours.high] if hours.low > float("-inf") else None
+            print_json(
+                {
+                    "policy": found.policy,
+                    "baseline": found.baseline,
+                    "jct_mean_h_more": hours.mean,
+                    "interval_h": interval,
+                }
+                | {"weeks": hours.blocks, "is_told": hours.is_told}
+            )
+        else:
+            print_line(str(found))
+
+
+UNITS = {
+    "_s": "s",
+    "_us": "us",
+    "_min": "min",
+    "_h": "h",
+    "_hours": "h",
+    "_gpu_s": "GPU-s",
+    "_weeks": "weeks",
+    "_days": "days",
+}
+"""Units by the end of an option's name."""
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that an option's name tells, "" if it tells none."""
+    return next((UNITS[end] for end in sorted(UNITS, key=len, reverse=True) if name.endswith(end)), "")
+
+
+def sees_of(policy: Any) -> str:
+    """Return what of a job a policy sees that a real scheduler doesn't, for people."""
+    return str(getattr(policy, "needs", "")) or "nothing"
+
+
+def print_policies(output: OutputFormat) -> None:
+    """Print a row per policy and option: defaults, units, meaning, and what the policy sees; from the registry."""
+    import numpy as np
+
+    from optim.benchmarks.records import plain
+    from optim.core.options import option_meanings, options_as_dict
+    from optim.core.policies import policies_of
+    from optim.models.cluster.workload import Workload
+    from optim.simulation.cluster.catalogue import make_policy
+
+    jobs = Workload(submit_us=np.zeros(1, int), gpus=np.ones(1, int), duration_us=np.ones(1, int))
+    for name, entry in policies_of("cluster").items():
+        meanings, options = option_meanings(entry.options_type), entry.options_type()
+        sees = sees_of(make_policy(name, jobs))
+        defaults = dict(plain(options_as_dict(options)))
+        listed = [
+            {"option": each.name, "default": defaults[each.name], "unit": unit_of(each.name)}
+            | {"meaning": " ".join(meanings.get(each.name, "").split())}
+            for each in fields(entry.options_type)
+        ]
+        if output is OutputFormat.JSON:
+            print_json(
+                {"policy": name, "summary": entry.summary, "source": entry.source, "sees": sees, "options": listed}
+            )
+            continue
+        print_line(f"{name}: {entry.summary}")
+        print_line(f"  sees that a real scheduler doesn't: {sees}")
+        for row in listed:
+            unit = f" {row['unit']}" if row["unit"] else ""
+            default = row["default"]
+            shown = str(default).lower() if isinstance(default, bool) else show(default)
+            print_line(f"  {name}.{row['option']}={shown}{unit}: {row['meaning']}")
