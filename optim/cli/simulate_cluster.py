@@ -30,7 +30,7 @@ from optim.cli.parameters import (
     split_list,
     split_options,
 )
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
 from optim.core.optional import check_installed
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def cluster(
     choice: JobChoice,
     gpus: Annotated[str, option("--gpus", "Machines x GPUs, or a topology file.", "60x8", JOBS)] = "60x8",
     policy: PolicyOption = None,
+    every_policy: Annotated[bool, option("--every-policy", "All policies that can play these jobs here.")] = False,
     wrap: Annotated[
         list[str] | None,
         option(
@@ -168,7 +169,7 @@ def cluster(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
-    from optim.core.policies import default_names
+    from optim.core.policies import default_names, shipped_names
     from optim.models.cluster.run_file import RunRecord
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
@@ -189,11 +190,16 @@ def cluster(
     chosen = split_list(policy) or split_list(
         [settings_choice.default_policy] if settings_choice.default_policy else []
     )
-    names = ["+".join((*split_list(wrap), name)) for name in chosen or default_names("cluster")]
+    if every_policy and chosen:
+        raise InvalidOptionError("--every-policy and --policy exclude each other; give one")
+    usual = shipped_names("cluster") if every_policy else default_names("cluster")
+    names = ["+".join((*split_list(wrap), name)) for name in chosen or usual]
     settings_choice.check(names, outputs.asked)
     outcomes.check(names)
     options, requests = split_settings(given, names)
     task = Comparison(jobs, world, options, seed, present=None if begun is None else begun.present)
+    if every_policy:
+        requests = _playable(task, requests)
     if settings_choice.what_if is not None:
         requests = (*requests, other_request(requests[0], settings_choice.what_if))
     for side in (
@@ -237,6 +243,21 @@ def cluster(
     outcomes.tell(record, output, seed)
     _write(record, outputs, output, beside)
     return _exit_code(rows, len(requests))
+
+
+def _playable(task: "Comparison", requests: "tuple[PolicyRequest, ...]") -> "tuple[PolicyRequest, ...]":
+    """Return the policies that can play these jobs; say of the others why not."""
+    found = []
+    for request in requests:
+        try:
+            task.check([request])
+        except (InvalidOptionError, UnsupportedProblemError, InvalidProblemError) as error:
+            info(f"{request.name} is left out: {error}")
+            continue
+        found.append(request)
+    if not found:
+        raise UnsupportedProblemError("no policy can play these jobs; the lines above tell why")
+    return tuple(found)
 
 
 def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:

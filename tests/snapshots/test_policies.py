@@ -71,6 +71,7 @@ WRAPPERS = {
     "fail-early": {"fail-early.trial_s": 200, "fail-early.share": 0.2},
     "isolate": {"isolate.wide": 2, "isolate.share": 0.4},
     "patience": {"patience.wait_s": 300, "patience.max_slowdown": 1.2},
+    "rounds": {"rounds.round_s": 600},
     "stop-at-gain": {"stop-at-gain.min_gain": 0.02, "stop-at-gain.check_s": 900},
 }
 SPOT = {

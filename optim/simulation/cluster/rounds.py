@@ -1,0 +1,67 @@
+"""Any policy in rounds: it decides only at multiples of a time, as the simulators of Gavel and Shockwave let theirs."""
+
+from dataclasses import dataclass, replace
+
+from optim.core.errors import check_in
+from optim.core.policies import policy
+from optim.core.registry import Support
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
+from optim.simulation.cluster.wrappers import Wrapper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundsOptions:
+    """Options.
+
+    Parameters
+    ----------
+    round_s
+        Length of a round in seconds.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is outside its range.
+    """
+
+    round_s: float = 360.0
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        check_in("[1, 1e6]", self, "round_s")
+
+
+@policy(
+    "rounds",
+    world="wrappers",
+    options=RoundsOptions,
+    summary="The policy decides at multiples of round_s only.",
+    source="Narayanan et al., OSDI 2020, section 5; Zheng et al., NSDI 2023",
+)
+class Rounds(Wrapper):
+    """Between two rounds running jobs go on, none starts, and a job that ends leaves its GPUs idle."""
+
+    steers_placement = False
+
+    def __init__(self, options: RoundsOptions, inner: PlanningPolicy, jobs: Workload) -> None:
+        super().__init__(inner)
+        self.round_us = round(options.round_s * US)
+        self.has_own_rounds = not inner.plans_at_events
+        self.plans_at_events = False
+        del jobs
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Refuse a policy with rounds of its own."""
+        if self.has_own_rounds:
+            return Support(False, f"{self.inner.name} has rounds of its own; set {self.inner.name}.round_s")
+        return super().supports(jobs, cluster)
+
+    def plan(self, view: View) -> Plan:
+        """Let the policy inside plan where a round begins; else let what runs go on."""
+        begins = view.now_us % self.round_us == 0
+        plan = self.inner.plan(view) if begins else Plan(gpus=dict(view.running))
+        # Without jobs the next submission calls, however far it is.
+        is_idle = not len(view.waiting) and not plan.gpus
+        return replace(plan, again_us=None if is_idle else view.now_us - view.now_us % self.round_us + self.round_us)
