@@ -490,3 +490,37 @@ def test_where_nothing_can_be_played_no_remedy_is_offered(tmp_path, resources, s
     assert said in result.stderr
     assert "only jobs of whole GPUs of one type that are over can be played" in result.stderr
     assert "larger cluster" not in result.stderr
+
+
+def test_lost_work_every_policy_and_the_makespans_ratio(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("id,submit,gpus,duration,vc\na,0,8,7200,x\nb,600,8,900,y\nc,2400,8,600,y\nd,2500,8,60,x\n")
+    words = ("--trace", path, "--gpus", "1x8", "--policy", "srtf", "--option", "preempted=restart")
+    result = RUNNER.invoke(app, ["simulate", "cluster", *map(str, words), "--lost-by", "vc", "--format", "json"])
+    assert result.exit_code == 0, result.output
+    bounds, row, *lost = map(json.loads, result.stdout.splitlines())
+    assert row["makespan_ratio_to_bound"] == pytest.approx(row["makespan_h"] / bounds["bounds"]["makespan_h"])
+    assert row["rho_static_max"] == pytest.approx(row["slowdown_max"])  # 4 jobs, 8 GPUs
+    assert {each["name"]: each["lost_gpu_hours"] for each in lost} == {
+        "x": pytest.approx(8 * (600 + 870) / 3600),
+        "y": pytest.approx(8 * 100 / 3600),
+    }
+    table = RUNNER.invoke(app, ["simulate", "cluster", *map(str, words), "--lost-by", "gang"])
+    assert "srtf: lost work by gang" in table.stdout
+    for more, message in ((("--lost-by", "colour"), "unknown column of --lost-by"), (("--every-policy",), "exclude")):
+        wrong = RUNNER.invoke(app, ["simulate", "cluster", *map(str, words), *more])
+        assert wrong.exit_code == 2
+        assert message in wrong.stderr
+
+
+def test_every_policy_leaves_out_those_that_cannot_play(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("id,submit,gpus,duration\na,0,1,60\nb,10,1,60\n")
+    result = RUNNER.invoke(
+        app, ["simulate", "cluster", "--trace", str(path), "--gpus", "1x1", "--every-policy", "--format", "json"]
+    )
+    assert result.exit_code == 0, result.output
+    names = [json.loads(line)["policy"] for line in result.stdout.splitlines()[1:]]
+    assert {"fifo", "srtf", "drf", "max-min"} <= set(names)
+    assert "slaq" not in names
+    assert "slaq is left out" in result.stderr

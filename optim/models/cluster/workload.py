@@ -92,6 +92,10 @@ class Workload(ComparesByValue):
     checkpoint_us
         Work between two checkpoints of the job where stops or failures of machines undo work: -1 for that of the run's rules, 0
         for a job that has none and starts again from nothing; shape (jobs,).
+    step_time_milli
+        Time per step in each of equal parts of the job's steps, in thousandths of its mean over all of them, where a job adapts its batch size:
+        its run time is the true one, and policies that see run times see what remains at the present speed; shape (jobs,
+        parts), or (jobs, 0) where speeds are constant.
     loss
         Loss at equal steps of the work from 0 to all of it; shape (jobs, points), or (jobs, 0) if it isn't known.
     user, model, status, reason, account, qos
@@ -151,6 +155,9 @@ class Workload(ComparesByValue):
     account: IntArray = column(0, since=LATER)
     qos: IntArray = column(0, since=LATER)
     recorded_wait_us: IntArray = column(-1, least=-1, most=LATEST_US, since=LATER)
+    step_time_milli: IntArray = column(
+        lambda jobs: np.zeros((len(jobs), 0)), dims=2, least=1, most=1_000_000, since=LATER
+    )
     loss: FloatArray = column(lambda jobs: np.zeros((len(jobs), 0)), dims=2, dtype=np.float64, since=1)
     groups: tuple[str, ...] = ("",)
     users: tuple[str, ...] = ("",)
@@ -213,6 +220,31 @@ class Workload(ComparesByValue):
     def numbered(self) -> tuple[str, ...]:
         """Names of jobs that have none of their own."""
         return tuple(f"j{row}" for row in range(len(self)))
+
+    def foreseen_us(self, served_us: IntArray) -> IntArray:
+        """Return the work that seems left at each job's present speed, shape (n,), of the first n jobs.
+
+        A job that has done the share s of its steps, and takes c times the mean per step now, seems to need c (1 - s) of its whole
+        run time. Where speeds are constant that is the work that is left.
+
+        Parameters
+        ----------
+        served_us
+            Work done, shape (n,): time on the whole gang in one machine.
+        """
+        number, parts = len(served_us), self.step_time_milli.shape[1]
+        whole = self.duration_us[:number]
+        if not parts:
+            return whole - served_us
+        pace = self.step_time_milli[:number] / self.step_time_milli[:number].sum(axis=1, keepdims=True)
+        until = np.cumsum(pace, axis=1)
+        done = served_us / whole
+        part = np.minimum((until <= done[:, None]).sum(axis=1), parts - 1)
+        rows = np.arange(number)
+        now = pace[rows, part]
+        share = (part + (done - (until[rows, part] - now)) / now) / parts
+        seen = np.maximum(1, np.rint(now * parts * (1.0 - share) * whole)).astype(np.int64)
+        return np.where(served_us < whole, seen, 0)
 
     @property
     def gpu_hours(self) -> float:

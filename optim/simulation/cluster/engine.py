@@ -92,4 +92,10 @@ def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> boo
         and not (jobs.gpu_type_slowdown_ppm[:, np.unique(cluster.kind)] == PPM).all()
     )
     has_own_steps = bool((jobs.checkpoint_us >= 0).any()) and (options.checkpoint_us or options.preempt_checkpoint_us)
-    return not has_kinds and not options.needs_planning and not jobs.strains_hosts(cluster) and not has_own_steps
+    return (
+        not has_kinds
+        and not options.needs_planning
+        and not jobs.strains_hosts(cluster)
+        and not has_own_steps
+        and not jobs.step_time_milli.shape[1]
+    )

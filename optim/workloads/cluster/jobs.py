@@ -429,6 +429,9 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
         columns["memory_mib"] = np.ceil(memory * MIB_A_GB - 1e-6).astype(np.int64)
     if table.busy is not None:
         columns["busy_milli"] = np.clip(np.rint(table.busy[order] * WHOLE_MILLI), 1, WHOLE_MILLI).astype(np.int64)
+    if table.step_time is not None:
+        mean = table.step_time[order].mean(axis=1, keepdims=True)
+        columns["step_time_milli"] = np.maximum(1, np.rint(1000 * table.step_time[order] / mean)).astype(np.int64)
     if table.slowdown is not None:
         columns["slowdown_ppm"] = np.ceil(table.slowdown[order] * PPM - 1e-6).astype(np.int64)
     for name in ("priority", "min_gpus", "max_gpus", "loss"):

@@ -128,6 +128,8 @@ class JobTable:
     checkpoint_s
         Run time between two checkpoints of the job, 0 if it has none, NaN where the trace doesn't say; shape (jobs,); None where it
         says it of no job.
+    step_time
+        Time per step in each of equal parts of the job's steps, in any unit, shape (jobs, parts); None where speeds are constant.
     busy
         Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,); None where the trace doesn't say.
     slowdown
@@ -178,6 +180,7 @@ class JobTable:
     failed_attempts: IntArray | None = None
     good_s: FloatArray | None = None
     checkpoint_s: FloatArray | None = None
+    step_time: FloatArray | None = None
     busy: FloatArray | None = None
     slowdown: FloatArray | None = None
     types: tuple[str, ...] = ()

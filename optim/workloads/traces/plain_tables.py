@@ -1,5 +1,6 @@
 """Traces that are one table with a row a job: one's own, those of Tiresias' and Muri's simulators, and those of Helios and Acme."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -93,6 +94,9 @@ CHECKPOINT, NO_CHECKPOINT = "checkpoint_min", "none"
 PARTITION, STATE = "partition", "state"
 """Other names of the columns of virtual clusters and of status in one's own table."""
 BAR = "|"
+STEP_TIME = "step_time"
+"""Times per step in equal parts of a job's steps, with colons, where a job adapts its batch size."""
+MOST_STEP_TIME, MOST_PARTS = 1e9, 1_000
 LONGEST_MIN = 1e6
 """Minutes between checkpoints: two years."""
 OWN = PlainForm(ignored=(), start="start", estimate="estimate")
@@ -124,7 +128,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
     (rows of one are attempts of one job), `start` (of the run, in the form of `submit`: the wait that is recorded), `estimate` (the run time that the user stated, in the
     form of `duration`, empty where none is), `vc` or `partition`, `user`, `model`, `status` or `state`, `app`, `account`, `qos` (quality of service), `gpu_type` (all that it may
-    run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `checkpoint_min` (minutes between checkpoints, or none), `cpus` and `memory_gb` (of
+    run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `checkpoint_min` (minutes between checkpoints, or none), `step_time` (times per step in equal parts of its steps, such as 1:1:0.5, where it adapts its batch size), `cpus` and `memory_gb` (of
     the whole job; what isn't told is nothing). Rows without GPUs or run time, and jobs that by their
     status run or wait still, are left out and counted, other columns named.
 
@@ -143,7 +147,7 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     counts = {name: column for name, column in form.counts.items() if column in header}
     amounts = [name for name in (form.cpus, form.memory_gb, form.computing, form.iteration) if name in header]
     starts = [name for name in (form.start, form.estimate) if name in header]
-    steps = [CHECKPOINT] if form is OWN and CHECKPOINT in header else []
+    steps = [name for name in (CHECKPOINT, STEP_TIME) if form is OWN and name in header]
     texts_read = (form.duration, *texts.values(), *starts, *steps)
     columns = read_columns(path, (form.gpus, *counts.values(), *amounts), texts_read)
     require_all_fields(path)
@@ -182,7 +186,8 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
         busy=_busy(columns, form)[kept] if form.computing in columns and form.iteration in columns else None,
         estimate_s=None if estimate is None else estimate[kept],
         waited_s=None if waited is None else waited[kept],
-        checkpoint_s=_checkpoints(path, columns[CHECKPOINT])[kept] if steps else None,
+        checkpoint_s=_checkpoints(path, columns[CHECKPOINT])[kept] if CHECKPOINT in steps else None,
+        step_time=_step_times(path, columns[STEP_TIME])[kept] if STEP_TIME in steps else None,
         begin=begin,
         rows_read=len(gpus),
         dropped=dropped,
@@ -233,6 +238,26 @@ def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
         )
 
 
+def _step_times(path: str | Path, texts: TextArray) -> FloatArray:
+    """Return times per step in equal parts of each job's steps, shape (jobs, parts): numbers with colons, one or none for a constant speed."""
+    known: dict[str, list[float]] = {}
+    for text in set(texts.tolist()):
+        try:
+            known[text] = [float(part) for part in text.split(":")] if text else [1.0]
+        except ValueError:
+            known[text] = [-1.0]
+    # Least parts that all numbers of parts divide.
+    parts = math.lcm(*{len(times) for times in known.values()})
+    is_wrong = np.array([not all(0 < each <= MOST_STEP_TIME for each in known[text]) for text in texts.tolist()])
+    refuse(path, STEP_TIME, is_wrong, "times per step above 0 with colons, such as 1:1:0.5, are due", texts)
+    if parts > MOST_PARTS:
+        raise InvalidProblemError(
+            f"{path}: column {STEP_TIME!r}: jobs have numbers of parts of which {parts} is the least common multiple, above {MOST_PARTS}; "
+            "give all the same number"
+        )
+    return np.array([np.repeat(known[text], parts // len(known[text])) for text in texts.tolist()])
+
+
 def _checkpoints(path: str | Path, texts: TextArray) -> FloatArray:
     """Return seconds between checkpoints, 0 for none, NaN where nothing is said."""
     pd = require_package("pandas", "reading traces")
@@ -256,7 +281,7 @@ def _unread(
         form.duration,
         form.start,
         form.estimate,
-        *([CHECKPOINT] if form is OWN else []),
+        *([CHECKPOINT, STEP_TIME] if form is OWN else []),
         *form.texts.values(),
         PARTITION,
         STATE,
@@ -269,7 +294,7 @@ def _unread(
         form.duration,
         form.start,
         form.estimate,
-        *([CHECKPOINT] if form is OWN else []),
+        *([CHECKPOINT, STEP_TIME] if form is OWN else []),
         *texts.values(),
         *counts.values(),
         form.cpus,

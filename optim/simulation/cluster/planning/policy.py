@@ -278,7 +278,7 @@ class View:
 
     @property
     def remaining_us(self) -> IntArray:
-        """Work left, in time on the whole gang in one machine; only for policies that declare it.
+        """Work left, in time on the whole gang in one machine, at each job's present speed; only for policies that declare it.
 
         Raises
         ------
@@ -289,7 +289,7 @@ class View:
             raise NotAllowedError(
                 "run times are hidden from this policy; declare them: oracle_inputs = (Oracle.RUN_TIMES,)"
             )
-        left = self._books.jobs.duration_us[: self._count] - self.served_us
+        left = self._books.jobs.foreseen_us(self.served_us)
         return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
 
     def undone_by_stop(self, job: int) -> int:
