@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from optim_studies.memory_kills import MARGIN, RULES, KillOptions, draw_killed, requests_of, vpa_requests
+from optim_studies.oom_kills import MARGIN, RULES, KillOptions, draw_killed, requests_of, vpa_requests
 from optim_studies.recommendation import drawn_block
 
 from optim.benchmarks.suite import SUITES, BenchRequest
@@ -44,7 +44,7 @@ def test_rules_allocate_alike_and_known_kills_are_asked_for_more():
 
 
 def test_study_reports_paired_differences():
-    (work,) = SUITES.get("memory-kills").build(BenchRequest(options={"containers": 24, "hours": 3}))
+    (work,) = SUITES.get("oom-kills").build(BenchRequest(options={"containers": 24, "hours": 3}))
     found = work.run(Never(), SilentProgress()).findings
     assert found["draws"] == 2
     for rule in ("untold", "vpa"):

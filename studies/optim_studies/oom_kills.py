@@ -1,4 +1,4 @@
-"""The study `memory-kills`: requests of containers that were killed, by what is known of the kills, at equal allocation.
+"""The study `oom-kills`: requests of containers that were killed, by what is known of the kills, at equal allocation.
 
 Containers are generated; some get a limit of memory below their own peak. A container that needs more is killed, starts again within 45 s and
 goes on; a scrape every minute sees one sample in four, and the counter of kills. Recommended is memory for the next hour. All rules
@@ -203,7 +203,7 @@ def _subjects(options: KillOptions, seed: int) -> Iterator[tuple[StudySubject, M
 
 
 SPEC = register_study(
-    "memory-kills",
+    "oom-kills",
     "phases",
     "kills after recommendation, with counters of kills, without them and by the Vertical Pod Autoscaler's rule, at equal memory",
     kind=KillWork,
