@@ -368,14 +368,14 @@ def search(
     worst: WorstCase | None = None
     evaluations = 0
 
-    def is_over() -> bool:
+    def should_stop() -> bool:
         state = SolveState(elapsed_s=time.perf_counter() - begun, iterations=evaluations)
         return worst is not None and stop is not None and stop(state) is not None
 
     for _ in range(options.restarts):
         present: WorstCase | None = None
         for _ in range(options.moves + 1):
-            if is_over():
+            if should_stop():
                 break
             sketch = draw_sketch(ranges, rng) if present is None else neighbour(present.sketch, ranges, rng)
             floor = 0.0 if present is None else present.ratio * (1 - TIE_TOL)
@@ -426,20 +426,20 @@ def best_plan(sketch: Sketch) -> tuple[float, AdmissionPlan]:
     """
     waves = sketch.in_order()
     single = replace(sketch, waves=tuple(replace(wave, copies=1) for wave in waves))
-    found = enumerate_schedules(single.instance("waves"), limit=MAX_SCHEDULES)
-    if not found.schedules:
+    enumerated = enumerate_schedules(single.instance("waves"), limit=MAX_SCHEDULES)
+    if not enumerated.schedules:
         return 0.0, AdmissionPlan.from_rows([], [])
     copies = np.array([wave.copies for wave in waves], dtype=np.float64)
-    chosen = _pack(found.schedules, found.capacity, copies)
+    chosen = _pack(enumerated.schedules, enumerated.capacity, copies)
     first = np.concatenate([[0], np.cumsum(copies)]).astype(int)
     workers, ps = [], []
-    for schedule, times in zip(found.schedules, chosen.tolist(), strict=True):
+    for schedule, times in zip(enumerated.schedules, chosen.tolist(), strict=True):
         for _ in range(times):
             job = int(first[schedule.job])
             first[schedule.job] += 1
             workers += [(job, *row) for row in schedule.workers]
             ps += [(job, *row) for row in schedule.ps]
-    value = float(sum(s.value * times for s, times in zip(found.schedules, chosen.tolist(), strict=True)))
+    value = float(sum(s.value * times for s, times in zip(enumerated.schedules, chosen.tolist(), strict=True)))
     return value, AdmissionPlan.from_rows(workers, ps)
 
 
@@ -508,31 +508,31 @@ class AdversaryWork(AbstractStudy):
             compile_online(is_shared=False)
         progress.start(f"adversary of {rule}", None)
         with clock.phase("solve"):
-            found = search(rule, str(self.labels["jobs"]), self.chosen, np.random.default_rng(self.seed), stop)
+            worst = search(rule, str(self.labels["jobs"]), self.chosen, np.random.default_rng(self.seed), stop)
         progress.finish()
-        plans = ((found.run.plan, found.objective), (found.offline_plan, found.optimum))
+        plans = ((worst.run.plan, worst.objective), (worst.offline_plan, worst.optimum))
         with clock.phase("verify"):
-            claims = [_claim(found.instance, plan, value) for plan, value in plans]
-            problems = [str(violation) for claim in claims for violation in verify(found.instance, claim).violations]
-        promised, is_proven = found.promise
-        subject = Subject(found.instance)
+            claims = [_claim(worst.instance, plan, value) for plan, value in plans]
+            problems = [str(violation) for claim in claims for violation in verify(worst.instance, claim).violations]
+        promised, is_proven = worst.promise
+        subject = Subject(worst.instance)
         return Finding(
             findings={
                 "found_digest": subject.digest,
-                "online": found.objective,
-                "optimum": found.optimum,
-                "worst_ratio": found.ratio,
+                "online": worst.objective,
+                "optimum": worst.optimum,
+                "worst_ratio": worst.ratio,
                 "promised": promised,
                 "proven": is_proven,
             },
             measures={
                 "found": subject.parameters,
-                "waves": [options_as_dict(wave) for wave in found.sketch.in_order()],
+                "waves": [options_as_dict(wave) for wave in worst.sketch.in_order()],
             },
             seconds=clock.seconds,
             problems=problems,
-            iterations=found.evaluations,
-            is_whole=found.evaluations == self.chosen.restarts * (self.chosen.moves + 1),
+            iterations=worst.evaluations,
+            is_whole=worst.evaluations == self.chosen.restarts * (self.chosen.moves + 1),
         )
 
 
@@ -572,10 +572,10 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     title, height = "Worst ratio found, and promised", 0.9 + 0.34 * len(shown)
     with gallery.picture("adversary", title, caption, 9, height) as (panel,):
         for y, record in enumerate(reversed(shown)):
-            found = record.findings
-            panel.barh(y, found["worst_ratio"], color=PALETTE[0 if found["proven"] else 1], height=0.62)
-            if found["promised"] is not None:
-                panel.plot(found["promised"], y, "|", color=INK, markersize=14, markeredgewidth=1.8)
+            findings = record.findings
+            panel.barh(y, findings["worst_ratio"], color=PALETTE[0 if findings["proven"] else 1], height=0.62)
+            if findings["promised"] is not None:
+                panel.plot(findings["promised"], y, "|", color=INK, markersize=14, markeredgewidth=1.8)
         name_rows(panel, [f"{record.labels['rule']}, {record.labels['jobs']} jobs" for record in shown])
         panel.set(xscale="log", xlabel="optimum / online")
         panel.set_xlim(left=0.9)

@@ -121,12 +121,12 @@ def score_alarms(
     place = np.arange(len(raised)) - starts[segment]
     is_fault = (onset[segment] >= 0) & (place >= onset[segment]) & (place < end[segment])
     true = raised & is_fault
-    found, first = np.unique(segment[true], return_index=True)
-    delays = (place[true][first] - onset[found]) * interval_s / 60.0
+    detected, first = np.unique(segment[true], return_index=True)
+    delays = (place[true][first] - onset[detected]) * interval_s / 60.0
     number = int(raised.sum())
     days = float((~is_fault).sum()) * interval_s / SECONDS_PER_DAY
     return Detection(
-        recall=len(found) / max(1, int((onset >= 0).sum())),
+        recall=len(detected) / max(1, int((onset >= 0).sum())),
         precision=float(true.sum()) / number if number else None,
         delay_min=float(np.median(delays)) if len(delays) else None,
         false_per_day=float((raised & ~is_fault).sum()) / days if days else 0.0,

@@ -178,9 +178,9 @@ class DetectionWork(AbstractStudy):
             faulty = faulty_containers(str(self.labels["fault"]), options, self.seed)
         with clock.phase("solve"):
             detector = fitted_detector(self.solver, options, self.seed)
-            found = detector.detection(faulty)
+            detection = detector.detection(faulty)
         return Finding(
-            findings=asdict(found),
+            findings=asdict(detection),
             parameters={"faults": int((faulty.onset >= 0).sum())},
             seconds=clock.seconds,
         )

@@ -48,19 +48,19 @@ def simulate_capacity(
         How many hours, and what they are drawn by.
     """
     rng = np.random.default_rng(seed)
-    held = np.flatnonzero(capacity > 0)
-    kept = 0
+    markets = np.flatnonzero(capacity > 0)
+    num_enough = 0
     for _ in range(runs):
-        is_up = np.ones(len(held), dtype=bool)
+        is_up = np.ones(len(markets), dtype=bool)
         for rate, place in (
-            (shocks.own[held], np.arange(len(held))),
-            (shocks.by_zone, shocks.zone[held]),
-            (shocks.by_region, shocks.region[shocks.zone[held]]),
+            (shocks.own[markets], np.arange(len(markets))),
+            (shocks.by_zone, shocks.zone[markets]),
+            (shocks.by_region, shocks.region[shocks.zone[markets]]),
         ):
             struck = np.asarray((rng.random((MINUTES, len(rate))) < -np.expm1(-rate / MINUTES)).any(axis=0))
             is_up &= ~struck[place]
-        kept += float(capacity[held][is_up].sum()) >= least - 1e-9
-    share = kept / runs
+        num_enough += float(capacity[markets][is_up].sum()) >= least - 1e-9
+    share = num_enough / runs
     return share, float(np.sqrt(max(share * (1 - share), 1 / runs) / runs))
 
 
@@ -106,25 +106,30 @@ class CapacityWork(AbstractStudy):
         with clock.phase("build"):
             draw = draw_capacity(options, self.seed)
         with clock.phase("solve"):
-            found = solve(draw.instance, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
+            solution = solve(draw.instance, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
             free = replace(draw.instance, survival=None)
             without = solve(free, DinkelbachSolver.name, options={"tol": options.gap}, stop=stop)
         with clock.phase("verify"):
-            problems = [str(each) for each in verify(draw.instance, found).violations]
+            problems = [str(each) for each in verify(draw.instance, solution).violations]
         findings: dict[str, float] = {"usd_per_work_without": without.objective or 0.0}
-        if isinstance(found.decision, FootprintPlan) and isinstance(without.decision, FootprintPlan):
-            played = play(draw, found.decision, options, self.seed)
+        if isinstance(solution.decision, FootprintPlan) and isinstance(without.decision, FootprintPlan):
+            played = play(draw, solution.decision, options, self.seed)
             least = options.min_gpus
             findings |= {"kept_without": draw.probability(without.decision.counts, least), **played}
-            findings |= {"usd_per_work": found.objective or 0.0, "gap": found.gap if found.gap is not None else 1.0}
+            findings |= {
+                "usd_per_work": solution.objective or 0.0,
+                "gap": solution.gap if solution.gap is not None else 1.0,
+            }
             problems += contradictions(played)
-        return Finding(findings=findings, seconds=clock.seconds, problems=problems, iterations=found.stats.iterations)
+        return Finding(
+            findings=findings, seconds=clock.seconds, problems=problems, iterations=solution.stats.iterations
+        )
 
 
 def play(draw: CapacityDraw, plan: FootprintPlan, options: StudyOptions, seed: int) -> dict[str, float]:
     """Return the stated probability that enough lasts, the share of played hours in which it does, and its error."""
-    held, least = plan.counts * draw.capacity, options.min_gpus
-    share, error = simulate_capacity(draw.shocks, held, least, runs=options.hours, seed=seed)
+    capacity, least = plan.counts * draw.capacity, options.min_gpus
+    share, error = simulate_capacity(draw.shocks, capacity, least, runs=options.hours, seed=seed)
     return {"kept": draw.probability(plan.counts, least), "played": share, "standard_error": error}
 
 

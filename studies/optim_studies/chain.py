@@ -94,23 +94,23 @@ def changed(profiles: ProfileDocument, change: str) -> ProfileDocument:
 
 def admission_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) -> tuple[dict[str, Any], list[str]]:
     """Return the utility of the admitted jobs, and which they are, with what the checker says."""
-    drawn = AdmissionOptions(
+    generator_options = AdmissionOptions(
         num_jobs=options.jobs,
         num_slots=options.slots,
         num_worker_servers=options.servers,
         num_ps_servers=options.servers,
         slot_s=profiles.slot_s,
     )
-    instance = profiled_instance("admission", profiles, drawn, seed)
+    instance = profiled_instance("admission", profiles, generator_options, seed)
     solution = solve(instance, SOLVERS["admission"], seed=seed, time_limit_s=options.seconds)
     admitted = [] if solution.decision is None else [instance.jobs.ids[i] for i in solution.decision.admitted.tolist()]
-    found = {
+    answer = {
         "objective": solution.objective or 0.0,
         "bound": solution.bound,
         "admitted": len(admitted),
         "which": admitted,
     }
-    return found, [str(row) for row in verify(instance, solution).violations]
+    return answer, [str(row) for row in verify(instance, solution).violations]
 
 
 def bidding_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) -> tuple[dict[str, Any], list[str]]:
@@ -138,10 +138,12 @@ def one_worker_h(job: JobProfile) -> float:
 
 def auction_answer(profiles: ProfileDocument, options: ChainOptions, seed: int) -> tuple[dict[str, Any], list[str]]:
     """Return the mean welfare of some auctions."""
-    drawn = AuctionOptions(num_apps=options.apps, num_gpus=options.gpus, num_machines=max(1, options.gpus // 4))
+    generator_options = AuctionOptions(
+        num_apps=options.apps, num_gpus=options.gpus, num_machines=max(1, options.gpus // 4)
+    )
     welfare, problems = [], []
     for number in range(options.auctions):
-        instance = profiled_instance("auction", profiles, drawn, seed * options.auctions + number)
+        instance = profiled_instance("auction", profiles, generator_options, seed * options.auctions + number)
         solution = solve(instance, SOLVERS["auction"], seed=seed)
         problems += [str(row) for row in verify(instance, solution).violations]
         # A solution's objective counts from the empty bundles, which are worth less where slowdowns are larger.
@@ -167,10 +169,10 @@ class ChainWork(AbstractStudy):
         profiles, clock = find_profiles(self.chosen.profile), PhaseClock()
         answers, problems = [], []
         progress.start(f"{problem}: {change}", 2)
-        for number, own in enumerate((profiles, changed(profiles, change))):
+        for number, profile_set in enumerate((profiles, changed(profiles, change))):
             with clock.phase("solve"):
-                found, violations = ANSWERS[problem](own, self.chosen, self.seed)
-            answers.append(found)
+                answer, violations = ANSWERS[problem](profile_set, self.chosen, self.seed)
+            answers.append(answer)
             problems += violations
             progress.update(number + 1)
             if stop(SolveState(elapsed_s=clock.elapsed_s, iterations=number + 1)) is not None:
@@ -190,13 +192,13 @@ def _compared(answers: list[dict[str, Any]]) -> dict[str, Any]:
     before, after = answers
     first, second = before["objective"], after["objective"]
     same = math.isclose(first, second, rel_tol=SAME)
-    found = {"objective": _finite(second), "unchanged": _finite(first)}
-    found |= {"sign": 0 if same else 1 if second > first else -1}
-    found |= {name: _finite(after[name]) for name in ("admitted", "usd_per_work") if name in after}
+    comparison = {"objective": _finite(second), "unchanged": _finite(first)}
+    comparison |= {"sign": 0 if same else 1 if second > first else -1}
+    comparison |= {name: _finite(after[name]) for name in ("admitted", "usd_per_work") if name in after}
     if "which" in after:
-        found |= {"admitted_unchanged": before["admitted"]}
-        found |= {"others_admitted": len(set(after["which"]) ^ set(before["which"])), "bound": after["bound"]}
-    return found
+        comparison |= {"admitted_unchanged": before["admitted"]}
+        comparison |= {"others_admitted": len(set(after["which"]) ^ set(before["which"])), "bound": after["bound"]}
+    return comparison
 
 
 def _finite(value: float) -> float | None:

@@ -67,17 +67,17 @@ class BoundWork(AbstractStudy):
         options, clock = self.chosen, PhaseClock()
         wanted = Slo(kills=options.kills, throttled=options.throttled)
         with clock.phase("build"):
-            given = given_series(options.series, options.containers, self.seed)
-            training, _, test = split_series(given, _rules(options), self.seed)
+            series = given_series(options.series, options.containers, self.seed)
+            training, _, test = split_series(series, _rules(options), self.seed)
             world = make_world(test, training, cycle_s=60.0 * options.cycle_minutes)
         with clock.phase("solve"):
-            found = clairvoyant(world, wanted, is_harmless=self.solver == HARMLESS)
+            plan = clairvoyant(world, wanted, is_harmless=self.solver == HARMLESS)
         problems, gaps = [], {}
         with clock.phase("verify"):
             for column, name in enumerate(test.names):
-                claim = claim_of(test, world, found, wanted, column)
+                claim = claim_of(test, world, plan, wanted, column)
                 claim = replace(claim, allowed=0.0) if self.solver == HARMLESS else claim
-                problems += [f"{name}: {told}" for told in check_clairvoyant(test, claim)]
+                problems += [f"{name}: {problem}" for problem in check_clairvoyant(test, claim)]
                 gaps[f"{name}_gap"] = claim.total / claim.bound - 1.0
         return Finding(
             findings=gaps,

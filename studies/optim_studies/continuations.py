@@ -53,8 +53,8 @@ class Increments(AbstractContinuation):
     ) -> FloatArray:
         """Draw whole stretches of training series."""
         known = self._series
-        left = np.repeat(known.lengths, known.lengths) - 1 - known.place
-        rows = np.flatnonzero(left >= num_steps)
+        num_following = np.repeat(known.lengths, known.lengths) - 1 - known.place
+        rows = np.flatnonzero(num_following >= num_steps)
         if not len(rows):
             raise InvalidProblemError(f"no training series has more than {num_steps} samples; give longer ones")
         begin = rows[rng.integers(len(rows), size=(len(ends), num_paths))]
@@ -78,13 +78,13 @@ class LinearPaths(AbstractContinuation):
     ) -> FloatArray:
         """Simulate."""
         history = np.repeat(_history(series, ends, DELAYS), num_paths, axis=0)
-        bounds, found = _widened(self._range, history[:, -1]), []
+        bounds, steps = _widened(self._range, history[:, -1]), []
         for _ in range(num_steps):
             mean = history.reshape(len(history), -1) @ self._forecast.matrix + self._forecast.bias
             fresh = np.clip(mean + self._errors[rng.integers(len(self._errors), size=len(mean))], *bounds)
             history = np.concatenate([history[:, 1:], fresh[:, None]], axis=1)
-            found.append(fresh)
-        return _by_path(found, num_paths)
+            steps.append(fresh)
+        return _by_path(steps, num_paths)
 
 
 class SwitchingPaths(AbstractContinuation):
@@ -108,7 +108,7 @@ class SwitchingPaths(AbstractContinuation):
         belief[series.ends(self._encoder.num_delays)] = self._encoder.encode(series)
         state = _drawn(np.repeat(belief[ends], num_paths, axis=0), rng)
         move, root = np.exp(model["log_transition"]), np.linalg.cholesky(model["covariance"])
-        value, found = np.repeat(series.values[ends], num_paths, axis=0), []
+        value, steps = np.repeat(series.values[ends], num_paths, axis=0), []
         bounds = _widened(self._range, value)
         for _ in range(num_steps):
             state = _drawn(move[state], rng)
@@ -116,8 +116,8 @@ class SwitchingPaths(AbstractContinuation):
             mean = np.einsum("nr,nrv->nv", inputs, model["regression"][state])
             noise = np.einsum("nvw,nw->nv", root[state], rng.normal(size=mean.shape))
             value = np.clip(mean + noise, *bounds)
-            found.append(value)
-        return _by_path(found, num_paths)
+            steps.append(value)
+        return _by_path(steps, num_paths)
 
 
 class CrbmPaths(AbstractContinuation):
@@ -151,9 +151,9 @@ class CrbmPaths(AbstractContinuation):
         def one(past: jax.Array, key: jax.Array) -> jax.Array:
             return crbm.roll_out(parameters, past, key, num_steps=num_steps, num_chains=num_paths)
 
-        found = np.asarray(jax.lax.map(lambda pair: one(*pair), (history, keys), batch_size=64), np.float64)
+        samples = np.asarray(jax.lax.map(lambda pair: one(*pair), (history, keys), batch_size=64), np.float64)
         bounds = _widened(self._range, series.values[ends][:, None, None])
-        return np.clip(np.nan_to_num(found * self._unit), *bounds)
+        return np.clip(np.nan_to_num(samples * self._unit), *bounds)
 
     def _in_units(self, series: ScaledSeries) -> ScaledSeries:
         return ScaledSeries(values=series.values / self._unit, lengths=series.lengths)

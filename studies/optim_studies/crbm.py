@@ -56,7 +56,7 @@ class PlainCrbm:
     velocity: list[Float32] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.velocity = [np.zeros_like(own) for own in (self.weights, self.dynamic, self.bias)]
+        self.velocity = [np.zeros_like(array) for array in (self.weights, self.dynamic, self.bias)]
 
     def epoch(self, rng: np.random.Generator, batch_size: int, rate: float, momentum: float, decay: float) -> None:
         """Visit every window once, in batches of a fresh shuffle: CD-1 with drawn hiddens, momentum and decay.
@@ -175,7 +175,7 @@ class TrainingBench:
     ----------
     series
         Shape (T, V), float32, standardised.
-    ends, held
+    ends, held_out
         Windows to train on, and those held out, as int32 rows of the series.
     options
         Sizes.
@@ -187,7 +187,7 @@ class TrainingBench:
         self,
         series: NDArray[np.float32],
         ends: NDArray[np.int32],
-        held: NDArray[np.int32],
+        held_out: NDArray[np.int32],
         options: CrbmOptions,
         seed: int,
     ) -> None:
@@ -197,7 +197,7 @@ class TrainingBench:
         from optim.kernels import crbm
 
         self.options, self.crbm, self.seed = options, crbm, seed
-        self.series, self.ends, self.held = (jnp.asarray(array) for array in (series, ends, held))
+        self.series, self.ends, self.held_out = (jnp.asarray(array) for array in (series, ends, held_out))
         self.device: str = jax.devices()[0].device_kind
         self.key = jax.random.key(seed)
         self.rates = crbm.Rates(learning_rate=options.learning_rate, early_epochs=0)
@@ -205,14 +205,14 @@ class TrainingBench:
             jax.random.fold_in(self.key, 1), series.shape[1], options.delays, options.hidden
         )
         self.state = crbm.initial_state(start)
-        own = {name: np.array(value) for name, value in start._asdict().items()}
+        initial = {name: np.array(value) for name, value in start._asdict().items()}
         rows = ends[:, None] + np.arange(-options.delays, 1)
         self.plain = PlainCrbm(
             windows=series[rows].reshape(len(ends), -1),
             num_visible=series.shape[1],
-            weights=own["weights"],
-            dynamic=np.concatenate([own["autoregression"], own["conditioning"]], axis=1),
-            bias=np.concatenate([own["visible_bias"], own["hidden_bias"]]),
+            weights=initial["weights"],
+            dynamic=np.concatenate([initial["autoregression"], initial["conditioning"]], axis=1),
+            bias=np.concatenate([initial["visible_bias"], initial["hidden_bias"]]),
         )
 
     def _train(self, num_epochs: int) -> None:
@@ -225,7 +225,7 @@ class TrainingBench:
 
     def _loss(self, parameters: Any) -> float:
         """Return the mean squared error of the forecast on unseen containers."""
-        return float(self.crbm.forecast_error(parameters, self.series, self.held).mean())
+        return float(self.crbm.forecast_error(parameters, self.series, self.held_out).mean())
 
     def _figures(self, ms: float, cpu_ms: float) -> dict[str, float]:
         """Return what every way tells of its epochs, in milliseconds of one."""
@@ -300,18 +300,18 @@ class TrainingBench:
             jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (machines, *leaf.shape)), one)
             for one in (self.state.parameters, mask)
         )
-        held = [self.crbm.initial_state(states)]
+        states_cell = [self.crbm.initial_state(states)]
 
         def train() -> None:
-            held[0], errors = self.crbm.sweep(
-                *(held[0], self.series, self.ends, rates, keys, masks), num_epochs=1, batch_size=options.batch
+            states_cell[0], errors = self.crbm.sweep(
+                *(states_cell[0], self.series, self.ends, rates, keys, masks), num_epochs=1, batch_size=options.batch
             )
             errors.block_until_ready()
 
         compile_s, _ = timed(train)
         turns = race({"machines": train}, LEAST_TURNS, stop, progress, always=("machines",))
         wall, cpu = (1e3 / machines * medians(turns, which)["machines"] for which in (0, 1))
-        last = jax.tree.map(lambda leaf: leaf[-1], held[0].parameters)
+        last = jax.tree.map(lambda leaf: leaf[-1], states_cell[0].parameters)
         figures = {**self._figures(wall, cpu), "loss": self._loss(last)}
         return figures, {"compile": compile_s, "solve": sum(each for each, _ in turns["machines"])}
 

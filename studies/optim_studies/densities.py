@@ -67,7 +67,7 @@ class Moments:
     """What is fitted on, and what is forecast: rows of the held-out series, and what followed, shape (n, steps, R)."""
 
     training: ScaledSeries
-    held: ScaledSeries
+    held_out: ScaledSeries
     ends: IntArray
     observed: FloatArray
 
@@ -83,47 +83,47 @@ def moments_to_forecast(options: DensityOptions, seed: int) -> Moments:
     series = given_series(options.series, options.containers, seed)
     grid = to_grid(series, options.interval_s, options.max_gap_s).series
     rng = np.random.default_rng(seed)
-    training, held = _sides(grid, rng)
+    training, held_out = _sides(grid, rng)
     scaling = Scaling.fit(training.values, has_logarithm=True)
-    scaled = scaling.scaled(held)
-    left = np.repeat(held.lengths, held.lengths) - 1 - held.place
-    rows = np.flatnonzero((held.place >= HISTORY - 1) & (left >= options.steps))
+    scaled = scaling.scaled(held_out)
+    num_following = np.repeat(held_out.lengths, held_out.lengths) - 1 - held_out.place
+    rows = np.flatnonzero((held_out.place >= HISTORY - 1) & (num_following >= options.steps))
     if not len(rows):
         raise InvalidProblemError(
             f"no held-out series has {HISTORY + options.steps} samples at {options.interval_s:g} s without a gap"
         )
     ends = np.sort(rng.choice(rows, size=min(options.moments, len(rows)), replace=False))
     observed = scaled.values[ends[:, None] + np.arange(1, options.steps + 1)]
-    return Moments(training=scaling.scaled(training), held=scaled, ends=ends, observed=observed)
+    return Moments(training=scaling.scaled(training), held_out=scaled, ends=ends, observed=observed)
 
 
 def _sides(grid: ContainerSeries, rng: np.random.Generator) -> tuple[ContainerSeries, ContainerSeries]:
     if int(grid.unit_index.max()) > 0:
-        known, held = split_containers(grid, HELD_SHARE, rng, HISTORY)
-        return grid.select(known), grid.select(held)
+        known, held_out = split_containers(grid, HELD_SHARE, rng, HISTORY)
+        return grid.select(known), grid.select(held_out)
     first = np.arange(grid.num_samples) < grid.num_samples // 2
     return _part(grid, first), _part(grid, ~first)
 
 
-def _part(grid: ContainerSeries, kept: np.ndarray) -> ContainerSeries:
-    lengths = np.bincount(grid.segment[kept], minlength=grid.num_segments)
+def _part(grid: ContainerSeries, is_part: np.ndarray) -> ContainerSeries:
+    lengths = np.bincount(grid.segment[is_part], minlength=grid.num_segments)
     there = np.flatnonzero(lengths)
     return ContainerSeries(
         resources=grid.resources,
         containers=tuple(grid.containers[k] for k in there.tolist()),
         lengths=lengths[there],
-        values=grid.values[kept],
-        time_s=grid.time_s[kept],
+        values=grid.values[is_part],
+        time_s=grid.time_s[is_part],
         interval_s=grid.interval_s,
     )
 
 
-def density_scores(way: str, given: Moments, options: DensityOptions, seed: int) -> FloatArray:
+def density_scores(way: str, moments: Moments, options: DensityOptions, seed: int) -> FloatArray:
     """Return the mean CRPS of a way's densities by horizon and resource, shape (steps, R), in scaled units."""
-    fitted = CONTINUATIONS[way]().fit(given.training, seed)
+    fitted = CONTINUATIONS[way]().fit(moments.training, seed)
     rng = np.random.default_rng(seed)
-    paths = fitted.paths(given.held, given.ends, options.steps, options.paths, rng)
-    return np.asarray(crps(np.moveaxis(paths, 1, 0), given.observed).mean(axis=0))
+    paths = fitted.paths(moments.held_out, moments.ends, options.steps, options.paths, rng)
+    return np.asarray(crps(np.moveaxis(paths, 1, 0), moments.observed).mean(axis=0))
 
 
 HORIZONS = (1, 4, 10, 20, 40)
@@ -146,16 +146,16 @@ class DensityWork(AbstractStudy):
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):
-            given = _drawn(options, self.seed)
+            moments = _drawn(options, self.seed)
         with clock.phase("solve"):
-            scores = density_scores(self.solver, given, options, self.seed)
+            scores = density_scores(self.solver, moments, options, self.seed)
         by_horizon = scores.mean(axis=1)
         shown = {f"crps_{step}": float(by_horizon[step - 1]) for step in HORIZONS if step <= options.steps}
         problems = [] if np.isfinite(scores).all() else ["a score isn't finite"]
         return Finding(
             findings={**shown, "mean": float(by_horizon.mean())},
             measures={"by_horizon": by_horizon.tolist(), "by_resource": scores.mean(axis=0).tolist()},
-            parameters={"moments": len(given.ends)},
+            parameters={"moments": len(moments.ends)},
             seconds=clock.seconds,
             problems=problems,
         )

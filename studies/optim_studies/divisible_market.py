@@ -90,16 +90,21 @@ def market_of(instance: AuctionInstance) -> FractionalMarket:
     The market's optimum bounds the auction's only if no empty row is worth anything: it has no empty rows.
     """
     bids, apps, cluster = instance.bids, instance.apps, instance.cluster
-    left = apps.ideal_min[bids.app] * bids.rho - apps.elapsed_min[bids.app]
-    if len(bids) and not (left > 0).all():
-        b = int(np.argmin(left))
+    remaining_min = apps.ideal_min[bids.app] * bids.rho - apps.elapsed_min[bids.app]
+    if len(bids) and not (remaining_min > 0).all():
+        b = int(np.argmin(remaining_min))
         raise InvalidProblemError(
             f"apps[{bids.app[b]}]: rho {bids.rho[b]} is less than the elapsed time alone gives; correct elapsed_min or ideal_min"
         )
-    rate = apps.work_min[bids.app] / np.where(left > 0, left, 1.0)
-    room = np.array([cluster.slot_free.max(initial=0), *[0] * 4])
-    room[1:] = cluster.machine_free.max(initial=0), cluster.rack_free.max(initial=0), cluster.num_free, cluster.num_free
-    fits = bids.gpus <= room[bids.locality]
+    rate = apps.work_min[bids.app] / np.where(remaining_min > 0, remaining_min, 1.0)
+    max_gpus = np.array([cluster.slot_free.max(initial=0), *[0] * 4])
+    max_gpus[1:] = (
+        cluster.machine_free.max(initial=0),
+        cluster.rack_free.max(initial=0),
+        cluster.num_free,
+        cluster.num_free,
+    )
+    fits = bids.gpus <= max_gpus[bids.locality]
     speed = np.zeros((instance.num_apps, cluster.num_machines))
     offers = cluster.machine_free > 0
     for b in np.flatnonzero(fits & (bids.locality != Locality.NAMED)).tolist():
@@ -267,7 +272,7 @@ class FractionalPayments:
     steps: tuple[int, int]
 
     @property
-    def kept(self) -> FloatArray:
+    def kept_share(self) -> FloatArray:
         """The middle of each interval."""
         return np.asarray((self.kept_low + self.kept_high) / 2)
 
@@ -331,8 +336,8 @@ def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4, most_steps:
             steps = int(np.asarray(others.steps).max())
         main_steps = int(main.steps)
     speed = (market.speed * share).sum(axis=1)
-    own = np.log(speed / scale) - np.log(elapsed * speed / scale + 1.0)
-    beside = own.sum() - own
+    log_value = np.log(speed / scale) - np.log(elapsed * speed / scale + 1.0)
+    beside = log_value.sum() - log_value
     return FractionalPayments(
         share=share,
         speed=speed,
@@ -362,10 +367,10 @@ def _nobody(market: FractionalMarket) -> FractionalPayments:
 
 def envy_ratio(market: FractionalMarket, share: FloatArray) -> float:
     """Return the largest factor by which an app would value another one's shares above its own; 1 without envy."""
-    own = market.log_values(np.minimum((market.speed * share).sum(axis=1), market.cap))
+    log_value = market.log_values(np.minimum((market.speed * share).sum(axis=1), market.cap))
     others = np.minimum(market.speed @ share.T, market.cap[:, None])
     with np.errstate(divide="ignore"):
         value = np.log(market.ideal_min)[:, None] - np.log(
             market.elapsed_min[:, None] + market.work_min[:, None] / others
         )
-    return float(np.exp((value - own[:, None]).max(initial=0.0)))
+    return float(np.exp((value - log_value[:, None]).max(initial=0.0)))

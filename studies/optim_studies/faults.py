@@ -76,19 +76,19 @@ def inject(series: ContainerSeries, kind: FaultKind | str, share: float, seed: i
         If the series aren't on a grid, or aren't CPU and memory.
     """
     interval_s = series.interval_s
-    if interval_s is None or [own.is_level for own in series.resources] != [False, True]:
+    if interval_s is None or [resource.is_level for resource in series.resources] != [False, True]:
         raise InvalidProblemError("faults need series on a grid with a rate and a level, as CPU and memory are")
     put, rng = _FAULTS[FaultKind(kind)], np.random.default_rng(seed)
     values, onset, end = series.values.copy(), np.full(series.num_segments, -1), np.full(series.num_segments, -1)
     for segment, rows in enumerate(series.segments()):
         length = rows.stop - rows.start
         is_chosen, place = rng.random() < share, rng.uniform(EARLIEST, LATEST)
-        own = np.random.default_rng(rng.integers(2**63))
+        fault_rng = np.random.default_rng(rng.integers(2**63))
         if not is_chosen or length < MIN_SAMPLES:
             continue
         first = int(place * length)
         most = values[rows].max(axis=0)
-        changed = put(values[rows][first:], most, interval_s, own)
+        changed = put(values[rows][first:], most, interval_s, fault_rng)
         if series.limit is not None:
             changed = np.fmin(changed, series.limit[segment])
         last = first + len(changed)
@@ -108,8 +108,8 @@ def _stuck(after: FloatArray, _most: FloatArray, _interval_s: float, _rng: np.ra
 
 def _neighbour(after: FloatArray, _most: FloatArray, interval_s: float, rng: np.random.Generator) -> FloatArray:
     number = min(len(after), max(1, round(NEIGHBOUR_S / interval_s)))
-    left = 1.0 - rng.uniform(*STOLEN, size=number)
-    return np.stack([after[:number, 0] * left, after[:number, 1]], axis=1)
+    share_left = 1.0 - rng.uniform(*STOLEN, size=number)
+    return np.stack([after[:number, 0] * share_left, after[:number, 1]], axis=1)
 
 
 def _restarts(after: FloatArray, most: FloatArray, interval_s: float, rng: np.random.Generator) -> FloatArray:

@@ -166,7 +166,7 @@ def plot_forecast(records: Sequence[Record]) -> list[Figure]:
         for panel, (axis, meaning) in zip(panels, PLOT_AXES.items(), strict=True):
             mine = [record.findings for record in sound if record.labels.get("axis") == axis]
             for name, (label, colour, style) in LINES.items():
-                xs, ys = _mean_curve([(found["x"], found[name]) for found in mine])
+                xs, ys = _mean_curve([(findings["x"], findings[name]) for findings in mine])
                 panel.plot(xs, ys, style, color=colour, label=label, linewidth=1.6, markersize=4)
             panel.set_xlabel(meaning)
             panel.set_ylim(0, 1)
@@ -179,12 +179,12 @@ def plot_forecast(records: Sequence[Record]) -> list[Figure]:
 
 def _mean_curve(curves: Sequence[tuple[list[float], list[float | None]]]) -> tuple[list[float], list[float]]:
     """Return abscissas, ascending, and the means of what there is at each."""
-    found: dict[float, list[float]] = {}
+    values: dict[float, list[float]] = {}
     for xs, ys in curves:
         for x, y in zip(xs, ys, strict=True):
             if y is not None:
-                found.setdefault(x, []).append(y)
-    return sorted(found), [float(np.mean(found[x])) for x in sorted(found)]
+                values.setdefault(x, []).append(y)
+    return sorted(values), [float(np.mean(values[x])) for x in sorted(values)]
 
 
 SIZES: Mapping[str, ForecastStudyOptions] = MappingProxyType(

@@ -71,31 +71,31 @@ class FractionalWork(AbstractStudy):
         market = market_of(self.subject.instance)
         cold, _ = timed(lambda: solve_fractional(market, tol=options.tol))
         wall, cpu = min(timed(lambda: solve_fractional(market, tol=options.tol)) for _ in range(REPEATS))
-        found = solve_fractional(market, tol=options.tol)
+        payments = solve_fractional(market, tol=options.tol)
         begun = time.perf_counter()
-        kept, clarabel_s, value = _by_clarabel(market, options.compared, progress)
+        kept_by_app, clarabel_s, value = _by_clarabel(market, options.compared, progress)
         verify_s = time.perf_counter() - begun
-        apps = sorted(kept)
-        error = float(np.abs(found.kept[apps] - np.array([kept[i] for i in apps])).max())
+        apps = sorted(kept_by_app)
+        error = float(np.abs(payments.kept_share[apps] - np.array([kept_by_app[i] for i in apps])).max())
         problems = [f"c differs by {error:.2e}"] if error > AGREEMENT else []
-        problems += [f"an interval is {found.widest:.2e} wide"] if found.widest > AGREEMENT else []
-        problems += ["the value exceeds Clarabel's"] if found.value > value + 10 * options.tol else []
+        problems += [f"an interval is {payments.widest:.2e} wide"] if payments.widest > AGREEMENT else []
+        problems += ["the value exceeds Clarabel's"] if payments.value > value + 10 * options.tol else []
         return Finding(
             findings={"goods": len(market.supply), "compared": len(apps), "clarabel_value": value},
             measures={
-                "value": found.value,
-                "value_bound": found.bound,
+                "value": payments.value,
+                "value_bound": payments.bound,
                 "error": error,
-                "widest_interval": found.widest,
+                "widest_interval": payments.widest,
                 "batch_ms": 1e3 * wall,
                 "batch_cpu_ms": 1e3 * cpu,
                 "clarabel_ms": 1e3 * clarabel_s,
                 "speedup": clarabel_s / wall,
-                "steps": found.steps[1],
+                "steps": payments.steps[1],
             },
             seconds={"compile": cold, "solve": wall, "verify": verify_s},
             problems=problems,
-            iterations=sum(found.steps),
+            iterations=sum(payments.steps),
         )
 
 
@@ -103,23 +103,25 @@ def _by_clarabel(market: FractionalMarket, compared: int, progress: Progress) ->
     """Return shares by app, Clarabel's own seconds (scaled up to all N + 1 problems where it solved a part of them), and the main value."""
     n = len(market.cap)
     main = solve_cone(elapsed_programme(market))
-    own = market.log_values(main.speed)
+    log_values = market.log_values(main.speed)
     apps = range(n) if compared == 0 else np.unique(np.linspace(0, n - 1, min(n, compared)).astype(int)).tolist()
     progress.start("Clarabel", len(apps))
-    kept, spent = {}, 0.0
+    kept_by_app, spent = {}, 0.0
     for done, i in enumerate(apps):
         without = solve_cone(elapsed_programme(market.without(i)))
-        kept[i] = float(np.exp(min(0.0, own.sum() - own[i] - without.value)))
+        kept_by_app[i] = float(np.exp(min(0.0, log_values.sum() - log_values[i] - without.value)))
         spent += without.solver_s
         progress.update(done + 1)
     progress.finish()
-    return kept, main.solver_s + spent * n / len(apps), main.value
+    return kept_by_app, main.solver_s + spent * n / len(apps), main.value
 
 
 def _subjects(options: FractionalOptions, seed: int) -> Iterator[tuple[Subject, Mapping[str, Any]]]:
     gpus = 8 * options.machines
-    drawn = GeneratorOptions(num_apps=options.apps, num_gpus=gpus, num_machines=options.machines, bids="named")
-    yield Subject(generate(drawn, seed)), {}
+    generator_options = GeneratorOptions(
+        num_apps=options.apps, num_gpus=gpus, num_machines=options.machines, bids="named"
+    )
+    yield Subject(generate(generator_options, seed)), {}
 
 
 SPEC = register_study(

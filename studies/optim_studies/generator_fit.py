@@ -40,18 +40,18 @@ class Likeness:
     ----------
     options
         The generator's.
-    given, drawn
+    target, generated
         Traits of the given series and of those drawn, shape (R, traits).
     """
 
     options: ContainerOptions
-    given: FloatArray
-    drawn: FloatArray
+    target: FloatArray
+    generated: FloatArray
 
     @property
     def off(self) -> float:
         """Mean distance of the traits."""
-        return distance(self.given, self.drawn)
+        return distance(self.target, self.generated)
 
 
 def summary_statistics(series: ContainerSeries) -> FloatArray:
@@ -62,10 +62,10 @@ def summary_statistics(series: ContainerSeries) -> FloatArray:
     InvalidProblemError
         If no series is so long.
     """
-    found = [_traits(series.values[rows]) for rows in series.segments() if rows.stop - rows.start > SPAN]
-    if not found:
+    statistics = [_traits(series.values[rows]) for rows in series.segments() if rows.stop - rows.start > SPAN]
+    if not statistics:
         raise InvalidProblemError(f"no series has more than {SPAN} samples; give longer ones")
-    return np.asarray(np.median(found, axis=0))
+    return np.asarray(np.median(statistics, axis=0))
 
 
 def _traits(values: FloatArray) -> FloatArray:
@@ -115,9 +115,9 @@ def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Li
     seed
         Of the draws, the same for each.
     """
-    given = summary_statistics(series.select_resources(("cpu", "memory")))
+    target = summary_statistics(series.select_resources(("cpu", "memory")))
     options = ContainerOptions(num_containers=num_containers)
-    drawn = drawn_traits(options, seed)
+    generated = drawn_traits(options, seed)
     for _ in range(MAX_ROUNDS):
         before = options
         for name, values in PARAMETERS.items():
@@ -126,9 +126,9 @@ def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Li
                 tried = replace(options, **turned)
                 if tried == options:
                     continue
-                found = drawn_traits(tried, seed)
-                if distance(given, found) < distance(given, drawn):
-                    options, drawn = tried, found
+                tried_statistics = drawn_traits(tried, seed)
+                if distance(target, tried_statistics) < distance(target, generated):
+                    options, generated = tried, tried_statistics
         if options == before:
             break
-    return Likeness(options=options, given=given, drawn=drawn)
+    return Likeness(options=options, target=target, generated=generated)

@@ -116,9 +116,9 @@ def _described(pairs: list[tuple[Solution, Solution]]) -> tuple[dict[str, Any], 
 
 
 def _subjects(options: GapOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
-    for family, drawn in FAMILIES.items():
+    for family, source_options in FAMILIES.items():
         name = f"auctions-{options.instances}-{seed}"
-        yield StudySubject(name=name, topic="auction", drawn_from=drawn), {"family": family}
+        yield StudySubject(name=name, topic="auction", drawn_from=source_options), {"family": family}
 
 
 SPEC = register_study(

@@ -96,8 +96,8 @@ class LessonOptions:
     def workload(self, seed: int) -> Workload:
         """Draw the jobs of a world: how they ended, which are slow when they spread, and how their loss falls."""
         table = draw_jobs(PhillyOptions(jobs=self.jobs, load=self.load, cap_s=self.cap_h * 3600), seed)
-        drawn = Selection(oversized=Oversized.DROP, failures=Failures.STUDY, seed=seed)
-        jobs = cluster_jobs(table, drawn, self.cluster)
+        selection = Selection(oversized=Oversized.DROP, failures=Failures.STUDY, seed=seed)
+        jobs = cluster_jobs(table, selection, self.cluster)
         slow_rng, loss_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
         is_slow = slow_rng.random(len(jobs)) < self.network_share
         levels = np.where(is_slow[:, None], levels_ppm(NETWORK_BOUND), PPM)
@@ -172,8 +172,10 @@ def runs_of(options: LessonOptions, lesson: str, policy: str, seed: int) -> tupl
 
 def savings(options: LessonOptions, lesson: str, policy: str, seed: int) -> dict[str, Interval]:
     """Return what a lesson does over the worlds of a seed, with 95 % intervals of the differences world by world."""
-    found = [Saving.of(*runs_of(options, lesson, policy, seed * options.draws + draw)) for draw in range(options.draws)]
-    return {name: Interval.of([getattr(each, name) for each in found]) for name in Saving.__dataclass_fields__}
+    all_savings = [
+        Saving.of(*runs_of(options, lesson, policy, seed * options.draws + draw)) for draw in range(options.draws)
+    ]
+    return {name: Interval.of([getattr(each, name) for each in all_savings]) for name in Saving.__dataclass_fields__}
 
 
 AROUND = ("yarn-cs", "fifo")
@@ -200,9 +202,9 @@ class LessonWork(AbstractStudy):
         clock, labels = PhaseClock(), self.labels
         progress.start(f"{labels['lesson']}, {labels['policy']}", None)
         with clock.phase("solve"):
-            found = savings(self.chosen, str(labels["lesson"]), str(labels["policy"]), self.seed)
+            intervals = savings(self.chosen, str(labels["lesson"]), str(labels["policy"]), self.seed)
         progress.finish()
-        return Finding(findings=with_halves(found), seconds=clock.seconds, iterations=self.chosen.draws)
+        return Finding(findings=with_halves(intervals), seconds=clock.seconds, iterations=self.chosen.draws)
 
 
 def _settings(options: LessonOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

@@ -67,12 +67,16 @@ class LikenessWork(AbstractStudy):
         with clock.phase("build"):
             series = matched_series(options, self.seed)
         with clock.phase("solve"):
-            found = self._compared(series, options.containers)
+            likeness = self._compared(series, options.containers)
         names = [f"{resource}_{trait}" for resource in ("cpu", "memory") for trait in TRAITS]
-        shown = zip(names, found.given.ravel().tolist(), found.drawn.ravel().tolist(), strict=True)
-        knobs = {name: getattr(found.options, name) for name in PARAMETERS}
+        shown = zip(names, likeness.target.ravel().tolist(), likeness.generated.ravel().tolist(), strict=True)
+        knobs = {name: getattr(likeness.options, name) for name in PARAMETERS}
         return Finding(
-            findings={"off": found.off, **knobs, **{name: [given, drawn] for name, given, drawn in shown}},
+            findings={
+                "off": likeness.off,
+                **knobs,
+                **{name: [target_value, generated_value] for name, target_value, generated_value in shown},
+            },
             seconds=clock.seconds,
         )
 
@@ -80,19 +84,19 @@ class LikenessWork(AbstractStudy):
         """Return the comparison on fresh draws: a fit's own draws would flatter it."""
         if self.solver == FITTED:
             fitted = fit_generator(series, number, self.seed)
-            knobs, given = fitted.options, fitted.given
+            knobs, target = fitted.options, fitted.target
         else:
-            knobs, given = (
+            knobs, target = (
                 ContainerOptions(num_containers=number),
                 summary_statistics(series.select_resources(("cpu", "memory"))),
             )
-        return Likeness(options=knobs, given=given, drawn=drawn_traits(knobs, self.seed + 1))
+        return Likeness(options=knobs, target=target, generated=drawn_traits(knobs, self.seed + 1))
 
 
 def matched_series(options: LikenessOptions, seed: int) -> ContainerSeries:
     """Return what is to be matched, on its grid (that of generated series is the generator's own)."""
-    given = given_series(options.series, options.containers, OTHER_DRAW + seed)
-    return given if options.series == GENERATED else to_grid(given, options.interval_s, options.max_gap_s).series
+    series = given_series(options.series, options.containers, OTHER_DRAW + seed)
+    return series if options.series == GENERATED else to_grid(series, options.interval_s, options.max_gap_s).series
 
 
 def _subjects(options: LikenessOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

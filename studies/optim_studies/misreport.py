@@ -108,13 +108,13 @@ def divide(values: FloatArray, *, is_zero: bool) -> Outcomes:
         logs = np.log(values)
     picked = np.stack([logs[:, i, splits[:, i]] for i in range(apps)], axis=2)  # (tables, splits, apps)
     served = np.isfinite(picked)
-    worth = np.where(served, picked, 0.0) + (_STEP * served if is_zero else 0.0)
-    total = worth.sum(axis=2)
+    value = np.where(served, picked, 0.0) + (_STEP * served if is_zero else 0.0)
+    total = value.sum(axis=2)
     best = total.argmax(axis=1)
     row = np.arange(tables)
     share, contended = np.empty((tables, apps)), ~served[row, best].all(axis=1)
     for i in range(apps):
-        others = total - worth[:, :, i]
+        others = total - value[:, :, i]
         alone = np.where(splits[:, i] == 0, others, -np.inf)
         without = alone.argmax(axis=1)
         share[:, i] = np.exp(np.minimum(0.0, others[row, best] - alone[row, without]))
@@ -165,7 +165,7 @@ def study(
     is the true value of the GPUs kept.
     """
     is_zero = rule is PaymentRule.LOTTERY
-    gains, left, least, contended = [], [], 1.0, 0
+    gains, withheld, least, contended = [], [], 1.0, 0
     for instance in instances:
         truth = value_tables(instance, options.gpus)
         if is_zero:
@@ -173,20 +173,20 @@ def study(
         lies = np.repeat(truth[None], options.misreports + 1, axis=0)
         lies[1:, 0, 1:] *= np.exp(SPREAD * rng.standard_normal((options.misreports, options.gpus)))
         lies[1:, 0] = np.maximum.accumulate(lies[1:, 0], axis=1)
-        found = divide(lies, is_zero=is_zero)
-        worth = _true_worth(truth[0], found.bundle[:, 0], found.share[:, 0], rule)
-        base = max(float(worth[0]), 1e-300)
-        gains.append(max(0.0, float(worth[1:].max()) / base - 1.0) if worth[0] > 0 else float(worth[1:].max() > 0))
-        kept = [_kept(rule, float(c), int(b)) for c, b in zip(found.share[0], found.bundle[0], strict=True)]
-        left.append(1.0 - sum(kept) / max(1, int(found.bundle[0].sum())))
-        least = min(least, float(found.share[0].min()))
-        contended += int(found.is_contended[0])
+        outcomes = divide(lies, is_zero=is_zero)
+        value = _true_worth(truth[0], outcomes.bundle[:, 0], outcomes.share[:, 0], rule)
+        base = max(float(value[0]), 1e-300)
+        gains.append(max(0.0, float(value[1:].max()) / base - 1.0) if value[0] > 0 else float(value[1:].max() > 0))
+        granted = [_kept(rule, float(c), int(b)) for c, b in zip(outcomes.share[0], outcomes.bundle[0], strict=True)]
+        withheld.append(1.0 - sum(granted) / max(1, int(outcomes.bundle[0].sum())))
+        least = min(least, float(outcomes.share[0].min()))
+        contended += int(outcomes.is_contended[0])
     paid = [gain for gain in gains if gain > PROFIT_TOL]
     return MisreportResult(
         profitable=len(paid) / len(gains),
         best_gain=max(paid, default=0.0),
         mean_gain=float(np.mean(paid)) if paid else 0.0,
-        leftover=float(np.mean(left)),
+        leftover=float(np.mean(withheld)),
         least_share=least,
         contended=contended / len(gains),
         lies=len(gains) * options.misreports,
@@ -196,8 +196,8 @@ def study(
 def _true_worth(truth: FloatArray, bundle: IntArray, share: FloatArray, rule: PaymentRule) -> FloatArray:
     if rule is PaymentRule.LOTTERY:
         return np.asarray(share * truth[bundle])
-    kept = [grant_size(rule, float(c), int(b)) for c, b in zip(share, bundle, strict=True)]
-    return np.asarray(truth[np.array(kept, dtype=np.int64)])
+    granted = [grant_size(rule, float(c), int(b)) for c, b in zip(share, bundle, strict=True)]
+    return np.asarray(truth[np.array(granted, dtype=np.int64)])
 
 
 def _kept(rule: PaymentRule, share: float, bundle: int) -> float:
@@ -229,15 +229,15 @@ class MisreportWork(AbstractStudy):
             instances = [draw(options, self.seed * options.instances + k) for k in range(options.instances)]
         progress.start(f"misreports under {rule}", None)
         with clock.phase("solve"):
-            found = study(instances, rule, options, np.random.default_rng(self.seed))
+            finding = study(instances, rule, options, np.random.default_rng(self.seed))
         progress.finish()
         with clock.phase("verify"):
             problems = [text for instance in instances[:COMPARED] for text in disagreements(instance, rule, options)]
         return Finding(
-            findings=options_as_dict(found),
+            findings=options_as_dict(finding),
             seconds=clock.seconds,
             problems=problems,
-            iterations=found.lies,
+            iterations=finding.lies,
         )
 
 
@@ -254,10 +254,10 @@ def disagreements(instance: AuctionInstance, rule: PaymentRule, options: Misrepo
     convention = EmptyValue.ZERO if is_zero else EmptyValue.POSITIVE
     plan = solve(replace(instance, empty_value=convention), "exact", options={"payments": "closed"}).decision
     table = value_tables(instance, options.gpus)
-    found = divide((table - table[:, :1] if is_zero else table)[None], is_zero=is_zero)
-    if plan.awarded_gpus(options.apps).tolist() != found.bundle[0].tolist():
+    outcomes = divide((table - table[:, :1] if is_zero else table)[None], is_zero=is_zero)
+    if plan.awarded_gpus(options.apps).tolist() != outcomes.bundle[0].tolist():
         return []
-    gap = float(np.abs(plan.share_high - found.share[0]).max())
+    gap = float(np.abs(plan.share_high - outcomes.share[0]).max())
     return [f"{instance.name}: shares differ by {gap:.3g}"] if gap > 1e-6 else []
 
 

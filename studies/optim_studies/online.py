@@ -129,13 +129,13 @@ def market_on(
 
 def contradictions(bound: float, usd: Mapping[str, list[float]]) -> list[str]:
     """Return what can't be: a policy whose mean is surely below the bound, or least costs whose mean is surely above."""
-    found = []
+    problems = []
     for name, values in usd.items():
         error = FAR_OFF * float(np.std(values, ddof=1)) / np.sqrt(len(values)) + 1e-9 * bound
         mean = float(np.mean(values))
         if (mean > bound + error) if name == "optimum" else (mean < bound - error):
-            found.append(f"{name} has a mean of {mean:.6g} dollars, and no online rule one below {bound:.6g}")
-    return found
+            problems.append(f"{name} has a mean of {mean:.6g} dollars, and no online rule one below {bound:.6g}")
+    return problems
 
 
 def _chain_of(options: OnlineOptions) -> tuple[AvailabilityChain, int, int]:

@@ -123,19 +123,19 @@ def min_means(
     """
     per_tick, unit, setup, work, steps = times
     tick_s = per_tick * unit
-    held = -(-setup // per_tick) + 1
+    num_ticks = -(-setup // per_tick) + 1
     ticks = -(-(work + steps * unit) // tick_s)
-    value = np.full((ticks + 1, steps + 1, 1 + 2 * held, 2), np.inf)
+    value = np.full((ticks + 1, steps + 1, 1 + 2 * num_ticks, 2), np.inf)
     later = np.empty(2)
     for t in range(ticks, -1, -1):
         for lost in range(min(t * per_tick, steps) + 1):
-            left = work - t * tick_s + lost * unit
-            if left <= 0:
+            remaining_s = work - t * tick_s + lost * unit
+            if remaining_s <= 0:
                 value[t, lost] = 0.0
                 continue
             for there in range(2):
-                for situation in range(1 + 2 * held):
-                    is_spot = 1 <= situation <= held
+                for situation in range(1 + 2 * num_ticks):
+                    is_spot = 1 <= situation <= num_ticks
                     if is_spot and there == 0:
                         value[t, lost, situation, there] = value[t, lost, IDLE, there]  # it is lost
                         continue
@@ -145,17 +145,17 @@ def min_means(
                             continue
                         price = 0.0 if kind == 0 else spot if kind == 1 else on_demand
                         keeps = kind > 0 and situation > 0 and (kind == 1) == is_spot
-                        rest = (situation - 1) % held if keeps else held - 1
+                        rest = (situation - 1) % num_ticks if keeps else num_ticks - 1
                         # Of a set-up that needs `rest` more ticks all but the last are lost wholly.
                         idle = per_tick
                         if kind > 0 and rest < 2:
-                            idle = setup - (held - 2) * per_tick if rest == 1 else 0
+                            idle = setup - (num_ticks - 2) * per_tick if rest == 1 else 0
                         if lost + idle > steps:
                             continue
-                        if kind > 0 and idle * unit + left <= tick_s:
-                            best = min(best, price * (idle * unit + left))
+                        if kind > 0 and idle * unit + remaining_s <= tick_s:
+                            best = min(best, price * (idle * unit + remaining_s))
                             continue
-                        then = IDLE if kind == 0 else 1 + (kind - 1) * held + max(0, rest - 1)
+                        then = IDLE if kind == 0 else 1 + (kind - 1) * num_ticks + max(0, rest - 1)
                         for next_there in range(2):
                             is_lost = kind == 1 and next_there == 0
                             later[next_there] = value[t + 1, lost + idle, IDLE if is_lost else then, next_there]

@@ -72,10 +72,10 @@ class SlotOptions:
         if place == len(self._options):
             yield ()
             return
-        for held in self._options[place]:
-            rest = (pair[0] - held[0], pair[1] - held[1])
+        for option in self._options[place]:
+            rest = (pair[0] - option[0], pair[1] - option[1])
             for placement in self.placements(rest, place + 1):
-                yield held, *placement
+                yield option, *placement
 
 
 def server_pairs(instance: AdmissionInstance, segment: int, server_class: int, slot: int) -> list[Pair]:
@@ -256,7 +256,7 @@ class _Enumeration:
     @cached_property
     def _max_left(self) -> list[int]:
         """Upper bound on the progress from the k-th slot on."""
-        left = [0]
+        max_progress = [0]
         for slot in reversed(self._slots):
             options = [self._slot_options(number, slot) for number in range(len(self._starts))]
             gains = (
@@ -264,8 +264,8 @@ class _Enumeration:
                 for workers, gain in enumerate(self._gain)
                 if any(option.can_hold(self._pair(workers)) for option in options)
             )
-            left.append(left[-1] + max(gains, default=0))
-        return left[::-1]
+            max_progress.append(max_progress[-1] + max(gains, default=0))
+        return max_progress[::-1]
 
     def _completing(self, k: int, done: int) -> Iterator[dict[int, tuple[int, Placement]]]:
         """Yield the ways to finish from `done` in the k-th slot or later: (segment, placement) by slot."""
@@ -313,10 +313,10 @@ class _Enumeration:
         if instance.has_shared_servers:
             one = [server_pairs(instance, segment, c, slot) for c in range(instance.worker_servers.num_classes)]
             return tuple(sum_of_pairs(one[c], number, self._most) for c, number in self._worker_places)
-        held = instance.workers_per_server[segment, :, slot].tolist()
-        held_ps = instance.ps_per_server[segment, :, slot].tolist()
-        workers = [min(number * held[c], max_workers) for c, number in self._worker_places]
-        ps = [min(number * held_ps[c], max_ps) for c, number in self._ps_places]
+        workers_per_server = instance.workers_per_server[segment, :, slot].tolist()
+        ps_per_server = instance.ps_per_server[segment, :, slot].tolist()
+        workers = [min(number * workers_per_server[c], max_workers) for c, number in self._worker_places]
+        ps = [min(number * ps_per_server[c], max_ps) for c, number in self._ps_places]
         return (
             *(tuple((y, 0) for y in range(most + 1)) for most in workers),
             *(tuple((0, z) for z in range(most + 1)) for most in ps),

@@ -93,12 +93,12 @@ def _means(
     records: Iterable[Record], label: str, of: Callable[[Record], float | None]
 ) -> tuple[list[float], list[float]]:
     """Return abscissas, ascending, and means over the records there."""
-    found: dict[float, list[float]] = {}
+    values: dict[float, list[float]] = {}
     for record in records:
         y = of(record)
         if y is not None:
-            found.setdefault(float(record.labels[label]), []).append(y)
-    return sorted(found), [float(np.mean(found[x])) for x in sorted(found)]
+            values.setdefault(float(record.labels[label]), []).append(y)
+    return sorted(values), [float(np.mean(values[x])) for x in sorted(values)]
 
 
 def _lines(panel: "Axes", records: Sequence[Record], label: str, colours: dict[str, str]) -> None:
@@ -134,18 +134,18 @@ def _plot_sweeps(gallery: FigureList, records: Sequence[Record]) -> None:
 
 def _ratios(gallery: FigureList, records: Sequence[Record]) -> None:
     """Draw F4: optimum over online on tiny instances, bound over online on the larger ones."""
-    drawn = {
+    pairs = {
         "optimum / online, tiny instances": _pairs(_of(records, "tiny"), lambda record: record.objective),
         "LP bound / online, instances of F1 to F3": _pairs(_of(records, "sweep"), lambda record: record.bound),
     }
-    if not any(drawn.values()):
+    if not any(pairs.values()):
         return
     caption = (
         "The dashed line is the median. The optimum is the best plan found by the exact solver within its time; "
         "the LP bound is at least the optimum, so that ratio overstates the loss."
     )
     with gallery.picture("paper-ratios", "F4: what deciding online costs", caption, WIDTH, 3.0, 1, 2) as panels:
-        for panel, (what, ratios) in zip(panels, drawn.items(), strict=True):
+        for panel, (what, ratios) in zip(panels, pairs.items(), strict=True):
             if ratios:
                 edges = np.linspace(1.0, max(1.5, *ratios), 13)
                 panel.hist(np.clip(ratios, 1.0, None), bins=edges.tolist(), color=PALETTE[0])
@@ -388,7 +388,7 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
     limit = size.time_limit_s if request.time_limit_s is None else request.time_limit_s
     for point in _points(size, request.seeds):
         names = [name for name in point.solvers if request.solvers is None or name in request.solvers]
-        given = options_for(PROBLEM, request.solvers or RIVALS, request.options)
+        options = options_for(PROBLEM, request.solvers or RIVALS, request.options)
         key = (point.source.options, point.seed)
         if names and key not in subjects:
             subjects[key] = Subject(point.source.load(point.seed))
@@ -400,7 +400,7 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
                 solver=name,
                 seed=point.seed,
                 time_limit_s=limit,
-                options={**size.options.get(name, {}), **given.get(name, {}), **point.options},
+                options={**size.options.get(name, {}), **options.get(name, {}), **point.options},
                 labels=point.labels,
             )
 

@@ -46,12 +46,12 @@ def drawn_block(number: int, size: int, num_samples: int, seed: int) -> Containe
         Of all blocks.
     """
     options = ContainerOptions(num_containers=2 * size, phase_length=max(1.0, LONGER * num_samples / USUAL_SAMPLES))
-    drawn = generate_containers(options, BLOCK_SEEDS * seed + number)
-    lives = [drawn.values[rows] for rows in drawn.segments()]
+    generated = generate_containers(options, BLOCK_SEEDS * seed + number)
+    lives = [generated.values[rows] for rows in generated.segments()]
     values = np.concatenate([_cut(lives[2 * k], lives[2 * k + 1], num_samples) for k in range(size)])
-    limit = None if drawn.limit is None else np.maximum(drawn.limit[::2], drawn.limit[1::2])
+    limit = None if generated.limit is None else np.maximum(generated.limit[::2], generated.limit[1::2])
     return replace(
-        drawn,
+        generated,
         containers=tuple(f"container-{number * size + k}" for k in range(size)),
         lengths=np.full(size, num_samples, dtype=np.int64),
         values=values,
@@ -128,9 +128,9 @@ class ScaleWork(AbstractStudy):
                 series = drawn_block(number, options.block, options.samples, self.seed)
                 series = series.select(np.arange(size)) if size < options.block else series
             with clock.phase("solve"):
-                found = list(recommender.recommend(series))
+                recommendations = list(recommender.recommend(series))
             with clock.phase("verify"):
-                tally.add(series, found, recommender if number == 0 else None)
+                tally.add(series, recommendations, recommender if number == 0 else None)
             progress.update(tally.containers)
             if stop(SolveState(elapsed_s=clock.elapsed_s, iterations=number + 1)) is not None:
                 break
@@ -159,24 +159,28 @@ class _Tally:
         self._savings: dict[str, float] = {}
         self._digest = hashlib.sha256()
 
-    def add(self, series: ContainerSeries, found: list[Recommendation], again: Recommender | None) -> None:
+    def add(self, series: ContainerSeries, recommendations: list[Recommendation], again: Recommender | None) -> None:
         """Take a block in: each of its containers once, in order, with requests within limits."""
-        if [own.container for own in found] != list(series.containers):
+        if [recommendation.container for recommendation in recommendations] != list(series.containers):
             self.problems.append(f"{series.containers[0]} and those after it: not one recommendation each")
-        for place, own in enumerate(found):
+        for place, recommendation in enumerate(recommendations):
             for column, name in enumerate(series.names):
-                amount = own.amounts[name]
+                amount = recommendation.amounts[name]
                 most = np.inf if series.limit is None else float(series.limit[place, column])
                 if not 0 < amount.request <= most:
-                    self.problems.append(f"{own.container}: request {amount.request:g} of {name}, limit {most:g}")
+                    self.problems.append(
+                        f"{recommendation.container}: request {amount.request:g} of {name}, limit {most:g}"
+                    )
                 self._requests[name] = self._requests.get(name, 0.0) + amount.request
                 self._savings[name] = self._savings.get(name, 0.0) + amount.saving
                 self._digest.update(f"{amount.request:.6g} ".encode())
         for place in range(CHECKED if again is not None else 0):
-            alone = [] if again is None or place >= len(found) else list(again.recommend(series.select([place])))
-            if alone and alone[0] != found[place]:
-                self.problems.append(f"{found[place].container}: alone it is recommended something else")
-        self.containers += len(found)
+            alone = (
+                [] if again is None or place >= len(recommendations) else list(again.recommend(series.select([place])))
+            )
+            if alone and alone[0] != recommendations[place]:
+                self.problems.append(f"{recommendations[place].container}: alone it is recommended something else")
+        self.containers += len(recommendations)
 
     def findings(self) -> dict[str, Any]:
         """Return means over containers, and a digest of all requests to six digits."""

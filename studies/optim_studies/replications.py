@@ -123,11 +123,11 @@ def _apps(figure: str, options: ReplicationOptions, seed: int) -> float:
 def _outcome(figure: str, options: ReplicationOptions, seed: int) -> float:
     """Return a figure of drawn jobs' outcomes."""
     table = draw_jobs(PhillyOptions(jobs=options.jobs), seed)
-    drawn = draw_outcomes(table.workers, np.rint(table.duration_s * US).astype(np.int64), seed)
+    outcomes = draw_outcomes(table.workers, np.rint(table.duration_s * US).astype(np.int64), seed)
     time = table.workers * table.duration_s
     if figure == "killed":
-        return float(time[drawn.status == 1].sum() / time.sum())
-    return float((drawn.reason == REASON_NAMES.index(figure)).sum() / (drawn.reason >= 0).sum())
+        return float(time[outcomes.status == 1].sum() / time.sum())
+    return float((outcomes.reason == REASON_NAMES.index(figure)).sum() / (outcomes.reason >= 0).sum())
 
 
 def _fragmentation(gang: str, options: ReplicationOptions, seed: int) -> float:
@@ -139,8 +139,8 @@ def _fragmentation(gang: str, options: ReplicationOptions, seed: int) -> float:
     if run is None:
         return float("nan")
     logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
-    found = philly_study(jobs, cluster, logged)[0]
-    row = next(dict(zip(found.header, row, strict=True)) for row in found.rows if row[0] == gang)
+    study_table = philly_study(jobs, cluster, logged)[0]
+    row = next(dict(zip(study_table.header, row, strict=True)) for row in study_table.rows if row[0] == gang)
     share = row["fragmentation_share"]
     return float(share) if isinstance(share, float) else float("nan")
 

@@ -398,13 +398,15 @@ def count_servers(options: ServerOptions, seed: int, asking: RequestSizing) -> C
     *_, multiplier = _halvings(tuning, asking, options)
     problems = [job_set.problem(asking, multiplier, options.max_shift) for job_set in fresh]
     placed = [first_fit(problem) for problem in problems]
-    counts = [_by_model(problem, options.model_s, own) for problem, own in zip(problems, placed, strict=True)]
+    counts = [
+        _by_model(problem, options.model_s, placement) for problem, placement in zip(problems, placed, strict=True)
+    ]
     by_model, bounds, claimed = np.array(counts, dtype=np.float64).T
     kills, throttled = _violations(fresh, placed)
     return Counted(
         multiplier=multiplier,
         is_reached=multiplier < MULTIPLIERS[1] or _is_met(tuning, asking, multiplier, options),
-        servers=np.array([own.num_servers for own in placed], dtype=np.float64),
+        servers=np.array([placement.num_servers for placement in placed], dtype=np.float64),
         by_model=by_model,
         least=float(bounds.mean()),
         claimed=float(claimed.mean()),
@@ -491,22 +493,22 @@ class ServerWork(AbstractStudy):
             drawn_sets(options, self.seed)
         with clock.phase("solve"):
             flat = count_servers(options, self.seed, RequestSizing.FLAT)
-            own = count_servers(options, self.seed, RequestSizing(self.solver))
-        saved = Interval.of((flat.servers - own.servers) / flat.servers.mean())
-        below = own.servers.mean() < own.least
+            counted = count_servers(options, self.seed, RequestSizing(self.solver))
+        saved = Interval.of((flat.servers - counted.servers) / flat.servers.mean())
+        below = counted.servers.mean() < counted.least
         return Finding(
             findings={
-                "multiplier": own.multiplier,
-                "is_reached": own.is_reached,
-                "servers": float(own.servers.mean()),
+                "multiplier": counted.multiplier,
+                "is_reached": counted.is_reached,
+                "servers": float(counted.servers.mean()),
                 "saved": saved.mean,
                 "saved_low": saved.low,
                 "saved_high": saved.high,
-                "by_model": float(own.by_model.mean()),
-                "least": own.least,
-                "claimed_bound": own.claimed,
-                "kills": own.kills,
-                "throttled": own.throttled,
+                "by_model": float(counted.by_model.mean()),
+                "least": counted.least,
+                "claimed_bound": counted.claimed,
+                "kills": counted.kills,
+                "throttled": counted.throttled,
             },
             seconds=clock.seconds,
             problems=["fewer servers than the proven bound"] if below else [],

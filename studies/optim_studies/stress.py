@@ -92,8 +92,8 @@ def job(
 def servers(*capacity: Quantities, count: int = 1) -> ServerClassDocument:
     """Return equal servers: one capacity for all slots, or one a slot."""
     rows = [_decimals(row) for row in capacity]
-    whole: list[Decimal | list[Decimal]] = [*rows[0]] if len(rows) == 1 else [*rows]
-    return ServerClassDocument(type="server", capacity=whole, count=count)
+    capacities: list[Decimal | list[Decimal]] = [*rows[0]] if len(rows) == 1 else [*rows]
+    return ServerClassDocument(type="server", capacity=capacities, count=count)
 
 
 def document(
@@ -182,8 +182,8 @@ def density_ladder(
         for step in range(steps)
         for copy in range(per_server * num_servers * horizon)
     ]
-    room = [servers((str(per_server),), count=num_servers)]
-    return document(f"ladder-{steps}-{factor:g}-{per_server}", jobs, room, room, horizon=horizon)
+    cluster = [servers((str(per_server),), count=num_servers)]
+    return document(f"ladder-{steps}-{factor:g}-{per_server}", jobs, cluster, cluster, horizon=horizon)
 
 
 @_stress(optimum=1000.0)
@@ -198,8 +198,8 @@ def coarse_pair(*, late_value: float = 1000.0) -> AdmissionDocument:
         job(name, worker=("0.6",), ps=NEGLIGIBLE, utility=ConstantDocument(value))
         for name, value in (("early", 1.0), ("late", late_value))
     ]
-    room = [servers(("1",))]
-    return document("coarse-pair", jobs, room, room, horizon=1)
+    cluster = [servers(("1",))]
+    return document("coarse-pair", jobs, cluster, cluster, horizon=1)
 
 
 @_stress(optimum=101.0)
@@ -211,8 +211,8 @@ def blockade(*, burst: int = 2) -> AdmissionDocument:
     urgent = StepDocument(value=50.0, max_delay=0)
     jobs = [job(f"long-{i}", epochs=4, chunks=burst) for i in range(2)]
     jobs += [job(f"urgent-{i}", arrival=1, utility=urgent) for i in range(burst)]
-    room = [servers((str(burst),))]
-    return document("blockade", jobs, room, room, horizon=5)
+    cluster = [servers((str(burst),))]
+    return document("blockade", jobs, cluster, cluster, horizon=5)
 
 
 @_stress(optimum=9.0)
@@ -257,8 +257,8 @@ def unit_work() -> AdmissionDocument:
         )
         for i in range(4)
     ]
-    room = [servers(("1",))]
-    return document("unit-work", jobs, room, room, horizon=3)
+    cluster = [servers(("1",))]
+    return document("unit-work", jobs, cluster, cluster, horizon=3)
 
 
 @_stress(optimum=5.0 + 20.0 / (1.0 + math.exp(-0.5)))
@@ -269,8 +269,8 @@ def single_worker() -> AdmissionDocument:
     """
     utility = SigmoidDocument(theta1=10.0, theta2=0.5, theta3=2.0)
     jobs = [job(f"job-{i}", arrival=i, epochs=3 - i, utility=utility) for i in range(3)]
-    room = [servers(("2",))]
-    return document("single-worker", jobs, room, room, horizon=4)
+    cluster = [servers(("2",))]
+    return document("single-worker", jobs, cluster, cluster, horizon=4)
 
 
 @_stress(optimum=6.0)
@@ -280,8 +280,8 @@ def ties() -> AdmissionDocument:
     Three of the five jobs fit. Optimum 6.
     """
     jobs = [job(f"job-{i}", chunks=2, utility=ConstantDocument(2.0)) for i in range(5)]
-    room = [servers(("1",), count=2), servers(("1",))]
-    return document("ties", jobs, room, room, horizon=2)
+    cluster = [servers(("1",), count=2), servers(("1",))]
+    return document("ties", jobs, cluster, cluster, horizon=2)
 
 
 @_stress(optimum=1.0)
@@ -298,8 +298,8 @@ def decimal_capacity() -> AdmissionDocument:
         rates=("0.1", "0.1"),
         utility=StepDocument(value=1.0, max_delay=0),
     )
-    room = [servers(("0.3",))]
-    return document("decimal-capacity", [exact], room, room, horizon=2)
+    cluster = [servers(("0.3",))]
+    return document("decimal-capacity", [exact], cluster, cluster, horizon=2)
 
 
 @_stress(optimum=6.0)
@@ -309,8 +309,8 @@ def patient() -> AdmissionDocument:
     Optimum 6: one after the other, they fill the horizon.
     """
     jobs = [job(f"job-{i}", epochs=2, utility=ConstantDocument(2.0)) for i in range(3)]
-    room = [servers(("1",))]
-    return document("patient", jobs, room, room, horizon=6)
+    cluster = [servers(("1",))]
+    return document("patient", jobs, cluster, cluster, horizon=6)
 
 
 @_stress(optimum=11.5)
@@ -324,8 +324,8 @@ def deadlines() -> AdmissionDocument:
         job("tight", utility=StepDocument(value=6.0, max_delay=0)),
         job("late", utility=StepDocument(value=1.0, max_delay=1, late_value=0.5)),
     ]
-    room = [servers(("1",))]
-    return document("deadlines", jobs, room, room, horizon=3)
+    cluster = [servers(("1",))]
+    return document("deadlines", jobs, cluster, cluster, horizon=3)
 
 
 @_stress(optimum=4.0)
@@ -338,23 +338,23 @@ def last_slot() -> AdmissionDocument:
         job("just", arrival=2, chunks=2, utility=ConstantDocument(4.0)),
         job("too-long", arrival=2, epochs=2, utility=ConstantDocument(9.0)),
     ]
-    room = [servers(("2",))]
-    return document("last-slot", jobs, room, room, horizon=3)
+    cluster = [servers(("2",))]
+    return document("last-slot", jobs, cluster, cluster, horizon=3)
 
 
 @_stress(optimum=0.0)
 def nothing_fits() -> AdmissionDocument:
     """Return jobs of which the worker, the PS, or the work doesn't fit. Optimum 0."""
     jobs = [job("large-worker", worker=("5",)), job("large-ps", ps=("5",)), job("long", epochs=100)]
-    room = [servers(("1",))]
-    return document("nothing-fits", jobs, room, room, horizon=3)
+    cluster = [servers(("1",))]
+    return document("nothing-fits", jobs, cluster, cluster, horizon=3)
 
 
 @_stress(optimum=0.0)
 def no_jobs() -> AdmissionDocument:
     """Return a cluster that nobody asks for. Optimum 0."""
-    room = [servers(("1",))]
-    return document("no-jobs", [], room, room, horizon=2)
+    cluster = [servers(("1",))]
+    return document("no-jobs", [], cluster, cluster, horizon=2)
 
 
 @_stress(optimum=7.0)
@@ -368,8 +368,8 @@ def one_job() -> AdmissionDocument:
 def saturated() -> AdmissionDocument:
     """Return many more jobs than fit, each worth something else. Optimum 81: the six best fill all slots."""
     jobs = [job(f"job-{i:02d}", arrival=i % 3, chunks=2, utility=ConstantDocument(16.0 - i)) for i in range(16)]
-    room = [servers(("2",), count=2)]
-    return document("saturated", jobs, room, room, horizon=3)
+    cluster = [servers(("2",), count=2)]
+    return document("saturated", jobs, cluster, cluster, horizon=3)
 
 
 @_stress(optimum=6.0)
@@ -384,8 +384,8 @@ def degenerate() -> AdmissionDocument:
         job("idle", slots_a_chunk="0", worker=("0", "0"), ps=("0", "0")),
         job("worthless", worker=("1", "1"), ps=("0", "0"), utility=ConstantDocument(0.0)),
     ]
-    room = [servers(("2", "4"))]
-    return document("degenerate", jobs, room, room, horizon=2, resources=("r", "twice-r"))
+    cluster = [servers(("2", "4"))]
+    return document("degenerate", jobs, cluster, cluster, horizon=2, resources=("r", "twice-r"))
 
 
 @_stress(optimum=1.0)
@@ -432,8 +432,8 @@ def night_only() -> AdmissionDocument:
 def whole_chunks() -> AdmissionDocument:
     """Return chunks of 0.7 slots that end in their slot: four slots, three for 2.8 of divisible work. Optimum 3."""
     chunky = job("chunky", epochs=4, slots_a_chunk="0.7", utility=TableDocument([9.0, 7.0, 5.0, 3.0]))
-    room = [servers(("1",))]
-    return document("whole-chunks", [chunky], room, room, horizon=4, chunk_integral=True)
+    cluster = [servers(("1",))]
+    return document("whole-chunks", [chunky], cluster, cluster, horizon=4, chunk_integral=True)
 
 
 @_stress(optimum=9.0)
@@ -448,11 +448,11 @@ def diminishing_returns() -> AdmissionDocument:
 def capped_share() -> AdmissionDocument:
     """Return a job that may use half of a server: its four workers need two of them. Optimum 2."""
     spread = job("spread", chunks=4, rates=("1", "4"), utility=StepDocument(value=2.0, max_delay=0))
-    room = [servers(("4",), count=2)]
-    return document("capped-share", [spread], room, room, horizon=1, share="0.5")
+    cluster = [servers(("4",), count=2)]
+    return document("capped-share", [spread], cluster, cluster, horizon=1, share="0.5")
 
 
 def worker_faster_than_ps() -> AdmissionDocument:
     """Return a document to be refused: b is just above B, so that rows (6) and (7) forbid any worker."""
-    room = [servers(("1",))]
-    return document("refused", [job("fast", rates=("1.000001", "1"))], room, room, horizon=1)
+    cluster = [servers(("1",))]
+    return document("refused", [job("fast", rates=("1.000001", "1"))], cluster, cluster, horizon=1)

@@ -71,8 +71,8 @@ class WorldOptions:
     def jobs(self, seed: int) -> Workload:
         """Draw the apps of a world."""
         apps = AppOptions(apps=self.apps, gap_min=self.gap_min, network_share=self.network_share, gang=self.gang)
-        drawn = draw_apps(apps, seed)
-        return replace(drawn, duration_us=np.maximum(US, (drawn.duration_us / self.shrink).astype(np.int64)))
+        workload = draw_apps(apps, seed)
+        return replace(workload, duration_us=np.maximum(US, (workload.duration_us / self.shrink).astype(np.int64)))
 
 
 def run_policy(jobs: Workload, cluster: Cluster, policy: str, options: Mapping[str, Any], seed: int) -> Run:
@@ -144,9 +144,9 @@ class ThemisWork(AbstractStudy):
         progress.start(f"{labels['policy']} {settings or ''}", None)
         with clock.phase("solve"):
             rival = "themis" if labels["case"] == "rival" else None
-            found = measured(self.chosen, str(labels["policy"]), settings, self.seed, beside=rival)
+            intervals = measured(self.chosen, str(labels["policy"]), settings, self.seed, beside=rival)
         progress.finish()
-        return Finding(findings=with_halves(found), seconds=clock.seconds, iterations=self.chosen.draws)
+        return Finding(findings=with_halves(intervals), seconds=clock.seconds, iterations=self.chosen.draws)
 
 
 def _subject(options: WorldOptions, name: str, seed: int) -> StudySubject:

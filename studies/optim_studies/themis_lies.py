@@ -72,12 +72,12 @@ class _Liar(AppAgent):
             needs = replace(profile.needs, demand=demand, total_demand=max(demand, profile.needs.total_demand))
             profile = replace(profile, needs=needs)
         if lie == "locality":
-            told = {level: 1.0 + factor * (getattr(profile.slowdown, level) - 1.0) for level in LEVELS}
-            profile = replace(profile, slowdown=replace(profile.slowdown, **told))
+            slowdowns = {level: 1.0 + factor * (getattr(profile.slowdown, level) - 1.0) for level in LEVELS}
+            profile = replace(profile, slowdown=replace(profile.slowdown, **slowdowns))
         if lie == "gang":
             profile = _with_gang(profile, max(1, round(profile.gang * factor)))
-        held = (honest.places, honest.expiring, honest.beside, honest.expiring_beside)
-        super().__init__(honest.app, profile, *held)
+        holdings = (honest.places, honest.expiring, honest.beside, honest.expiring_beside)
+        super().__init__(honest.app, profile, *holdings)
         self._lie, self._factor = lie, factor
 
     def rho(self, cluster: Offered) -> float:
@@ -112,8 +112,8 @@ class LyingThemis(Themis):
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
         """Hold an auction in which the liar speaks for itself."""
         liar, lie, factor = self._lies
-        told = [_Liar(agent, lie, factor) if agent.app == liar else agent for agent in agents]
-        return super().divide(offer, told)
+        reporting = [_Liar(agent, lie, factor) if agent.app == liar else agent for agent in agents]
+        return super().divide(offer, reporting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,13 +181,13 @@ class LieFinding:
 def world_of(options: LieOptions, case: str) -> LieOptions:
     """Return the worlds of a case: apps that all want nearness, on narrower machines; wide gangs; or all at once."""
     more = dict(CASES[case])
-    spread, crowding = int(more.pop("spread", 1)), more.pop("crowding", 1.0)
+    width_factor, load_factor = int(more.pop("spread", 1)), more.pop("crowding", 1.0)
     return replace(
         options,
-        machines=options.machines * spread,
-        gpus=max(1, options.gpus // spread),
-        gap_min=options.gap_min / crowding,
-        apps=round(options.apps * math.sqrt(crowding)),
+        machines=options.machines * width_factor,
+        gpus=max(1, options.gpus // width_factor),
+        gap_min=options.gap_min / load_factor,
+        apps=round(options.apps * math.sqrt(load_factor)),
         network_share=more.get("network_share", options.network_share),
         gang=int(more.get("gang", options.gang)),
     )
@@ -211,10 +211,12 @@ def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
         gains.append([])
         for lie in LIES:
             for factor in FACTORS:
-                told = [
+                lied_seconds = [
                     seconds(LyingThemis(settings, jobs, liar, lie, factor), number) for number in range(options.repeats)
                 ]
-                gains[-1].append(Interval.of([saved(lied, true) for lied, true in zip(told, honest, strict=True)]))
+                gains[-1].append(
+                    Interval.of([saved(lied, true) for lied, true in zip(lied_seconds, honest, strict=True)])
+                )
     return summed_up(gains)
 
 
@@ -231,23 +233,23 @@ def saved(lied: float, true: float) -> float:
 
 def summed_up(gains: Sequence[Sequence[Interval]]) -> LieFinding:
     """Return what gains of lies come to, given world by world, at least two."""
-    paid = [[found.mean for found in world if found.mean - found.half > MIN_GAIN] for world in gains]
-    harmful = [sum(found.mean + found.half < -MIN_GAIN for found in world) / len(world) for world in gains]
-    shares = [len(own) / len(world) for own, world in zip(paid, gains, strict=True)]
+    paid = [[interval.mean for interval in world if interval.mean - interval.half > MIN_GAIN] for world in gains]
+    harmful = [sum(interval.mean + interval.half < -MIN_GAIN for interval in world) / len(world) for world in gains]
+    shares = [len(world_gains) / len(world) for world_gains, world in zip(paid, gains, strict=True)]
     low, high = _interval_of_share(shares, sum(map(len, gains)))
-    whole = Interval.of([_mean([found.mean for found in world]) for world in gains])
-    sizes = [_mean(own) for own in paid if own]
+    mean_gain = Interval.of([_mean([interval.mean for interval in world]) for world in gains])
+    sizes = [_mean(world_gains) for world_gains in paid if world_gains]
     size = Interval.of(sizes) if len(sizes) > 1 else Interval(mean=sum(sizes), half=0.0)
     return LieFinding(
         profitable=_mean(shares),
         low=low,
         high=high,
         harmful=_mean(harmful),
-        gain=whole.mean,
-        gain_half=whole.half,
+        gain=mean_gain.mean,
+        gain_half=mean_gain.half,
         paid_gain=size.mean,
         paid_half=size.half,
-        best_gain=max((gain for own in paid for gain in own), default=0.0),
+        best_gain=max((gain for world_gains in paid for gain in world_gains), default=0.0),
         lies=sum(map(len, gains)),
     )
 
@@ -259,8 +261,8 @@ def _interval_of_share(shares: Sequence[float], lies: int) -> tuple[float, float
         trials = len(shares) if first in (0.0, 1.0) else lies
         low, high = wilson(round(first * trials) / trials, trials)
         return float(low), float(high)
-    found = Interval.of(shares)
-    return max(0.0, found.low), min(1.0, found.high)
+    interval = Interval.of(shares)
+    return max(0.0, interval.low), min(1.0, interval.high)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -285,9 +287,9 @@ class LieWork(AbstractStudy):
         clock, rule = PhaseClock(), str(self.labels["rule"])
         progress.start(f"lies under {rule}", None)
         with clock.phase("solve"):
-            found = search_lies(world_of(self.chosen, str(self.labels["case"])), rule, self.seed)
+            finding = search_lies(world_of(self.chosen, str(self.labels["case"])), rule, self.seed)
         progress.finish()
-        return Finding(findings=options_as_dict(found), seconds=clock.seconds, iterations=found.lies)
+        return Finding(findings=options_as_dict(finding), seconds=clock.seconds, iterations=finding.lies)
 
 
 def _rules(options: LieOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

@@ -74,11 +74,13 @@ def draw_problem(options: TimeShareOptions, seed: int) -> ShareProblem:
     rng = np.random.default_rng(seed)
     width: IntArray = rng.choice(WIDTHS, options.jobs)
     speed = _speeds(options.throughputs, width, rng)
-    left = rng.uniform(0.5, 28.0, options.jobs) * 3600 * speed.max(axis=1)
+    remaining_s = rng.uniform(0.5, 28.0, options.jobs) * 3600 * speed.max(axis=1)
     nothing = np.zeros(options.jobs)
     gpus = np.full(len(TYPES), max(*WIDTHS, round(width.sum() / options.load / len(TYPES))))
-    problem = ShareProblem(throughput=speed, width=width, gpus=gpus, elapsed_s=nothing, left=left, isolated_s=nothing)
-    isolated = left * rng.uniform(0.0, 0.5, options.jobs) / problem.isolated
+    problem = ShareProblem(
+        throughput=speed, width=width, gpus=gpus, elapsed_s=nothing, left=remaining_s, isolated_s=nothing
+    )
+    isolated = remaining_s * rng.uniform(0.0, 0.5, options.jobs) / problem.isolated
     return replace(problem, isolated_s=isolated, elapsed_s=isolated * rng.uniform(0.9, 1.05, options.jobs))
 
 
@@ -137,9 +139,9 @@ def _timed(solve: Callable[[], Found], repeats: int) -> tuple[float, Found]:
     least = np.inf
     for _ in range(repeats):
         begun = time.process_time()
-        found = solve()
+        result = solve()
         least = min(least, time.process_time() - begun)
-    return float(least), found
+    return float(least), result
 
 
 def _subjects(options: TimeShareOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

@@ -37,7 +37,7 @@ from optim.kernels.parameter_server import (
     push_sparse,
     row_parameters,
 )
-from optim_studies.kernels.baselines import RATE, Held, TrapOptions, furthest
+from optim_studies.kernels.baselines import RATE, StatefulCall, TrapOptions, furthest
 from optim_studies.kernels.memory_speed import roof_bytes
 
 OURS, NAIVE = "ours", "naive"
@@ -70,7 +70,7 @@ def stacked_sum(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return sums over W pushes: a chain of separate arguments, and three ways over stacked ones."""
     workers, size = sizes.workers, sizes.parameters
     stacked = rng.random((workers, size), dtype=np.float32) - np.float32(0.5)
-    pushes, whole = [jnp.array(push) for push in stacked], jnp.array(stacked)
+    pushes, stacked_pushes = [jnp.array(push) for push in stacked], jnp.array(stacked)
     weights, version = jnp.ones(workers), jnp.int32(0)
 
     def chained(w: jax.Array) -> jax.Array:
@@ -84,15 +84,17 @@ def stacked_sum(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
         return lax.scan(lambda total, push: (total + push, None), jnp.zeros(size), pushed)[0] / workers
 
     sides = {
-        OURS: Held(chained, jnp.zeros(size)),
-        NAIVE: Held(by(lambda pushed: jnp.sum(pushed, axis=0) / workers), jnp.zeros(size), whole),
-        "product": Held(by(lambda pushed: jnp.full(workers, 1.0 / workers) @ pushed), jnp.zeros(size), whole),
-        "scan": Held(by(scanned), jnp.zeros(size), whole),
+        OURS: StatefulCall(chained, jnp.zeros(size)),
+        NAIVE: StatefulCall(by(lambda pushed: jnp.sum(pushed, axis=0) / workers), jnp.zeros(size), stacked_pushes),
+        "product": StatefulCall(
+            by(lambda pushed: jnp.full(workers, 1.0 / workers) @ pushed), jnp.zeros(size), stacked_pushes
+        ),
+        "scan": StatefulCall(by(scanned), jnp.zeros(size), stacked_pushes),
     }
     return Trap(
         calls=dict(sides),
         moved=dict.fromkeys(sides, 4 * size * (workers + 2)),
-        difference=lambda: furthest(*(side.held for side in sides.values())),
+        difference=lambda: furthest(*(side.state for side in sides.values())),
     )
 
 
@@ -101,13 +103,13 @@ def donation(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     size = max(sizes.parameters, roof_bytes() // 8)
     start = jnp.array(rng.random(size, dtype=np.float32))
     sides = {
-        OURS: Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.copy(start)),
-        NAIVE: Held(jax.jit(lambda x: x + 1.0), start),
+        OURS: StatefulCall(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.copy(start)),
+        NAIVE: StatefulCall(jax.jit(lambda x: x + 1.0), start),
     }
     return Trap(
         calls=dict(sides),
         moved=dict.fromkeys(sides, 8 * size),
-        difference=lambda: furthest(sides[OURS].held, sides[NAIVE].held),
+        difference=lambda: furthest(sides[OURS].state, sides[NAIVE].state),
     )
 
 
@@ -117,16 +119,16 @@ def row_scatter(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     rows = jnp.array(rng.integers(0, sizes.rows, sizes.pushed), jnp.int32)
     values = jnp.array(rng.random((sizes.pushed, sizes.width), dtype=np.float32))
     start = jnp.zeros((sizes.rows, sizes.width))
-    ours = Held(
+    ours = StatefulCall(
         lambda table: push_sparse(table, rows, values, jnp.int32(0), layout=layout), initial_rows(start, layout)
     )
     scatter = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
-    naive = Held(scatter, start, rows, values)
+    naive = StatefulCall(scatter, start, rows, values)
     moved = 4 * sizes.pushed * (3 * sizes.width + 1)
     return Trap(
         calls={OURS: ours, NAIVE: naive},
         moved={OURS: moved, NAIVE: moved},
-        difference=lambda: furthest(row_parameters(ours.held, layout), naive.held),
+        difference=lambda: furthest(row_parameters(ours.state, layout), naive.state),
     )
 
 
@@ -139,7 +141,7 @@ def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     rule = Adagrad(learning_rate=RATE)
     layout = RowLayout(optimiser=rule, width=sizes.width)
     values = jnp.array(rng.random((sizes.carried_pushes, sizes.width), dtype=np.float32))
-    sides: dict[str, Held] = {}
+    sides: dict[str, StatefulCall] = {}
     for suffix, num_rows in (("", sizes.carried_rows), (f"_{GROWTH}", GROWTH * sizes.carried_rows)):
         # Each row once: the naive loop doesn't add up repeated rows first.
         rows = jnp.array(rng.choice(num_rows, sizes.carried_pushes, replace=False), jnp.int32)
@@ -148,12 +150,14 @@ def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
         def push(table: Any, rows: jax.Array = rows) -> Any:
             return push_sparse(table, rows, values, jnp.int32(0), layout=layout)
 
-        sides[OURS + suffix] = Held(push, initial_rows(start, layout))
-        sides[NAIVE + suffix] = Held(_carry_both(rule, sizes.width), (start, jnp.zeros_like(start)), rows, values)
+        sides[OURS + suffix] = StatefulCall(push, initial_rows(start, layout))
+        sides[NAIVE + suffix] = StatefulCall(
+            _carry_both(rule, sizes.width), (start, jnp.zeros_like(start)), rows, values
+        )
 
     def difference() -> float:
         return max(
-            furthest(row_parameters(sides[OURS + suffix].held, layout), sides[NAIVE + suffix].held[0])
+            furthest(row_parameters(sides[OURS + suffix].state, layout), sides[NAIVE + suffix].state[0])
             for suffix in ("", f"_{GROWTH}")
         )
 
@@ -170,8 +174,8 @@ def _carry_both(rule: Adagrad, width: int) -> Callable[..., Any]:
         new, (new_slot,) = rule.update(old, (slot,), gradient[None], jnp.int32(1))
         return (lax.dynamic_update_slice(table, new, at), lax.dynamic_update_slice(squares, new_slot, at)), None
 
-    def push(held: Any, rows: jax.Array, values: jax.Array) -> Any:
-        return lax.scan(visit, held, (rows, values))[0]
+    def push(state: Any, rows: jax.Array, values: jax.Array) -> Any:
+        return lax.scan(visit, state, (rows, values))[0]
 
     update: Callable[..., Any] = jax.jit(push, donate_argnums=0)
     return update
@@ -183,25 +187,27 @@ def shared_producer(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     pushes = tuple(jnp.array(rng.random(size, dtype=np.float32) - np.float32(0.5)) for _ in range(workers))
     weights, version = jnp.ones(workers), jnp.int32(0)
 
-    def ours(held: Any) -> Any:
-        parameters, slots = held
+    def ours(state: Any) -> Any:
+        parameters, slots = state
         return apply_pushes(parameters, slots, pushes, weights, version, optimiser=rule)
 
-    def whole(held: Any, pushes: tuple[jax.Array, ...]) -> Any:
+    def in_one_expression(state: Any, pushes: tuple[jax.Array, ...]) -> Any:
         total = pushes[0]
         for push in pushes[1:]:
             total = push + total
-        parameters, slots = held
+        parameters, slots = state
         return rule.update(parameters, slots, total / workers, jnp.int32(1))
 
     sides = {
-        OURS: Held(ours, (jnp.zeros(size), rule.initial_slots(jnp.zeros(size)))),
-        NAIVE: Held(jax.jit(whole, donate_argnums=0), (jnp.zeros(size), rule.initial_slots(jnp.zeros(size))), pushes),
+        OURS: StatefulCall(ours, (jnp.zeros(size), rule.initial_slots(jnp.zeros(size)))),
+        NAIVE: StatefulCall(
+            jax.jit(in_one_expression, donate_argnums=0), (jnp.zeros(size), rule.initial_slots(jnp.zeros(size))), pushes
+        ),
     }
     return Trap(
         calls=dict(sides),
         moved=dict.fromkeys(sides, 4 * size * (workers + 6)),
-        difference=lambda: furthest(*(side.held[0] for side in sides.values())),
+        difference=lambda: furthest(*(side.state[0] for side in sides.values())),
     )
 
 
@@ -209,22 +215,22 @@ def many_leaves(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return an update of one flat vector, and of the same parameters in many arrays."""
     part = max(1, sizes.parameters // sizes.leaves)
     workers, size = 4, part * sizes.leaves
-    drawn = [rng.random(size, dtype=np.float32) - np.float32(0.5) for _ in range(workers)]
-    pushes, weights = [jnp.array(push) for push in drawn], jnp.ones(workers)
-    trees = tuple([jnp.array(leaf) for leaf in push.reshape(sizes.leaves, part)] for push in drawn)
+    gradients = [rng.random(size, dtype=np.float32) - np.float32(0.5) for _ in range(workers)]
+    pushes, weights = [jnp.array(push) for push in gradients], jnp.ones(workers)
+    trees = tuple([jnp.array(leaf) for leaf in push.reshape(sizes.leaves, part)] for push in gradients)
 
     def flat(w: jax.Array) -> jax.Array:
         return apply_pushes(w, (), pushes, weights, jnp.int32(0), optimiser=Sgd(learning_rate=RATE))[0]
 
-    def by_leaf(held: Any, *sent: Any) -> Any:
-        return jax.tree.map(lambda w, *leaves: w - RATE * (sum(leaves) / workers), held, *sent)
+    def by_leaf(state: Any, *sent: Any) -> Any:
+        return jax.tree.map(lambda w, *leaves: w - RATE * (sum(leaves) / workers), state, *sent)
 
-    ours = Held(flat, jnp.zeros(size))
-    naive = Held(jax.jit(by_leaf, donate_argnums=0), [jnp.zeros(part) for _ in range(sizes.leaves)], *trees)
+    ours = StatefulCall(flat, jnp.zeros(size))
+    naive = StatefulCall(jax.jit(by_leaf, donate_argnums=0), [jnp.zeros(part) for _ in range(sizes.leaves)], *trees)
     return Trap(
         calls={OURS: ours, NAIVE: naive},
         moved=dict.fromkeys((OURS, NAIVE), 4 * size * (workers + 2)),
-        difference=lambda: furthest(ours.held, np.concatenate([np.asarray(leaf) for leaf in naive.held])),
+        difference=lambda: furthest(ours.state, np.concatenate([np.asarray(leaf) for leaf in naive.state])),
     )
 
 
@@ -234,11 +240,11 @@ def roof_in_cache(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     first = float(rng.random())
     add, size = jax.jit(lambda x: x + 1.0, donate_argnums=0), roof_bytes() // 4
     lengths = {OURS: size, NAIVE: size // 16}
-    sides = {name: Held(add, jnp.full(length, first)) for name, length in lengths.items()}
+    sides = {name: StatefulCall(add, jnp.full(length, first)) for name, length in lengths.items()}
     return Trap(
         calls=dict(sides),
         moved={name: 8 * length for name, length in lengths.items()},
-        difference=lambda: abs(float(sides[OURS].held[0]) - float(sides[NAIVE].held[0])),
+        difference=lambda: abs(float(sides[OURS].state[0]) - float(sides[NAIVE].state[0])),
     )
 
 

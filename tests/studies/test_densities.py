@@ -36,15 +36,15 @@ def test_a_row_holds_the_mean_score_of_each_horizon(way):
 def test_nothing_that_is_fitted_on_is_forecast(tmp_path):
     given = moments_to_forecast(DensityOptions(**TINY), 0)
     known = {row.tobytes() for row in np.round(given.training.values, 9)}
-    assert not any(row.tobytes() in known for row in np.round(given.held.values[given.ends], 9))
-    assert (given.held.place[given.ends] >= 7).all()
+    assert not any(row.tobytes() in known for row in np.round(given.held_out.values[given.ends], 9))
+    assert (given.held_out.place[given.ends] >= 7).all()
     for end, observed in zip(given.ends, given.observed, strict=True):
-        assert np.array_equal(observed, given.held.values[end + 1 : end + 7])
-        assert given.held.segment[end] == given.held.segment[end + 6]
+        assert np.array_equal(observed, given.held_out.values[end + 1 : end + 7])
+        assert given.held_out.segment[end] == given.held_out.segment[end + 6]
     path = tmp_path / "one.csv"
     path.write_text("container,time_s,cpu\n" + "".join(f"a,{15 * k},{k % 7}\n" for k in range(60)))
     single = moments_to_forecast(DensityOptions(**TINY | {"series": str(path)}), 0)
-    assert (len(single.training.values), len(single.held.values)) == (30, 30)
+    assert (len(single.training.values), len(single.held_out.values)) == (30, 30)
     with pytest.raises(InvalidProblemError, match="no held-out series has 48 samples"):
         moments_to_forecast(DensityOptions(**TINY | {"series": str(path), "steps": 40}), 0)
 

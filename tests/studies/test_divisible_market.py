@@ -84,7 +84,7 @@ def test_every_payment_agrees_with_clarabels(seed):
     own = drawn.log_values(main.speed)
     for i in range(APPS):
         without = solve_cone(elapsed_programme(drawn.without(i))).value
-        assert found.kept[i] == pytest.approx(np.exp(own.sum() - own[i] - without), abs=1e-3)
+        assert found.kept_share[i] == pytest.approx(np.exp(own.sum() - own[i] - without), abs=1e-3)
 
 
 @given(linear_markets)
@@ -110,7 +110,7 @@ def test_no_allocation_is_better_for_all(given_market):
 )
 def test_identical_apps_have_the_closed_form(number, goods):
     found = solve_fractional(market([[1.0] * goods] * number, [4.0] * goods), tol=1e-8)
-    assert found.kept == pytest.approx([(1 - 1 / number) ** (number - 1)] * number, abs=1e-6)
+    assert found.kept_share == pytest.approx([(1 - 1 / number) ** (number - 1)] * number, abs=1e-6)
 
 
 def test_prices_add_up_to_one_an_app_where_no_cap_binds():

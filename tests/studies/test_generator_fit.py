@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis import target
 from optim_studies.generator_fit import autocorrelation, distance, drawn_traits, fit_generator, summary_statistics
 
 from optim.core.errors import InvalidProblemError
@@ -15,7 +15,7 @@ def series_of(*arrays):
     return ContainerSeries.from_arrays({f"c{k}": own for k, own in enumerate(arrays)}, ("cpu", "memory"), 15.0)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(41, 70))
+@target(st.integers(0, 2**32 - 1), st.integers(41, 70))
 def test_traits_are_counted_sample_by_sample(seed, length):
     rng = np.random.default_rng(seed)
     own = rng.lognormal(sigma=2.0, size=(length, 2))
@@ -59,6 +59,6 @@ def test_idle_tails_last_as_long_as_they_should_and_have_no_phase():
 def test_a_fit_comes_nearer_to_series_that_idle():
     idle = generate_containers(ContainerOptions(num_containers=15, idle_share=0.6), seed=5)
     found = fit_generator(idle, 6, seed=0)
-    assert found.off < 0.5 * distance(found.given, drawn_traits(ContainerOptions(num_containers=6), 0))
+    assert found.off < 0.5 * distance(found.target, drawn_traits(ContainerOptions(num_containers=6), 0))
     assert found.options.idle_share >= 0.4
-    assert np.array_equal(found.drawn, drawn_traits(found.options, 0))
+    assert np.array_equal(found.generated, drawn_traits(found.options, 0))

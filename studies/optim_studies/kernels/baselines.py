@@ -46,15 +46,15 @@ RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
 """The optimisers that rows are measured with, all at the contest's rate."""
 
 
-class Held:
+class StatefulCall:
     """An array, or several, that a function replaces at every call, and waits for."""
 
-    def __init__(self, function: Callable[..., Any], held: Any, *fixed: Any) -> None:
-        self.function, self.held, self.fixed = function, held, fixed
+    def __init__(self, function: Callable[..., Any], state: Any, *fixed: Any) -> None:
+        self.function, self.state, self.fixed = function, state, fixed
 
     def __call__(self) -> None:
         """Replace what is held."""
-        self.held = jax.block_until_ready(self.function(self.held, *self.fixed))
+        self.state = jax.block_until_ready(self.function(self.state, *self.fixed))
 
 
 def furthest(first: Any, *others: Any) -> float:
@@ -64,14 +64,14 @@ def furthest(first: Any, *others: Any) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
+class KernelComparison:
     """The sides of a case, ready to run.
 
     Parameters
     ----------
     calls
         One update by each side; the kernel is `JAX`.
-    found, others
+    result, others
         The kernel's parameters, and those of sides that are compared with it; NumPy's come first.
     shards
         Arrays that the parameters lie in, one thread each.
@@ -80,7 +80,7 @@ class Contest:
     """
 
     calls: Calls
-    found: Callable[[], Any]
+    result: Callable[[], Any]
     others: tuple[Callable[[], Any], ...]
     shards: int = 1
     close: Callable[[], None] = lambda: None
@@ -88,11 +88,11 @@ class Contest:
     def error(self) -> float:
         """Return the largest difference from NumPy's parameters, asked for when all have run equally often."""
         reference, *others = (np.asarray(other()) for other in self.others)
-        return furthest(reference, self.found(), *others)
+        return furthest(reference, self.result(), *others)
 
     def checksum(self) -> float:
         """Return the mean of the kernel's parameters."""
-        return float(np.asarray(self.found()).mean(dtype=np.float64))
+        return float(np.asarray(self.result()).mean(dtype=np.float64))
 
 
 def _check_positive(options: "KernelOptions | TrapOptions") -> None:
@@ -205,12 +205,12 @@ def dense_adam(w, m, v, pushes, rate, first, second, epsilon, step, start, stop)
 def dense_momentum(w, u, pushes, rate, decay, start, stop):
     """Aggregate pushes and apply the heavy ball, from element `start` to `stop`."""
     workers = len(pushes)
-    share, step, kept = np.float32(1.0 / workers), np.float32(rate), np.float32(decay)
+    share, step, decay_f32 = np.float32(1.0 / workers), np.float32(rate), np.float32(decay)
     for i in range(start, stop):
         total = pushes[0][i]
         for k in range(1, workers):
             total += pushes[k][i]
-        u[i] = kept * u[i] + total * share
+        u[i] = decay_f32 * u[i] + total * share
         w[i] -= step * u[i]
 
 
@@ -294,17 +294,17 @@ def damped_sgd(w, gradients, weights, rate):
 
 
 @compiled
-def push_int8(total, left, gradient, noise, limit):
+def push_int8(total, residual, gradient, noise, limit):
     """Round gradient and residual to levels by noise in [0, 1), and add those to the sum."""
-    largest = np.float32(0)
-    for i in range(left.shape[0]):
-        left[i] += gradient[i]
-        largest = max(largest, abs(left[i]))
-    scale = np.float32(largest / limit) if largest > 0 else np.float32(1)
-    for i in range(left.shape[0]):
-        level = min(max(np.floor(left[i] / scale + noise[i]), -limit), limit)
+    max_abs = np.float32(0)
+    for i in range(residual.shape[0]):
+        residual[i] += gradient[i]
+        max_abs = max(max_abs, abs(residual[i]))
+    scale = np.float32(max_abs / limit) if max_abs > 0 else np.float32(1)
+    for i in range(residual.shape[0]):
+        level = min(max(np.floor(residual[i] / scale + noise[i]), -limit), limit)
         decoded = np.float32(level) * scale
-        left[i] -= decoded
+        residual[i] -= decoded
         total[i] += decoded
 
 
@@ -389,7 +389,9 @@ class CLoops:
         self._spread(rows.size, lambda a, b: call(*message, _long(a), _long(b)))
 
     def _spread(self, size: int, part: Part) -> None:
-        list(self._pool.map(lambda own: part(own.start, own.stop), shard_ranges(size, self._cores)))
+        list(
+            self._pool.map(lambda part_range: part(part_range.start, part_range.stop), shard_ranges(size, self._cores))
+        )
 
 
 def c_loops(pool: ThreadPoolExecutor, cores: int) -> CLoops | None:
@@ -459,19 +461,23 @@ def _installed(makers: dict[str, Callable[..., Callable[[], Any]]], *data: Any) 
 
 
 def _torch_dense(torch: Any, w: Any, pushes: list[Any], rate: float) -> Callable[[], Any]:
-    own = torch.from_numpy(w.copy())
+    parameters = torch.from_numpy(w.copy())
     sent = [torch.from_numpy(push) for push in pushes]
 
     def by_torch() -> None:
         for push in sent:
-            own.add_(push, alpha=-rate / len(sent))
+            parameters.add_(push, alpha=-rate / len(sent))
 
     return by_torch
 
 
 def _torch_sparse(torch: Any, table: Any, rows: Any, values: Any, rate: float) -> Callable[[], Any]:
-    own, index, sent = torch.from_numpy(table.copy()), torch.from_numpy(rows.astype(np.int64)), torch.from_numpy(values)
-    return lambda: own.index_add_(0, index, sent, alpha=-rate)
+    parameters, index, sent = (
+        torch.from_numpy(table.copy()),
+        torch.from_numpy(rows.astype(np.int64)),
+        torch.from_numpy(values),
+    )
+    return lambda: parameters.index_add_(0, index, sent, alpha=-rate)
 
 
 def _ray_server(ray: Any, w: Any, pushes: list[Any], rate: float) -> Callable[[], Any]:
@@ -561,24 +567,24 @@ class PlainDense:
 
     def others(self) -> dict[str, Callable[[], Any]]:
         """Return the other sides that there are."""
-        pushes, own = tuple(self.pushes), self._own
+        pushes, arrays = tuple(self.pushes), self._own
         if isinstance(self.rule, Sgd):
             in_c, target = c_loops(self._pool, len(self._ranges)), self.w.copy()
             return {
-                "numba": lambda: self._spread(dense_sgd, own[0], pushes, RATE),
+                "numba": lambda: self._spread(dense_sgd, arrays[0], pushes, RATE),
                 **({} if in_c is None else {"c": lambda: in_c.dense_sgd(target, self.pushes, RATE)}),
                 **dense_sgd_of_frameworks(self.w, self.pushes, RATE),
             }
         if isinstance(self.rule, Momentum):
             decay = self.rule.decay
-            return {"numba": lambda: self._spread(dense_momentum, *own, pushes, RATE, decay)}
+            return {"numba": lambda: self._spread(dense_momentum, *arrays, pushes, RATE, decay)}
         if isinstance(self.rule, Adagrad):
             epsilon = self.rule.epsilon
-            return {"numba": lambda: self._spread(dense_adagrad, *own, pushes, RATE, epsilon)}
+            return {"numba": lambda: self._spread(dense_adagrad, *arrays, pushes, RATE, epsilon)}
         if isinstance(self.rule, Adam):
             rule = self.rule
             settings = (RATE, rule.first_decay, rule.second_decay, rule.epsilon, 3)
-            return {"numba": lambda: self._spread(dense_adam, *own, pushes, *settings)}
+            return {"numba": lambda: self._spread(dense_adam, *arrays, pushes, *settings)}
         return {}
 
     def _spread(self, update: Callable[..., None], *arguments: Any) -> None:
@@ -620,25 +626,25 @@ class PlainSparse:
 
     def by_c(self, pool: ThreadPoolExecutor, cores: int) -> dict[str, Callable[[], Any]]:
         """Return the loop in C, on as many threads as there are cores, where there is one and a compiler."""
-        in_c, own = c_loops(pool, cores), self.w.copy()
+        in_c, copied = c_loops(pool, cores), self.w.copy()
         if in_c is None:
             return {}
         if isinstance(self.rule, Sgd):
-            return {"c": lambda: in_c.sparse_sgd(own, self.rows, self.values, RATE)}
+            return {"c": lambda: in_c.sparse_sgd(copied, self.rows, self.values, RATE)}
         if isinstance(self.rule, Adagrad):
-            squares, first = np.zeros_like(own), np.full(len(own), -1, np.int32)
+            squares, first = np.zeros_like(copied), np.full(len(copied), -1, np.int32)
             message = (self.rows, self.values, RATE, self.rule.epsilon, first, np.empty(len(self.rows), np.int32))
-            return {"c": lambda: in_c.sparse_adagrad(own, squares, *message)}
+            return {"c": lambda: in_c.sparse_adagrad(copied, squares, *message)}
         return {}
 
     def by_numba(self) -> dict[str, Callable[[], Any]]:
         """Return a serial loop where there is one."""
-        own = self.w.copy()
+        copied = self.w.copy()
         if isinstance(self.rule, Sgd):
-            return {"numba": lambda: sparse_sgd(own, self.rows, self.values, RATE)}
+            return {"numba": lambda: sparse_sgd(copied, self.rows, self.values, RATE)}
         if isinstance(self.rule, Adagrad):
-            squares, first = np.zeros_like(own), np.zeros(len(own), np.int32)
+            squares, first = np.zeros_like(copied), np.zeros(len(copied), np.int32)
             sums, epsilon = np.zeros_like(self.values), self.rule.epsilon
             message = (self.rows, self.values, RATE, epsilon, first, sums)
-            return {"numba": lambda: sparse_adagrad(own, squares, *message)}
+            return {"numba": lambda: sparse_adagrad(copied, squares, *message)}
         return {}

@@ -43,12 +43,12 @@ from optim_studies.kernels.baselines import (
     RATE,
     RULES,
     Calls,
-    Contest,
     FloatArray,
-    Held,
+    KernelComparison,
     PlainDense,
     PlainSparse,
     RowArray,
+    StatefulCall,
     c_loops,
 )
 from optim_studies.kernels.server import ServerProcess
@@ -84,15 +84,15 @@ class DenseCase:
     @property
     def moved(self) -> int:
         """Bytes that must be moved: pushes read, parameters and slots read and written."""
-        kept = 8 * (1 + RULES[self.rule].num_slots)
-        return self.parameters * (self.workers * (2 if self.is_half else 4) + kept)
+        state_bytes = 8 * (1 + RULES[self.rule].num_slots)
+        return self.parameters * (self.workers * (2 if self.is_half else 4) + state_bytes)
 
-    def contest(self, rng: np.random.Generator) -> Contest:
+    def contest(self, rng: np.random.Generator) -> KernelComparison:
         """Draw pushes, and make the sides."""
         return dense_contest(self, rng)
 
 
-def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
+def dense_contest(case: DenseCase, rng: np.random.Generator) -> KernelComparison:
     """Make the sides of a dense case.
 
     An update with slots runs in a loop on one core, so the parameters lie in as many shards as there are cores, and
@@ -109,10 +109,10 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
         pushes = [np.concatenate([np.asarray(part[k], np.float32) for part in sent]) for k in range(case.workers)]
     pool = ThreadPoolExecutor(cores)
     kernel = _ShardedKernel(rule, [start[low:high] for low, high in ranges], sent, pool)
-    plain = PlainDense(rule, start.copy(), pushes, pool, cores)
-    calls: Calls = {JAX: kernel.update, "numpy": plain.by_numpy}
+    baseline = PlainDense(rule, start.copy(), pushes, pool, cores)
+    calls: Calls = {JAX: kernel.update, "numpy": baseline.by_numpy}
     if not case.is_half:
-        calls |= plain.others()
+        calls |= baseline.others()
     server: ServerProcess | None = None
     if case.rule == "sgd" and not case.is_half:
         calls["xla"] = _stacked_sum(start, pushes)
@@ -125,10 +125,10 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
         if server is not None:
             server.close()
 
-    return Contest(
+    return KernelComparison(
         calls=calls,
-        found=kernel.parameters,
-        others=(lambda: plain.w, *(() if server is None else (server.parameters,))),
+        result=kernel.parameters,
+        others=(lambda: baseline.w, *(() if server is None else (server.parameters,))),
         shards=len(ranges),
         close=close,
     )
@@ -142,7 +142,7 @@ class _ShardedKernel:
     ) -> None:
         self._rule, self._sent, self._pool = rule, sent, pool
         shards = [jnp.array(start) for start in starts]
-        self._states = [(own, rule.initial_slots(own)) for own in shards]
+        self._states = [(shard, rule.initial_slots(shard)) for shard in shards]
         self._weights, self._step = jnp.ones(len(sent[0])), 0
 
     def update(self) -> None:
@@ -170,7 +170,7 @@ def _pushed(push: FloatArray, is_half: bool) -> jax.Array:
 def _stacked_sum(start: FloatArray, pushes: list[FloatArray]) -> Callable[[], Any]:
     """Return the update as one would write it first: a sum over the first axis of stacked pushes."""
     update = jax.jit(lambda w, stacked: w - RATE * jnp.sum(stacked, axis=0) / len(pushes), donate_argnums=0)
-    return Held(update, jnp.array(start), jnp.array(np.stack(pushes)))
+    return StatefulCall(update, jnp.array(start), jnp.array(np.stack(pushes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +215,8 @@ class SparseCase:
         if self.rule == "pull":
             return 8 * self.pushed * self.width
         distinct = float(-np.expm1(self.pushed * np.log1p(-self.chances)).sum())
-        kept = 8 * (1 + RULES[self.rule].num_slots)
-        return int(4 * self.pushed * (self.width + 1) + kept * distinct * self.width)
+        state_bytes = 8 * (1 + RULES[self.rule].num_slots)
+        return int(4 * self.pushed * (self.width + 1) + state_bytes * distinct * self.width)
 
     @property
     def chances(self) -> NDArray[np.float64]:
@@ -233,12 +233,12 @@ class SparseCase:
         rank = np.searchsorted(np.cumsum(self.chances), rng.random(self.pushed))
         return rng.permutation(self.rows).astype(np.int32)[np.minimum(rank, self.rows - 1)]
 
-    def contest(self, rng: np.random.Generator) -> Contest:
+    def contest(self, rng: np.random.Generator) -> KernelComparison:
         """Draw a message, and make the sides."""
         return sparse_contest(self, rng)
 
 
-def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
+def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparison:
     """Make the sides of a sparse case; some rows are pushed twice.
 
     On a CPU descent and Adagrad are the server's loops in place, a thread a core on ranges of one table's rows; the same with
@@ -256,15 +256,15 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     layout = RowLayout(optimiser=rule, width=case.width, method="loop" if is_on_cpu else "sort")
     is_split = is_on_cpu and cores > 1
     server = _RowServer(layout, start, rows, values, cores if is_split else 1)
-    plain = PlainSparse(rule, start, rows, values)
+    baseline = PlainSparse(rule, start, rows, values)
     pool = ThreadPoolExecutor(cores)
-    calls: Calls = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba(), **plain.by_c(pool, cores)}
-    found, shards = server.parameters, server.num_shards
+    calls: Calls = {JAX: server.push, "numpy": baseline.by_numpy, **baseline.by_numba(), **baseline.by_c(pool, cores)}
+    result, shards = server.parameters, server.num_shards
     if is_on_cpu and HostRows.takes(rule):
-        host, alone = (HostRows(start, plain.slots, rule, threads=threads) for threads in (cores, 1))
+        host, alone = (HostRows(start, baseline.slots, rule, threads=threads) for threads in (cores, 1))
         calls |= {JAX: partial(host.push, rows, values), "xla_loop": server.push}
         calls["one_shard"] = partial(alone.push, rows, values)
-        found, shards = host.parameters, 1
+        result, shards = host.parameters, 1
     elif is_split:
         calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
     message = jnp.array(rows), jnp.array(values)
@@ -279,7 +279,7 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
         if is_on_cpu and HostRows.takes(rule):
             host.close()
 
-    return Contest(calls=calls, found=found, others=(lambda: plain.w,), shards=shards, close=close)
+    return KernelComparison(calls=calls, result=result, others=(lambda: baseline.w,), shards=shards, close=close)
 
 
 class _RowServer:
@@ -297,9 +297,9 @@ class _RowServer:
         self._layout, self._step, self._pool = layout, 0, ThreadPoolExecutor(num_shards)
         self._tables, self._messages = [], []
         for low, high in shard_ranges(len(start), num_shards):
-            own = (rows >= low) & (rows < high)
+            is_inside = (rows >= low) & (rows < high)
             self._tables.append(initial_rows(jnp.array(start[low:high]), layout))
-            self._messages.append((jnp.array(rows[own] - low), jnp.array(values[own])))
+            self._messages.append((jnp.array(rows[is_inside] - low), jnp.array(values[is_inside])))
 
     def push(self) -> None:
         """Push the message once more."""
@@ -319,26 +319,26 @@ class _RowServer:
         return np.concatenate([np.asarray(row_parameters(table, self._layout)) for table in self._tables])
 
 
-def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> Contest:
+def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelComparison:
     """Make the sides of a pull."""
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
-    taken, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
+    by_numpy, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
     pulled = np.empty((rows.size, start.shape[1]), np.float32)
-    kernel = Held(lambda _: pull_rows_to_host(table, rows, layout=layout, out=pulled), None)
-    gather = Held(lambda _: pull_rows(table, asked, layout=layout), None)
+    kernel = StatefulCall(lambda _: pull_rows_to_host(table, rows, layout=layout, out=pulled), None)
+    gather = StatefulCall(lambda _: pull_rows(table, asked, layout=layout), None)
     pool = ThreadPoolExecutor(cores)
     in_c, copied = c_loops(pool, cores), np.empty((rows.size, start.shape[1]), np.float32)
-    return Contest(
+    return KernelComparison(
         calls={
             JAX: kernel,
-            "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
+            "numpy": lambda: np.take(start, rows, axis=0, out=by_numpy, mode="clip"),
             "numba": lambda: baselines.pull(start, rows, looped),
             "xla": gather,
             **({} if in_c is None else {"c": lambda: in_c.pull(start, rows, copied)}),
         },
-        found=lambda: kernel.held,
-        others=(lambda: taken,),
+        result=lambda: kernel.state,
+        others=(lambda: by_numpy,),
         close=pool.shutdown,
     )
 
@@ -346,13 +346,13 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> Contest:
 def _scattered(start: FloatArray, rows: jax.Array, values: jax.Array) -> Callable[[], Any]:
     """Return the update by XLA's own scatter."""
     update = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
-    return Held(update, jnp.array(start), rows, values)
+    return StatefulCall(update, jnp.array(start), rows, values)
 
 
 def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad) -> Callable[[], Any]:
     """Return exact Adagrad the usual way: sort, sum of segments, gather and scatter."""
     layout = RowLayout(optimiser=rule, width=start.shape[1], method="sort")
-    return Held(
+    return StatefulCall(
         lambda table: push_sparse(table, rows, values, jnp.int32(0), layout=layout),
         initial_rows(jnp.array(start), layout),
     )
@@ -392,7 +392,7 @@ class StreamCase:
         """Bytes that must be moved."""
         return int(self.parameters * _BYTES[self.kernel](self.workers))
 
-    def contest(self, rng: np.random.Generator) -> Contest:
+    def contest(self, rng: np.random.Generator) -> KernelComparison:
         """Draw gradients, and make the sides."""
         gradients: FloatArray = rng.random((self.workers, self.parameters), dtype=np.float32) - np.float32(0.5)
         return _CONTESTS[self.kernel](gradients)
@@ -412,16 +412,16 @@ _BYTES: Mapping[str, Callable[[int], float]] = MappingProxyType(
 )
 
 
-def _contest(calls: Calls, found: Callable[[], Any], wanted: Callable[[], Any]) -> Contest:
-    return Contest(calls=calls, found=found, others=(wanted,))
+def _contest(calls: Calls, result: Callable[[], Any], wanted: Callable[[], Any]) -> KernelComparison:
+    return KernelComparison(calls=calls, result=result, others=(wanted,))
 
 
-def _push(gradients: FloatArray) -> Contest:
+def _push(gradients: FloatArray) -> KernelComparison:
     """Add one push to a shard's sum."""
     size = gradients.shape[1]
     sent, weight = jnp.array(gradients[0]), jnp.float32(0.5)
     state = initial_state(jnp.zeros(size), Sgd(learning_rate=RATE))
-    kernel = Held(push_dense, state, sent, weight)
+    kernel = StatefulCall(push_dense, state, sent, weight)
     total, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
 
     def by_numpy() -> None:
@@ -429,10 +429,10 @@ def _push(gradients: FloatArray) -> Contest:
         np.add(total, work, out=total)
 
     calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: baselines.push(looped, gradients[0], 0.5)}
-    return _contest(calls, lambda: kernel.held.accumulator, lambda: total)
+    return _contest(calls, lambda: kernel.state.accumulator, lambda: total)
 
 
-def _damped(gradients: FloatArray) -> Contest:
+def _damped(gradients: FloatArray) -> KernelComparison:
     """Apply gradients of several lags one after the other; a product with a vector of weights does the same here."""
     workers, size = gradients.shape
     damping, rule = Damping(), Sgd(learning_rate=RATE)
@@ -440,9 +440,9 @@ def _damped(gradients: FloatArray) -> Contest:
     weights = (1.0 / (1.0 + np.arange(workers) - read)).astype(np.float32)
     sent, seen, version = jnp.array(gradients), jnp.array(read), jnp.int32(0)
     w, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
-    product = jax.jit(lambda held, pushed: held - RATE * (jnp.asarray(weights) @ pushed), donate_argnums=0)
-    kernel = Held(
-        lambda held: apply_damped_batch(held[0], (), sent, version, seen, optimiser=rule, damping=damping),
+    product = jax.jit(lambda state, pushed: state - RATE * (jnp.asarray(weights) @ pushed), donate_argnums=0)
+    kernel = StatefulCall(
+        lambda state: apply_damped_batch(state[0], (), sent, version, seen, optimiser=rule, damping=damping),
         (jnp.zeros(size),),
     )
 
@@ -455,58 +455,58 @@ def _damped(gradients: FloatArray) -> Contest:
         JAX: kernel,
         "numpy": by_numpy,
         "numba": lambda: baselines.damped_sgd(looped, gradients, weights, RATE),
-        "xla": Held(product, jnp.zeros(size), sent),
+        "xla": StatefulCall(product, jnp.zeros(size), sent),
     }
-    return _contest(calls, lambda: kernel.held[0], lambda: w)
+    return _contest(calls, lambda: kernel.state[0], lambda: w)
 
 
-def _top_k(gradients: FloatArray) -> Contest:
+def _top_k(gradients: FloatArray) -> KernelComparison:
     """Send the largest entries of gradient and residual, and add them to a server's sum."""
     gradient = gradients[0]
     size = gradient.size
     number = max(1, size // SENT)
     add = jax.jit(lambda total, message: total + decode_top_k(message, size=size), donate_argnums=0)
     sent = jnp.array(gradient)
-    held: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
-    total, left = np.zeros(size, np.float32), np.zeros(size, np.float32)
+    arrays: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
+    total, residual = np.zeros(size, np.float32), np.zeros(size, np.float32)
 
     def kernel() -> None:
-        message, held[0] = encode_top_k(sent, held[0], k=number)
-        held[1] = add(held[1], message).block_until_ready()
+        message, arrays[0] = encode_top_k(sent, arrays[0], k=number)
+        arrays[1] = add(arrays[1], message).block_until_ready()
 
     def by_numpy() -> None:
-        np.add(left, gradient, out=left)
-        chosen = np.argpartition(np.abs(left), size - number)[size - number :]
-        total[chosen] += left[chosen]
-        left[chosen] = 0
+        np.add(residual, gradient, out=residual)
+        chosen = np.argpartition(np.abs(residual), size - number)[size - number :]
+        total[chosen] += residual[chosen]
+        residual[chosen] = 0
 
     calls: Calls = {JAX: kernel, "numpy": by_numpy}
     # Of equal magnitudes either may go: what was sent and what is left together are the same.
-    return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
+    return _contest(calls, lambda: arrays[0] + arrays[1], lambda: residual + total)
 
 
-def _int8(gradients: FloatArray) -> Contest:
+def _int8(gradients: FloatArray) -> KernelComparison:
     """Send gradient and residual in 255 levels, rounded at random, and add them to a server's sum."""
     gradient = gradients[0]
     size = gradient.size
     key, rng = jax.random.key(0), np.random.default_rng(0)
     add = jax.jit(lambda total, message: total + decode_int8(message), donate_argnums=0)
     sent = jnp.array(gradient)
-    held: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
-    total, left, looped = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros((2, size), np.float32)
+    arrays: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
+    total, residual, looped = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros((2, size), np.float32)
     noise = np.empty(size, np.float32)
 
     def kernel() -> None:
-        message, held[0] = encode_int8(sent, held[0], key)
-        held[1] = add(held[1], message).block_until_ready()
+        message, arrays[0] = encode_int8(sent, arrays[0], key)
+        arrays[1] = add(arrays[1], message).block_until_ready()
 
     def by_numpy() -> None:
-        np.add(left, gradient, out=left)
-        scale = np.float32(np.abs(left).max() / LEVELS)
+        np.add(residual, gradient, out=residual)
+        scale = np.float32(np.abs(residual).max() / LEVELS)
         rng.random(dtype=np.float32, out=noise)
-        levels = np.clip(np.floor(left / scale + noise), -LEVELS, LEVELS).astype(np.int8)
+        levels = np.clip(np.floor(residual / scale + noise), -LEVELS, LEVELS).astype(np.int8)
         decoded = levels * scale
-        np.subtract(left, decoded, out=left)
+        np.subtract(residual, decoded, out=residual)
         np.add(total, decoded, out=total)
 
     def by_numba() -> None:
@@ -514,31 +514,35 @@ def _int8(gradients: FloatArray) -> Contest:
         baselines.push_int8(*looped, gradient, noise, LEVELS)
 
     calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": by_numba}
-    return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
+    return _contest(calls, lambda: arrays[0] + arrays[1], lambda: residual + total)
 
 
-def _pull(gradients: FloatArray) -> Contest:
+def _pull(gradients: FloatArray) -> KernelComparison:
     """Copy a shard's parameters for a worker."""
     w, version, clocks = jnp.array(gradients[0]), jnp.int32(0), jnp.zeros(4, jnp.int32)
     return _copies(gradients[0], lambda: pull_dense(w, version, clocks).parameters, jnp.asarray)
 
 
-def _snapshot(gradients: FloatArray) -> Contest:
+def _snapshot(gradients: FloatArray) -> KernelComparison:
     """Copy a shard's parameters and one slot."""
-    own = np.stack([gradients[0], np.square(gradients[0])])
-    arrays = jnp.array(own[0]), (jnp.array(own[1]),)
-    return _copies(own, lambda: copy_arrays(arrays), lambda copied: jnp.stack([copied[0], *copied[1]]))
+    stacked = np.stack([gradients[0], np.square(gradients[0])])
+    arrays = jnp.array(stacked[0]), (jnp.array(stacked[1]),)
+    return _copies(stacked, lambda: copy_arrays(arrays), lambda copied: jnp.stack([copied[0], *copied[1]]))
 
 
-def _copies(own: FloatArray, copied: Callable[[], Any], shown: Callable[[Any], jax.Array]) -> Contest:
+def _copies(source: FloatArray, copied: Callable[[], Any], shown: Callable[[Any], jax.Array]) -> KernelComparison:
     """Return a copy by the kernel, and plain ones of the same floats."""
-    kernel, plain = Held(lambda _: copied(), copied()), Held(lambda _: own.copy(), own)
-    target = np.empty_like(own)
-    calls: Calls = {JAX: kernel, "numpy": plain, "numba": lambda: baselines.copy(own.reshape(-1), target.reshape(-1))}
-    return _contest(calls, lambda: shown(kernel.held), lambda: plain.held)
+    kernel, numpy_copy = StatefulCall(lambda _: copied(), copied()), StatefulCall(lambda _: source.copy(), source)
+    target = np.empty_like(source)
+    calls: Calls = {
+        JAX: kernel,
+        "numpy": numpy_copy,
+        "numba": lambda: baselines.copy(source.reshape(-1), target.reshape(-1)),
+    }
+    return _contest(calls, lambda: shown(kernel.state), lambda: numpy_copy.state)
 
 
-_CONTESTS: Mapping[str, Callable[[FloatArray], Contest]] = MappingProxyType(
+_CONTESTS: Mapping[str, Callable[[FloatArray], KernelComparison]] = MappingProxyType(
     {
         "push": _push,
         "async-sgd": _damped,

@@ -17,7 +17,7 @@ from optim.core.limits import last_level_cache, memory_allowed, working_set
 from optim.core.provenance import machine_facts
 from optim.kernels.parameter_server import shard_ranges
 from optim_studies.kernels import baselines
-from optim_studies.kernels.baselines import FloatArray, Held, c_loops
+from optim_studies.kernels.baselines import FloatArray, StatefulCall, c_loops
 
 MOST_BYTES = 2**30
 """No roof's working set is larger, so that a row stays below 2 GB whatever the system tells of its cache."""
@@ -74,7 +74,7 @@ class Roof:
             else (lambda: spread(lambda a, b: np.copyto(second[a:b], first[a:b]), 1)),
         }
         if is_on_cpu:  # half of the set, so that the row holds no third buffer of that size
-            self._calls[f"{IN_PLACE}_xla"] = Held(
+            self._calls[f"{IN_PLACE}_xla"] = StatefulCall(
                 jax.jit(lambda array: array + 1.0, donate_argnums=0), jnp.zeros(elements)
             )
         else:  # an accelerator's memory is another one: only its own passes are roofs there
@@ -82,8 +82,8 @@ class Roof:
             # An argument: XLA folds a constant that a function closes over, and then only writes.
             copy = jax.jit(lambda _, x: jnp.copy(x), donate_argnums=0, keep_unused=True)
             self._calls = {
-                f"{IN_PLACE}_xla": Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements)),
-                COPY: Held(lambda old: copy(old, source), jnp.zeros(elements)),
+                f"{IN_PLACE}_xla": StatefulCall(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements)),
+                COPY: StatefulCall(lambda old: copy(old, source), jnp.zeros(elements)),
             }
 
     def calls(self) -> dict[str, Callable[[], Any]]:
@@ -92,11 +92,11 @@ class Roof:
 
     def speeds(self, best_s: Mapping[str, float]) -> dict[str, float]:
         """Return bytes a second of the best pass in place and of the best copy, from the least seconds of each call."""
-        found: dict[str, float] = {}
+        best: dict[str, float] = {}
         for name in self._calls:
             kind = IN_PLACE if name.startswith(IN_PLACE) else COPY
-            found[kind] = max(found.get(kind, 0.0), self.moved[name] / best_s[name])
-        return found
+            best[kind] = max(best.get(kind, 0.0), self.moved[name] / best_s[name])
+        return best
 
     def close(self) -> None:
         """End the threads."""

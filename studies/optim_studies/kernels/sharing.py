@@ -83,9 +83,9 @@ def cold_start(market: Market, present: jax.Array) -> Point:
 
 def warm_start(market: Market, present: jax.Array, point: Point, complementarity: float | jax.Array) -> Point:
     """Return a point near another one's after users have left: what they held is spread over the others."""
-    kept = jnp.where(present[:, None], point.share, 0.0)
+    present_share = jnp.where(present[:, None], point.share, 0.0)
     total = point.share.sum(axis=0)
-    grown = kept * (total / jnp.maximum(kept.sum(axis=0), 1e-12))[None, :]
+    grown = present_share * (total / jnp.maximum(present_share.sum(axis=0), 1e-12))[None, :]
     grown = jnp.where(present[:, None], grown + 1e-6 * market.supply[None, :], 1.0)
     return _with_multipliers(market, present, grown, point.price, complementarity)
 
@@ -181,8 +181,8 @@ def solve_from(market: Market, present: jax.Array, start: Point, tol: jax.Array,
         bound=dual_bound(market, present, start.price),
         steps=jnp.asarray(0),
     )
-    found: Solved = lax.while_loop(gap_is_open, advance, first)
-    return found
+    solved: Solved = lax.while_loop(gap_is_open, advance, first)
+    return solved
 
 
 @partial(jax.jit)
@@ -203,5 +203,5 @@ def solve_each_absent(
         start = warm_start(market, present, point, complementarity)
         return solve_from(market, present, start, tol, most_steps)
 
-    found: Solved = jax.vmap(one)(absent)
-    return found
+    solved: Solved = jax.vmap(one)(absent)
+    return solved

@@ -26,7 +26,7 @@ from optim.core.stopping import StoppingCriterion
 from optim_studies.kernels.baselines import KernelOptions
 
 if TYPE_CHECKING:
-    from optim_studies.kernels.baselines import Contest
+    from optim_studies.kernels.baselines import KernelComparison
     from optim_studies.kernels.cases import DenseCase, SparseCase, StreamCase
     from optim_studies.kernels.memory_speed import Roof
 
@@ -115,7 +115,7 @@ class KernelWork(AbstractStudy):
     def _compare(
         self,
         case: "Case",
-        contest: "Contest",
+        contest: "KernelComparison",
         roof: "Roof",
         clock: PhaseClock,
         stop: StoppingCriterion,
@@ -161,7 +161,7 @@ def _figures(moved: int, roof: "Roof", times: Times) -> dict[str, Any]:
 
     wall, spent = medians(times), medians(times, 1)
     speed = moved / wall[JAX] / 1e9
-    roofs = roof.speeds({name: min(each[0] for each in taken) for name, taken in times.items()})
+    roofs = roof.speeds({name: min(each[0] for each in seconds) for name, seconds in times.items()})
     in_place, copy = (roofs[name] / 1e9 if name in roofs else None for name in (IN_PLACE, COPY))
     is_beyond = moved > last_level_cache()
     best_loop = min((name for name in LOOPS if name in wall), key=lambda name: wall[name], default=None)

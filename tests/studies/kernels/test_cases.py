@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from optim_studies.kernels.baselines import JAX, Contest, Held, furthest
+from optim_studies.kernels.baselines import JAX, KernelComparison, StatefulCall, furthest
 from optim_studies.kernels.cases import DenseCase, SparseCase, StreamCase
 from optim_studies.kernels.study import STREAMS
 
@@ -44,18 +44,18 @@ def test_bytes_are_those_that_must_be_moved():
 def test_an_error_is_the_largest_difference_of_any_side_from_numpys():
     sides = {"kernel": [1.0, 2.0], "numpy": [1.0, 2.25], "process": [1.0, 1.75]}
     shown = {name: (lambda values=values: np.array(values)) for name, values in sides.items()}
-    contest = Contest(calls={}, found=shown["kernel"], others=(shown["numpy"], shown["process"]))
+    contest = KernelComparison(calls={}, result=shown["kernel"], others=(shown["numpy"], shown["process"]))
     assert contest.error() == 0.5
-    assert Contest(calls={}, found=shown["kernel"], others=(shown["numpy"],)).error() == 0.25
+    assert KernelComparison(calls={}, result=shown["kernel"], others=(shown["numpy"],)).error() == 0.25
     assert contest.checksum() == 1.5
     assert furthest(np.zeros(2), np.array([0.5, -2.0]), np.ones(2)) == 2.0
 
 
 def test_what_is_held_is_replaced_at_every_call():
-    held = Held(lambda value, step: value + step, 1.0, 0.5)
+    held = StatefulCall(lambda value, step: value + step, 1.0, 0.5)
     held()
     held()
-    assert held.held == 2.0
+    assert held.state == 2.0
 
 
 def test_zipfs_rows_are_pushed_again_and_again_and_count_once_each():
