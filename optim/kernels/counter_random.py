@@ -104,9 +104,9 @@ def shuffled(seed: jax.Array, index: jax.Array, outer: int, inner: int) -> jax.A
     index = index.astype(jnp.uint32)
     digits = [index // base[1], index % base[1]]
     for turn in range(SHUFFLE_ROUNDS):
-        own, other = turn % 2, 1 - turn % 2
-        moved = digits[own] + _hash_below(digits[other] ^ seed[turn], (outer, inner)[own])
-        digits[own] = jnp.where(moved >= base[own], moved - base[own], moved)
+        digit, other = turn % 2, 1 - turn % 2
+        moved = digits[digit] + _hash_below(digits[other] ^ seed[turn], (outer, inner)[digit])
+        digits[digit] = jnp.where(moved >= base[digit], moved - base[digit], moved)
     return (digits[0] * base[1] + digits[1]).astype(jnp.int32)
 
 

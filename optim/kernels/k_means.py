@@ -87,7 +87,7 @@ def fit(
     width = num_clusters if most_clusters is None else min(most_clusters, points.shape[0])
     if width < num_clusters:
         raise InvalidOptionError(f"most_clusters must be at least num_clusters = {num_clusters}, got {most_clusters}")
-    found = _fit(
+    clusters = _fit(
         points,
         key,
         jnp.ones(points.shape[0], points.dtype) if weights is None else weights,
@@ -95,7 +95,7 @@ def fit(
         width=width,
         **counts,
     )
-    return found._replace(centres=found.centres[:num_clusters])  # type: ignore[no-any-return]
+    return clusters._replace(centres=clusters.centres[:num_clusters])  # type: ignore[no-any-return]
 
 
 @partial(jax.jit, static_argnames=("width", "num_restarts", "max_iterations"))
@@ -118,9 +118,9 @@ def _fit(
         return _lloyd(columns, weights, start, num_clusters, max_iterations)
 
     keys = jax.random.split(key, num_restarts)
-    found = lax.map(restart, keys) if jax.default_backend() == "cpu" else jax.vmap(restart)(keys)
-    best = jnp.argmin(found.inertia)
-    return Clusters(found.centres[best] + origin[None, :], found.inertia[best], found.num_iterations[best])
+    fits = lax.map(restart, keys) if jax.default_backend() == "cpu" else jax.vmap(restart)(keys)
+    best = jnp.argmin(fits.inertia)
+    return Clusters(fits.centres[best] + origin[None, :], fits.inertia[best], fits.num_iterations[best])
 
 
 @partial(jax.jit)

@@ -68,8 +68,8 @@ def payoffs_at_prices(
     """
 
     def cost(demand: jax.Array, price: jax.Array, extra: jax.Array | None) -> jax.Array:
-        found = jnp.einsum("jr,csr->jsc", demand, price, precision=lax.Precision.HIGHEST)
-        return found if extra is None else found + jnp.swapaxes(extra, 1, 2)
+        unit_cost = jnp.einsum("jr,csr->jsc", demand, price, precision=lax.Precision.HIGHEST)
+        return unit_cost if extra is None else unit_cost + jnp.swapaxes(extra, 1, 2)
 
     worker_cost, ps_cost = cost(jobs.worker_demand, worker, worker_extra), cost(jobs.ps_demand, ps, ps_extra)
     tables = slot_tables(worker_cost, jobs.worker_limit, ps_cost, jobs.ps_limit, jobs.ps_needed)
@@ -111,21 +111,21 @@ def _cumulative_cost(cost: jax.Array, limit: jax.Array, count: jax.Array) -> jax
 
     Of two classes at one cost the first comes first. Nothing is sorted: classes are few, and each is asked which come before it.
     """
-    columns = [(cost[:, :, own], limit[:, :, own]) for own in range(cost.shape[-1])]
+    columns = [(cost[:, :, column], limit[:, :, column]) for column in range(cost.shape[-1])]
 
-    def earlier(own: int) -> jax.Array:
-        price, units = columns[own][0], jnp.zeros_like(columns[own][1])
+    def earlier(column: int) -> jax.Array:
+        price, units = columns[column][0], jnp.zeros_like(columns[column][1])
         for other, (its_price, its_most) in enumerate(columns):
-            if other != own:
-                units = units + jnp.where((its_price <= price) if other < own else (its_price < price), its_most, 0)
+            if other != column:
+                units = units + jnp.where((its_price <= price) if other < column else (its_price < price), its_most, 0)
         return units
 
     # Worked out once for a slot; else the compiler would do so for every count.
-    before = lax.optimization_barrier([earlier(own) for own in range(len(columns))])
+    before = lax.optimization_barrier([earlier(column) for column in range(len(columns))])
     total: Any = 0.0
     for (price, most), units in zip(columns, before, strict=True):
-        taken = jnp.clip(count - units[:, :, None], 0, most[:, :, None])
-        total = total + jnp.where(taken > 0, taken.astype(cost.dtype) * price[:, :, None], 0.0)
+        units_used = jnp.clip(count - units[:, :, None], 0, most[:, :, None])
+        total = total + jnp.where(units_used > 0, units_used.astype(cost.dtype) * price[:, :, None], 0.0)
     return jnp.where(count <= jnp.sum(limit, axis=-1)[:, :, None], total, jnp.inf)
 
 
@@ -208,7 +208,7 @@ def in_one_launch(
 
         tables, value, target, largest, last, best, slot_of, state = references
         parts, job = gpu.triton(), pallas.program_id(0)
-        due, lane = target[job], lax.iota(jnp.int32, stride)
+        goal, lane = target[job], lax.iota(jnp.int32, stride)
         nothing = jnp.full((stride,), jnp.inf, dtype)
         for row in range(2):
             for start in range(0, length, stride):
@@ -236,16 +236,16 @@ def in_one_launch(
                 state[job, new, place] = lax.fori_loop(0, turns, turn, nothing)
                 return _
 
-            lax.fori_loop(0, jnp.where(turns > 0, due // stride + 1, 0), part, 0)
+            lax.fori_loop(0, jnp.where(turns > 0, goal // stride + 1, 0), part, 0)
             _wait(interpret)
-            payoff = value[job, time] - state[job, new, due + back]
+            payoff = value[job, time] - state[job, new, goal + back]
             is_better = payoff > carry[1]
             return new, jnp.where(is_better, payoff, carry[1]), jnp.where(is_better, time, carry[2])
 
         nobody = jnp.int32(0), jnp.zeros((), dtype), jnp.int32(-1)
         _, best[job], slot_of[job] = lax.fori_loop(0, last[job], slot, nobody)
 
-    found, slot_of, _ = gpu.call(
+    payoffs, slot_of, _ = gpu.call(
         kernel,
         (tables, value, target.astype(jnp.int32), largest, last),
         (
@@ -257,7 +257,7 @@ def in_one_launch(
         warps=WARPS,
         interpret=interpret,
     )
-    return found, slot_of.astype(jax.dtypes.canonicalize_dtype(np.int64))
+    return payoffs, slot_of.astype(jax.dtypes.canonicalize_dtype(np.int64))
 
 
 def _wait(interpret: bool) -> None:

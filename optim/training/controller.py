@@ -670,11 +670,11 @@ class Controller:
         if self._rebuild is not None:
             self._rebuild.mark_stored(message.holder, message.shard, message.clock)
             return
-        due = copies.checkpoint_due(self._options.checkpoint_every)
-        if due is not None:
+        checkpoint_clock = copies.checkpoint_due(self._options.checkpoint_every)
+        if checkpoint_clock is not None:
             for shard in range(self._options.num_shards):
-                read = Read(generation=self.generation, shard=shard, clock=due)
-                self._transport.send(copies.source(shard, due), read)
+                read = Read(generation=self.generation, shard=shard, clock=checkpoint_clock)
+                self._transport.send(copies.source(shard, checkpoint_clock), read)
         self.flow.log.trim(copies.recovery_clock(), copies.storage_clock())
         for holder, clock in copies.trim():
             self._transport.send(holder, Trim(generation=self.generation, clock=clock))

@@ -101,7 +101,7 @@ DENSEST = 0.5
 
 def densest_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> float:
     """Return the share of a gradient's rows up to which it is pushed by rows; 0 where that is not the same update."""
-    if not isinstance(application, HasRows) or not optimiser.rests_at_zero or options.pushes is Pushes.DENSE:
+    if not isinstance(application, HasRows) or not optimiser.zero_grad_is_noop or options.pushes is Pushes.DENSE:
         return 0.0
     if row_width(application, options.num_shards) != application.row_width:
         return 0.0

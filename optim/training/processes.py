@@ -260,9 +260,9 @@ class HeartbeatMonitor:
     two looks counts for `period_s` at most.
     """
 
-    def __init__(self, silence_s: float, start_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.period_s = min(HEARTBEAT_S, silence_s / 4)
-        self._silence_s, self._start_s = silence_s, start_s
+    def __init__(self, heartbeat_timeout_s: float, start_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.period_s = min(HEARTBEAT_S, heartbeat_timeout_s / 4)
+        self._silence_s, self._start_s = heartbeat_timeout_s, start_s
         self._clock = clock
         self._last_look = clock()
         self._now = 0.0

@@ -172,7 +172,7 @@ def _copy(array: jax.Array) -> Vector:
     return np.array(array, copy=True)
 
 
-NOBODY = -1
+NO_PUSH = -1
 
 
 class HostRows:
@@ -196,7 +196,7 @@ class HostRows:
         self._table = np.stack([parameters, *slots], axis=1).astype(np.float32, copy=False)
         self._ranges = [bounds(len(parameters), threads, thread) for thread in range(threads)]
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._first: RowNumbers = np.full(len(parameters) if slots else 0, NOBODY, dtype=np.int32)
+        self._first: RowNumbers = np.full(len(parameters) if slots else 0, NO_PUSH, dtype=np.int32)
 
     @staticmethod
     def takes(optimiser: AbstractOptimiser) -> bool:
@@ -260,7 +260,7 @@ def _descend(table, rows, values, rate, low, high):  # type: ignore[no-untyped-d
 def _adagrad(table, rows, values, rate, epsilon, first, after, low, high):  # type: ignore[no-untyped-def]
     """Add up equal rows between `low` and `high`, each where it is pushed first, and apply the sum.
 
-    `first` tells where a row is pushed first, `NOBODY` before and after; `after` where it is pushed next. Few rows are pushed
+    `first` tells where a row is pushed first, `NO_PUSH` before and after; `after` where it is pushed next. Few rows are pushed
     twice: only these go through a sum.
     """
     count, width = rows.shape[0], table.shape[2]
@@ -274,9 +274,9 @@ def _adagrad(table, rows, values, rate, epsilon, first, after, low, high):  # ty
         row = rows[i]
         if row < low or row >= high or first[row] != i:
             continue
-        first[row] = NOBODY
+        first[row] = NO_PUSH
         following = after[i]
-        if following == NOBODY:
+        if following == NO_PUSH:
             for j in range(width):
                 g = values[i, j]
                 square = table[row, 1, j] + g * g
@@ -285,7 +285,7 @@ def _adagrad(table, rows, values, rate, epsilon, first, after, low, high):  # ty
             continue
         for j in range(width):
             total[j] = values[i, j]
-        while following != NOBODY:
+        while following != NO_PUSH:
             for j in range(width):
                 total[j] += values[following, j]
             following = after[following]

@@ -182,8 +182,8 @@ class Trainer:
                 if self.is_done:
                     return self.record()
                 self.step(has_more=bool(waiting))
-                for due in waiting:
-                    due.countdown -= self.clock >= due.event.clock
+                for scheduled in waiting:
+                    scheduled.countdown -= self.clock >= scheduled.event.clock
 
     @property
     def is_done(self) -> bool:
@@ -222,10 +222,12 @@ class Trainer:
 
     def _fire(self, waiting: list[_Due]) -> list[_Due]:
         """Have all events happen that are due; return the others."""
-        due_now = [due for due in waiting if due.event.clock <= self.clock and due.countdown <= 0]
-        for due in due_now:
-            self.apply(due.event)
-        return [due for due in waiting if due not in due_now]
+        due_now = [
+            scheduled for scheduled in waiting if scheduled.event.clock <= self.clock and scheduled.countdown <= 0
+        ]
+        for scheduled in due_now:
+            self.apply(scheduled.event)
+        return [scheduled for scheduled in waiting if scheduled not in due_now]
 
     def step(self, *, has_more: bool = False) -> None:
         """Take one message.

@@ -169,8 +169,13 @@ def _batches_in_one_block(
                 gradient, activity, error, counted, ahead = carry
                 following = number * tiles + place + 1
                 inputs, ahead = ahead, read(jnp.minimum(following, count * tiles - 1))
-                found = _statistics(square, inputs, sizes)
-                more = (gradient + found[0], activity + found[1], error + found[2], counted + found[3])
+                statistics = _statistics(square, inputs, sizes)
+                more = (
+                    gradient + statistics[0],
+                    activity + statistics[1],
+                    error + statistics[2],
+                    counted + statistics[3],
+                )
                 return *more, ahead
 
             nothing = (jnp.zeros((side, side), jnp.float32), jnp.zeros((side,), jnp.float32))
@@ -181,8 +186,8 @@ def _batches_in_one_block(
             return *_stepped(square, velocity, gradient, activity, counted, plan, sizes), error, ahead
 
         start = (square[...], velocity[...], error[...], read(jnp.int32(0)))
-        found = lax.fori_loop(0, count, batch, start)
-        for reference, value in zip(written, found[:3], strict=True):
+        state = lax.fori_loop(0, count, batch, start)
+        for reference, value in zip(written, state[:3], strict=True):
             reference[...] = value
 
     operands = (_padded(ends, sizes), _words(seed, first, count, sizes), series, *steps, *carry)
@@ -202,8 +207,8 @@ def _batch_in_many_blocks(
 
         ends, words, series, square, gradient, activity, error, counted = references
         place = pallas.program_id(0)
-        found = _statistics(square[...], _read_tile(ends, words, series, sizes, place), sizes)
-        gradient[place], activity[place], error[place], counted[place] = found
+        statistics = _statistics(square[...], _read_tile(ends, words, series, sizes, place), sizes)
+        gradient[place], activity[place], error[place], counted[place] = statistics
 
     shapes = [(tiles, side, side), (tiles, side), (tiles, side), (tiles,)]
     parts = gpu.call(
@@ -268,11 +273,11 @@ def _statistics(square: jax.Array, inputs: tuple[jax.Array, ...], sizes: Sizes) 
     is_visible = row < sizes.num_visible
     is_hidden = (row >= sizes.num_visible) & (row < sizes.num_visible + sizes.num_hidden)
 
-    def probability_of(found: jax.Array) -> jax.Array:
-        return jnp.where(is_hidden, 1.0 / (1.0 + jnp.exp(-found)), 0.0)
+    def probability_of(activation: jax.Array) -> jax.Array:
+        return jnp.where(is_hidden, 1.0 / (1.0 + jnp.exp(-activation)), 0.0)
 
-    given = jnp.dot(square, columns, precision=FULL)
-    first = probability = probability_of(given)
+    activations = jnp.dot(square, columns, precision=FULL)
+    first = probability = probability_of(activations)
     visible = range(sizes.num_visible)
     column = lax.iota(jnp.int32, sizes.side)[None, :]
     # Visibles are few: what the hiddens have of each, (side, 1), and each one's errors, (1, tile), are told apart.
@@ -282,9 +287,9 @@ def _statistics(square: jax.Array, inputs: tuple[jax.Array, ...], sizes: Sizes) 
         hidden = probability
         if sizes.is_drawn:
             hidden = jnp.where(is_hidden & (draws[step] < probability * float(1 << 24)), 1.0, 0.0)
-        parts = [jnp.where(row == one, columns - given, -weights[one] * hidden) for one in visible]
+        parts = [jnp.where(row == one, columns - activations, -weights[one] * hidden) for one in visible]
         errors = [jnp.sum(part, axis=0)[None, :] for part in parts]
-        probability = probability_of(given - sum(weights[one] * errors[one] for one in visible))
+        probability = probability_of(activations - sum(weights[one] * errors[one] for one in visible))
     counts = is_window[None, :]
     error = jnp.zeros_like(columns)
     rest = jnp.zeros_like(square)

@@ -68,10 +68,10 @@ class TrainingState(NamedTuple):
 
 def initial_state(parameters: CrbmParameters) -> TrainingState:
     """Return the state before the first epoch; it shares no memory with `parameters`."""
-    own = jax.tree.map(lambda array: jnp.array(array, dtype=jnp.float32, copy=True), parameters)
+    copied = jax.tree.map(lambda array: jnp.array(array, dtype=jnp.float32, copy=True), parameters)
     leading = parameters.weights.shape[:-2]
     return TrainingState(
-        parameters=own, velocity=jax.tree.map(jnp.zeros_like, own), epoch=jnp.zeros(leading, jnp.int32)
+        parameters=copied, velocity=jax.tree.map(jnp.zeros_like, copied), epoch=jnp.zeros(leading, jnp.int32)
     )
 
 
@@ -93,7 +93,7 @@ def _plan(rates: Rates, mask: CrbmParameters) -> _Plan:
     zero = jax.tree.map(jnp.zeros_like, mask)
     rate = jnp.asarray(rates.learning_rate, jnp.float32)
     scaled = jax.tree.map(lambda ones: rate * ones, mask)
-    own = jnp.asarray(rates.autoregression_factor, jnp.float32) * scaled.autoregression
+    autoregression_step = jnp.asarray(rates.autoregression_factor, jnp.float32) * scaled.autoregression
     decays = zero._replace(
         weights=rates.decay * mask.weights,
         conditioning=rates.decay * mask.conditioning,
@@ -101,7 +101,7 @@ def _plan(rates: Rates, mask: CrbmParameters) -> _Plan:
     )
     return _Plan(
         support=pack(mask),
-        step=pack(scaled._replace(autoregression=own)),
+        step=pack(scaled._replace(autoregression=autoregression_step)),
         decay=pack(decays),
         sparsity=jnp.asarray(rates.sparsity_cost, jnp.float32) * mask.hidden_bias,
     )
@@ -161,7 +161,7 @@ def _train(
         def batch(carry, inputs):  # type: ignore[no-untyped-def]
             packed, velocity = carry
             end, index = inputs
-            found = contrastive_divergence(
+            statistics = contrastive_divergence(
                 packed,
                 gather_windows(series, end, num_delays),
                 (end >= 0).astype(packed.dtype),
@@ -171,14 +171,14 @@ def _train(
                 num_gibbs_steps=num_gibbs_steps,
                 sampling=sampling,
             )
-            gradient = found.gradient * plan.support
+            gradient = statistics.gradient * plan.support
             norm = jnp.sqrt(jnp.sum(gradient * gradient))
             gradient = gradient * jnp.minimum(1.0, rates.gradient_limit / jnp.maximum(norm, 1e-30))
-            push = plan.sparsity * (rates.sparsity_target - found.activity)
+            push = plan.sparsity * (rates.sparsity_target - statistics.activity)
             # A pad adds where an indexed update would scatter, ten times slower on a CPU.
             gradient = gradient + jnp.pad(push[:, None], ((num_visible, 0), (packed.shape[1] - 1, 0)))
             velocity = momentum * velocity + plan.step * (gradient - plan.decay * packed)
-            return (packed + velocity, velocity), found.squared_error
+            return (packed + velocity, velocity), statistics.squared_error
 
         inputs = (order.reshape(num_batches, batch_size), jnp.arange(num_batches, dtype=jnp.uint32))
         (packed, velocity), errors = lax.scan(batch, (packed, velocity), inputs)

@@ -159,9 +159,9 @@ def _fit(
         return Fit(parameters, jnp.sum(log_likelihood), number, history)
 
     keys = jax.random.split(key, num_restarts)
-    found = lax.map(restart, keys) if jax.default_backend() == "cpu" else jax.vmap(restart)(keys)
-    best = jnp.argmax(jnp.where(jnp.isnan(found.log_likelihood), -jnp.inf, found.log_likelihood))
-    return jax.tree.map(lambda leaf: leaf[best], found)  # type: ignore[no-any-return]
+    fits = lax.map(restart, keys) if jax.default_backend() == "cpu" else jax.vmap(restart)(keys)
+    best = jnp.argmax(jnp.where(jnp.isnan(fits.log_likelihood), -jnp.inf, fits.log_likelihood))
+    return jax.tree.map(lambda leaf: leaf[best], fits)  # type: ignore[no-any-return]
 
 
 def _maximise(

@@ -141,8 +141,8 @@ def smoothed_by_sample(
         smoothed = filtered * jnp.matmul(transition, ratio, precision=FULL)
         return smoothed, (smoothed, ratio)
 
-    _, found = lax.scan(step, filtered[-1], (filtered[:-1], predicted[1:]), reverse=True)
-    return found  # type: ignore[no-any-return]
+    _, smoothed = lax.scan(step, filtered[-1], (filtered[:-1], predicted[1:]), reverse=True)
+    return smoothed  # type: ignore[no-any-return]
 
 
 def forward_by_doubling(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -172,8 +172,8 @@ def smoothed_by_doubling(
     """Return what `smoothed_by_sample` does, as `forward_by_doubling` goes forward."""
     least = float(np.log(MIN_PROBABILITY))
     # What a sample says of a state is the filtered over the predicted, whatever its scale.
-    said = jnp.log(jnp.maximum(filtered, MIN_PROBABILITY)) - jnp.log(predicted)
-    steps = jnp.maximum(parameters.log_transition, least)[None, :, :, None] + said[1:, None]
+    log_evidence = jnp.log(jnp.maximum(filtered, MIN_PROBABILITY)) - jnp.log(predicted)
+    steps = jnp.maximum(parameters.log_transition, least)[None, :, :, None] + log_evidence[1:, None]
     product = lax.associative_scan(lambda later, earlier: _product(earlier, later), steps, reverse=True)
     odds = filtered[:-1] * jnp.exp(jax.nn.log_softmax(logsumexp(product, axis=2), axis=1))
     smoothed = odds / jnp.sum(odds, axis=1, keepdims=True)

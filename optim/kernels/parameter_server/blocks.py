@@ -45,13 +45,13 @@ def update_in_blocks(
         Number of the update, 1 for the first.
     """
 
-    def whole(parameters: jax.Array, slots: OptState, pushes: Arrays) -> Updated:
+    def update_all(parameters: jax.Array, slots: OptState, pushes: Arrays) -> Updated:
         return optimiser.update(parameters, slots, aggregate(pushes), step)
 
     if optimiser.num_slots == 0 or parameters.size < 2 * BLOCK:
-        return whole(parameters, slots, pushes)
+        return update_all(parameters, slots, pushes)
     in_blocks = partial(_by_blocks, optimiser, aggregate, step)
-    updated: Updated = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=whole)
+    updated: Updated = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=update_all)
     return updated
 
 
@@ -83,12 +83,12 @@ def _by_blocks(
 
         weights, old = state
         gradient = aggregate(tuple(part(push) for push in pushes))
-        new = optimiser.advance(tuple(part(slot) for slot in old), gradient)
+        new = optimiser.update_state(tuple(part(slot) for slot in old), gradient)
         written = tuple(put(slot, values) for slot, values in zip(old, new, strict=True))
         # The slots are read back as they have been written: if the parameters were made of the old ones, these would
         # have to live on, and XLA would copy whole arrays in every block.
         read = tuple(part(slot) for slot in written)
-        return put(weights, optimiser.move(part(weights), read, gradient, step)), written
+        return put(weights, optimiser.apply_updates(part(weights), read, gradient, step)), written
 
     done: Updated = lax.fori_loop(0, -(-size // BLOCK), visit, (parameters, slots))
     return done

@@ -57,11 +57,11 @@ def initial_state(parameters: jax.Array, optimiser: AbstractOptimiser) -> ShardS
         If `parameters` are in 16 bits, in which sums of small steps are lost.
     """
     check_wide(parameters)
-    own = jnp.array(parameters, dtype=jnp.float32, copy=True)
+    copied = jnp.array(parameters, dtype=jnp.float32, copy=True)
     return ShardState(
-        parameters=own,
-        slots=optimiser.initial_slots(own),
-        accumulator=jnp.zeros_like(own),
+        parameters=copied,
+        slots=optimiser.initial_slots(copied),
+        accumulator=jnp.zeros_like(copied),
         weight_sum=jnp.zeros((), jnp.float32),
         count=jnp.zeros((), jnp.int32),
         version=jnp.zeros((), jnp.int32),

@@ -29,12 +29,12 @@ class AbstractOptimiser(ABC):
         Arrays of the parameters' shape that the rule keeps beside them.
     learning_rate
         Positive. It may be traced: a caller may compile, map or differentiate over it.
-    rests_at_zero
+    zero_grad_is_noop
         Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
     """
 
     num_slots: ClassVar[int]
-    rests_at_zero: ClassVar[bool] = False
+    zero_grad_is_noop: ClassVar[bool] = False
 
     learning_rate: float
 
@@ -54,12 +54,12 @@ class AbstractOptimiser(ABC):
         return tuple(jnp.zeros_like(parameters) for _ in range(self.num_slots))
 
     @abstractmethod
-    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
+    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return the slots after one update, each made of its own old value and the gradient alone."""
 
     @abstractmethod
-    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
-        """Return the parameters after one update, given the slots that `advance` returned."""
+    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
+        """Return the parameters after one update, given the slots that `update_state` returned."""
 
     def update(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> Updated:
         """Return parameters and slots after one update.
@@ -73,8 +73,8 @@ class AbstractOptimiser(ABC):
         step
             Number of this update, 1 for the first; a scalar.
         """
-        advanced = self.advance(slots, gradient)
-        return self.move(parameters, advanced, gradient, step), advanced
+        advanced = self.update_state(slots, gradient)
+        return self.apply_updates(parameters, advanced, gradient, step), advanced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +82,14 @@ class Sgd(AbstractOptimiser):
     """Stochastic gradient descent: w -= rate g."""
 
     num_slots: ClassVar[int] = 0
-    rests_at_zero: ClassVar[bool] = True
+    zero_grad_is_noop: ClassVar[bool] = True
 
-    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
+    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return no slots."""
         del gradient
         return slots
 
-    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate g``."""
         del slots, step
         return parameters - self.learning_rate * gradient
@@ -107,11 +107,11 @@ class Momentum(AbstractOptimiser):
         AbstractOptimiser.__post_init__(self)
         check_untraced("[0, 1)", self, "decay")
 
-    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
+    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return ``(decay u + g,)``."""
         return (self.decay * slots[0] + gradient,)
 
-    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate u``."""
         del gradient, step
         return parameters - self.learning_rate * slots[0]
@@ -127,7 +127,7 @@ class Adagrad(AbstractOptimiser):
     """
 
     num_slots: ClassVar[int] = 1
-    rests_at_zero: ClassVar[bool] = True
+    zero_grad_is_noop: ClassVar[bool] = True
 
     epsilon: float = 1e-10
 
@@ -135,11 +135,11 @@ class Adagrad(AbstractOptimiser):
         AbstractOptimiser.__post_init__(self)
         check_untraced("(0, inf)", self, "epsilon")  # it keeps the quotient finite
 
-    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
+    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return ``(h + g^2,)``."""
         return (slots[0] + gradient * gradient,)
 
-    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate g / (sqrt(h) + epsilon)``."""
         del step
         return parameters - self.learning_rate * gradient / (jnp.sqrt(slots[0]) + self.epsilon)
@@ -165,13 +165,13 @@ class Adam(AbstractOptimiser):
         check_untraced("[0, 1)", self, "first_decay", "second_decay")
         check_untraced("(0, inf)", self, "epsilon")
 
-    def advance(self, slots: OptState, gradient: jax.Array) -> OptState:
+    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
         """Return ``(b1 m + (1 - b1) g, b2 v + (1 - b2) g^2)``."""
         first = self.first_decay * slots[0] + (1.0 - self.first_decay) * gradient
         second = self.second_decay * slots[1] + (1.0 - self.second_decay) * (gradient * gradient)
         return first, second
 
-    def move(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
+    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return ``w - rate mhat / (sqrt(vhat) + epsilon)``."""
         del gradient
         count = step.astype(jnp.float32)

@@ -87,8 +87,8 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
         else:
             first = lax.axis_index(AXIS) * pushes.shape[0]
             all_weights = jnp.pad(weights, (0, mesh.devices.size * pushes.shape[0] - len(weights)))
-            own = lax.dynamic_slice(all_weights, (first,), (pushes.shape[0],))
-            local = ordered_weighted_sum(tuple(pushes), own)
+            shard_weights = lax.dynamic_slice(all_weights, (first,), (pushes.shape[0],))
+            local = ordered_weighted_sum(tuple(pushes), shard_weights)
             summed = lax.psum_scatter(local, AXIS, tiled=True)
         return optimiser.update(parameters, slots, summed * (1.0 / total), version + 1)
 

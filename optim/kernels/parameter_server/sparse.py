@@ -94,12 +94,12 @@ def initial_rows(parameters: jax.Array, layout: RowLayout, slots: OptState | Non
     check_wide(parameters)
     if parameters.ndim != 2 or parameters.shape[0] == 0 or parameters.shape[1] != layout.width:
         raise InvalidOptionError(f"parameters must have shape (rows, {layout.width}), got {parameters.shape}")
-    own = jnp.array(parameters, dtype=jnp.float32, copy=True)
+    copied = jnp.array(parameters, dtype=jnp.float32, copy=True)
     if slots is None:
-        slots = layout.optimiser.initial_slots(own)
+        slots = layout.optimiser.initial_slots(copied)
     else:
         slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in slots)
-    return Rows((lax.complex(own, slots[0]),) if layout.is_paired else (own, *slots))
+    return Rows((lax.complex(copied, slots[0]),) if layout.is_paired else (copied, *slots))
 
 
 def row_parameters(table: Rows, layout: RowLayout) -> jax.Array:
@@ -125,8 +125,10 @@ def _of_held_rows(kernel: Any, place: int) -> Any:
 
     @wraps(kernel)
     def call(*words: Any, **named: Any) -> Any:
-        held = [_held_rows(word) if at == place else word for at, word in enumerate(words)]
-        return kernel(*held, **{name: _held_rows(word) if name == "rows" else word for name, word in named.items()})
+        arguments = [_held_rows(word) if at == place else word for at, word in enumerate(words)]
+        return kernel(
+            *arguments, **{name: _held_rows(word) if name == "rows" else word for name, word in named.items()}
+        )
 
     call.lower = kernel.lower  # type: ignore[attr-defined]  # of a compiled function
     return call
@@ -203,8 +205,8 @@ def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vect
             return read
         np.copyto(out, read)
         return out
-    wanted, held = np.asarray(rows), np.asarray(table.arrays[0])
-    parameters = held.real if layout.is_paired else held
+    wanted, host_array = np.asarray(rows), np.asarray(table.arrays[0])
+    parameters = host_array.real if layout.is_paired else host_array
     read = np.take(parameters, wanted, axis=0, out=out, mode="clip")
     is_out = (wanted < 0) | (wanted >= len(parameters))
     if is_out.any():
@@ -427,8 +429,8 @@ def _go_through_chunk(
         total, has_begun = carry
         first = begin + number * TURN
         before, *row, after = (keys[first + place] for place in range(TURN + 2))
-        is_row = [own < num_rows for own in row]
-        begins = [own != last for own, last in zip(row, [before, *row[:-1]], strict=True)]
+        is_row = [row_number < num_rows for row_number in row]
+        begins = [row_number != last for row_number, last in zip(row, [before, *row[:-1]], strict=True)]
         ends = [*begins[1:], row[-1] != after]
         began = []
         for begins_here in begins:
@@ -437,12 +439,12 @@ def _go_through_chunk(
         is_due = [is_row[place] & began[place] & ends[place] for place in range(TURN)]
         # All reads before the first write: they don't wait for each other.
         pushed = [read(values, order[first + place], is_row[place]) for place in range(TURN)]
-        own = [jnp.minimum(one, num_rows - 1) for one in row]
-        old = [tuple(read(table, own[place], is_due[place]) for table in tables) for place in range(TURN)]
+        clipped = [jnp.minimum(one, num_rows - 1) for one in row]
+        old = [tuple(read(table, clipped[place], is_due[place]) for table in tables) for place in range(TURN)]
         for place in range(TURN):
             total = jnp.where(begins[place], pushed[place], total + pushed[place])
             for reference, new in zip(written, update(old[place], total, step), strict=True):
-                write(reference, own[place], is_due[place], new)
+                write(reference, clipped[place], is_due[place], new)
             # At most once a chunk: the end of a run that began before it.
             write(partial_sums, 2 * chunk, is_row[place] & ends[place] & ~began[place], total)
         return total, has_begun
@@ -505,13 +507,13 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
     if layout.is_paired:
         return Rows((visit_all(table.arrays[0], update_pair),))
 
-    def advance(number: int) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
+    def updated_slot(number: int) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
         # A slot's new value depends on no other slot, so any may stand for them.
-        return lambda old, gradient, row: rule.advance((old,) * rule.num_slots, gradient)[number]
+        return lambda old, gradient, row: rule.update_state((old,) * rule.num_slots, gradient)[number]
 
-    slots = tuple(visit_all(slot, advance(number)) for number, slot in enumerate(table.arrays[1:]))
+    slots = tuple(visit_all(slot, updated_slot(number)) for number, slot in enumerate(table.arrays[1:]))
 
-    def move(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
-        return rule.move(old, tuple(read(slot, row) for slot in slots), gradient, step)
+    def updated_parameters(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
+        return rule.apply_updates(old, tuple(read(slot, row) for slot in slots), gradient, step)
 
-    return Rows((visit_all(table.arrays[0], move), *slots))
+    return Rows((visit_all(table.arrays[0], updated_parameters), *slots))

@@ -73,7 +73,7 @@ def test_only_rules_that_rest_leave_everything_at_a_gradient_of_zero(rule):
     before = rule.update(w, rule.initial_slots(w), jnp.ones(7), jnp.int32(1))
     after = rule.update(*before, jnp.zeros(7), jnp.int32(2))
     is_same = all(np.array_equal(a, b) for a, b in zip((before[0], *before[1]), (after[0], *after[1]), strict=True))
-    assert is_same is rule.rests_at_zero
+    assert is_same is rule.zero_grad_is_noop
 
 
 @pytest.mark.parametrize(
