@@ -39,12 +39,12 @@ class BestKnown:
     is_maximised: bool
 
     def __str__(self) -> str:
-        said = []
+        parts = []
         if self.objective is not None:
-            said.append(f"best known objective {self.objective:.6g} by {self.objective_by}")
+            parts.append(f"best known objective {self.objective:.6g} by {self.objective_by}")
         if self.bound is not None:
-            said.append(f"tightest bound {self.bound:.6g} by {self.bound_by}")
-        return ", ".join(said)
+            parts.append(f"tightest bound {self.bound:.6g} by {self.bound_by}")
+        return ", ".join(parts)
 
     def to_best(self, objective: float | None) -> float | None:
         """Return an objective as a share of the best one; at most 1 whether the problem maximises or minimises."""
@@ -71,13 +71,13 @@ def instance_of(record: Record) -> Of:
 
 def best_known(records: Iterable[Record]) -> Mapping[Of, BestKnown]:
     """Return what is known of each instance of records of solves, from all of them and from the solutions that ship."""
-    found: dict[Of, list[tuple[str, float | None, float | None]]] = {}
+    claims: dict[Of, list[tuple[str, float | None, float | None]]] = {}
     for record in records:
         if record.verified and record.problem in problem_names():
-            mine = found.setdefault(instance_of(record), [])
+            mine = claims.setdefault(instance_of(record), [])
             mine.append((record.solver, record.objective, record.bound))
     known = {}
-    for instance, entries in found.items():
+    for instance, entries in claims.items():
         _, name, digest = instance
         shipped = _shipped(name)
         if shipped is not None and shipped[0] == digest:

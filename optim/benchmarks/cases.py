@@ -22,7 +22,7 @@ from optim.solvers.solve import solver_named, solvers_of
 from optim.workloads.instances import GeneratedSource, InstanceSource
 
 
-def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def options_for(problem: str, solvers: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the options of each solver.
 
     A plain name goes to every chosen solver that knows it; ``solver.name`` to that solver alone, of a user's file also ``Class.name``.
@@ -35,7 +35,7 @@ def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) 
     known = {name: _option_names(problem, name) for name in solvers}
     result: dict[str, dict[str, Any]] = {name: {} for name in solvers}
     classes = {name.rpartition(":")[2]: name for name in solvers if is_file_reference(name)}
-    for text, value in given.items():
+    for text, value in settings.items():
         owner, dot, option = text.rpartition(".")
         owner = owner if owner in known else classes.get(owner, owner)
         if dot and owner not in known:
@@ -90,9 +90,11 @@ def given_case(source: InstanceSource) -> Case:
     return Case(source=source, label="given")
 
 
-def generated_case(problem: str, drawn: Any, label: str, limit_s: float, **fields: Any) -> Case:
+def generated_case(problem: str, generator_options: Any, label: str, limit_s: float, **fields: Any) -> Case:
     """Return a case drawn by the problem's generator with options of its own."""
-    return Case(source=GeneratedSource(options=drawn, problem=problem), label=label, time_limit_s=limit_s, **fields)
+    return Case(
+        source=GeneratedSource(options=generator_options, problem=problem), label=label, time_limit_s=limit_s, **fields
+    )
 
 
 Further = Callable[[BenchRequest, Any, int, Sequence[str]], Mapping[str, Mapping[str, Any]]]
@@ -158,7 +160,7 @@ def solve_cases(
     for case in cases:
         for seed in request.seeds:
             subject = Subject(case.source.load(seed))
-            own = further(request, subject.instance, seed, names)
+            further_options = further(request, subject.instance, seed, names)
             for name in names:
                 if name in case.left_out and not request.solvers:
                     continue
@@ -169,7 +171,7 @@ def solve_cases(
                     solver=name,
                     seed=seed,
                     time_limit_s=case.time_limit_s if request.time_limit_s is None else request.time_limit_s,
-                    options={**case.options.get(name, {}), **own.get(name, {}), **options[name]},
+                    options={**case.options.get(name, {}), **further_options.get(name, {}), **options[name]},
                     labels={} if case.label is None else {"case": case.label},
                 )
 

@@ -87,31 +87,31 @@ class PolicyResultCache:
         before = self._events(set(keys))
         with ExitStack() as stack:
             file = stack.enter_context(open_lines(self.results, CachedRow.from_json)) if self.results else None
-            kept = {} if file is None else dict(file.records)
-            is_kept = [key in kept and (not self.need_events or key in before) for key in keys]
+            cached = {} if file is None else dict(file.records)
+            is_kept = [key in cached and (not self.need_events or key in before) for key in keys]
             todo = [request for request, is_there in zip(requests, is_kept, strict=True) if not is_there]
             played = task.play(todo, self.engine, stop, progress)
             for key, is_there in zip(keys, is_kept, strict=True):
                 if is_there:
-                    yield ProvidedRow(key=key, row=kept[key].row, logged=before.get(key), is_kept=True)
+                    yield ProvidedRow(key=key, row=cached[key].row, logged=before.get(key), is_kept=True)
                     continue
                 result = next(played)
                 if result is None:
                     continue
                 row = result.row.flat()
-                if file is not None and key not in kept:
+                if file is not None and key not in cached:
                     file.append(CachedRow(key=key, row=row))
-                yield ProvidedRow(key=key, row=row, logged=result.logged, is_kept=False, is_again=key in kept)
+                yield ProvidedRow(key=key, row=row, logged=result.logged, is_kept=False, is_again=key in cached)
 
     def _events(self, keys: set[str]) -> dict[str, LoggedRun]:
         """Return the runs of an earlier log by their keys."""
         if self.results is None or self.log is None or not self.log.is_file():
             return {}
         record = load_run(self.log)
-        said = record.settings.get("keys")
-        if not isinstance(said, list) or len(said) != len(record.runs):
+        logged_keys = record.settings.get("keys")
+        if not isinstance(logged_keys, list) or len(logged_keys) != len(record.runs):
             return {}
-        lost = [run.policy for key, run in zip(said, record.runs, strict=True) if key not in keys]
+        lost = [run.policy for key, run in zip(logged_keys, record.runs, strict=True) if key not in keys]
         if lost:
             _LOG.warning(
                 "%s holds events of %s, too, which this command doesn't play and so doesn't keep; to keep them, name these policies "
@@ -119,4 +119,4 @@ class PolicyResultCache:
                 self.log,
                 ", ".join(lost),
             )
-        return {key: run for key, run in zip(said, record.runs, strict=True) if key in keys}
+        return {key: run for key, run in zip(logged_keys, record.runs, strict=True) if key in keys}

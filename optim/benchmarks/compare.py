@@ -212,9 +212,9 @@ def _judge(now: Record, then: Record) -> tuple[Change, str]:
     if Termination.TIME_LIMIT in (now.termination, then.termination):
         return Change.SAME, "cut short by the clock: value not compared"
     for name, stored in then.findings.items():
-        found = now.findings.get(name)
-        if not _is_same(found, stored):
-            return Change.WORSE, f"{name} {_shown(found)}, was {_shown(stored)}: it should come out again"
+        finding = now.findings.get(name)
+        if not _is_same(finding, stored):
+            return Change.WORSE, f"{name} {_shown(finding)}, was {_shown(stored)}: it should come out again"
     return _judge_value(now, then)
 
 
@@ -264,14 +264,14 @@ def merge_results(sources: Sequence[Path], path: Path) -> list[Record]:
         If records of the same work say different things, though no clock cut either; or were made by different code.
     """
     files = dict.fromkeys([*sources, *([path] if path.exists() else [])])
-    found = [(source, record) for source in files for record in read_records(source)]
-    codes = {record.code for _, record in found}
+    entries = [(source, record) for source in files for record in read_records(source)]
+    codes = {record.code for _, record in entries}
     if len(codes) > 1:
-        holders = "; ".join(sorted({f"{source} {record.code}" for source, record in found}))
+        holders = "; ".join(sorted({f"{source} {record.code}" for source, record in entries}))
         raise InvalidProblemError(f"results of different code can't be joined ({holders}); run them with one version")
     chosen: dict[str, tuple[Path, Record]] = {}
     contradictions = []
-    for source, record in sorted(found, key=lambda entry: (_rank(entry[1]), entry[1].finished)):
+    for source, record in sorted(entries, key=lambda entry: (_rank(entry[1]), entry[1].finished)):
         if record.key not in chosen:
             chosen[record.key] = source, record
             continue

@@ -145,4 +145,4 @@ def race(
 
 def medians(times: Times, which: int = 0) -> dict[str, float]:
     """Return the median seconds of each function: of the wall clock (0) or of the processor (1)."""
-    return {name: float(np.median([each[which] for each in taken])) for name, taken in times.items()}
+    return {name: float(np.median([each[which] for each in seconds])) for name, seconds in times.items()}

@@ -366,12 +366,12 @@ def open_lines(
     try:
         lines, whole_size = _parse(path, _packed_bytes(path), read)
         os.ftruncate(descriptor, whole_size)
-        kept = {record.key: (line, record) for line, record in lines if is_wanted(record)}
-        if len(kept) < len(lines):
-            write_bytes(path, b"".join(line + b"\n" for line, _ in kept.values()))
+        wanted = {record.key: (line, record) for line, record in lines if is_wanted(record)}
+        if len(wanted) < len(lines):
+            write_bytes(path, b"".join(line + b"\n" for line, _ in wanted.values()))
             os.close(descriptor)
             descriptor = _open_locked(path)
-        yield ResultsFile(path, descriptor, {key: record for key, (_, record) in kept.items()})
+        yield ResultsFile(path, descriptor, {key: record for key, (_, record) in wanted.items()})
     finally:
         os.close(descriptor)
 

@@ -74,14 +74,14 @@ def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Map
     if num_bounded:
         caption += _GAP.format(count=_instances(num_bounded), solvers=len(gaps))
         panels.append((_draw_gaps, gap_profile(gaps), "certified gap in per cent, at most"))
-    with gallery.picture("profile", "Performance profiles", caption, 11, 3.6, 1, len(panels)) as drawn:
-        for panel, (draw, profile, label) in zip(drawn, panels, strict=True):
+    with gallery.picture("profile", "Performance profiles", caption, 11, 3.6, 1, len(panels)) as axes:
+        for panel, (draw, profile, label) in zip(axes, panels, strict=True):
             draw(panel, profile, colours)
             panel.set(ylim=(0, 104))
             panel.set_xlabel(label, fontsize=9)
-        drawn[0].set_ylabel("per cent of instances")
-        handles = {str(line.get_label()): line for panel in drawn for line in panel.get_lines()}
-        drawn[0].figure.legend([*handles.values()], [*handles], loc="outside right upper")
+        axes[0].set_ylabel("per cent of instances")
+        handles = {str(line.get_label()): line for panel in axes for line in panel.get_lines()}
+        axes[0].figure.legend([*handles.values()], [*handles], loc="outside right upper")
 
 
 def objective_profile(records: Sequence[Record]) -> Profile:
@@ -382,20 +382,20 @@ def _suite(number: int, suite: str, records: Sequence[Record], skipped: Sequence
 
 def _pictures(spec: BenchSpec | None, records: Sequence[Record]) -> str:
     try:
-        own = spec.figures(records) if spec is not None and spec.figures is not None else ()
-        return "".join(figure_element(figure) for figure in (*own, *standard_figures(records)))
+        suite_figures = spec.figures(records) if spec is not None and spec.figures is not None else ()
+        return "".join(figure_element(figure) for figure in (*suite_figures, *standard_figures(records)))
     except MissingDependencyError as error:
         return f'<p class="note">No pictures: {escape(str(error))}</p>'
 
 
-def _by_solver(suite: str, found: Comparison) -> str:
+def _by_solver(suite: str, comparison: Comparison) -> str:
     rows = [
         (
             *(one.solver, one.records, one.verified, one.optimal, one.refused, one.failed, one.timed_out),
             *(None if one.gap is None else 100 * one.gap, None if one.worst_gap is None else 100 * one.worst_gap),
             *(one.seconds, one.processor_s, one.memory_mb, one.max_memory_mb),
         )
-        for one in found.solvers
+        for one in comparison.solvers
     ]
     header = (
         *("solver", "records", "verified", "optimal", "refused", "failed", "timed out", "gap %, mean", "gap %, worst"),
@@ -403,12 +403,12 @@ def _by_solver(suite: str, found: Comparison) -> str:
     )
     note = (
         f'<p class="note">Means are over the cases (instance, seed) that all compared solvers solved: gaps over '
-        f"{found.gap_cases} of {found.cases}, seconds over {found.seconds_cases}, processor seconds over "
-        f"{found.processor_cases}; a solver without bounds is compared by no gap. They are shifted geometric means (gap: shift "
+        f"{comparison.gap_cases} of {comparison.cases}, seconds over {comparison.seconds_cases}, processor seconds over "
+        f"{comparison.processor_cases}; a solver without bounds is compared by no gap. They are shifted geometric means (gap: shift "
         "1 %; seconds of the whole solve: shift 1 s, compiling left out of those of the wall clock but not of the "
         "processor's); the worst gap is that of all its own verified answers.</p>"
     )
-    marks = [{"solver": one.solver} for one in found.solvers]
+    marks = [{"solver": one.solver} for one in comparison.solvers]
     return table(header, rows, caption=f"Solvers of {suite}", marks=marks) + note
 
 
@@ -420,11 +420,11 @@ def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]
     rows, known = [], best_known(records)
     for record in records:
         best = known.get(instance_of(record)) if record.verified else None
-        own = [record.figure(name) for name in columns]
+        extra_figures = [record.figure(name) for name in columns]
         decision = record.decision_ms or {}
         rows.append(
             (
-                *(record.instance, *own, record.solver, record.seed, record.termination),
+                *(record.instance, *extra_figures, record.solver, record.seed, record.termination),
                 *(record.objective, record.bound, record.gap_percent),
                 *(best and best.to_best(record.objective), best and best.to_bound(record.objective)),
                 *(record.counts.get("claimed_bound"), record.ratio),
@@ -434,9 +434,9 @@ def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]
                 record.error or "; ".join(record.violations) or record.message or foresight_of(record) or None,
             )
         )
-    told = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]  # what no row has is no column
+    shown = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]  # what no row has is no column
     marks = [{"solver": record.solver, "instance": record.instance} for record in records]
-    return table([header[k] for k in told], [[row[k] for k in told] for row in rows], caption=caption, marks=marks)
+    return table([header[k] for k in shown], [[row[k] for k in shown] for row in rows], caption=caption, marks=marks)
 
 
 def _skipped(skipped: Sequence[Skipped]) -> str:

@@ -170,8 +170,8 @@ def register_study(
     def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
         usual = options_as_dict(kind.options_type())
         of_size = {name: value for name, value in options_as_dict(sizes[request.size]).items() if value != usual[name]}
-        given = {**of_size, **request.options}
-        options: Any = build_options(kind.options_type, given)
+        values = {**of_size, **request.options}
+        options: Any = build_options(kind.options_type, values)
         for way in request.solvers or ():
             if way not in ways and others is None:
                 raise InvalidOptionError(f"suite {name!r} doesn't know {way!r}; there are: {', '.join(ways)}")
@@ -188,7 +188,7 @@ def register_study(
                         solver=way,
                         seed=seed,
                         time_limit_s=request.time_limit_s if kind.is_stoppable else None,
-                        options=given,
+                        options=values,
                         labels=labels,
                     )
 

@@ -32,8 +32,8 @@ def foresight_of(record: Record) -> str:
         options = build_options(solver.options_type, dict(record.options))
     except InvalidOptionError:
         return ""
-    said: str = getattr(solver, "foresight", lambda _: "")(options)
-    return said
+    foresight: str = getattr(solver, "foresight", lambda _: "")(options)
+    return foresight
 
 
 def shifted_geometric_mean(values: ArrayLike, shift: float) -> float:
@@ -286,15 +286,15 @@ def common_figures(
     figures, num_cases
         For each of these solvers its figures, in the order of the sorted cases.
     """
-    found: dict[str, dict[Case, float]] = {}
+    by_solver: dict[str, dict[Case, float]] = {}
     for record in records:
         value = figure(record)
         if value is not None:
-            found.setdefault(record.solver, {})[case_of(record)] = value
-    if not found:
+            by_solver.setdefault(record.solver, {})[case_of(record)] = value
+    if not by_solver:
         return {}, 0
-    common = set.intersection(*(set(values) for values in found.values()))
-    return {name: [values[case] for case in sorted(common)] for name, values in found.items()}, len(common)
+    common = set.intersection(*(set(values) for values in by_solver.values()))
+    return {name: [values[case] for case in sorted(common)] for name, values in by_solver.items()}, len(common)
 
 
 def _mean(values: Sequence[float] | None, shift: float) -> float | None:

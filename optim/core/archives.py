@@ -75,8 +75,8 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
     except InvalidProblemError:
         raise
     except Exception as error:  # tokenizers, packers and NumPy see the bytes first, and each has errors of its own
-        said = " ".join(str(error).split()) or type(error).__name__
-        raise InvalidProblemError(f"{path}: not {what} ({said}); {remedy}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidProblemError(f"{path}: not {what} ({reason}); {remedy}") from error
 
 
 def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field], **sizes: int) -> None:
@@ -104,8 +104,8 @@ def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field]
     for name, field in fields.items():
         array = arrays[name]
         if array.ndim == len(field.shape):
-            for size, found in zip(field.shape, array.shape, strict=True):
-                known.setdefault(size, size if isinstance(size, int) else found)
+            for size, length in zip(field.shape, array.shape, strict=True):
+                known.setdefault(size, size if isinstance(size, int) else length)
         expected = tuple(known.get(size, -1) for size in field.shape)
         if array.shape != expected:
             raise ValueError(f"{name!r} must have shape {expected}, got {array.shape}")

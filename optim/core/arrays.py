@@ -73,8 +73,8 @@ class ComparesByValue:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take the fields; a copy's arrays come writable, and would change under equality and hash."""
         for name, value in state.items():
-            whole = MappingProxyType(dict(value)) if isinstance(value, _ReadOnly) else read_only(value)
-            object.__setattr__(self, name, whole)
+            frozen = MappingProxyType(dict(value)) if isinstance(value, _ReadOnly) else read_only(value)
+            object.__setattr__(self, name, frozen)
 
     def __hash__(self) -> int:
         return hash((type(self), *(_cheap_hash(getattr(self, each.name)) for each in _compared(self))))
@@ -167,10 +167,12 @@ def own_whole_rows(owner: Any, columns: Mapping[str, int | None], what: str) -> 
         If numbers aren't whole, or a list's rows have another length.
     """
     for name, width in columns.items():
-        if isinstance(given := getattr(owner, name), np.ndarray) and given.dtype.kind in "iu":
-            object.__setattr__(owner, name, read_only(given.copy() if given.flags.writeable else given))
+        if isinstance(field_value := getattr(owner, name), np.ndarray) and field_value.dtype.kind in "iu":
+            object.__setattr__(
+                owner, name, read_only(field_value.copy() if field_value.flags.writeable else field_value)
+            )
             continue
-        table = whole_numbers(given, f"{what} {name}")
+        table = whole_numbers(field_value, f"{what} {name}")
         if table.size == 0:
             table = table.reshape((0,) if width is None else (0, width))
         if table.ndim != (1 if width is None else 2) or (width is not None and table.shape[1] != width):
@@ -195,10 +197,10 @@ def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:
         If a value lies farther from every whole number, is not finite, or does not fit 64 bits.
     """
     try:
-        given = np.asarray(values)
-        if given.dtype.kind in "iub" and (given.dtype != np.uint64 or int(given.max(initial=0)) < MAX_WHOLE):
-            return np.array(given, dtype=np.int64)
-        numbers = np.array(given, dtype=np.float64)
+        array = np.asarray(values)
+        if array.dtype.kind in "iub" and (array.dtype != np.uint64 or int(array.max(initial=0)) < MAX_WHOLE):
+            return np.array(array, dtype=np.int64)
+        numbers = np.array(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidProblemError(f"{what} must be whole numbers, got {str(values)[:40]}") from None
     nearest = np.rint(numbers)

@@ -128,13 +128,13 @@ class CountRange:
 
 def check_ranges(stated: Mapping[str, Any], ranges: Mapping[str, CountRange]) -> list[Violation]:
     """Return which counters are no numbers, or can't be what they are said to be."""
-    found = []
+    violations = []
     for name, number in stated.items():
         if not is_finite(number):
-            found.append(violation("counts", f"{name} must be a number, got {number!r}", where=name))
+            violations.append(violation("counts", f"{name} must be a number, got {number!r}", where=name))
         elif name in ranges and not ranges[name].holds(number):
-            found.append(violation("counts", f"{name} must be {ranges[name]}, got {number!r}", where=name))
-    return found
+            violations.append(violation("counts", f"{name} must be {ranges[name]}, got {number!r}", where=name))
+    return violations
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -293,19 +293,19 @@ class AbstractClaims(ABC):
     def check(self) -> Verification:
         """Recompute every claim of the solution."""
         certificate = self.solution.certificate
-        found = self._check_names()
+        violations = self._check_names()
         wrong_bound, bound = self._check_bound()
         wrong_decision, objective = self._check_decision()
-        found += wrong_decision + wrong_bound + self._check_kind()
+        violations += wrong_decision + wrong_bound + self._check_kind()
         is_plan_sound = objective is not None and not wrong_decision
         is_bound_sound = bound is not None and not wrong_bound
         is_sound = is_plan_sound and is_bound_sound
         wrong_gap, is_optimal = self._check_optimality(objective, bound, is_sound=is_sound)
-        found += wrong_gap
+        violations += wrong_gap
         if certificate is not None:
-            found += self._check_sentence(certificate) + self.check_conditions(certificate)
-        if not found:
-            found += self._check_gap() + self._check_counts()
+            violations += self._check_sentence(certificate) + self.check_conditions(certificate)
+        if not violations:
+            violations += self._check_gap() + self._check_counts()
         proven = []
         if is_plan_sound and objective is not None:
             proven += [self.objective_text.format(repr(objective.value)), *self.further_proven()]
@@ -314,7 +314,7 @@ class AbstractClaims(ABC):
         if is_optimal:
             proven.append(self.optimality_text)
         return Verification(
-            violations=tuple(found),
+            violations=tuple(violations),
             objective=None if objective is None else objective.value,
             bound=None if bound is None else bound.value,
             proven=tuple(proven),
@@ -336,58 +336,60 @@ class AbstractClaims(ABC):
     def _check_decision(self) -> Findings:
         """Check decision, objective and primal status."""
         solution, decision = self.solution, self.solution.decision
-        found = []
+        violations = []
         status = PointStatus.NONE if decision is None else PointStatus.FEASIBLE
         if solution.primal != status:
-            found.append(violation("primal status", f"the status must be {status}, but is {solution.primal}"))
+            violations.append(violation("primal status", f"the status must be {status}, but is {solution.primal}"))
         if decision is None:
             if solution.objective is not None:
                 text = f"the objective {solution.objective!r} is stated without a decision"
-                found.append(violation("objective", text))
-            return found, None
+                violations.append(violation("objective", text))
+            return violations, None
         if not isinstance(decision, self.decision_type):
             text = f"a decision must be of type {self.decision_type.__name__}, got {type(decision).__name__}"
-            return [*found, violation("decision", text)], None
+            return [*violations, violation("decision", text)], None
         wrong, objective = self.check_decision(decision)
-        found += wrong
+        violations += wrong
         if objective is not None and not objective.agrees(solution.objective):
             text = f"the objective is stated as {solution.objective!r}, but is {objective.value!r}"
-            found.append(violation("objective", text, amount=_distance(solution.objective, objective.value)))
+            violations.append(violation("objective", text, amount=_distance(solution.objective, objective.value)))
         elif solution.objective is None:
-            found.append(violation("objective", "there is a decision, but its objective isn't stated"))
-        return found, objective
+            violations.append(violation("objective", "there is a decision, but its objective isn't stated"))
+        return violations, objective
 
     def _check_bound(self) -> Findings:
         """Check proof, bound and dual status: a bound may claim less than its proof gives, never more."""
         solution = self.solution
         proof = None if solution.certificate is None else solution.certificate.proof
-        found = []
+        violations = []
         if proof is None:
             if solution.bound is not None:
-                found.append(violation("bound", f"the bound {solution.bound!r} is stated without a proof"))
+                violations.append(violation("bound", f"the bound {solution.bound!r} is stated without a proof"))
             if solution.dual != PointStatus.NONE:
                 text = f"there is no proof of a bound, but the status is {solution.dual}"
-                found.append(violation("dual status", text))
-            return found, None
+                violations.append(violation("dual status", text))
+            return violations, None
         if solution.dual != PointStatus.FEASIBLE:
             text = f"a proof of a bound must be {PointStatus.FEASIBLE}, but the status is {solution.dual}"
-            found.append(violation("dual status", text))
+            violations.append(violation("dual status", text))
         if not isinstance(proof, self.proof_types):
             known = " or ".join(kind.__name__ for kind in self.proof_types)
-            return [*found, violation("certificate", f"a proof must be {known}, got {type(proof).__name__}")], None
+            return [*violations, violation("certificate", f"a proof must be {known}, got {type(proof).__name__}")], None
         wrong, bound = self.check_proof(proof)
-        found += wrong
+        violations += wrong
         if solution.bound is None:
-            found.append(violation("bound", "there is a proof, but no bound is stated"))
+            violations.append(violation("bound", "there is a proof, but no bound is stated"))
         elif bound is None:
-            found += [] if wrong else [violation("bound", "the proof gives no finite bound, so that it proves nothing")]
+            violations += (
+                [] if wrong else [violation("bound", "the proof gives no finite bound, so that it proves nothing")]
+            )
         else:
             bound = bound.held_to(self.max_terms())
             excess = bound.value - solution.bound if is_finite(solution.bound) else math.inf
             if (excess if self.sense is Sense.MAXIMISE else -excess) > bound.tol or not math.isfinite(excess):
                 text = f"the bound {solution.bound!r} claims more than its proof gives, {bound.value!r}"
-                found.append(violation("bound", text, amount=_distance(solution.bound, bound.value)))
-        return found, bound
+                violations.append(violation("bound", text, amount=_distance(solution.bound, bound.value)))
+        return violations, bound
 
     def _check_kind(self) -> list[Violation]:
         """Compare the certificate's kind and the termination with what the solution holds."""

@@ -135,12 +135,12 @@ def distinct(entries: Iterable[tuple[KeyT, ValueT]], kind: str) -> dict[KeyT, Va
     InvalidProblemError
         If a key comes twice: no reader could tell which of the two was meant.
     """
-    found: dict[KeyT, ValueT] = {}
+    by_key: dict[KeyT, ValueT] = {}
     for key, value in entries:
-        if key in found:
+        if key in by_key:
             raise InvalidProblemError(f"solution lists {kind} {key!r} twice; leave one of the two out")
-        found[key] = value
-    return found
+        by_key[key] = value
+    return by_key
 
 
 class Numbering:
@@ -251,24 +251,24 @@ def _choices(text: str, kind: Any) -> str:
     kinds = [msgspec.inspect.type_info(kind)]
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", match["path"]):
         kinds = [inner for each in kinds for inner in _inner_kinds(each, name, index)]
-    found: list[str] = []
+    choices: list[str] = []
     for each in _flat_kinds(kinds):
         if isinstance(each, EnumType | LiteralType):
-            found += map(str, each.values if isinstance(each, LiteralType) else [one.value for one in each.cls])
-    return f"; must be one of {', '.join(found)}" if found else ""
+            choices += map(str, each.values if isinstance(each, LiteralType) else [one.value for one in each.cls])
+    return f"; must be one of {', '.join(choices)}" if choices else ""
 
 
 def _inner_kinds(kind: Any, name: str, index: str) -> list[Any]:
     """Return the types that a field, or an entry of a list, may have."""
-    found: list[Any] = []
+    inner: list[Any] = []
     for each in _flat_kinds([kind]):
         if name and isinstance(each, StructType):
-            found += [field.type for field in each.fields if field.encode_name == name]
+            inner += [field.type for field in each.fields if field.encode_name == name]
         elif index and isinstance(each, TupleType):
-            found += [each.item_types[int(index)]] if index.isdigit() and int(index) < len(each.item_types) else []
+            inner += [each.item_types[int(index)]] if index.isdigit() and int(index) < len(each.item_types) else []
         elif hasattr(each, "item_type") or hasattr(each, "value_type"):
-            found.append(getattr(each, "item_type", None) or each.value_type)
-    return found
+            inner.append(getattr(each, "item_type", None) or each.value_type)
+    return inner
 
 
 def _flat_kinds(kinds: Iterable[Any]) -> list[Any]:
@@ -284,15 +284,15 @@ def _why_malformed(data: bytes, cause: str) -> str:
         parsed = json.loads(data, parse_constant=_NotANumber)
     except (ValueError, UnicodeDecodeError, RecursionError) as error:
         return f"not valid JSON: {error}; check that the file is whole"
-    found = _first(parsed, lambda value: isinstance(value, _NotANumber))
-    if found is not None:
-        place, constant = found
+    first = _first(parsed, lambda value: isinstance(value, _NotANumber))
+    if first is not None:
+        place, constant = first
         return (
             f"{place}: must be a finite number, got {constant.text}; JSON has no {' or '.join(_NOT_JSON_NUMBERS[:2])}"
         )
-    found = _first(parsed, lambda value: isinstance(value, str) and _HALF.search(value) is not None)
-    if found is not None:
-        place, text = found
+    first = _first(parsed, lambda value: isinstance(value, str) and _HALF.search(value) is not None)
+    if first is not None:
+        place, text = first
         half = ascii(_HALF.findall(text)[0])[1:-1]
         return f"{place}: holds half of a character, {half}; write the whole one, or leave it out"
     return f"not valid JSON: {cause}; check that the file is whole"
@@ -303,9 +303,9 @@ def _first(value: Any, is_wrong: Callable[[Any], bool], path: str = "") -> tuple
     if is_wrong(value):
         return path or "document", value
     for child_path, child in _children(value, path):
-        found = _first(child, is_wrong, child_path)
-        if found is not None:
-            return found
+        first = _first(child, is_wrong, child_path)
+        if first is not None:
+            return first
     return None
 
 

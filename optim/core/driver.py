@@ -84,9 +84,11 @@ class SolveInterrupted(KeyboardInterrupt):
 
     def __init__(self, solution: Solution) -> None:
         is_cut_short = solution.termination is Termination.INTERRUPTED
-        said = "was interrupted; its solution so far" if is_cut_short else "came to its end after Ctrl-C; its solution"
+        outcome = (
+            "was interrupted; its solution so far" if is_cut_short else "came to its end after Ctrl-C; its solution"
+        )
         super().__init__(
-            f"solver {solution.solver!r} {said} (objective {solution.objective}, "
+            f"solver {solution.solver!r} {outcome} (objective {solution.objective}, "
             f"bound {solution.bound}) is the exception's `solution`"
         )
         self.solution = solution

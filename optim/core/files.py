@@ -284,12 +284,12 @@ def _new_part(target: Path) -> tuple[int, str]:
 
 def _sweep(target: Path) -> None:
     """Remove what was left of a file by processes that were killed while they wrote it."""
-    for left in target.parent.glob(f"{glob.escape(f'.{target.name}.')}*{PART}"):
+    for part_file in target.parent.glob(f"{glob.escape(f'.{target.name}.')}*{PART}"):
         with suppress(OSError):
-            descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(part_file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink()
+                part_file.unlink()
             finally:
                 os.close(descriptor)
 

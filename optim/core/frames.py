@@ -52,13 +52,13 @@ def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
     [{'id': 'a', 'worker': {'gpu': 1}}]
     """
     entries: Iterable[Any] = rows.to_dict("records") if is_frame(rows) else rows
-    found = []
+    mappings = []
     for number, entry in enumerate(entries):
         if not isinstance(entry, Mapping):
             raise InvalidProblemError(
                 f"{what}[{number}] must be a mapping of fields, such as {{'id': 'a'}}, got {entry!r}"
             )
-        found.append(
+        mappings.append(
             _nested(
                 {
                     str(name): plain
@@ -67,7 +67,7 @@ def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
                 }
             )
         )
-    return found
+    return mappings
 
 
 def _plain(value: Any, *, is_gap_nan: bool) -> Any:

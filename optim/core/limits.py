@@ -106,7 +106,7 @@ def read_limits(**changed: int) -> Iterator[ReadLimits]:
         _CURRENT.reset(token)
 
 
-def check_limit(name: str, found: int, what: str) -> None:
+def check_limit(name: str, number: int, what: str) -> None:
     """Raise if there is more of something than a limit allows.
 
     Raises
@@ -115,11 +115,11 @@ def check_limit(name: str, found: int, what: str) -> None:
         Naming the limit and how to raise it.
     """
     most = getattr(current_limits(), name)
-    if found > most:
-        raise InvalidProblemError(f"{what}: at most {most} are read, got {found}; {remedy(name)}")
+    if number > most:
+        raise InvalidProblemError(f"{what}: at most {most} are read, got {number}; {remedy(name)}")
 
 
-def check_drawn(name: str, found: float, what: str) -> None:
+def check_drawn(name: str, number: float, what: str) -> None:
     """Raise if more of something is to be drawn than a reader would take.
 
     Raises
@@ -128,9 +128,9 @@ def check_drawn(name: str, found: float, what: str) -> None:
         Naming the limit and how to raise it.
     """
     most = getattr(current_limits(), name)
-    if found > most:
+    if number > most:
         raise InvalidOptionError(
-            f"{what}: at most {most} are drawn, got {found:.15g}; draw fewer, or {_how_to_raise(name)}"
+            f"{what}: at most {most} are drawn, got {number:.15g}; draw fewer, or {_how_to_raise(name)}"
         )
 
 
@@ -210,9 +210,9 @@ def peak_memory() -> int:
 
     `getrusage` tells no less than its parent held as it was started: it is asked only where the system tells nothing else.
     """
-    own = own_memory("VmHWM")
-    if own is not None:
-        return own
+    high_water = own_memory("VmHWM")
+    if high_water is not None:
+        return high_water
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -225,10 +225,10 @@ def working_set(cache_bytes: int, allowed_bytes: int) -> int:
 def _group_limits() -> Iterator[int]:
     """Yield the limits of the process' control group and of all above it, of either version."""
     try:
-        own = [line.split(":", 2)[2].strip("/\n") for line in OWN_GROUP.read_text().splitlines()]
+        groups = [line.split(":", 2)[2].strip("/\n") for line in OWN_GROUP.read_text().splitlines()]
     except (OSError, IndexError):
-        own = []
-    for group in {Path(), *(part for path in own for part in (Path(path), *Path(path).parents))}:
+        groups = []
+    for group in {Path(), *(part for path in groups for part in (Path(path), *Path(path).parents))}:
         for name in (Path(group, "memory.max"), Path("memory", group, "memory.limit_in_bytes")):
             try:
                 text = (CONTROL_GROUPS / name).read_text().strip()

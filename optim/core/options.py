@@ -115,7 +115,7 @@ def option_meanings(options_type: type[Any]) -> dict[str, str]:
     >>> option_meanings(Options)
     {'first': 'Slots to search, both included.', 'last': 'Slots to search, both included.'}
     """
-    found = {name: text for base in options_type.__mro__[1:-1] for name, text in option_meanings(base).items()}
+    meanings = {name: text for base in options_type.__mro__[1:-1] for name, text in option_meanings(base).items()}
     lines = (inspect.getdoc(options_type) or "").splitlines()
     start = next((k for k in range(1, len(lines)) if lines[k - 1 : k + 1] == ["Parameters", "-" * 10]), len(lines))
     names: list[str] = []
@@ -123,11 +123,11 @@ def option_meanings(options_type: type[Any]) -> dict[str, str]:
         if following.startswith("---"):  # the next section
             break
         if line.startswith(" "):
-            found.update({name: f"{found[name]} {line.strip()}".strip() for name in names})
+            meanings.update({name: f"{meanings[name]} {line.strip()}".strip() for name in names})
         elif line:
             names = [name.strip() for name in line.partition(":")[0].split(",")]
-            found.update(dict.fromkeys(names, ""))
-    return found
+            meanings.update(dict.fromkeys(names, ""))
+    return meanings
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
@@ -150,7 +150,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             if parts is not None and Ellipsis in hints:
                 return tuple(_convert(name, part, hints[0]) for part in parts)
             if parts is not None and len(parts) == len(hints):
-                return tuple(_convert(name, part, own) for part, own in zip(parts, hints, strict=True))
+                return tuple(_convert(name, part, part_hint) for part, part_hint in zip(parts, hints, strict=True))
         elif isinstance(kind, type) and kind is not type(None):
             if isinstance(value, bool):  # which Python counts as a whole number
                 continue

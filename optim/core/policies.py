@@ -130,12 +130,12 @@ def _check_world(world: str) -> None:
 def _modules() -> Mapping[str, Mapping[str, str]]:
     """Return by world and name the module that registers each policy, in the order of the files."""
     root = Path(__file__).parents[1]
-    found: dict[str, dict[str, str]] = {world: {} for world in WORLDS}
+    modules: dict[str, dict[str, str]] = {world: {} for world in WORLDS}
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             for name, world in _DECORATOR.findall(path.read_text(encoding="utf-8")):
-                found[world][name] = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
-    return found
+                modules[world][name] = ".".join((root.name, *path.relative_to(root).with_suffix("").parts))
+    return modules
 
 
 def shipped_names(world: str) -> tuple[str, ...]:
@@ -185,8 +185,8 @@ def find_policy(world: str, name: str) -> RegisteredPolicy | None:
 
 def policies_of(world: str) -> Mapping[str, RegisteredPolicy]:
     """Return this package's policies of a world by name, sorted; all their modules are imported."""
-    found = ((name, find_policy(world, name)) for name in shipped_names(world))
-    return MappingProxyType({name: entry for name, entry in found if entry is not None})
+    entries = ((name, find_policy(world, name)) for name in shipped_names(world))
+    return MappingProxyType({name: entry for name, entry in entries if entry is not None})
 
 
 def default_names(world: str) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ VERSIONED_PACKAGES = ("mlcluster-optim", "numpy", "highspy", "numba")
 
 def package_versions() -> Mapping[str, str]:
     """Return the versions that a record needs to be run again."""
-    found = {name: installed_version(name) or "not installed" for name in VERSIONED_PACKAGES}
-    return {"python": platform.python_version(), **found}
+    versions = {name: installed_version(name) or "not installed" for name in VERSIONED_PACKAGES}
+    return {"python": platform.python_version(), **versions}
 
 
 @cache
@@ -53,10 +53,10 @@ def commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip() or None
+    return process.stdout.strip() or None
 
 
 def cpu_name() -> str:

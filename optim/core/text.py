@@ -44,7 +44,7 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def keep_texts_plain(drawn: "Artist") -> None:
+def keep_texts_plain(artist: "Artist") -> None:
     """Have a picture show its texts as they are: no mathematics between dollar signs, no TeX, control characters as codes.
 
     Ticks of a logarithmic axis, which no file names, keep their exponents.
@@ -54,7 +54,7 @@ def keep_texts_plain(drawn: "Artist") -> None:
     from matplotlib.ticker import FuncFormatter, LogFormatter
 
     ticks: set[Any] = set()
-    for axes in drawn.findobj(Axes):
+    for axes in artist.findobj(Axes):
         for axis in (axes.xaxis, axes.yaxis):
             formatter = axis.get_major_formatter()
             if isinstance(formatter, FuncFormatter):  # names of ticks
@@ -63,7 +63,7 @@ def keep_texts_plain(drawn: "Artist") -> None:
             if isinstance(formatter, LogFormatter):
                 ticks.update(axis.findobj(Text))
                 ticks.discard(axis.label)
-    for text in drawn.findobj(Text):
+    for text in artist.findobj(Text):
         if text not in ticks:
             text.set_parse_math(False)
             text.set_usetex(False)
@@ -117,7 +117,7 @@ def grid(names: Sequence[str], cells: Sequence[Cell], axis: str, label: str) -> 
     """
     columns = max((cell.column for cell in cells), default=0) + 1
     shown = names[:MAX_ROWS]
-    drawn = [cell for cell in cells if cell.row < MAX_ROWS][:MAX_CELLS]
+    shown_cells = [cell for cell in cells if cell.row < MAX_ROWS][:MAX_CELLS]
     left_out = len(names) - len(shown)
     height = ROW * (len(shown) + bool(left_out)) + FOOT
     unit = WIDTH / columns
@@ -128,7 +128,7 @@ def grid(names: Sequence[str], cells: Sequence[Cell], axis: str, label: str) -> 
     parts += [
         f"<rect x='{LEFT + unit * cell.column:.1f}' y='{ROW * cell.row + 2}' width='{0.94 * unit:.2f}' height='{ROW - 3}' "
         f"fill='{COLOUR}' fill-opacity='{cell.strength:.2f}'><title>{escape(cell.title)}</title></rect>"
-        for cell in drawn
+        for cell in shown_cells
     ]
     if left_out:
         parts.append(f"<text x='{LEFT}' y='{ROW * len(shown) + 12}'>and {left_out} more rows</text>")

@@ -192,7 +192,7 @@ def _imported(module: Path, folder: Path) -> list[Path]:
         nodes = list(ast.walk(ast.parse(module.read_bytes())))
     except (SyntaxError, ValueError, RecursionError):  # whoever runs it says what is wrong
         return []
-    found: list[Path] = []
+    files: list[Path] = []
     paths = [Path(each).resolve() for each in sys.path if each]
     roots = {folder, *(each for each in paths if folder in each.parents and "site-packages" not in each.parts)}
     for node in nodes:
@@ -204,17 +204,17 @@ def _imported(module: Path, folder: Path) -> list[Path]:
             bases = {module.parents[node.level - 1]} & {folder, *module.parents} if node.level else roots
         else:
             continue
-        found += [file for base in bases for name in names for file in _files_of(base, name.split("."))]
-    return [file for file in found if folder in file.parents]
+        files += [file for base in bases for name in names for file in _files_of(base, name.split("."))]
+    return [file for file in files if folder in file.parents]
 
 
 def _files_of(base: Path, parts: list[str]) -> list[Path]:
     """Return the files that importing a dotted name from a folder runs: packages, and the last module that exists."""
-    found = []
+    files = []
     for depth in range(1, len(parts) + 1):
         stem = base.joinpath(*parts[:depth])
-        found += [file.resolve() for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()]
-    return found
+        files += [file.resolve() for file in (stem.with_suffix(".py"), stem / "__init__.py") if file.is_file()]
+    return files
 
 
 _MODULES: dict[tuple[str, int], ModuleType] = {}
@@ -272,7 +272,7 @@ def load_installed(group: str, name: str, base: type[Any], what: str) -> type[An
     return None if entry_point is None else _check_class(load_plugin(entry_point), entry_point.value, base, what)
 
 
-def _check_class(found: Any, name: str, base: type[Any], what: str) -> type[Any]:
-    if not isinstance(found, type) or not issubclass(found, base):
+def _check_class(loaded: Any, name: str, base: type[Any], what: str) -> type[Any]:
+    if not isinstance(loaded, type) or not issubclass(loaded, base):
         raise InvalidOptionError(f"{name} isn't {what}; derive the class from {base.__module__}.{base.__name__}")
-    return found
+    return loaded

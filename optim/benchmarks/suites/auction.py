@@ -34,13 +34,13 @@ def _small() -> tuple[Case, ...]:
 def _full() -> tuple[Case, ...]:
     """Return the instances of published figures, too."""
     large = {"num_apps": 512, "num_gpus": 4096, "num_machines": 512}
-    held = {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "allocated_share": 0.3}
+    partly_allocated = {"num_apps": 256, "num_gpus": 1024, "num_machines": 128, "allocated_share": 0.3}
     return (
         *_small(),
         _large_case("512: sizes that divide", sizes="dividing", **large),
         _large_case("512: any sizes", **large),
         _large_case("512: any gangs", gangs="any", network_share=1.0, **large),
-        _large_case("a third held, 256", **held),
+        _large_case("a third held, 256", **partly_allocated),
     )
 
 

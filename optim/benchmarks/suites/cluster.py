@@ -145,7 +145,7 @@ class ClusterWork(AbstractStudy):
             return Finding(seconds=clock.seconds, is_whole=False)
         record = RunRecord(jobs=jobs, cluster=world, overhead_us=options.overhead_us, runs=(played.logged,), **proven)
         with clock.phase("verify"):
-            problems = [str(row) for _, found in check_runs(record) for row in found.violations]
+            problems = [str(row) for _, verification in check_runs(record) for row in verification.violations]
         figures = asdict(played.row.metrics)
         return Finding(
             findings={**figures, "ratio_to_bound": played.row.ratio_to_bound, "bound_jct_mean_h": task.least_jct_h},
