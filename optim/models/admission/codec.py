@@ -386,8 +386,8 @@ def _utility(document: UtilityDocument) -> Utility:
 
 
 def _utility_document(utility: Utility) -> UtilityDocument:
-    for kind, own in UTILITIES.items():
-        if isinstance(utility, own):
+    for kind, utility_type in UTILITIES.items():
+        if isinstance(utility, utility_type):
             document: UtilityDocument = kind(**asdict(utility))
             return document
     raise InvalidProblemError(f"utility {utility!r} has no form in the file format; use one of the four kinds")
@@ -418,9 +418,9 @@ def admission_document(
         raise InvalidProblemError(f"slot_s must be a positive number of seconds, got {slot_s!r}")
     classes = {side: rows_of(rows, side) for side, rows in servers.items() if rows is not None}
     if not any(classes.get(side) for side in ("worker_servers", "shared_servers")):
-        given = servers.get("worker_servers")
+        worker_servers = servers.get("worker_servers")
         raise InvalidProblemError(
-            f"worker_servers must hold at least one class of servers, got {given!r}; write [{{'capacity': {{'gpu': 8}}}}]"
+            f"worker_servers must hold at least one class of servers, got {worker_servers!r}; write [{{'capacity': {{'gpu': 8}}}}]"
         )
     job_rows = rows_of(jobs, "jobs")
     kinds = _resources(classes, resources)
@@ -436,8 +436,8 @@ def admission_document(
         **{side: [_server(row, side, c, kinds) for c, row in enumerate(rows)] for side, rows in classes.items()},
         **{field: value for field, value in fields.items() if value is not None},
     }
-    found: AdmissionDocument = convert(document, AdmissionDocument, "instance")
-    return found
+    converted: AdmissionDocument = convert(document, AdmissionDocument, "instance")
+    return converted
 
 
 def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
@@ -448,13 +448,13 @@ def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in flat] for name in names}
 
 
-def _resources(classes: Mapping[str, list[dict[str, Any]]], given: Sequence[str] | None) -> tuple[str, ...]:
+def _resources(classes: Mapping[str, list[dict[str, Any]]], stated: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names of the resources: as given, or those that capacities name."""
-    if given is not None:
-        if isinstance(given, str) or not isinstance(given, Iterable):
-            wanted = f"; write [{given!r}]" if isinstance(given, str) else ""
-            raise InvalidProblemError(f"resources must be a list of names, got {given!r}{wanted}")
-        return tuple(given)
+    if stated is not None:
+        if isinstance(stated, str) or not isinstance(stated, Iterable):
+            wanted = f"; write [{stated!r}]" if isinstance(stated, str) else ""
+            raise InvalidProblemError(f"resources must be a list of names, got {stated!r}{wanted}")
+        return tuple(stated)
     capacities = [row.get("capacity") for rows in classes.values() for row in rows]
     for side, rows in classes.items():
         for c, row in enumerate(rows):

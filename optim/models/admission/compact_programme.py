@@ -51,7 +51,7 @@ class JobWindow:
         Slots in which completion earns something and the empty cluster could have done the work.
     max_workers
         Shape (slots,): most workers that the empty cluster holds in each slot, in any segment.
-    reach
+    max_progress
         Shape (slots + 1,): an upper bound on the progress before each slot, and after the last.
     segments
         Global numbers of the demand segments that can matter: those which start below the target.
@@ -61,12 +61,12 @@ class JobWindow:
     slots: range
     completions: tuple[int, ...]
     max_workers: IntArray
-    reach: IntArray
+    max_progress: IntArray
     segments: range
 
     def can_be_in(self, start: int, slot: int) -> bool:
         """Whether the progress before `slot` can have reached `start`."""
-        return bool(self.reach[slot - self.slots.start] >= start)
+        return bool(self.max_progress[slot - self.slots.start] >= start)
 
 
 def job_windows(instance: AdmissionInstance) -> Iterator[JobWindow]:
@@ -78,12 +78,14 @@ def job_windows(instance: AdmissionInstance) -> Iterator[JobWindow]:
         first = int(jobs.segment_offset[i])
         starts = jobs.segment_start[first : int(jobs.segment_offset[i + 1])]
         segments = range(first, first + int(np.count_nonzero(starts < instance.target[i])))
-        held = workers_in_class[segments.start : segments.stop, :, slots.start : slots.stop].sum(axis=1)
-        most = np.minimum(held.max(axis=0, initial=0), instance.max_workers[i])
+        max_units = workers_in_class[segments.start : segments.stop, :, slots.start : slots.stop].sum(axis=1)
+        most = np.minimum(max_units.max(axis=0, initial=0), instance.max_workers[i])
         gain = np.minimum(instance.progress[i][most], instance.target[i])
-        reach = np.concatenate(([0], np.cumsum(gain)))
+        max_progress = np.concatenate(([0], np.cumsum(gain)))
         completions = tuple(
-            slot for k, slot in enumerate(slots) if instance.value[i, slot] > 0 and reach[k + 1] >= instance.target[i]
+            slot
+            for k, slot in enumerate(slots)
+            if instance.value[i, slot] > 0 and max_progress[k + 1] >= instance.target[i]
         )
         if completions:
             yield JobWindow(
@@ -91,7 +93,7 @@ def job_windows(instance: AdmissionInstance) -> Iterator[JobWindow]:
                 slots=range(slots.start, completions[-1] + 1),
                 completions=completions,
                 max_workers=most,
-                reach=reach,
+                max_progress=max_progress,
                 segments=segments,
             )
 
@@ -225,10 +227,10 @@ class CompactIndex:
         result = {}
         for i, window in self.windows.items():
             for number, slot in self._segment_slots(window):
-                held = most[window.segments[number], :, slot].tolist()
+                class_limits = most[window.segments[number], :, slot].tolist()
                 for server, c in enumerate(class_of_server):
-                    if held[c] > 0:
-                        result[i, number, server, slot] = held[c]
+                    if class_limits[c] > 0:
+                        result[i, number, server, slot] = class_limits[c]
         return result
 
 
@@ -252,7 +254,7 @@ def compact_size(instance: AdmissionInstance) -> int:
         slots = slice(window.slots.start, window.slots.stop)
         total += len(window.completions) + 1
         starts = instance.jobs.segment_start[window.segments.start : window.segments.stop]
-        reached = window.reach[None, : len(window.slots)] >= starts[:, None]
+        reached = window.max_progress[None, : len(window.slots)] >= starts[:, None]
         for holds, count in sides:
             places = holds[window.segments.start : window.segments.stop, :, slots] & reached[:, None, :]
             total += int((places * count[None, :, None]).sum())
@@ -353,7 +355,7 @@ def segment_begun(m: Model, i: int, s: int, t: int) -> Any:
 def segment_not_passed(m: Model, i: int, s: int, t: int) -> Any:
     """Let a segment hold only before the next: progress before slot t <= d_i,s+1 - 1 where g_is(t) = 1."""
     window = m.data.windows[i]
-    most = int(window.reach[t - window.slots.start])
+    most = int(window.max_progress[t - window.slots.start])
     is_last = s + 1 == len(window.segments)
     end = most if is_last else m.data.segment_start(i, s + 1) - 1
     if end >= most:

@@ -422,11 +422,11 @@ class AdmissionData(ComparesByValue):
         """
         table = np.zeros((self.num_jobs, self.horizon))
         for i, (arrival, utility) in enumerate(zip(self.jobs.arrival.tolist(), self.jobs.utilities, strict=True)):
-            worth = utility.values(self.horizon - arrival)
+            values = utility.values(self.horizon - arrival)
             floor = self.jobs.min_utility[i]
             if np.isnan(floor):
-                floor = float(self.min_utility_share) * worth[0]
-            table[i, arrival:] = np.where(worth >= floor, worth, 0.0)
+                floor = float(self.min_utility_share) * values[0]
+            table[i, arrival:] = np.where(values >= floor, values, 0.0)
         return table
 
     @derived
@@ -601,14 +601,14 @@ def _validate_segments(jobs: Jobs, instance: AdmissionData) -> None:
 
 def _validate_utility(i: int, utility: Utility, horizon: int) -> None:
     with np.errstate(all="ignore"):
-        worth = utility.values(horizon + 1)
-    if not np.isfinite(worth).all():
+        values = utility.values(horizon + 1)
+    if not np.isfinite(values).all():
         raise InvalidProblemError(f"jobs[{i}].utility must be finite at every delay up to the horizon, got {utility}")
-    if (worth < 0).any():
+    if (values < 0).any():
         raise InvalidProblemError(
-            f"jobs[{i}].utility must not be negative, got {worth.min():g} at delay {int(worth.argmin())}"
+            f"jobs[{i}].utility must not be negative, got {values.min():g} at delay {int(values.argmin())}"
         )
-    rises = np.flatnonzero(np.diff(worth) > MONOTONE_TOL * max(worth[0], 1e-300))
+    rises = np.flatnonzero(np.diff(values) > MONOTONE_TOL * max(values[0], 1e-300))
     if rises.size:
         raise InvalidProblemError(
             f"jobs[{i}].utility must not increase with the delay, but rises after delay {int(rises[0])}; "

@@ -343,11 +343,11 @@ def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) ->
     needs = [_needs(instance, i, *sides) for i, sides in enumerate(zip(*by_job, strict=True))]
     complete = [need for need in needs if need is not None]
     complete.sort(key=lambda need: (-instance.value[need.job, need.completion], need.job))
-    room = _Room(instance)
-    kept = [need for need in complete if room.take(need)]
+    free = _Room(instance)
+    placed = [need for need in complete if free.take(need)]
     return AdmissionPlan.from_rows(
-        workers=[row for need in kept for row in need.rows(Side.WORKER)],
-        ps=[row for need in kept for row in need.rows(Side.PS)],
+        workers=[row for need in placed for row in need.rows(Side.WORKER)],
+        ps=[row for need in placed for row in need.rows(Side.PS)],
     )
 
 
@@ -389,8 +389,8 @@ def _needs(instance: AdmissionInstance, i: int, workers: BySlot, ps: BySlot) -> 
     for slot in sorted(workers):
         if slot < instance.jobs.arrival[i]:
             continue
-        given = min(sum(workers[slot].values()), len(progress) - 1)
-        gain = min(int(progress[given]), target - done)
+        num_workers = min(sum(workers[slot].values()), len(progress) - 1)
+        gain = min(int(progress[num_workers]), target - done)
         count = int(np.searchsorted(progress, gain))
         if count == 0:
             continue
@@ -409,13 +409,13 @@ def _needs(instance: AdmissionInstance, i: int, workers: BySlot, ps: BySlot) -> 
 
 def _first_units(by_server: dict[int, int], number: int) -> dict[int, int]:
     """Keep `number` units, those on the first servers."""
-    kept = {}
+    units = {}
     for server, count in by_server.items():
-        kept[server] = min(count, number)
-        number -= kept[server]
+        units[server] = min(count, number)
+        number -= units[server]
         if number == 0:
             break
-    return kept
+    return units
 
 
 class _Room:
@@ -427,10 +427,10 @@ class _Room:
         self._demand = {Side.WORKER: jobs.worker_demand, Side.PS: jobs.ps_demand}
         self._most = {Side.WORKER: instance.workers_per_server, Side.PS: instance.ps_per_server}
         self._class = {Side.WORKER: workers.class_of_server, Side.PS: ps.class_of_server}
-        left = workers.capacity[workers.class_of_server]
+        residual = workers.capacity[workers.class_of_server]
         self._left = {
-            Side.WORKER: left,
-            Side.PS: left if instance.has_shared_servers else ps.capacity[ps.class_of_server],
+            Side.WORKER: residual,
+            Side.PS: residual if instance.has_shared_servers else ps.capacity[ps.class_of_server],
         }
 
     def take(self, need: _Need) -> bool:
@@ -452,8 +452,8 @@ class _Room:
 
     def _is_within_limits(self, need: _Need, slot: int, segment: int) -> bool:
         """Tell whether one job's units keep to what an empty server holds of it, share included."""
-        held = {side: need.units[side, slot] for side in (Side.WORKER, Side.PS)}
-        for side, by_server in held.items():
+        units = {side: need.units[side, slot] for side in (Side.WORKER, Side.PS)}
+        for side, by_server in units.items():
             most = self._most[side][segment, :, slot]
             if any(count > most[self._class[side][server]] for server, count in by_server.items()):
                 return False
@@ -461,8 +461,8 @@ class _Room:
         share = instance.max_share_per_server
         if share is None or not instance.has_shared_servers:
             return True
-        for server in held[Side.WORKER].keys() & held[Side.PS].keys():
-            use = sum(self._demand[side][segment] * by_server[server] for side, by_server in held.items())
+        for server in units[Side.WORKER].keys() & units[Side.PS].keys():
+            use = sum(self._demand[side][segment] * by_server[server] for side, by_server in units.items())
             limit = share_of(instance.worker_servers.capacity[self._class[Side.WORKER][server], slot], share)
             if (use > limit).any():
                 return False

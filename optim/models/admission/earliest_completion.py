@@ -71,7 +71,7 @@ def max_workers(instance: AdmissionData) -> IntArray:
 
 def max_ps_beside(
     demand: tuple[tuple[int, ...], tuple[int, ...]],
-    room: tuple[int, ...],
+    capacity: tuple[int, ...],
     share: Fraction | None,
     most: tuple[int, int],
 ) -> IntArray:
@@ -81,7 +81,7 @@ def max_ps_beside(
     ----------
     demand
         What a worker and what a PS takes of each resource.
-    room
+    capacity
         The server's capacity.
     share
         Cap on the job's share of the server; a single worker or a single PS may exceed it.
@@ -93,10 +93,10 @@ def max_ps_beside(
     IntArray
         Shape (most workers + 1,), at most ``most[1]`` each; `NOTHING_FITS` where the workers don't fit.
     """
-    result = _max_ps(demand, room, most)
+    result = _max_ps(demand, capacity, most)
     if share is None:
         return result
-    part = tuple(share.numerator * limit // share.denominator for limit in room)
+    part = tuple(share.numerator * limit // share.denominator for limit in capacity)
     capped = _max_ps(demand, part, most)
     capped[0] = max(capped[0], min(result[0], 1))
     if most[0] > 0 and result[1] >= 0:
@@ -104,10 +104,12 @@ def max_ps_beside(
     return capped
 
 
-def _max_ps(demand: tuple[tuple[int, ...], tuple[int, ...]], room: tuple[int, ...], most: tuple[int, int]) -> IntArray:
-    """Return the most PSs beside each number of workers that fit into `room` together."""
+def _max_ps(
+    demand: tuple[tuple[int, ...], tuple[int, ...]], capacity: tuple[int, ...], most: tuple[int, int]
+) -> IntArray:
+    """Return the most PSs beside each number of workers that fit into `capacity` together."""
     result = np.full(most[0] + 1, most[1], dtype=np.int64)
-    for worker, ps, limit in zip(*demand, room, strict=True):
+    for worker, ps, limit in zip(*demand, capacity, strict=True):
         rest = limit - worker * np.arange(most[0] + 1, dtype=np.int64)
         if ps > 0:
             np.minimum(result, rest // ps, out=result)
@@ -132,8 +134,8 @@ def _max_workers_shared(instance: AdmissionData) -> IntArray:
         for kind, classes in enumerate(capacity):
             total = np.full(most[0] + 1, NOTHING_FITS, dtype=np.int64)
             total[0] = 0
-            for room, count in zip(classes, servers.count.tolist(), strict=True):
-                one = max_ps_beside(demand, tuple(room), instance.max_share_per_server, most)
+            for class_capacity, count in zip(classes, servers.count.tolist(), strict=True):
+                one = max_ps_beside(demand, tuple(class_capacity), instance.max_share_per_server, most)
                 for power in _powers(one, count, most[1]):
                     total = _together(total, power, most[1])
             best[kind] = np.flatnonzero(total >= needed)[-1]
@@ -192,14 +194,14 @@ def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target
     """Count slots where progress comes in jumps: bit d of `reached` says that d may have been done."""
     reached = 1
     jumps = np.unique(table).tolist()
-    whole = (1 << target) - 1
+    all_states = (1 << target) - 1
     ranges = [
         (1 << end) - (1 << start) for start, end in zip(starts, [*starts[1:], max(target, starts[-1])], strict=True)
     ]
     for k in range(limits.shape[1]):
         following = 0
         for mask, most in zip(ranges, limits[:, k].tolist(), strict=True):
-            source = reached & mask & whole
+            source = reached & mask & all_states
             for jump in jumps:
                 if not source or jump > table[most]:
                     break
@@ -247,10 +249,10 @@ def _reason(instance: AdmissionData, job: int, most: IntArray) -> str:
 
 def _lacking(instance: AdmissionData, demand: IntArray, servers: ServerClasses, slots: slice) -> str:
     """Return which resources a unit takes more of than any server has."""
-    room = servers.capacity[:, slots].max(axis=(0, 1), initial=0)
+    max_capacity = servers.capacity[:, slots].max(axis=(0, 1), initial=0)
     short = [
         f"{name} {need / MICRO:g} of {have / MICRO:g}"
-        for name, need, have in zip(instance.resources, demand.tolist(), room.tolist(), strict=True)
+        for name, need, have in zip(instance.resources, demand.tolist(), max_capacity.tolist(), strict=True)
         if need > have
     ]
     return f" ({', '.join(short)})" if short else " at once"

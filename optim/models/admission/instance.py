@@ -97,8 +97,8 @@ class AdmissionInstance(AdmissionData):
                 **fields,
             )
         )
-        if said := remark(instance):
-            warnings.warn(said, stacklevel=2)
+        if message := remark(instance):
+            warnings.warn(message, stacklevel=2)
         return instance
 
     def to_frame(self) -> "DataFrame":
@@ -194,15 +194,15 @@ def take_jobs(jobs: Jobs, which: IntArray) -> Jobs:
     segments = np.concatenate(
         [np.arange(*jobs.segment_offset[i : i + 2]) for i in which.tolist()] or [np.zeros(0, dtype=np.int64)]
     )
-    taken: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for each in fields(jobs):
         column = getattr(jobs, each.name)
         if isinstance(column, np.ndarray):
-            taken[each.name] = column[segments if each.name in PER_SEGMENT else which]
+            columns[each.name] = column[segments if each.name in PER_SEGMENT else which]
         else:
-            taken[each.name] = tuple(column[i] for i in which.tolist()) if column else ()
-    taken["segment_offset"] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return replace(jobs, **taken)
+            columns[each.name] = tuple(column[i] for i in which.tolist()) if column else ()
+    columns["segment_offset"] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return replace(jobs, **columns)
 
 
 def merge_days(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInstance:
@@ -215,12 +215,12 @@ def merge_days(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionIns
     cluster
         Servers, slots and rules; its own jobs don't matter.
     """
-    kept = [take_jobs(jobs, np.flatnonzero(jobs.arrival < cluster.horizon)) for jobs in days]
+    in_horizon = [take_jobs(jobs, np.flatnonzero(jobs.arrival < cluster.horizon)) for jobs in days]
     nobody = take_jobs(cluster.jobs, np.zeros(0, dtype=np.int64))
-    joined = {field.name: _joined(field.name, [nobody, *kept]) for field in fields(nobody)}
-    joined["ids"] = tuple(f"{day}:{name}" for day, jobs in enumerate(kept) for name in jobs.ids)
-    offsets = np.cumsum([0, *(len(jobs.segment_start) for jobs in kept)])
-    shifted = [jobs.segment_offset[1:] + first for jobs, first in zip(kept, offsets, strict=False)]
+    joined = {field.name: _joined(field.name, [nobody, *in_horizon]) for field in fields(nobody)}
+    joined["ids"] = tuple(f"{day}:{name}" for day, jobs in enumerate(in_horizon) for name in jobs.ids)
+    offsets = np.cumsum([0, *(len(jobs.segment_start) for jobs in in_horizon)])
+    shifted = [jobs.segment_offset[1:] + first for jobs, first in zip(in_horizon, offsets, strict=False)]
     joined["segment_offset"] = np.concatenate([[0], *shifted]).astype(np.int64)
     return replace(cluster, jobs=replace(nobody, **joined))
 

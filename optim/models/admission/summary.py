@@ -291,13 +291,13 @@ def _tight_rows(
 ) -> tuple[int, int]:
     """Return how many rows are tight, and how many could be."""
     could_be = servers.capacity >= smallest
-    room = servers.capacity[servers.class_of_server] - used
+    free = servers.capacity[servers.class_of_server] - used
     max_room = np.full(servers.capacity.shape, np.iinfo(np.int64).min)
-    np.maximum.at(max_room, servers.class_of_server, room)
+    np.maximum.at(max_room, servers.class_of_server, free)
     return int((could_be & (max_room < smallest)).sum()), int(could_be.sum())
 
 
 def _utilisation(instance: AdmissionInstance, servers: ServerClasses, used: IntArray) -> Mapping[str, float]:
     available = np.einsum("ctr,c->r", servers.capacity, servers.count)
-    taken = used.sum(axis=(0, 1))
-    return {name: float(taken[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}
+    total_used = used.sum(axis=(0, 1))
+    return {name: float(total_used[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}

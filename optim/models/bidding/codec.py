@@ -334,7 +334,7 @@ def bidding_document(
     rows = [{**USUAL, **row} for row in rows_of(bids, "bids")]
     limits = [{"name": cap, "limit": limit} for cap, limit in caps.items()] if isinstance(caps, Mapping) else caps
     named = dict.fromkeys(row["market"] for row in rows if "market" in row)
-    found: BiddingDocument = convert(
+    converted: BiddingDocument = convert(
         {
             "schema": SCHEMA,
             "name": name,
@@ -346,7 +346,7 @@ def bidding_document(
         BiddingDocument,
         "instance",
     )
-    return found
+    return converted
 
 
 def bid_columns(instance: BiddingData) -> dict[str, list[Any]]:

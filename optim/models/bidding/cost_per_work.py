@@ -47,13 +47,13 @@ def evaluate(instance: BiddingInstance, counts: IntArray) -> CostWork:
 
 def evaluate_many(instance: BiddingInstance, counts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return cost and work of many footprints, shape (footprints, bids), at once."""
-    held = np.asarray(counts, dtype=np.float64)  # products of whole numbers and others are slow
-    cost = instance.fixed_usd + held @ instance.unit_cost
-    change = np.where(held @ instance.bids.is_new > 0, instance.change_loss_h, 0.0)
+    table = np.asarray(counts, dtype=np.float64)  # products of whole numbers and others are slow
+    cost = instance.fixed_usd + table @ instance.unit_cost
+    change = np.where(table @ instance.bids.is_new > 0, instance.change_loss_h, 0.0)
     outlook = instance.outlook
     if isinstance(outlook, HourOutlook):
-        return cost, _hour_work(instance, outlook, held, change)
-    return cost, _scenario_work(instance, outlook, held, change)
+        return cost, _hour_work(instance, outlook, table, change)
+    return cost, _scenario_work(instance, outlook, table, change)
 
 
 def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray | FloatArray) -> FloatArray:
@@ -76,10 +76,10 @@ def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: FloatArr
     lost = instance.eviction_loss_h
     rate = instance.bids.rate
     if outlook.term is EvictionTerm.PER_BID:
-        own, common = lost * outlook.evicted, np.zeros(len(counts))
+        bid_loss, common = lost * outlook.evicted, np.zeros(len(counts))
     else:
-        own, common = np.zeros(len(instance.bids)), lost * (1.0 - survival(instance, outlook, counts))
-    lasts, missed = outlook.usable_h - own, common + change
+        bid_loss, common = np.zeros(len(instance.bids)), lost * (1.0 - survival(instance, outlook, counts))
+    lasts, missed = outlook.usable_h - bid_loss, common + change
     fixed = instance.fixed_rate * np.maximum(0.0, 1.0 - missed)
     if missed.max(initial=0.0) <= lasts.min(initial=1.0):  # nobody's useful time is cut off at 0: it is linear
         return instance.scalability.value(fixed + counts @ (rate * lasts) - missed * (counts @ rate))
@@ -141,13 +141,13 @@ def footprint_load(instance: BiddingInstance, plan: FootprintPlan) -> Mapping[st
     """Return what a footprint holds, costs and does."""
     counts = plan.counts
     value = evaluate(instance, counts)
-    taken = counts > 0
+    is_bid = counts > 0
     used = instance.caps.weight @ counts
     share = [float(u / b) if b > 0 else 0.0 for u, b in zip(used, instance.caps.limit, strict=True)]
     return {
         "instances": int(counts.sum()),
-        "bids": int(taken.sum()),
-        "markets": len(np.unique(instance.bids.market[taken])),
+        "bids": int(is_bid.sum()),
+        "markets": len(np.unique(instance.bids.market[is_bid])),
         "cost_usd": value.cost,
         "work": value.work,
         "cap_used": max(share, default=0.0),

@@ -49,25 +49,25 @@ class FootprintPlan(ComparesByValue):
 
     def columns(self, instance: BiddingInstance | None = None) -> Columns:
         """Return the bids taken as columns bid and count; with the instance, market and delta_usd, too."""
-        taken = np.flatnonzero(self.counts)
-        own: Columns = {"bid": taken, "count": self.counts[taken]}
+        bids = np.flatnonzero(self.counts)
+        columns: Columns = {"bid": bids, "count": self.counts[bids]}
         if instance is None:
-            return own
-        markets = [instance.markets[m] for m in instance.bids.market[taken].tolist()]
-        return {**own, "market": markets, "delta_usd": instance.bids.delta_micro[taken] / MICRO}
+            return columns
+        markets = [instance.markets[m] for m in instance.bids.market[bids].tolist()]
+        return {**columns, "market": markets, "delta_usd": instance.bids.delta_micro[bids] / MICRO}
 
     def picture(self) -> str:
         """Return a chart as an ``<svg>`` element: a row a bid taken, a cell an instance."""
         from optim.core.text import Cell, grid
 
-        taken = np.flatnonzero(self.counts).tolist()
-        counts = self.counts[taken].tolist()
+        bids = np.flatnonzero(self.counts).tolist()
+        counts = self.counts[bids].tolist()
         cells = [
             Cell(row, k, 0.8, f"bid {bid}: instances {count}")
-            for row, (bid, count) in enumerate(zip(taken, counts, strict=True))
+            for row, (bid, count) in enumerate(zip(bids, counts, strict=True))
             for k in range(count)
         ]
-        return grid([f"bid {bid}" for bid in taken], cells, "instances", f"Footprint of {sum(counts)} instances")
+        return grid([f"bid {bid}" for bid in bids], cells, "instances", f"Footprint of {sum(counts)} instances")
 
 
 CHANGE = -1

@@ -122,11 +122,11 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
 
     def decision_to_json(self, instance: BiddingInstance, decision: FootprintPlan) -> Any:
         """Return a footprint as one object a bid taken."""
-        taken = [
+        documents = [
             TakenDocument(j, int(decision.counts[j]), *_labels(instance, j))
             for j in np.flatnonzero(decision.counts).tolist()
         ]
-        return msgspec.to_builtins(PlanDocument(taken=taken))
+        return msgspec.to_builtins(PlanDocument(taken=documents))
 
     def decision_from_json(self, instance: BiddingInstance, data: Any) -> FootprintPlan:
         """Build a footprint; what a file says of a bid must be what the instance says."""

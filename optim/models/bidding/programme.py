@@ -160,13 +160,13 @@ def _data(instance: BiddingInstance, pieces: int) -> _Data:
 def _add_variables(model: Model, instance: BiddingInstance, data: _Data, *, is_integer: bool) -> None:
     bids = range(instance.num_bids)
     cells = range(len(data.weight))
-    whole, binary = (pyo.NonNegativeIntegers, pyo.Binary) if is_integer else (pyo.NonNegativeReals,) * 2
+    count_domain, binary = (pyo.NonNegativeIntegers, pyo.Binary) if is_integer else (pyo.NonNegativeReals,) * 2
     open_cells = [c for c in cells if data.loss_h > 0 and data.eviction_mask[:, c].any()]
     first = [c for c in cells if data.is_first[c] and instance.change_loss_h > 0]
     model.BIDS, model.CELLS = pyo.Set(initialize=bids), pyo.Set(initialize=cells)
     model.OPEN, model.FIRST = pyo.Set(initialize=open_cells), pyo.Set(initialize=first)
     upper = (lambda model, j: (0, int(instance.bids.max_count[j]))) if is_integer else (lambda model, j: (0, None))
-    model.count = pyo.Var(model.BIDS, domain=whole, bounds=upper)
+    model.count = pyo.Var(model.BIDS, domain=count_domain, bounds=upper)
     model.taken = pyo.Var(model.BIDS, domain=binary)
     model.useful = pyo.Var(model.CELLS, domain=pyo.NonNegativeReals)
     model.evicted = pyo.Var(model.OPEN, domain=pyo.NonNegativeReals)

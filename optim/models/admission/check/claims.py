@@ -45,8 +45,8 @@ def ranges_of(exact: ExactInstance, admitted: int, proof: Any) -> dict[str, Coun
     A master's value is that of plans, mixed: no job earns more in it than at its best.
     """
     jobs = len(exact.jobs)
-    worth = math.fsum(max(0.0, max(job.worth, default=0.0)) for job in exact.jobs)
-    earned = CountRange(low=-LP_TOL, high=worth * (1 + LP_TOL) + LP_TOL)
+    total_value = math.fsum(max(0.0, max(job.value, default=0.0)) for job in exact.jobs)
+    earned = CountRange(low=-LP_TOL, high=total_value * (1 + LP_TOL) + LP_TOL)
     leaves = sum(node.branch is None for node in proof.nodes) if isinstance(proof, TreeProof) else math.inf
     return {
         **CountRange.each_whole(OF_THE_WORK),
@@ -66,13 +66,13 @@ def check_jobs_counted(exact: ExactInstance, admitted: int, stated: Mapping[str,
     unfinished, others = stated.get("unfinished"), len(exact.jobs) - admitted
     if unfinished is None:
         return []
-    found = []
+    violations = []
     if unfinished + stated.get("never_started", others - unfinished) != others:
         text = f"unfinished and never_started must add up to the {others} jobs that aren't admitted"
-        found.append(violation("counts", text, where="unfinished"))
+        violations.append(violation("counts", text, where="unfinished"))
     if stated.get("late", 0.0) > unfinished:
-        found.append(violation("counts", f"late must be at most unfinished, {unfinished:g}", where="late"))
-    return found
+        violations.append(violation("counts", f"late must be at most unfinished, {unfinished:g}", where="late"))
+    return violations
 
 
 DUAL_BOUND = "no plan is worth more than {bound}: a feasible point of the packing LP's dual"
@@ -177,8 +177,8 @@ class AdmissionClaims(AbstractClaims):
         findings = check_plan(self.exact, decision)
         if findings.completion is None:
             return list(findings.violations), None
-        worth = (self.exact.jobs[job].worth[slot] for job, slot in findings.completion.items())
-        return list(findings.violations), Recomputed.total(worth)
+        values = (self.exact.jobs[job].value[slot] for job, slot in findings.completion.items())
+        return list(findings.violations), Recomputed.total(values)
 
     def check_proof(self, proof: PriceProof | TreeProof) -> Findings:
         """Check prices, or a tree of them."""
@@ -186,13 +186,13 @@ class AdmissionClaims(AbstractClaims):
         findings = (
             check_prices(exact, proof, CutCheck(exact)) if isinstance(proof, PriceProof) else check_tree(exact, proof)
         )
-        found = list(findings.violations)
+        violations = list(findings.violations)
         if findings.bound is None:
-            if not found:
-                found.append(violation(placement.BOUND, "the proof's leaves are all empty, which proves no bound"))
-            return found, None
+            if not violations:
+                violations.append(violation(placement.BOUND, "the proof's leaves are all empty, which proves no bound"))
+            return violations, None
         bound = round_up(findings.bound)
-        return found, Recomputed(value=bound, terms=bound)  # no plan earns less than nothing
+        return violations, Recomputed(value=bound, terms=bound)  # no plan earns less than nothing
 
     def why_feasible(self) -> str:
         """Refusing is always possible."""
@@ -265,7 +265,7 @@ class AdmissionClaims(AbstractClaims):
 
     def check_conditions(self, certificate: Certificate) -> list[Violation]:
         """Check that each condition is one of the theorem's, and that its figures decide it as it says."""
-        found = []
+        violations = []
         is_claimed = (
             certificate.statement.startswith(DUAL_BOUND.partition("{")[0]) and " price" in certificate.statement
         )
@@ -275,8 +275,10 @@ class AdmissionClaims(AbstractClaims):
             name = text[:2]
             match = CONDITIONS[name].fullmatch(text) if name in CONDITIONS else None
             if match is None or not self._is_decided(name, match):
-                found.append(violation(placement.CERTIFICATE, f"the condition {text!r} doesn't hold as it is stated"))
-        return found
+                violations.append(
+                    violation(placement.CERTIFICATE, f"the condition {text!r} doesn't hold as it is stated")
+                )
+        return violations
 
     def _is_decided(self, name: str, match: re.Match[str]) -> bool:
         """Tell whether a condition's figures make it hold or fail as it says; eps is recomputed."""

@@ -68,9 +68,9 @@ class CutCheck:
             where = f"{prefix}{number}, {in_class(self._exact, cut.side, cut.server_class, cut.slot)}{leaf}"
             servers = self._exact.servers(cut.side)
             count = servers.count[cut.server_class] if form is CountCut else 1
-            room = tuple(count * amount for amount in servers.room(cut.server_class, cut.slot))
+            capacity = tuple(count * amount for amount in servers.capacity_at(cut.server_class, cut.slot))
             choices = tuple(self._choices_of_counts(cut) if form is CountCut else self._choices_of_units(cut))
-            key = (choices, room, int(cut.right_hand_side))
+            key = (choices, capacity, int(cut.right_hand_side))
             if key not in self._known:
                 self._known[key] = find_violation(*key)
             cause = self._known[key]
@@ -128,17 +128,17 @@ class CutCheck:
 
     def _choices_of_units(self, cut: ServerCut) -> Iterator[Choice]:
         """Yield what one server holds of each job: its workers and PSs together where servers are shared."""
-        share, room = self._exact.share, self._exact.servers(cut.side).room(cut.server_class, cut.slot)
+        share, capacity = self._exact.share, self._exact.servers(cut.side).capacity_at(cut.server_class, cut.slot)
         for row, job, demand in self._present(cut):
             gain, ps_gain = int(cut.worker_coefficient[row]), int(cut.ps_coefficient[row])
             most = (job.max_workers, job.ps_needed(job.max_workers))
             if self._exact.is_shared:
-                beside = (ps_beside_on_one(demand, room, share, y, most[1]) for y in range(most[0] + 1))
+                beside = (ps_beside_on_one(demand, capacity, share, y, most[1]) for y in range(most[0] + 1))
                 max_ps = list(takewhile(lambda z: z >= 0, beside))
             elif cut.side is Side.WORKER:
-                max_ps = [0] * (1 + units_on_server(demand.worker, room, share, most[0]))
+                max_ps = [0] * (1 + units_on_server(demand.worker, capacity, share, most[0]))
             else:
-                max_ps = [units_on_server(demand.ps, room, share, most[1])]
+                max_ps = [units_on_server(demand.ps, capacity, share, most[1])]
             options = {
                 (y * gain + z * ps_gain, tuple(y * w + z * s for w, s in zip(demand.worker, demand.ps, strict=True)))
                 for y, limit in enumerate(max_ps if gain else max_ps[:1])
@@ -149,12 +149,12 @@ class CutCheck:
     def _choices_of_counts(self, cut: CountCut) -> Iterator[Choice]:
         """Yield what a class holds of each job; where servers are shared workers and PSs apart."""
         servers = self._exact.servers(cut.side)
-        room, count = servers.room(cut.server_class, cut.slot), servers.count[cut.server_class]
+        capacity, count = servers.capacity_at(cut.server_class, cut.slot), servers.count[cut.server_class]
         for side, gains in sides_of(cut):
             for row, job, demand in self._present(cut):
                 gain, unit = np.asarray(gains)[row].tolist(), demand.of(side)
                 most = job.max_workers if side is Side.WORKER else job.ps_needed(job.max_workers)
-                units = min(most, count * units_on_server(unit, room, self._exact.share, most)) if gain else 0
+                units = min(most, count * units_on_server(unit, capacity, self._exact.share, most)) if gain else 0
                 yield from _choice(
                     {(gain[min(n, len(gain)) - 1], tuple(n * u for u in unit)) for n in range(1, units + 1)}
                 )
@@ -169,15 +169,15 @@ def sides_of(cut: ServerCut | CountCut) -> list[tuple[Side, IntArray]]:
 
 def _choice(options: Iterable[tuple[int, tuple[int, ...]]]) -> Iterator[Choice]:
     """Yield the choice of the options that gain, if there is any; more units that gain the same are of no use."""
-    found: list[tuple[int, tuple[int, ...]]] = []
+    useful: list[tuple[int, tuple[int, ...]]] = []
     for gain, use in sorted(options):
-        if gain > 0 and not (found and found[-1][0] == gain and all(map(le, found[-1][1], use))):
-            found.append((gain, use))
-    if found:
-        yield Choice(gains=tuple(gain for gain, _ in found), uses=tuple(use for _, use in found))
+        if gain > 0 and not (useful and useful[-1][0] == gain and all(map(le, useful[-1][1], use))):
+            useful.append((gain, use))
+    if useful:
+        yield Choice(gains=tuple(gain for gain, _ in useful), uses=tuple(use for _, use in useful))
 
 
-def find_violation(choices: Sequence[Choice], room: tuple[int, ...], right_hand_side: int) -> str | None:
+def find_violation(choices: Sequence[Choice], limits: tuple[int, ...], right_hand_side: int) -> str | None:
     """Return why some packing may exceed the right-hand side, None if none does.
 
     One job after the other, all packings so far at once. Of packings that leave the same room the one that gains most is kept,
@@ -189,11 +189,11 @@ def find_violation(choices: Sequence[Choice], room: tuple[int, ...], right_hand_
     if total > MAX_GAIN:
         return f"the left-hand side may exceed {MAX_GAIN}, too much to be checked; scale the cut down"
     # A resource that all jobs together can't exhaust needs no account.
-    most = [sum(max(use[r] for use in one.uses) for one in choices) for r in range(len(room))]
-    binding = np.array([r for r, limit in enumerate(room) if most[r] > limit], dtype=np.int64)
+    most = [sum(max(use[r] for use in one.uses) for one in choices) for r in range(len(limits))]
+    binding = np.array([r for r, limit in enumerate(limits) if most[r] > limit], dtype=np.int64)
     gains = [np.array(choice.gains, dtype=np.int64) for choice in choices]
     uses = [np.array(one.uses, dtype=np.int64)[:, binding] for one in choices]
-    capacity = np.array([room[r] for r in binding], dtype=np.int64)
+    capacity = np.array([limits[r] for r in binding], dtype=np.int64)
     shares = 1.0 / np.maximum(capacity, 1.0)
     exceeds = _can_exceed(gains, uses, capacity, shares, right_hand_side, min(FEW_STATES, STATE_LIMIT))
     if exceeds is None:
@@ -269,29 +269,29 @@ def _slopes(gain: IntArray, use: IntArray, weights: FloatArray) -> FloatArray:
 def _with_job(gain: IntArray, use: IntArray, rest: IntArray, gained: IntArray) -> tuple[IntArray, IntArray]:
     """Return all packings without and with each of one more job's options."""
     rests, gains = [rest], [gained]
-    for more, taken in zip(gain, use, strict=True):
-        left = rest - taken
-        fits = (left >= 0).all(axis=1)
-        rests.append(left[fits])
+    for more, option_use in zip(gain, use, strict=True):
+        residual = rest - option_use
+        fits = (residual >= 0).all(axis=1)
+        rests.append(residual[fits])
         gains.append(gained[fits] + more)
     return np.concatenate(rests), np.concatenate(gains)
 
 
-def _outlook(jobs: Sequence[tuple[IntArray, FloatArray]], room: FloatArray) -> FloatArray:
+def _outlook(jobs: Sequence[tuple[IntArray, FloatArray]], residual: FloatArray) -> FloatArray:
     """Return the most that the jobs to come may gain in the room that each packing leaves, shape (packings, weightings).
 
     Each gains as much per weight as at best, up to its largest gain.
     """
-    largest = np.array([gain[-1] for gain, _ in jobs], dtype=np.float64)
-    most = np.full(len(room), largest.sum())
-    for column in range(room.shape[1]):
+    max_gain = np.array([gain[-1] for gain, _ in jobs], dtype=np.float64)
+    most = np.full(len(residual), max_gain.sum())
+    for column in range(residual.shape[1]):
         slope = np.array([slopes[column] for _, slopes in jobs])
         order = np.argsort(-slope, kind="stable")
-        ends = np.cumsum(np.concatenate([[0.0], largest[order] / slope[order]]))
-        reach = np.cumsum(np.concatenate([[0.0], largest[order]]))
+        ends = np.cumsum(np.concatenate([[0.0], max_gain[order] / slope[order]]))
+        reach = np.cumsum(np.concatenate([[0.0], max_gain[order]]))
         # Of equal ends, where jobs use nothing, the last counts.
         last = np.append(np.diff(ends) > 0, True)
-        most = np.minimum(most, np.interp(room[:, column] * (1 + ROUNDING), ends[last], reach[last]))
+        most = np.minimum(most, np.interp(residual[:, column] * (1 + ROUNDING), ends[last], reach[last]))
     return most
 
 

@@ -79,7 +79,7 @@ FEW_OPERATIONS = 8
 """Rounded operations in one utility, the exponential counted as four."""
 
 
-def worth_by_delay(
+def value_by_delay(
     utility: Utility, num_delays: int, *, minimum: float, share: float
 ) -> tuple[tuple[float, ...], float]:
     """Return f(d) for d = 0, ..., num_delays - 1, zero where it is below the smallest accepted utility.
@@ -100,9 +100,9 @@ def worth_by_delay(
     tuple
         The worths, and a bound on their relative error.
     """
-    worth = _values(utility, num_delays)
-    floor = share * worth[0] if math.isnan(minimum) else minimum
-    return tuple(value if value >= floor else 0.0 for value in worth), _relative_error(utility, num_delays)
+    values = _values(utility, num_delays)
+    floor = share * values[0] if math.isnan(minimum) else minimum
+    return tuple(value if value >= floor else 0.0 for value in values), _relative_error(utility, num_delays)
 
 
 def _values(utility: Utility, num_delays: int) -> list[float]:
@@ -178,10 +178,10 @@ class ExactJob:
         b and B in 1e-6 megabits a second (row (6)).
     demands
         Demand segments, by start.
-    worth
+    value
         What completing in slot t earns, one number per slot; 0 where it earns nothing.
-    worth_error
-        Relative error of `worth` against the exact utility.
+    value_error
+        Relative error of `value` against the exact utility.
     deadline
         Last slot whose completion earns anything, -1 if there is none.
     """
@@ -198,8 +198,8 @@ class ExactJob:
     worker_rate: int
     ps_rate: int
     demands: tuple[Demand, ...]
-    worth: tuple[float, ...]
-    worth_error: float
+    value: tuple[float, ...]
+    value_error: float
     deadline: int
 
     def progress(self, workers: int) -> int:
@@ -249,7 +249,7 @@ class ServerFacts:
         """Return the class of a single server."""
         return bisect_right(self.first_after, server)
 
-    def room(self, server_class: int, slot: int) -> tuple[int, ...]:
+    def capacity_at(self, server_class: int, slot: int) -> tuple[int, ...]:
         """Return the capacity of one server of a class in a slot."""
         return tuple(self.capacity[server_class, slot].tolist())
 
@@ -307,7 +307,7 @@ def _job(instance: AdmissionInstance, i: int) -> ExactJob:
     speedup = tuple(int(units) for units in jobs.speedup[i]) if jobs.speedup else ()
     work = max(1, math.ceil(total * (UNITS_OF_SPEED if speedup else 1)))
     arrival = int(jobs.arrival[i])
-    worth, error = worth_by_delay(
+    values, error = value_by_delay(
         jobs.utilities[i],
         instance.horizon - arrival,
         minimum=float(jobs.min_utility[i]),
@@ -326,9 +326,9 @@ def _job(instance: AdmissionInstance, i: int) -> ExactJob:
         worker_rate=rate,
         ps_rate=int(jobs.ps_micro_mbps[i]),
         demands=_demands(instance, i),
-        worth=(0.0,) * arrival + worth,
-        worth_error=error,
-        deadline=max((arrival + delay for delay, value in enumerate(worth) if value > 0), default=-1),
+        value=(0.0,) * arrival + values,
+        value_error=error,
+        deadline=max((arrival + delay for delay, value in enumerate(values) if value > 0), default=-1),
     )
 
 
@@ -349,16 +349,16 @@ IMPOSSIBLE = -(2**40)
 """Marks a number of workers beside which no number of PSs fits, not even none."""
 
 
-def units_on_server(demand: tuple[int, ...], room: tuple[int, ...], share: Fraction | None, most: int) -> int:
+def units_on_server(demand: tuple[int, ...], capacity: tuple[int, ...], share: Fraction | None, most: int) -> int:
     """Return how many units of a demand one server holds: whole units, the share cap, at most `most`."""
     units = most
-    for unit, limit in zip(demand, room, strict=True):
+    for unit, limit in zip(demand, capacity, strict=True):
         if unit > 0:
             units = min(units, limit // unit)
     if share is None or units <= 1:
         return units
     allowed = units
-    for unit, limit in zip(demand, room, strict=True):
+    for unit, limit in zip(demand, capacity, strict=True):
         if unit > 0:
             allowed = min(allowed, share.numerator * limit // (share.denominator * unit))
     return max(1, allowed)
@@ -374,8 +374,8 @@ def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side
     result = np.zeros((len(servers.count), len(slots)), dtype=np.int64)
     known: dict[tuple[int, tuple[int, ...]], int] = {}
     for c, count in enumerate(servers.count):
-        for k, room in enumerate(servers.capacity[c, slots.start : slots.stop].tolist()):
-            key = (c, tuple(room))
+        for k, capacity in enumerate(servers.capacity[c, slots.start : slots.stop].tolist()):
+            key = (c, tuple(capacity))
             if key not in known:
                 known[key] = min(most, count * units_on_server(demand.of(side), key[1], exact.share, most))
             result[c, k] = known[key]
@@ -383,13 +383,13 @@ def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side
 
 
 def max_ps_beside(
-    demand: Demand, room: tuple[int, ...], share: Fraction | None, count: int, most: tuple[int, int]
+    demand: Demand, capacity: tuple[int, ...], share: Fraction | None, count: int, most: tuple[int, int]
 ) -> NDArray[np.int64]:
     """Return for Y = 0, 1, ... the most PSs that `count` equal shared servers hold beside Y workers.
 
     Parameters
     ----------
-    demand, room, share
+    demand, capacity, share
         The job's demands, one server's capacity, the cap on the job's share of one server.
     count
         Number of servers.
@@ -403,28 +403,28 @@ def max_ps_beside(
     """
     one = np.full(most[0] + 1, IMPOSSIBLE, dtype=np.int64)
     for y in range(most[0] + 1):
-        z = ps_beside_on_one(demand, room, share, y, most[1])
+        z = ps_beside_on_one(demand, capacity, share, y, most[1])
         if z < 0:
             break
         one[y] = z
     return _sum_of_equal(one, count, most[1])
 
 
-def ps_beside_on_one(demand: Demand, room: tuple[int, ...], share: Fraction | None, y: int, most: int) -> int:
+def ps_beside_on_one(demand: Demand, capacity: tuple[int, ...], share: Fraction | None, y: int, most: int) -> int:
     """Return the most PSs that one server holds beside y workers, -1 if not even the workers fit."""
-    z = _units_in_rest(demand, room, y, most)
+    z = _units_in_rest(demand, capacity, y, most)
     if z < 0 or share is None:
         return z
-    shared = tuple(share.numerator * limit // share.denominator for limit in room)
+    shared = tuple(share.numerator * limit // share.denominator for limit in capacity)
     within_share = _units_in_rest(demand, shared, y, most)
     # A single worker or a single PS may exceed the share.
     alone = min(z, 1) if y == 0 else 0 if y == 1 else -1
     return max(within_share, alone)
 
 
-def _units_in_rest(demand: Demand, room: tuple[int, ...], y: int, most: int) -> int:
+def _units_in_rest(demand: Demand, capacity: tuple[int, ...], y: int, most: int) -> int:
     z = most
-    for worker, ps, limit in zip(demand.worker, demand.ps, room, strict=True):
+    for worker, ps, limit in zip(demand.worker, demand.ps, capacity, strict=True):
         rest = limit - worker * y
         if rest < 0:
             return -1

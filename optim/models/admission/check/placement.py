@@ -73,8 +73,8 @@ def in_class(exact: ExactInstance, side: Side, server_class: int, slot: int) -> 
 
 def decimal_text(micro: int) -> str:
     """Return an amount of 1e-6 units as an exact decimal."""
-    sign, (whole, part) = "-" if micro < 0 else "", divmod(abs(micro), MICRO)
-    return f"{sign}{whole}.{part:06d}".rstrip("0").rstrip(".")
+    sign, (integer, part) = "-" if micro < 0 else "", divmod(abs(micro), MICRO)
+    return f"{sign}{integer}.{part:06d}".rstrip("0").rstrip(".")
 
 
 COLUMNS = 4
@@ -102,59 +102,59 @@ class PlanFindings:
 
 def check_plan(exact: ExactInstance, plan: AdmissionPlan) -> PlanFindings:
     """Check a plan against rows (2)-(13) and the caps of the instance."""
-    found: list[Violation] = []
+    violations: list[Violation] = []
     placed: dict[Side, Placed] = {}
-    for side, given in ((Side.WORKER, plan.workers), (Side.PS, plan.ps)):
-        problem = _malformed(side, given)
+    for side, rows in ((Side.WORKER, plan.workers), (Side.PS, plan.ps)):
+        problem = _malformed(side, rows)
         if problem is not None:
             return PlanFindings(violations=(problem,), completion=None)
-        placed[side] = _read_rows(exact, side, np.asarray(given).tolist(), found)
+        placed[side] = _read_rows(exact, side, np.asarray(rows).tolist(), violations)
     workers, ps = placed[Side.WORKER], placed[Side.PS]
     workers_by_slot, ps_by_slot = _by_slot(workers), _by_slot(ps)
     segment: dict[tuple[int, int], int] = {}
     completion: dict[int, int] = {}
     for job in sorted(workers_by_slot.keys() | ps_by_slot.keys()):
         by_slot = workers_by_slot.get(job, {})
-        found += _check_counts(exact, job, by_slot, ps_by_slot.get(job, {}))
-        found += _check_work(exact, job, by_slot, ps_by_slot.get(job, {}), segment)
+        violations += _check_counts(exact, job, by_slot, ps_by_slot.get(job, {}))
+        violations += _check_work(exact, job, by_slot, ps_by_slot.get(job, {}), segment)
         if by_slot:
             completion[job] = max(by_slot)
-    found += _check_capacity(exact, workers, ps, segment)
+    violations += _check_capacity(exact, workers, ps, segment)
     if exact.share is not None:
-        found += _check_share(exact, workers, ps, segment)
-    return PlanFindings(violations=tuple(found), completion=completion)
+        violations += _check_share(exact, workers, ps, segment)
+    return PlanFindings(violations=tuple(violations), completion=completion)
 
 
-def _malformed(side: Side, given: Any) -> Violation | None:
-    array = np.asarray(given)
+def _malformed(side: Side, rows: Any) -> Violation | None:
+    array = np.asarray(rows)
     if array.ndim == 2 and array.shape[1] == COLUMNS and (array.dtype.kind in "iu" or array.size == 0):
         return None
     text = f"rows must be whole numbers (job, slot, server, count), got shape {array.shape} of {array.dtype}"
     return violation(ROWS, text, where=f"{side.value}s")
 
 
-def _read_rows(exact: ExactInstance, side: Side, given: list[list[int]], found: list[Violation]) -> Placed:
+def _read_rows(exact: ExactInstance, side: Side, rows: list[list[int]], violations: list[Violation]) -> Placed:
     """Collect the rows that make sense; report the others, and those before a job's arrival."""
     num_servers = exact.servers(side).num_servers
     what = "workers" if side is Side.WORKER else "PSs"
     placed: Placed = {}
-    for job, slot, server, count in given:
+    for job, slot, server, count in rows:
         where = f"{what}: job {job}, slot {slot}, server {server}"
         if not (0 <= job < len(exact.jobs) and 0 <= slot < exact.horizon and 0 <= server < num_servers):
             limits = f"{len(exact.jobs)} jobs, {exact.horizon} slots, {num_servers} servers"
-            found.append(violation(INDEX, f"an index is outside the instance's {limits}", where=where))
+            violations.append(violation(INDEX, f"an index is outside the instance's {limits}", where=where))
             continue
         where = f"{what}: {in_job(exact, job)}, {on_server(exact, side, server, slot)}"
         if count < 1:
             text = f"counts must be positive, got {count}"
-            found.append(violation(COUNT, text, amount=str(1 - count), where=where))
+            violations.append(violation(COUNT, text, amount=str(1 - count), where=where))
             continue
         if (job, slot, server) in placed:
-            found.append(violation(ROWS, "the same job, slot and server are listed twice", where=where))
+            violations.append(violation(ROWS, "the same job, slot and server are listed twice", where=where))
         early = exact.jobs[job].arrival - slot
         if early > 0:
             text = f"the job arrives in slot {exact.jobs[job].arrival} and can't have {what} before"
-            found.append(violation(ARRIVAL, text, amount=str(early), where=where))
+            violations.append(violation(ARRIVAL, text, amount=str(early), where=where))
         placed[job, slot, server] = placed.get((job, slot, server), 0) + count
     return placed
 
@@ -204,7 +204,7 @@ def _check_work(
         text = f"the plan does {done} of the {data.target} {unit} that the job needs"
         yield violation(WORK, text, amount=str(data.target - done), where=in_job(exact, job))
     last = max(workers)
-    if not data.worth[last] > 0:
+    if not data.value[last] > 0:
         text = f"completion in slot {last} earns nothing; the last slot that does is {data.deadline}"
         yield violation(COMPLETION, text, amount=str(last - data.deadline), where=in_job(exact, job, last))
 
@@ -224,8 +224,8 @@ def _check_capacity(
         used = _loads(exact, hosted, segment)
         servers = exact.servers(host)
         for server, slot in sorted(used):
-            room = servers.room(servers.class_of(server), slot)
-            for r, (amount, limit) in enumerate(zip(used[server, slot], room, strict=True)):
+            capacity = servers.capacity_at(servers.class_of(server), slot)
+            for r, (amount, limit) in enumerate(zip(used[server, slot], capacity, strict=True)):
                 if amount > limit:
                     text = f"{decimal_text(amount)} {exact.resources[r]} used of {decimal_text(limit)}"
                     where = f"{exact.resources[r]}, {on_server(exact, host, server, slot)}"
@@ -266,8 +266,8 @@ def _excess_share(
     if exact.share is None or y + z <= 1:
         return
     data, servers = exact.jobs[job].demands[segment], exact.servers(side)
-    room = servers.room(servers.class_of(server), slot)
-    for r, (worker, ps, limit) in enumerate(zip(data.worker, data.ps, room, strict=True)):
+    capacity = servers.capacity_at(servers.class_of(server), slot)
+    for r, (worker, ps, limit) in enumerate(zip(data.worker, data.ps, capacity, strict=True)):
         excess = y * worker + z * ps - exact.share * limit
         if excess > 0:
             where = f"{in_job(exact, job)}, {on_server(exact, side, server, slot)}"

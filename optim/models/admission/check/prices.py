@@ -57,13 +57,13 @@ def check_prices(
         The bound is the proof's sum with every payoff raised to what row (21) needs, so that it
         holds even where a payoff was refused.
     """
-    found = _malformed(exact, proof, leaf)
-    for number, cut in enumerate(() if found else proof.cuts):
-        found += cuts.violations(cut, number, leaf)
-    for number, count_cut in enumerate(() if found else proof.count_cuts):
-        found += cuts.violations(count_cut, number, leaf, CountCut)
-    if found:
-        return BoundFindings(violations=tuple(found))
+    violations = _malformed(exact, proof, leaf)
+    for number, cut in enumerate(() if violations else proof.cuts):
+        violations += cuts.violations(cut, number, leaf)
+    for number, count_cut in enumerate(() if violations else proof.count_cuts):
+        violations += cuts.violations(count_cut, number, leaf, CountCut)
+    if violations:
+        return BoundFindings(violations=tuple(violations))
     prices = _prices(exact, proof)
     total = ExactSum()
     for job, stated in zip(exact.jobs, proof.payoff.tolist(), strict=True):
@@ -71,12 +71,12 @@ def check_prices(
         # An admitted job's row is an equation, so that its payoff may have either sign.
         floor = -math.inf if restriction.is_admitted else 0.0
         needed = max(floor, min_payoff(exact, job, prices, restriction, enough=stated))
-        if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.worth):
+        if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.value):
             where = in_job(exact, job.index) + leaf
             text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
-            found.append(violation(placement.PAYOFF, text, amount=repr(needed - stated), where=where))
+            violations.append(violation(placement.PAYOFF, text, amount=repr(needed - stated), where=where))
         total.add(max(stated, needed))
-    return BoundFindings(violations=tuple(found), bound=total.total + _rents(exact, proof))
+    return BoundFindings(violations=tuple(violations), bound=total.total + _rents(exact, proof))
 
 
 def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Violation]:
@@ -90,21 +90,21 @@ def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Viola
     )
     for name, array, shape in arrays:
         if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
-            given = getattr(array, "shape", type(array).__name__)
-            text = f"{name} must hold doubles in shape {shape}, got {given}"
+            shape_found = getattr(array, "shape", type(array).__name__)
+            text = f"{name} must hold doubles in shape {shape}, got {shape_found}"
             return [violation(placement.PRICE, text, where=name + leaf)]
-    found = []
+    violations = []
     for side, array in ((Side.WORKER, proof.worker_price), (Side.PS, proof.ps_price)):
         for c, t, r in np.argwhere(~(np.isfinite(array) & (array >= 0))).tolist():
             where = f"{exact.resources[r]}, {in_class(exact, side, c, t)}{leaf}"
             text = f"prices must be finite and at least 0, got {array[c, t, r]}"
-            found.append(violation(placement.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
+            violations.append(violation(placement.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
     for i in np.flatnonzero(~np.isfinite(proof.payoff)).tolist():
         text = f"payoffs must be finite, got {proof.payoff[i]}"
-        found.append(
+        violations.append(
             violation(placement.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(exact, i) + leaf)
         )
-    return found
+    return violations
 
 
 def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:

@@ -184,11 +184,13 @@ class Pricing:
 
     def count_charges(self, side: Side) -> dict[int, dict[int, list[FloatArray]]]:
         """Return what count cuts add on a side, by slot since the first and by class."""
-        found: dict[int, dict[int, list[FloatArray]]] = {}
+        by_slot: dict[int, dict[int, list[FloatArray]]] = {}
         for item in self._charges(side):
             if not isinstance(item.charge, float):
-                found.setdefault(item.slot - self.slots.start, {}).setdefault(item.server_class, []).append(item.charge)
-        return found
+                by_slot.setdefault(item.slot - self.slots.start, {}).setdefault(item.server_class, []).append(
+                    item.charge
+                )
+        return by_slot
 
     def limits(self, demand: Demand, side: Side) -> tuple[IntArray, IntArray]:
         """Return the fewest and the most units in each class and slot, shape (classes, slots) each."""
@@ -234,8 +236,8 @@ def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Lim
         for c in range(len(unit)):
             low, high = int(limits[0][c, k]), min(int(limits[1][c, k]), most)
             following = np.full(most + 1, np.inf)
-            own = _charged_units(unit[c, k], by_class.get(c, []), high)
-            for n, pays in zip(range(low, high + 1), own[low:].tolist(), strict=True):
+            class_cost = _charged_units(unit[c, k], by_class.get(c, []), high)
+            for n, pays in zip(range(low, high + 1), class_cost[low:].tolist(), strict=True):
                 following[n:] = np.minimum(following[n:], cost[k, : most + 1 - n] + pays)
             cost[k] = following
     return cost
@@ -244,10 +246,10 @@ def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Lim
 def _charged_units(unit: float, charges: Sequence[FloatArray], most: int) -> FloatArray:
     """Return what 0, ..., most units of one class cost with what count cuts add, shape (most + 1,)."""
     numbers = np.arange(most + 1)
-    own: FloatArray = unit * numbers.astype(np.float64)
+    cost: FloatArray = unit * numbers.astype(np.float64)
     for charge in charges:
-        own += np.concatenate([[0.0], charge])[np.minimum(numbers, len(charge))]
-    return np.minimum(own, HUGE).astype(np.float64, copy=False)
+        cost += np.concatenate([[0.0], charge])[np.minimum(numbers, len(charge))]
+    return np.minimum(cost, HUGE).astype(np.float64, copy=False)
 
 
 def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int) -> FloatArray:
@@ -258,8 +260,8 @@ def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int
     free = np.arange(most + 1)[None, :] - at_least.sum(axis=0)[:, None]
     is_consistent = np.all(spare >= 0, axis=0).reshape(-1, 1)
     is_possible = (free >= 0) & (free <= spare.sum(axis=0)[:, None]) & is_consistent
-    taken = np.clip(free[None, :, :] - before[:, :, None], 0, np.maximum(spare, 0)[:, :, None])
-    cost = (np.take_along_axis(unit, order, axis=0)[:, :, None] * taken).sum(axis=0)
+    class_units = np.clip(free[None, :, :] - before[:, :, None], 0, np.maximum(spare, 0)[:, :, None])
+    cost = (np.take_along_axis(unit, order, axis=0)[:, :, None] * class_units).sum(axis=0)
     cost += (unit * at_least).sum(axis=0)[:, None]
     return np.where(is_possible, cost, np.inf)
 
@@ -283,20 +285,20 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
         following = np.full_like(cost, np.inf)
         for group in _equal_slots(servers.capacity[c, slots.start : slots.stop], c, limits):
             k = group[0]
-            room = servers.room(c, slots.start + k)
+            capacity = servers.capacity_at(c, slots.start + k)
             pairs = _Pairs(
-                beside=max_ps_beside(demand, room, exact.share, count, most),
+                beside=max_ps_beside(demand, capacity, exact.share, count, most),
                 workers=(int(limits[0][0][c, k]), int(limits[0][1][c, k])),
                 ps=(int(limits[1][0][c, k]), int(limits[1][1][c, k])),
             )
             plain = [k for k in group if not any(c in charged.get(k, {}) for charged in charges)]
             following[plain] = _add_class(cost[plain], pairs, unit[c, plain], ps_unit[c, plain])
             for k in sorted(set(group) - set(plain)):
-                own = [
+                charged_costs = [
                     _charged_units(float(units[c, k]), charged.get(k, {}).get(c, []), limit)
                     for units, charged, limit in zip((unit, ps_unit), charges, most, strict=True)
                 ]
-                following[k] = _add_charged_class(cost[k], pairs, own[0], own[1])
+                following[k] = _add_charged_class(cost[k], pairs, charged_costs[0], charged_costs[1])
         cost = following
     return cost
 
@@ -467,7 +469,7 @@ def _ceiling(job: ExactJob, restriction: Restriction) -> FloatArray:
     The later slots are there because utilities may rise by a rounding error, and stripping a plan
     of superfluous workers may bring its completion forward.
     """
-    rounded = np.array(job.worth) * (1.0 + 2.0 * job.worth_error)
+    rounded = np.array(job.value) * (1.0 + 2.0 * job.value_error)
     ceiling = np.maximum.accumulate(rounded[::-1])[::-1].copy()
     ceiling[: max(job.arrival, restriction.after + 1, *restriction.forced_slots, 0)] = 0.0
     if restriction.until is not None:
@@ -523,35 +525,35 @@ class _Advance:
 
 def max_share(exact: ExactInstance) -> Fraction:
     """Return eps over all jobs that can complete alone, from their arrival to their deadline."""
-    found = Fraction(0)
+    share = Fraction(0)
     for job in exact.jobs:
         if job.deadline >= job.arrival and has_schedule(exact, job, FREE):
-            found = max(found, _share_of(exact, job))
-    return found
+            share = max(share, _share_of(exact, job))
+    return share
 
 
 def _share_of(exact: ExactInstance, job: ExactJob) -> Fraction:
     """Return the largest share that one job takes."""
-    found = Fraction(0)
+    share = Fraction(0)
     most = (job.max_workers, job.ps_needed(job.max_workers))
     for side in (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS):
         servers = exact.servers(side)
         for c in range(len(servers.count)):
-            rooms = {servers.room(c, slot) for slot in range(job.arrival, job.deadline + 1)}
-            for room in rooms:
+            rooms = {servers.capacity_at(c, slot) for slot in range(job.arrival, job.deadline + 1)}
+            for capacity in rooms:
                 for demand in job.demands:
                     if exact.is_shared:
                         beside = (
-                            (y, ps_beside_on_one(demand, room, exact.share, y, most[1])) for y in range(most[0] + 1)
+                            (y, ps_beside_on_one(demand, capacity, exact.share, y, most[1])) for y in range(most[0] + 1)
                         )
                         pairs = [(y, z) for y, z in beside if z >= 0]
                     elif side is Side.WORKER:
-                        pairs = [(units_on_server(demand.worker, room, exact.share, most[0]), 0)]
+                        pairs = [(units_on_server(demand.worker, capacity, exact.share, most[0]), 0)]
                     else:
-                        pairs = [(0, units_on_server(demand.ps, room, exact.share, most[1]))]
+                        pairs = [(0, units_on_server(demand.ps, capacity, exact.share, most[1]))]
                     for y, z in pairs:
-                        for worker, ps, limit in zip(demand.worker, demand.ps, room, strict=True):
+                        for worker, ps, limit in zip(demand.worker, demand.ps, capacity, strict=True):
                             used = y * worker + z * ps
                             if used:
-                                found = max(found, Fraction(used, limit))
-    return found
+                                share = max(share, Fraction(used, limit))
+    return share

@@ -39,7 +39,7 @@ Pair = tuple[int, int]
 class Units:
     """A job's fewest units in a place, what they take at least, and the most PSs of its own beside 0, 1, ... workers."""
 
-    fewest: Pair
+    min_units: Pair
     demand: Demand
     max_ps: tuple[int, ...]
 
@@ -63,18 +63,21 @@ def is_crowded(exact: ExactInstance, restrictions: Mapping[int, Restriction]) ->
 
 def _units(exact: ExactInstance, job: ExactJob, place: Place, restriction: Restriction) -> Units:
     side, c, slot = place
-    demand, room = _min_demand(exact, job, slot, restriction), exact.servers(side).room(c, slot)
+    demand, capacity = _min_demand(exact, job, slot, restriction), exact.servers(side).capacity_at(c, slot)
     sides = (Side.WORKER, Side.PS) if exact.is_shared else (side,)
-    fewest = tuple(restriction.at_least.get((own, c, slot), 0) if own in sides else 0 for own in (Side.WORKER, Side.PS))
+    min_units = tuple(
+        restriction.at_least.get((each_side, c, slot), 0) if each_side in sides else 0
+        for each_side in (Side.WORKER, Side.PS)
+    )
     most = (job.max_workers, job.ps_needed(job.max_workers))
     if exact.is_shared:
-        beside = [ps_beside_on_one(demand, room, exact.share, y, most[1]) for y in range(most[0] + 1)]
+        beside = [ps_beside_on_one(demand, capacity, exact.share, y, most[1]) for y in range(most[0] + 1)]
         max_ps = tuple(z for z in beside if z >= 0)
     elif side is Side.WORKER:
-        max_ps = (0,) * (1 + units_on_server(demand.worker, room, exact.share, most[0]))
+        max_ps = (0,) * (1 + units_on_server(demand.worker, capacity, exact.share, most[0]))
     else:
-        max_ps = (units_on_server(demand.ps, room, exact.share, most[1]),)
-    return Units(fewest=(fewest[0], fewest[1]), demand=demand, max_ps=max_ps)
+        max_ps = (units_on_server(demand.ps, capacity, exact.share, most[1]),)
+    return Units(min_units=(min_units[0], min_units[1]), demand=demand, max_ps=max_ps)
 
 
 def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Restriction) -> Demand:
@@ -84,10 +87,10 @@ def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Res
     pricing = Pricing(
         exact=exact, job=job, slots=range(job.arrival, slot), prices=no_prices(exact), restriction=restriction
     )
-    fewest = pricing.limits(job.demands[0], Side.WORKER)[0].sum(axis=0)
+    min_units = pricing.limits(job.demands[0], Side.WORKER)[0].sum(axis=0)
     most = np.max([pricing.limits(demand, Side.WORKER)[1] for demand in job.demands], axis=0).sum(axis=0)
     first, last = (
-        job.segment_at(sum(job.progress(workers) for workers in counts.tolist())) for counts in (fewest, most)
+        job.segment_at(sum(job.progress(workers) for workers in counts.tolist())) for counts in (min_units, most)
     )
     return smallest_demand(job.demands[first : last + 1])
 
@@ -96,15 +99,15 @@ def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
     """Tell whether the servers of a place hold all units, or might."""
     side, c, slot = place
     servers = exact.servers(side)
-    search = _Packing(jobs, servers.room(c, slot))
-    return search.fits(tuple(job.fewest for job in jobs), servers.count[c])
+    search = _Packing(jobs, servers.capacity_at(c, slot))
+    return search.fits(tuple(job.min_units for job in jobs), servers.count[c])
 
 
 class _Packing:
     """Fill equal servers one after the other, each as far as it goes; rests that were tried are remembered."""
 
-    def __init__(self, jobs: Sequence[Units], room: tuple[int, ...]) -> None:
-        self._jobs, self._room = jobs, room
+    def __init__(self, jobs: Sequence[Units], capacity: tuple[int, ...]) -> None:
+        self._jobs, self._room = jobs, capacity
         self._hopeless: set[tuple[tuple[Pair, ...], int]] = set()
         self._steps = 0
 
@@ -119,18 +122,18 @@ class _Packing:
         opened = [(rest, number, self._after_one(rest))]
         while opened:
             rest, number, ways = opened[-1]
-            left = next(ways, None)
+            rest_after = next(ways, None)
             if self._steps > STEP_LIMIT:
                 return True
-            if left is None:
+            if rest_after is None:
                 self._hopeless.add((rest, number))
                 opened.pop()
                 continue
-            verdict = self._verdict(left, number - 1)
+            verdict = self._verdict(rest_after, number - 1)
             if verdict:
                 return True
             if verdict is None:
-                opened.append((left, number - 1, self._after_one(left)))
+                opened.append((rest_after, number - 1, self._after_one(rest_after)))
         return False
 
     def _verdict(self, rest: tuple[Pair, ...], number: int) -> bool | None:
@@ -153,44 +156,44 @@ class _Packing:
         Some server holds a unit of the first job that is left: this one, as they are equal.
         """
         first = next(k for k, pair in enumerate(rest) if any(pair))
-        for taken, room in self._ways(rest, 0, self._room):
-            if any(taken[first]) and not any(
-                self._takes_more(k, taken[k], rest[k], room) for k in range(len(self._jobs))
+        for packed, residual in self._ways(rest, 0, self._room):
+            if any(packed[first]) and not any(
+                self._takes_more(k, packed[k], rest[k], residual) for k in range(len(self._jobs))
             ):
-                yield tuple((y - a, z - b) for (y, z), (a, b) in zip(rest, taken, strict=True))
+                yield tuple((y - a, z - b) for (y, z), (a, b) in zip(rest, packed, strict=True))
 
-    def _takes_more(self, k: int, taken: Pair, rest: Pair, room: tuple[int, ...]) -> bool:
-        more = (((taken[0] + 1, taken[1]), (1, 0)), ((taken[0], taken[1] + 1), (0, 1)))
+    def _takes_more(self, k: int, packed: Pair, rest: Pair, residual: tuple[int, ...]) -> bool:
+        more = (((packed[0] + 1, packed[1]), (1, 0)), ((packed[0], packed[1] + 1), (0, 1)))
         return any(
             pair[0] <= rest[0]
             and pair[1] <= rest[1]
             and self._jobs[k].fits(pair)
-            and min(_left(self._jobs[k].demand, one, room), default=0) >= 0
+            and min(_left(self._jobs[k].demand, one, residual), default=0) >= 0
             for pair, one in more
         )
 
     def _ways(
-        self, rest: tuple[Pair, ...], k: int, room: tuple[int, ...]
+        self, rest: tuple[Pair, ...], k: int, capacity: tuple[int, ...]
     ) -> Iterator[tuple[tuple[Pair, ...], tuple[int, ...]]]:
         self._steps += 1
         if self._steps > STEP_LIMIT:
             return
         if k == len(rest):
-            yield (), room
+            yield (), capacity
             return
         job = self._jobs[k]
         for y in range(min(rest[k][0], len(job.max_ps) - 1), -1, -1):
             for z in range(min(rest[k][1], job.max_ps[y]), -1, -1):
-                left = _left(job.demand, (y, z), room)
-                if min(left, default=0) >= 0:
-                    for others, final in self._ways(rest, k + 1, left):
+                residual = _left(job.demand, (y, z), capacity)
+                if min(residual, default=0) >= 0:
+                    for others, final in self._ways(rest, k + 1, residual):
                         yield ((y, z), *others), final
 
 
-def _left(demand: Demand, pair: Pair, room: tuple[int, ...]) -> tuple[int, ...]:
+def _left(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(
         limit - pair[0] * worker - pair[1] * ps
-        for limit, worker, ps in zip(room, demand.worker, demand.ps, strict=True)
+        for limit, worker, ps in zip(capacity, demand.worker, demand.ps, strict=True)
     )
 
 
@@ -210,7 +213,7 @@ def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
     Each branch sends every plan to one of its two children, so that every plan belongs to a leaf.
     """
     nodes = proof.nodes
-    found: list[Violation] = []
+    violations: list[Violation] = []
     leaves: list[BoundFindings] = []
     is_complete = True
     cuts = CutCheck(exact)
@@ -235,7 +238,7 @@ def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
             continue
         walk.effort.spend(len(walk.conditions))
         findings = _check_leaf(exact, node, number, walk.conditions, cuts, known)
-        found += findings.violations
+        violations += findings.violations
         if findings.bound is not None:
             leaves.append(findings)
         elif findings.violations:
@@ -244,9 +247,9 @@ def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
         lost = next(number for number in range(len(nodes)) if number not in seen)
         return _refused(f"node {lost} isn't reached from node 0")
     if not is_complete or not leaves:
-        return BoundFindings(violations=tuple(found))
+        return BoundFindings(violations=tuple(violations))
     return BoundFindings(
-        violations=tuple(found),
+        violations=tuple(violations),
         bound=max(leaf.bound for leaf in leaves if leaf.bound is not None),
     )
 
@@ -316,10 +319,10 @@ class _Known:
 
     def is_empty(self, job: int, restriction: Restriction) -> bool:
         """Tell whether no plan meets one job's restriction."""
-        found = self._found.get(job)
-        if found is None or found[0] is not restriction:
-            found = self._found[job] = restriction, self._find(job, restriction)
-        return found[1]
+        known = self._found.get(job)
+        if known is None or known[0] is not restriction:
+            known = self._found[job] = restriction, self._find(job, restriction)
+        return known[1]
 
     def _find(self, job: int, restriction: Restriction) -> bool:
         if restriction.is_contradictory:

@@ -16,7 +16,7 @@ from optim.models.bidding.check.exact_instance import (
     relaxed_limits,
     relaxed_min_work,
 )
-from optim.models.bidding.check.tree import keeps_enough, kept, proven_bound
+from optim.models.bidding.check.tree import keep_probability, keeps_enough, proven_bound
 from optim.models.bidding.decision import FootprintPlan, RatioProof
 from optim.models.bidding.instance import BiddingInstance
 
@@ -62,17 +62,17 @@ class BiddingClaims(AbstractClaims):
 
     def check_decision(self, decision: FootprintPlan) -> Findings:
         """Check bounds, caps and the rule of one bid a market; the objective is cost over work."""
-        found = _check_rows(self.facts, decision)
+        violations = _check_rows(self.facts, decision)
         if len(decision.counts) != self.facts.instance.num_bids:
-            return found, None
+            return violations, None
         cost, work = footprint_value(self.facts, decision.counts.tolist())
         least = relaxed_min_work(self.facts.instance)
         if work <= 0:
-            return [*found, violation("work", "the footprint does no work, so that it has no cost per work")], None
+            return [*violations, violation("work", "the footprint does no work, so that it has no cost per work")], None
         if work < least:
             text = f"the work {work!r} is below min_work {self.facts.instance.min_work!r}"
-            found.append(violation("work", text, amount=repr(least - work)))
-        return found, Recomputed.total([cost / work])  # neither cost nor work has terms of both signs
+            violations.append(violation("work", text, amount=repr(least - work)))
+        return violations, Recomputed.total([cost / work])  # neither cost nor work has terms of both signs
 
     def check_proof(self, proof: RatioProof) -> Findings:
         """Check a tree and its ratio."""
@@ -107,7 +107,11 @@ class BiddingClaims(AbstractClaims):
         if not isinstance(plan, FootprintPlan):
             return {}
         instance = self.facts.instance
-        lasts = {} if instance.survival is None else {"kept": kept(instance, instance.survival, plan.counts)}
+        lasts = (
+            {}
+            if instance.survival is None
+            else {"kept": keep_probability(instance, instance.survival, plan.counts)}
+        )
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 
     def count_ranges(self) -> Mapping[str, CountRange]:
@@ -122,8 +126,8 @@ class BiddingClaims(AbstractClaims):
     def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
         """Check the points of a curve."""
         plan = self.solution.decision
-        decided = footprint_value(self.facts, plan.counts.tolist()) if isinstance(plan, FootprintPlan) else None
-        return check_curve(self.facts, stated, self.solution.bound, decided)
+        decision_point = footprint_value(self.facts, plan.counts.tolist()) if isinstance(plan, FootprintPlan) else None
+        return check_curve(self.facts, stated, self.solution.bound, decision_point)
 
 
 def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
@@ -131,32 +135,32 @@ def _check_rows(facts: VerifierContext, plan: FootprintPlan) -> list[Violation]:
     instance, counts = facts.instance, plan.counts
     if counts.shape != (instance.num_bids,) or not np.issubdtype(counts.dtype, np.integer):
         return [violation("decision", f"counts must be {instance.num_bids} whole numbers, got shape {counts.shape}")]
-    found = []
+    violations = []
     for j in np.flatnonzero((counts < 0) | (counts > instance.bids.max_count)).tolist():
         text = f"{counts[j]} instances, allowed are 0 to {instance.bids.max_count[j]}"
-        found.append(
+        violations.append(
             violation(f"bound [bid {j}]", text, amount=str(max(-counts[j], counts[j] - instance.bids.max_count[j])))
         )
     caps = instance.caps
-    held = relaxed_limits(instance).tolist()
-    for name, weight, limit, most in zip(caps.names, caps.weight, caps.limit.tolist(), held, strict=True):
+    limits = relaxed_limits(instance).tolist()
+    for name, weight, limit, most in zip(caps.names, caps.weight, caps.limit.tolist(), limits, strict=True):
         used = math.fsum((weight * counts).tolist())
         if used > most:
-            found.append(
+            violations.append(
                 violation(f"cap [{name}]", f"{used:g} is used, the limit is {limit:g}", amount=repr(used - limit))
             )
     if instance.one_bid_per_market:
         number = np.bincount(instance.bids.market[counts > 0], minlength=len(instance.markets))
-        found += [
+        violations += [
             violation(f"one bid [{instance.markets[m]}]", f"{number[m]} bids are taken", amount=str(number[m] - 1))
             for m in np.flatnonzero(number > 1).tolist()
         ]
     survival = instance.survival
     if survival is not None and not keeps_enough(instance, counts):
-        chance = kept(instance, survival, counts)
+        chance = keep_probability(instance, survival, counts)
         text = f"{survival.min_capacity} last with probability {chance:.9g}, asked is {survival.probability:g}"
-        found.append(violation("survival", text, amount=repr(survival.probability - chance)))
-    return found
+        violations.append(violation("survival", text, amount=repr(survival.probability - chance)))
+    return violations
 
 
 def _max_alone(instance: BiddingInstance) -> IntArray:

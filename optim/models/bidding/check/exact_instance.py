@@ -175,40 +175,40 @@ class VerifierContext:
 def footprint_value(facts: VerifierContext, counts: list[int]) -> tuple[float, float]:
     """Return cost and work of a footprint, term by term."""
     instance = facts.instance
-    taken = [j for j, count in enumerate(counts) if count > 0]
-    cost = math.fsum([instance.fixed_usd, *(counts[j] * float(facts.unit_cost[j]) for j in taken)])
-    change = instance.change_loss_h if any(instance.bids.is_new[j] for j in taken) else 0.0
+    bids = [j for j, count in enumerate(counts) if count > 0]
+    cost = math.fsum([instance.fixed_usd, *(counts[j] * float(facts.unit_cost[j]) for j in bids)])
+    change = instance.change_loss_h if any(instance.bids.is_new[j] for j in bids) else 0.0
     if isinstance(instance.outlook, HourOutlook):
-        return cost, _hour_work(instance, instance.outlook, counts, taken, change)
+        return cost, _hour_work(instance, instance.outlook, counts, bids, change)
     work = []
     for c, weight in enumerate(facts.cell_weight.tolist()):
         rate = math.fsum(
-            [instance.fixed_rate] + [counts[j] * float(instance.bids.rate[j]) * float(facts.alive[j, c]) for j in taken]
+            [instance.fixed_rate] + [counts[j] * float(instance.bids.rate[j]) * float(facts.alive[j, c]) for j in bids]
         )
         hours = facts.cell_hours - (change if facts.is_first[c] else 0.0)
-        if any(facts.eviction_mask[j, c] for j in taken):
+        if any(facts.eviction_mask[j, c] for j in bids):
             hours -= instance.eviction_loss_h
         work.append(weight * useful_rate(instance.scalability, rate) * hours)
     return cost, math.fsum(work)
 
 
 def _hour_work(
-    instance: BiddingInstance, outlook: HourOutlook, counts: list[int], taken: list[int], change: float
+    instance: BiddingInstance, outlook: HourOutlook, counts: list[int], bids: list[int], change: float
 ) -> float:
     stays = 1.0
     if outlook.term is EvictionTerm.ANY_BID:
-        for j in taken:
+        for j in bids:
             stays *= 1.0 - float(outlook.evicted[j])
     if outlook.term is EvictionTerm.PER_MARKET:
         worst: dict[int, float] = {}
-        for j in taken:
+        for j in bids:
             market = int(instance.bids.market[j])
             worst[market] = max(worst.get(market, 0.0), float(outlook.evicted[j]))
         for risk in worst.values():
             stays *= 1.0 - risk
     lost = instance.eviction_loss_h
     terms = [instance.fixed_rate * max(0.0, 1.0 - lost * (1.0 - stays) - change)]
-    for j in taken:
+    for j in bids:
         loss = lost * float(outlook.evicted[j]) if outlook.term is EvictionTerm.PER_BID else lost * (1.0 - stays)
         useful = max(0.0, float(outlook.usable_h[j]) - loss - change)
         terms.append(counts[j] * float(instance.bids.rate[j]) * useful)
@@ -232,7 +232,7 @@ Point = tuple[float, float]
 
 
 def check_curve(
-    facts: VerifierContext, stated: Mapping[str, float], bound: float | None, decided: Point | None
+    facts: VerifierContext, stated: Mapping[str, float], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
     """Return what is wrong with the points of a curve.
 
@@ -244,7 +244,7 @@ def check_curve(
         The counters, each a number.
     bound
         What no footprint's cost per work is below, None where nothing is proven.
-    decided
+    decision_point
         The decision's point, None without one.
     """
     names = {name for name in stated if POINT.fullmatch(name)}
@@ -260,7 +260,7 @@ def check_curve(
     if wrong:
         return wrong
     points = [(stated[f"cost_{i}"], stated[f"work_{i}"]) for i in range(len(names) // 2)]
-    return [*_check_order(points), *_check_values(facts, points, bound, decided)]
+    return [*_check_order(points), *_check_values(facts, points, bound, decision_point)]
 
 
 def _check_order(points: list[Point]) -> list[Violation]:
@@ -274,7 +274,7 @@ def _check_order(points: list[Point]) -> list[Violation]:
 
 
 def _check_values(
-    facts: VerifierContext, points: list[Point], bound: float | None, decided: Point | None
+    facts: VerifierContext, points: list[Point], bound: float | None, decision_point: Point | None
 ) -> list[Violation]:
     """Check points against the bound, and that the decision is among them, or one that does as much for no more."""
     least = facts.instance.min_work * (1.0 - COUNTER_TOL)
@@ -282,12 +282,17 @@ def _check_values(
         if bound is not None and work >= least and cost < bound * work * (1.0 - COUNTER_TOL) - COUNTER_TOL:
             text = f"a cost of {cost!r} for {work!r} is less a unit than the bound {bound!r}"
             return [violation("counts", text, where=f"cost_{i}")]
-    if decided is None:
+    if decision_point is None:
         return []
-    paid, done = decided[0] + COUNTER_TOL * max(1.0, decided[0]), decided[1] - COUNTER_TOL * max(1.0, decided[1])
+    paid, done = (
+        decision_point[0] + COUNTER_TOL * max(1.0, decision_point[0]),
+        decision_point[1] - COUNTER_TOL * max(1.0, decision_point[1]),
+    )
     if any(cost <= paid and work >= done for cost, work in points):
         return []
-    text = f"no point does the decision's work {decided[1]!r} for its cost {decided[0]!r}, or more for less"
+    text = (
+        f"no point does the decision's work {decision_point[1]!r} for its cost {decision_point[0]!r}, or more for less"
+    )
     return [violation("counts", text, where="points")]
 
 

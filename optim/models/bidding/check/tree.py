@@ -44,7 +44,7 @@ class _Causes:
 
     zone: IntArray
     region: IntArray
-    own: FloatArray
+    by_market: FloatArray
     by_zone: FloatArray
     by_region: FloatArray
 
@@ -52,18 +52,18 @@ class _Causes:
     def of(cls, survival: SurvivalConstraint) -> "_Causes":
         """Read an instance's."""
         shocks = survival.shocks
-        own, by_zone, by_region = (np.exp(-hours) for hours in (shocks.own, shocks.by_zone, shocks.by_region))
-        return cls(zone=shocks.zone, region=shocks.region, own=own, by_zone=by_zone, by_region=by_region)
+        by_market, by_zone, by_region = (np.exp(-hours) for hours in (shocks.own, shocks.by_zone, shocks.by_region))
+        return cls(zone=shocks.zone, region=shocks.region, by_market=by_market, by_zone=by_zone, by_region=by_region)
 
-    def spared(self, zone: int, market: int | None = None) -> "_Causes":
+    def conditioned(self, zone: int, market: int | None = None) -> "_Causes":
         """Return the probabilities given that a zone's causes don't strike, nor a market's own."""
-        own, by_zone, by_region = self.own.copy(), self.by_zone.copy(), self.by_region.copy()
+        by_market, by_zone, by_region = self.by_market.copy(), self.by_zone.copy(), self.by_region.copy()
         by_zone[zone] = by_region[self.region[zone]] = 1.0
         if market is not None:
-            own[market] = 1.0
-        return replace(self, own=own, by_zone=by_zone, by_region=by_region)
+            by_market[market] = 1.0
+        return replace(self, by_market=by_market, by_zone=by_zone, by_region=by_region)
 
-    def shortfall_probability(self, held: IntArray, least: int) -> float:
+    def shortfall_probability(self, capacity: IntArray, least: int) -> float:
         """Return the probability that less than `least` lasts of a holding by market."""
         if least <= 0:
             return 0.0
@@ -72,26 +72,26 @@ class _Causes:
             inside = np.ones(1)
             for zone in np.flatnonzero(self.region == region).tolist():
                 here = np.ones(1)
-                for market in np.flatnonzero((self.zone == zone) & (held > 0)).tolist():
-                    amount = np.zeros(min(int(held[market]), least) + 1)
+                for market in np.flatnonzero((self.zone == zone) & (capacity > 0)).tolist():
+                    amount = np.zeros(min(int(capacity[market]), least) + 1)
                     amount[-1] = 1.0
-                    here = _sum(here, _unless_struck(amount, float(self.own[market])), least)
+                    here = _sum(here, _unless_struck(amount, float(self.by_market[market])), least)
                 inside = _sum(inside, _unless_struck(here, float(self.by_zone[zone])), least)
             total = _sum(total, _unless_struck(inside, stays), least)
         return float(total[:least].sum())
 
 
-def kept(instance: BiddingInstance, survival: SurvivalConstraint, counts: IntArray) -> float:
+def keep_probability(instance: BiddingInstance, survival: SurvivalConstraint, counts: IntArray) -> float:
     """Return the probability that a footprint keeps enough."""
-    held = np.zeros(len(instance.markets), dtype=np.int64)
-    np.add.at(held, instance.bids.market, survival.capacity * np.maximum(counts, 0))
-    return 1.0 - _Causes.of(survival).shortfall_probability(held, survival.min_capacity)
+    capacity = np.zeros(len(instance.markets), dtype=np.int64)
+    np.add.at(capacity, instance.bids.market, survival.capacity * np.maximum(counts, 0))
+    return 1.0 - _Causes.of(survival).shortfall_probability(capacity, survival.min_capacity)
 
 
 def keeps_enough(instance: BiddingInstance, counts: IntArray) -> bool:
     """Tell whether a footprint keeps enough; no smaller one does where it doesn't."""
     survival = instance.survival
-    return survival is None or kept(instance, survival, counts) >= survival.probability - SURVIVAL_TOL
+    return survival is None or keep_probability(instance, survival, counts) >= survival.probability - SURVIVAL_TOL
 
 
 def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> CheckedCovers | Violation:
@@ -112,14 +112,16 @@ def checked_covers(instance: BiddingInstance, covers: tuple[Cover, ...]) -> Chec
 def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) -> tuple[FloatArray, float]:
     """Return a cover's row, rounded outward."""
     weight, causes = cover.weight, _Causes.of(survival)
-    lasts = causes.own * causes.by_zone[causes.zone] * causes.by_region[causes.region[causes.zone]]
+    lasts = causes.by_market * causes.by_zone[causes.zone] * causes.by_region[causes.region[causes.zone]]
     by_zone = {
-        z: causes.spared(z).shortfall_probability(weight, cover.short_of) for z in np.unique(causes.zone).tolist()
+        z: causes.conditioned(z).shortfall_probability(weight, cover.short_of) for z in np.unique(causes.zone).tolist()
     }
     hard = np.zeros(len(weight))
     for m, zone in enumerate(causes.zone.tolist()):
         # Its own cause decides on a market's hours only if the holding has something of it.
-        share = causes.spared(zone, m).shortfall_probability(weight, cover.short_of) if weight[m] else by_zone[zone]
+        share = (
+            causes.conditioned(zone, m).shortfall_probability(weight, cover.short_of) if weight[m] else by_zone[zone]
+        )
         hard[m] = lasts[m] * share + OUTWARD
     need = causes.shortfall_probability(weight, cover.short_of) - (1.0 - survival.probability) - SURVIVAL_TOL - OUTWARD
     return survival.capacity * hard[instance.bids.market], survival.min_capacity * need
@@ -127,9 +129,9 @@ def _row(instance: BiddingInstance, survival: SurvivalConstraint, cover: Cover) 
 
 def _unless_struck(chances: FloatArray, stays: float) -> FloatArray:
     """Return a distribution of amounts, or nothing where the shock comes."""
-    found = chances * stays
-    found[0] += 1.0 - stays
-    return found
+    mixture = chances * stays
+    mixture[0] += 1.0 - stays
+    return mixture
 
 
 def _sum(one: FloatArray, other: FloatArray, most: int) -> FloatArray:
@@ -235,27 +237,27 @@ def leaf_bound(
     height = np.array([useful_rate(curve, v) for v in x.point.tolist()])
     # Useful rates are at most Y, so that (h - lambda s) y + lambda s Y (1 - e) bounds the work for every share s.
     share = np.where(cells.is_settled, 0.0, x.eviction)
-    worth = price * facts.cell_weight * (cells.hours - instance.eviction_loss_h * share)
-    if (worth < 0).any():
+    work_value = price * facts.cell_weight * (cells.hours - instance.eviction_loss_h * share)
+    if (work_value < 0).any():
         return -math.inf
     most = _max_useful(facts, box, cells) if share.any() else np.zeros(len(slope))
     at_stake = price * facts.cell_weight * instance.eviction_loss_h * share * most
     caps = instance.caps
-    reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (worth * slope)
+    reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (work_value * slope)
     total = [
         instance.fixed_usd,
         x.work * relaxed_min_work(instance),
         *(-x.cap * relaxed_limits(instance)).tolist(),
         *(-at_stake).tolist(),
     ]
-    total += (-worth * (height + slope * (cells.base - x.point))).tolist()
+    total += (-work_value * (height + slope * (cells.base - x.point))).tolist()
     if covers is not None:
         used = len(x.cover)
         reduced = reduced - x.cover @ covers.gain[:used]
         total += (x.cover * covers.need[:used]).tolist()
     charge = (cells.eviction_mask * _attribution(facts, x).T) @ at_stake
     if sums is not None:
-        charge = charge + (float((worth * slope).sum()) * cells.by_theta + x.theta) * sums.step
+        charge = charge + (float((work_value * slope).sum()) * cells.by_theta + x.theta) * sums.step
         reduced = reduced + x.rate * instance.bids.rate
         total += [
             x.theta * (sums.sure - sums.theta[x.theta > 0]),
@@ -275,11 +277,11 @@ def leaf_bound(
 def _single(facts: VerifierContext, box: CheckedBox, ratio: float) -> float:
     """Return the value of a box's only footprint, infinity if it isn't in it, breaks a rule or does too little work."""
     instance, counts = facts.instance, box.low
-    taken = counts > 0
-    number = np.bincount(instance.bids.market[taken], minlength=1)
+    is_bid = counts > 0
+    number = np.bincount(instance.bids.market[is_bid], minlength=1)
     cost, work = footprint_value(facts, counts.tolist())
     is_short = work <= 0 or work < relaxed_min_work(instance)
-    is_elsewhere = box.has_change is True and not (taken & instance.bids.is_new).any()
+    is_elsewhere = box.has_change is True and not (is_bid & instance.bids.is_new).any()
     if is_short or is_elsewhere or (instance.one_bid_per_market and (number > 1).any()):
         return math.inf
     return cost - ratio * work - _rounding([cost, ratio * work], instance.num_bids)
@@ -319,13 +321,13 @@ def _market(facts: VerifierContext, box: CheckedBox, mine: IntArray, reduced: Fl
         return _independent(facts, box, choices, charge.tolist(), must)
     values = [] if must else [0.0]
     first_must = min(must, default=instance.num_bids)
-    due = later = 0.0
+    charged = later = 0.0
     for (j, r), own_charge in zip(reversed(choices), reversed(charge.tolist()), strict=True):
-        taken = _count_value(box, j, r, least=1)
-        due += own_charge
+        bid_value = _count_value(box, j, r, least=1)
+        charged += own_charge
         if j <= first_must and not (instance.one_bid_per_market and any(other != j for other in must)):
-            values.append(due + taken + (0.0 if instance.one_bid_per_market else later))
-        later += taken if box.low[j] > 0 else min(0.0, taken)
+            values.append(charged + bid_value + (0.0 if instance.one_bid_per_market else later))
+        later += bid_value if box.low[j] > 0 else min(0.0, bid_value)
     return min(values, default=math.inf)
 
 
@@ -370,9 +372,9 @@ def _hour_cells(
     facts: VerifierContext, outlook: HourOutlook, box: CheckedBox, change: float, sums: _Sums | None, x: Multipliers
 ) -> _Cells:
     instance, lost = facts.instance, facts.instance.eviction_loss_h
-    own, common, by_theta, offset = np.zeros(instance.num_bids), 0.0, 0.0, 0.0
+    bid_loss, common, by_theta, offset = np.zeros(instance.num_bids), 0.0, 0.0, 0.0
     if sums is None:
-        own = lost * outlook.evicted
+        bid_loss = lost * outlook.evicted
     else:
         shortest = min([1.0, *outlook.usable_h[box.high > 0].tolist()]) - change
         common = min(x.lost_by_rate, lost)
@@ -386,7 +388,7 @@ def _hour_cells(
             offset = -min(above) - by_theta * sums.sure
         else:  # the useful time of a bid may be clamped at 0: what everybody loses for certain is taken off each
             common = min(common, -lost * math.expm1(-sums.theta[0]))
-    useful = np.maximum(0.0, outlook.usable_h - own - common - change)
+    useful = np.maximum(0.0, outlook.usable_h - bid_loss - common - change)
     return _Cells(
         hours=np.ones(1),
         base=np.array([instance.fixed_rate * max(0.0, 1.0 - common - change) + offset]),
@@ -401,11 +403,11 @@ def _sums(facts: VerifierContext, box: CheckedBox, min_rate: float) -> _Sums:
     """Return what a box allows theta and the sum of rates to be; footprints of interest have at least `min_rate`."""
     instance = facts.instance
     sure, most, step = _theta(facts, box)
-    held = instance.fixed_rate + math.fsum((box.low * instance.bids.rate).tolist())
+    min_sum = instance.fixed_rate + math.fsum((box.low * instance.bids.rate).tolist())
     fastest = float(_max_rate(facts, box, np.array([instance.fixed_rate]), instance.bids.rate[:, None])[0])
     return _Sums(
         theta=(max(sure, box.theta[0]), min(most, box.theta[1])),
-        rate=(max(held, min_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
+        rate=(max(min_sum, min_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
         sure=sure,
         step=step,
     )
@@ -423,10 +425,10 @@ def _theta(facts: VerifierContext, box: CheckedBox) -> tuple[float, float, Float
         return sure, math.fsum(theta[j] for j in allowed), step
     floors: list[float] = []
     peaks: list[float] = []
-    held = box.low > 0
+    is_sure = box.low > 0
     for members in facts.bids_of_market:
         mine = members[box.high[members] > 0].tolist()
-        floor = max((theta[j] for j in mine if held[j]), default=0.0)
+        floor = max((theta[j] for j in mine if is_sure[j]), default=0.0)
         floors.append(floor)
         peaks.append(max((theta[j] for j in mine), default=0.0))
         reached = floor
@@ -451,18 +453,18 @@ def _max_rate(facts: VerifierContext, box: CheckedBox, base: FloatArray, rates: 
     sure = base + low @ rate
     best = sure + spare @ rate
     for weight, limit in zip(instance.caps.weight[:, allowed], relaxed_limits(instance).tolist(), strict=True):
-        room = max(0.0, limit - float(weight @ low))
+        capacity = max(0.0, limit - float(weight @ low))
         filled = sure.copy()
         for c in range(len(filled)):
-            left = room
-            worth = np.where(weight > 0, rate[:, c] / np.where(weight > 0, weight, 1.0), np.inf)
-            for j in np.argsort(-worth).tolist():
-                if left <= 0 and weight[j] > 0:
+            residual = capacity
+            density = np.where(weight > 0, rate[:, c] / np.where(weight > 0, weight, 1.0), np.inf)
+            for j in np.argsort(-density).tolist():
+                if residual <= 0 and weight[j] > 0:
                     break
                 size = float(weight[j] * spare[j])
-                part = 1.0 if size <= left else left / size
+                part = 1.0 if size <= residual else residual / size
                 filled[c] += part * spare[j] * rate[j, c]
-                left -= part * size
+                residual -= part * size
         best = np.minimum(best, filled)
     return np.asarray(best)
 
@@ -496,9 +498,9 @@ def _min_cost(facts: VerifierContext) -> float:
     """Return what every footprint that does any work costs: without machines of its own it takes an instance."""
     instance = facts.instance
     bids = instance.bids
-    taken = facts.unit_cost[(bids.max_count > 0) & (bids.rate > 0) & facts.alive.any(axis=1)]
-    is_idle = instance.fixed_rate == 0 and len(taken) > 0
-    return instance.fixed_usd + (float(taken.min()) if is_idle else 0.0)
+    unit_costs = facts.unit_cost[(bids.max_count > 0) & (bids.rate > 0) & facts.alive.any(axis=1)]
+    is_idle = instance.fixed_rate == 0 and len(unit_costs) > 0
+    return instance.fixed_usd + (float(unit_costs.min()) if is_idle else 0.0)
 
 
 def _tree_bound(facts: VerifierContext, proof: RatioProof, min_rate: float) -> tuple[float, list[Violation]]:
@@ -538,13 +540,17 @@ class _Path:
 
     def box(self) -> CheckedBox:
         """Return the box."""
-        said, bids = self.walk.conditions, self._facts.instance.bids
+        conditions, bids = self.walk.conditions, self._facts.instance.bids
         self.walk.effort.spend(1 + len(bids) // VECTOR)
-        change = said.get(CHANGE)
+        change = conditions.get(CHANGE)
         has_change = (change == CHANGED if change is not None else None) if bids.is_new.any() else False
         high = np.where(bids.is_new, np.minimum(self._high, 0), self._high) if change == UNCHANGED else self._high
         return CheckedBox(
-            low=self._low, high=high, has_change=has_change, theta=said.get(THETA, ANY), rate=said.get(RATE, ANY)
+            low=self._low,
+            high=high,
+            has_change=has_change,
+            theta=conditions.get(THETA, ANY),
+            rate=conditions.get(RATE, ANY),
         )
 
     def split(self, node: TreeNode) -> bool:

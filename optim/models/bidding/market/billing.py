@@ -162,9 +162,9 @@ def lease_lines(lease: Lease, prices: Prices, billing: Billing) -> tuple[LedgerL
     within its first hour.
     """
     is_hourly, is_evicted = billing is Billing.AWS_2009, lease.end is End.EVICTED
-    held = lease.ended_s - lease.granted_s
-    is_free = is_evicted and held < HOUR_S
-    until = lease.ended_s if is_free or is_hourly or held <= 0 else max(lease.ended_s, lease.granted_s + MINUTE_S)
+    lease_s = lease.ended_s - lease.granted_s
+    is_free = is_evicted and lease_s < HOUR_S
+    until = lease.ended_s if is_free or is_hourly or lease_s <= 0 else max(lease.ended_s, lease.granted_s + MINUTE_S)
     lines = []
     for begin in range(lease.granted_s, until, HOUR_S):
         end = min(begin + HOUR_S, until)

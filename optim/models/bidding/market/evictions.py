@@ -252,10 +252,10 @@ class _Replay:
         is_seen = lag <= known
         observed = np.where(is_seen, lag, known)
         minute, longest = observed // MINUTE_S, int(observed.max())
-        left = np.bincount(minute, minlength=MINUTES + 1)
-        size = len(left)
+        num_ended = np.bincount(minute, minlength=MINUTES + 1)
+        size = len(num_ended)
         evicted = np.bincount(minute[is_seen], minlength=size)
-        at_risk = np.cumsum(left[::-1])[::-1]
+        at_risk = np.cumsum(num_ended[::-1])[::-1]
         hazard = np.divide(evicted, at_risk, out=np.zeros(size), where=at_risk > 0)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard)])
         # Nobody knows what comes after the longest time observed, so that the area ends there.

@@ -255,16 +255,16 @@ class CommonShocks(ComparesByValue):
 def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
     """Return a distribution, or nothing with the probability of a shock."""
     stays = float(np.exp(-shocks))
-    found = {size: chance * stays for size, chance in chances.items()}
-    found[0] = found.get(0, 0.0) + 1.0 - stays
-    return found
+    mixture = {size: chance * stays for size, chance in chances.items()}
+    mixture[0] = mixture.get(0, 0.0) + 1.0 - stays
+    return mixture
 
 
 def _add(one: dict[int, float], other: dict[int, float], most: int) -> dict[int, float]:
     """Return the distribution of the sum of two independent ones; sums above `most` count as that."""
-    found: dict[int, float] = {}
+    total: dict[int, float] = {}
     for size, chance in one.items():
         for more, share in other.items():
             both = min(size + more, most)
-            found[both] = found.get(both, 0.0) + chance * share
-    return found
+            total[both] = total.get(both, 0.0) + chance * share
+    return total

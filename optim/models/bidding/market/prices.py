@@ -170,9 +170,9 @@ class PriceHistory(ComparesByValue):
             result.append(float(weight @ share**2) / total - (float(weight @ share) / total) ** 2)
         return np.array(result)
 
-    def with_markets(self, kept: Sequence[int]) -> "PriceHistory":
+    def with_markets(self, which: Sequence[int]) -> "PriceHistory":
         """Return the history of some of its markets."""
-        return replace(self, markets=tuple(self.markets[m] for m in kept), paths=tuple(self.paths[m] for m in kept))
+        return replace(self, markets=tuple(self.markets[m] for m in which), paths=tuple(self.paths[m] for m in which))
 
     def between(self, begin_s: int, end_s: int) -> "PriceHistory":
         """Return the part of a span; the price at its begin is kept as a first change, and markets without any fall out.
@@ -183,19 +183,19 @@ class PriceHistory(ComparesByValue):
             If no market has a price in it.
         """
         begin_s, end_s = max(begin_s, self.begin_s), min(end_s, self.end_s)
-        kept = []
+        paths = []
         for market, path in zip(self.markets, self.paths, strict=True):
             first, last = max(path.index_at(begin_s), 0), int(np.searchsorted(path.time_s, end_s, side="left"))
             if last > first:
                 time_s = np.maximum(path.time_s[first:last], begin_s)
-                kept.append((market, PricePath(time_s=time_s, price_micro=path.price_micro[first:last])))
-        if not kept or end_s <= begin_s:
+                paths.append((market, PricePath(time_s=time_s, price_micro=path.price_micro[first:last])))
+        if not paths or end_s <= begin_s:
             raise InvalidOptionError(f"no market has a price between {begin_s} and {end_s}; choose another span")
         inside = (self.gaps[:, 0] < end_s) & (self.gaps[:, 1] > begin_s)
         return replace(
             self,
-            markets=tuple(market for market, _ in kept),
-            paths=tuple(path for _, path in kept),
+            markets=tuple(market for market, _ in paths),
+            paths=tuple(path for _, path in paths),
             begin_s=begin_s,
             end_s=end_s,
             gaps=np.clip(self.gaps[inside], begin_s, end_s),

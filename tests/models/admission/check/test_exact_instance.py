@@ -15,7 +15,7 @@ from optim.models.admission.check.exact_instance import (
     max_in_class,
     max_ps_beside,
     read_exact_instance,
-    worth_by_delay,
+    value_by_delay,
 )
 from optim.models.admission.data import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
 from optim.models.admission.decision import Side
@@ -39,7 +39,7 @@ def assert_same_tables(instance: AdmissionInstance) -> None:
         assert job.target == instance.target[i]
         assert job.max_workers == instance.max_workers[i]
         assert job.deadline == instance.deadline[i]
-        np.testing.assert_array_equal(np.array(job.worth), instance.value[i])
+        np.testing.assert_array_equal(np.array(job.value), instance.value[i])
         workers = range(job.max_workers + 1)
         progress = np.array([min(job.progress(y), job.target) for y in workers])
         np.testing.assert_array_equal(progress, np.minimum(instance.progress[i], job.target))
@@ -84,7 +84,7 @@ def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: Adm
     for number, demand in enumerate(exact.jobs[0].demands):
         for c in range(servers.num_classes):
             pairs = enumerator.pairs(number, enumerator.places[0][c], 0, most, "both")
-            room = exact.worker_servers.room(c, 0)
+            room = exact.worker_servers.capacity_at(c, 0)
             beside = max_ps_beside(demand, room, exact.share, int(servers.count[c]), (most, most))
             expected = [max((z for y, z in pairs if y == workers), default=IMPOSSIBLE) for workers in range(most + 1)]
             assert beside.tolist() == expected
@@ -111,7 +111,7 @@ def test_no_kind_that_ships_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("utility", UTILITIES)
 def test_agrees_with_the_values_of_every_kind_of_utility(utility: Utility) -> None:
-    worth, error = worth_by_delay(utility, 300, minimum=0.0, share=0.01)
+    worth, error = value_by_delay(utility, 300, minimum=0.0, share=0.01)
     np.testing.assert_allclose(worth, utility.values(300), rtol=max(error, 1e-15), atol=1e-300)
 
 
@@ -120,7 +120,7 @@ def test_takes_a_foreign_utility_at_its_word() -> None:
         def values(self, num_delays: int) -> np.ndarray:
             return 0.5 ** np.arange(num_delays)
 
-    assert worth_by_delay(Halving(), 3, minimum=np.nan, share=0.4) == ((1.0, 0.5, 0.0), 0.0)
+    assert value_by_delay(Halving(), 3, minimum=np.nan, share=0.4) == ((1.0, 0.5, 0.0), 0.0)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 20))

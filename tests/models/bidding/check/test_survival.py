@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim.core.solution import Violation
-from optim.models.bidding.check.tree import MAX_SHORT, checked_covers, keeps_enough, kept
+from optim.models.bidding.check.tree import MAX_SHORT, checked_covers, keep_probability, keeps_enough
 from optim.models.bidding.data import SURVIVAL_TOL
 from optim.models.bidding.decision import Cover, FootprintPlan
 from optim.models.files import verify
@@ -102,7 +102,9 @@ def test_a_spoilt_cover_is_refused(solved):
 def test_a_harder_condition_refuses_the_footprint_and_an_easier_one_does_not(solved):
     instance, solution = solved
     asked = instance.survival
-    harder = replace(instance, survival=replace(asked, probability=min(1.0, solution.stats.counts["kept"] + 1e-6)))
+    harder = replace(
+        instance, survival=replace(asked, probability=min(1.0, solution.stats.counts["kept"] + 1e-6))
+    )
     assert any("survival" in str(each) for each in verify(harder, solution).violations)
     counts = dict(solution.stats.counts) | {"kept": 0.99}
     assert not verify(instance, replace(solution, stats=replace(solution.stats, counts=counts))).is_ok
@@ -121,5 +123,5 @@ def test_what_keeps_exactly_as_much_as_is_asked_for_keeps_enough(monkeypatch):
     monkeypatch.setattr("optim.models.bidding.check.tree.SURVIVAL_TOL", 0.0)
     instance = with_survival(0)
     counts = instance.bids.max_count
-    asked = replace(instance.survival, probability=kept(instance, instance.survival, counts))
+    asked = replace(instance.survival, probability=keep_probability(instance, instance.survival, counts))
     assert keeps_enough(replace(instance, survival=asked), counts)
