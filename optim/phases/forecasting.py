@@ -64,8 +64,8 @@ def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
     plain = np.where(at_risk > 0, events / np.maximum(at_risk, 1.0), 0.0)
     survival: FloatArray = np.cumprod(1.0 - plain, axis=1, dtype=np.float64)
     mean = 1.0 + survival[:, :-1].sum(axis=1)
-    is_over = survival <= 0.1 + 1e-12
-    p90 = np.where(is_over.any(axis=1), is_over.argmax(axis=1) + 1, MAX_DWELL).astype(np.float64)
+    is_below = survival <= 0.1 + 1e-12
+    p90 = np.where(is_below.any(axis=1), is_below.argmax(axis=1) + 1, MAX_DWELL).astype(np.float64)
     return DwellModel(hazard=hazard, survival=survival, mean=mean, p90=p90)
 
 

@@ -83,7 +83,7 @@ class Trial:
         return self._solve()
 
     @cached_property
-    def hurried(self) -> Solution:
+    def zero_time(self) -> Solution:
         """The answer when there is no time at all."""
         return solve(self.instance, self.solver.name, options=self.options, seed=self.seed, time_limit_s=0.0)
 
@@ -97,10 +97,10 @@ class Trial:
         return solve(self.instance, self.solver.name, options=self.options, seed=self.seed, stop=stop)
 
 
-def _demand(holds: bool, owed: str, found: object) -> None:
+def _demand(holds: bool, owed: str, actual: object) -> None:
     """Raise unless `holds`."""
     if not holds:
-        raise ConformanceError(f"{owed}, got {found}")
+        raise ConformanceError(f"{owed}, got {actual}")
 
 
 def check_verifies(trial: Trial) -> None:
@@ -120,7 +120,7 @@ def check_identity(trial: Trial) -> None:
 
 def check_statuses(trial: Trial) -> None:
     """Demand that statuses fit what is there: a decision has a value, a bound a proof, an optimum no gap."""
-    for solution in (trial.solution, trial.hurried):
+    for solution in (trial.solution, trial.zero_time):
         has_decision = solution.decision is not None
         _demand(
             (solution.primal is PointStatus.FEASIBLE) == has_decision
@@ -155,7 +155,7 @@ def check_statuses(trial: Trial) -> None:
 
 def check_bound_not_crossed(trial: Trial) -> None:
     """Demand that no objective is better than its own bound, nor than the bound of the other solve."""
-    solutions = (trial.solution, trial.hurried)
+    solutions = (trial.solution, trial.zero_time)
     sign = 1.0 if trial.problem.sense is Sense.MAXIMISE else -1.0
     for first in solutions:
         for second in solutions:
@@ -171,7 +171,7 @@ def check_bound_not_crossed(trial: Trial) -> None:
 def check_not_worse_than_nothing(trial: Trial) -> None:
     """Demand that, where deciding nothing is worth 0, no decision is worth less and no bound lies below."""
     if trial.problem.sense is Sense.MAXIMISE:
-        for solution in (trial.solution, trial.hurried):
+        for solution in (trial.solution, trial.zero_time):
             for value in (solution.objective, solution.bound):
                 _demand(value is None or value >= 0, "objective and bound must be at least 0", value)
 
@@ -204,7 +204,7 @@ def check_round_trip(trial: Trial) -> None:
 
 def check_without_time(trial: Trial) -> None:
     """Demand that a solver without any time still answers with a valid status, and claims nothing false."""
-    hurried = trial.hurried
+    hurried = trial.zero_time
     ended = {Termination.TIME_LIMIT, Termination.COMPLETED, Termination.OPTIMAL, *NO_POINT}
     _demand(
         hurried.termination in ended,
@@ -260,10 +260,10 @@ def failures(trial: Trial) -> tuple[str, ...]:
     >>> failures(Trial(optim.reference_instance("tiny-0"), "online"))
     ()
     """
-    found = []
+    failed = []
     for name, check in CHECKS.items():
         try:
             check(trial)
         except ConformanceError as error:
-            found.append(f"{name}: {error}")
-    return tuple(found)
+            failed.append(f"{name}: {error}")
+    return tuple(failed)

@@ -92,7 +92,7 @@ class HmmEncoder(Encoder):
         """Return the filtered probabilities, shape (n, num_states)."""
         from optim.kernels import hidden_markov
 
-        return self._samplewise(lambda *given: hidden_markov.filter(*given)[0], series)
+        return self._samplewise(lambda *arguments: hidden_markov.filter(*arguments)[0], series)
 
     def nll(self, series: ScaledSeries) -> FloatArray:
         """Return minus the log-density of each sample given those before it, shape (n,)."""

@@ -142,7 +142,7 @@ def run_day(
             warm_up=options.warm_up,
             guard=guard,
             seed=seed,
-            is_over=monitor.is_over,
+            should_stop=monitor.is_over,
         )
     with clock.phase("solve"):
         result = run_iteration(day, monitor, task="online-learned", total=float(instance.num_jobs))
@@ -156,7 +156,7 @@ def run_day(
         )
     return replace(
         outcome,
-        iterations=len(result.decided),
+        iterations=len(result.decisions),
         decision_ms=tuple(1e3 * seconds for seconds in result.decision_s),
         counts=_counts(result, known),
     )
@@ -188,7 +188,7 @@ def _counts(result: DayResult, known: PriceForecast | None) -> dict[str, float]:
     times: Sequence[float] = result.resolve_s or (0.0,)
     return {
         "admitted": done,
-        "refused": len(result.decided) - done,
+        "refused": len(result.decisions) - done,
         "promised": len(result.promised),
         "completed_on_standby": len(result.completed_on_standby),
         "lost_worker_slots": int(result.unfinished.workers[:, COUNT].sum()),

@@ -90,8 +90,8 @@ def compile_placement() -> None:
 def compile_columns(*, is_shared: bool) -> None:
     """Run pricing and the master once."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
-    walk = SubgradientOptions(num_steps=2)
-    PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk)
+    subgradient = SubgradientOptions(num_steps=2)
+    PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=subgradient, between=subgradient)
 
 
 @cache

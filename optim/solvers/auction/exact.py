@@ -151,8 +151,8 @@ class _Search:
         """Return both ends of what the others can have without each winner."""
         options = self._options
         deciding = self.deciding
-        rule, reach = PaymentRule(options.rule), Payments(options.payments)
-        return deciding.run(self._main, rule, reach, options.payment_nodes, earlier=self.nodes)
+        rule, payments = PaymentRule(options.rule), Payments(options.payments)
+        return deciding.run(self._main, rule, payments, options.payment_nodes, earlier=self.nodes)
 
     def _branch(self, known: float) -> Interval:
         tree = Tree(self._lp, self._packer, known, proven=self.bound, node_limit=self._options.main_nodes)

@@ -100,7 +100,7 @@ class PaymentState:
     witness: Witness | None = None
     tree: Tree | None = None
 
-    def reach(self, value: float, witness: Callable[[], Witness | None]) -> None:
+    def improve(self, value: float, witness: Callable[[], Witness | None]) -> None:
         """Keep an allocation of the others if it is better than what was known."""
         if value > self.reached + MIN_PROGRESS:
             known = witness()
@@ -112,11 +112,11 @@ class PaymentState:
         if bound < self.bound - CLOSED_TOL:
             self.bound, self.proof = bound, proof
 
-    def is_settled(self, rule: PaymentRule, reach: Payments, reached: float, bound: float) -> bool:
+    def is_settled(self, rule: PaymentRule, payments: Payments, reached: float, bound: float) -> bool:
         """Tell whether both ends will do: they meet, or give the same GPUs."""
         if bound - reached <= CLOSED_TOL:
             return True
-        if reach is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share itself
+        if payments is Payments.CLOSED or rule is PaymentRule.LOTTERY:  # a lottery's odds are the share itself
             return False
         ends = (math.exp(min(0.0, self.others - end)) for end in (bound, reached))
         low, high = (grant_size(rule, share, self.bundle, self.gang) for share in ends)
@@ -167,7 +167,7 @@ class PaymentSolver:
         self._earlier = 0
 
     def run(
-        self, main: Allocation, rule: PaymentRule, reach: Payments, node_limit: int, *, earlier: int = 0
+        self, main: Allocation, rule: PaymentRule, payments: Payments, node_limit: int, *, earlier: int = 0
     ) -> dict[int, Interval]:
         """Return both ends for each winner.
 
@@ -175,7 +175,7 @@ class PaymentSolver:
         ----------
         main
             The allocation of all apps.
-        rule, reach
+        rule, payments
             How shares become GPUs, and how far payments are worked out.
         node_limit
             Most linear programmes of a winner's tree.
@@ -185,24 +185,24 @@ class PaymentSolver:
         self._main, self._earlier, claims = main, earlier, self._claims(main)
 
         def still_open() -> list[PaymentState]:
-            unsettled = [c for c in claims if not c.is_settled(rule, reach, c.reached, c.bound)]
+            unsettled = [c for c in claims if not c.is_settled(rule, payments, c.reached, c.bound)]
             self._monitor.progress.update(len(claims) - len(unsettled))
             return unsettled
 
         self._monitor.progress.start("payments", len(claims))
         for claim in still_open():
             filled = self._allocator.without(main, claim.app)
-            claim.reach(self._tables.welfare(filled.choice), partial(self._witness, filled))
+            claim.improve(self._tables.welfare(filled.choice), partial(self._witness, filled))
         unsettled = still_open()
         if unsettled:
             self._price(unsettled)
         for claim in still_open():
-            is_settled = claim.is_settled(rule, reach, claim.reached, claim.bound)  # by what served for another
+            is_settled = claim.is_settled(rule, payments, claim.reached, claim.bound)  # by what served for another
             if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved
                 self._count(claim)
                 self._pass_on(claim, still_open())
         self.by_count = len(claims) - len(still_open())
-        self._branch(still_open, rule, reach, node_limit)
+        self._branch(still_open, rule, payments, node_limit)
         self._monitor.progress.finish()
         return {claim.app: claim.bracket for claim in claims}
 
@@ -241,13 +241,13 @@ class PaymentSolver:
         """Place what counts choose without a winner, or what is left of it after repair."""
         tables, packer = self._tables, self._packer
         _, choice = self._relaxed.without(claim.app)
-        claim.reach(tables.welfare(choice), partial(packer.witness, tables, choice))
+        claim.improve(tables.welfare(choice), partial(packer.witness, tables, choice))
         if claim.bound - claim.reached > CLOSED_TOL:
             repaired = self._allocator.repaired(choice, claim.app)
-            claim.reach(tables.welfare(repaired.choice), partial(self._witness, repaired))
+            claim.improve(tables.welfare(repaired.choice), partial(self._witness, repaired))
 
     def _branch(
-        self, still_open: Callable[[], list[PaymentState]], rule: PaymentRule, reach: Payments, node_limit: int
+        self, still_open: Callable[[], list[PaymentState]], rule: PaymentRule, payments: Payments, node_limit: int
     ) -> None:
         """Go on with the trees of claims in turns, each twice as long as the last."""
         spent: set[int] = set()
@@ -258,12 +258,12 @@ class PaymentSolver:
             seen: set[tuple[int, int, float, float]] = set()
             for claim in unsettled:
                 look = self._look(claim)
-                if look in seen or claim.is_settled(rule, reach, claim.reached, claim.bound):
+                if look in seen or claim.is_settled(rule, payments, claim.reached, claim.bound):
                     continue
                 if self._is_over():
                     return
                 seen.add(look)
-                claim.tree = claim.tree or self._tree(claim, rule, reach)
+                claim.tree = claim.tree or self._tree(claim, rule, payments)
                 self._go_on(claim, claim.tree, min(claim.tree.solved + turn, node_limit))
                 self._pass_on(claim, unsettled)
                 if claim.tree.is_exhausted or claim.tree.solved >= node_limit:
@@ -278,7 +278,7 @@ class PaymentSolver:
         interval = run_iteration(tree, self._monitor)
         self.nodes += tree.solved - solved
         self.unplaced += tree.unplaced - unplaced
-        claim.reach(interval.reached, lambda: interval.witness)
+        claim.improve(interval.reached, lambda: interval.witness)
         claim.lower(interval.bound, interval.proof)
 
     def _look(self, claim: PaymentState) -> tuple[int, int, float, float]:
@@ -294,7 +294,7 @@ class PaymentSolver:
         gain = source.reached - source.others
         for claim in claims:
             if claim.app != source.app:
-                claim.reach(claim.others + gain, partial(self._exchanged, source, claim))
+                claim.improve(claim.others + gain, partial(self._exchanged, source, claim))
 
     def _exchanged(self, source: PaymentState, claim: PaymentState) -> Witness | None:
         """Return what the others have without one winner, with the winner in the place of another one; None if it can't."""
@@ -318,8 +318,8 @@ class PaymentSolver:
         exchanged = np.column_stack([np.full(len(moved), source.app), moved[:, 1], counts])
         return Witness(row=row, placement=sorted_entries(np.concatenate([witness.placement[~is_freed], exchanged])))
 
-    def _tree(self, claim: PaymentState, rule: PaymentRule, reach: Payments) -> Tree:
+    def _tree(self, claim: PaymentState, rule: PaymentRule, payments: Payments) -> Tree:
         def is_enough(reached: float, bound: float) -> bool:
-            return claim.is_settled(rule, reach, max(reached, claim.reached), min(bound, claim.bound))
+            return claim.is_settled(rule, payments, max(reached, claim.reached), min(bound, claim.bound))
 
         return Tree(self._lp(), self._packer, claim.reached, absent=claim.app, is_enough=is_enough)

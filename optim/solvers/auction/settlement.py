@@ -161,8 +161,8 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
         if abs(bound - objective) <= TOUCHING_TOL * max(1.0, abs(objective)):
             bound = objective
         width = (plan.share_high - plan.share_low)[plan.row >= 0]
-        decided = sum(is_decided(instance, plan, i) for i in np.flatnonzero(plan.row >= 0).tolist())
-        grants = f"; {decided} of {plan.num_winners} grants are certain"
+        num_certain = sum(is_decided(instance, plan, i) for i in np.flatnonzero(plan.row >= 0).tolist())
+        grants = f"; {num_certain} of {plan.num_winners} grants are certain"
         return Outcome(
             decision=plan,
             objective=objective,
@@ -176,7 +176,7 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
             counts={
                 "winners": float(plan.num_winners),
                 "exact_payments": float((width <= 1e-9).sum()),
-                "decided_grants": float(decided),
+                "decided_grants": float(num_certain),
                 "widest_interval": float(width.max(initial=0.0)),
                 "gap_log": bound - objective,
                 **award.figures,

@@ -80,9 +80,9 @@ class Frontier:
         """Return a lower bound of the cost of every footprint that does so much work."""
         return max((point.bound + point.ratio * work for point in self.points), default=0.0)
 
-    def corners(self, decided: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
+    def corners(self, footprint: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
         """Return cost and work of points in order, the decided footprint's among them, without those that do no more for no less."""
-        value = evaluate(instance, decided)
+        value = evaluate(instance, footprint)
         corners: list[tuple[float, float]] = []
         points = {(point.cost, point.work) for point in self.points} | {(value.cost, value.work)}
         for cost, work in sorted(points, key=lambda point: (-point[1], point[0])):

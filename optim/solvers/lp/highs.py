@@ -194,7 +194,7 @@ def _greeted() -> None:
 def _nothing_printed() -> Iterator[None]:
     """Turn file descriptor 1 aside, if it is open: what compiled code prints doesn't pass `sys.stdout`."""
     try:
-        kept = os.dup(1)
+        stdout_copy = os.dup(1)
     except OSError:
         yield
         return
@@ -204,8 +204,8 @@ def _nothing_printed() -> Iterator[None]:
         os.close(sink)
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout_copy, 1)
+        os.close(stdout_copy)
 
 
 def run_highs(
@@ -247,8 +247,8 @@ def run_highs(
     if math.isfinite(time_limit_s):
         chosen["time_limit"] = max(0.0, time_limit_s)
     for name, value in chosen.items():
-        given = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a limit beyond is none
-        _must_be_ok(highs.setOptionValue(name, given), f"option {name}={value!r}")
+        capped = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a limit beyond is none
+        _must_be_ok(highs.setOptionValue(name, capped), f"option {name}={value!r}")
     run = _Run(highs, watch)
     run.execute()
     info = highs.getInfo()

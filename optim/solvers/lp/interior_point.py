@@ -201,13 +201,13 @@ class SkylineFactor:
         x = right.copy()
         for t, top in enumerate(self._first):
             above, corner = self._parts(t)
-            own = slice(self._begin[t], self._begin[t + 1])
-            x[own] = _divided(corner, x[own] - above.T @ x[top : own.start], transposed=True)
+            block = slice(self._begin[t], self._begin[t + 1])
+            x[block] = _divided(corner, x[block] - above.T @ x[top : block.start], transposed=True)
         for t in range(len(self._first) - 1, -1, -1):
             above, corner = self._parts(t)
-            own = slice(self._begin[t], self._begin[t + 1])
-            x[own] = _divided(corner, x[own], transposed=False)
-            x[self._first[t] : own.start] -= above @ x[own]
+            block = slice(self._begin[t], self._begin[t + 1])
+            x[block] = _divided(corner, x[block], transposed=False)
+            x[self._first[t] : block.start] -= above @ x[block]
         return x
 
     def _parts(self, t: int) -> tuple[FloatArray, FloatArray]:
@@ -476,7 +476,7 @@ class _Point(NamedTuple):
     def moved(self, step: "_Point", primal: float, dual: float) -> "_Point":
         """Return the point after a step, its primal and dual parts scaled."""
         lengths = (primal, primal, primal, dual, dual, dual)
-        return _Point(*(own + length * change for own, length, change in zip(self, lengths, step, strict=True)))
+        return _Point(*(part + length * change for part, length, change in zip(self, lengths, step, strict=True)))
 
     def products(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the complementarity products xz, sp and u mu."""
@@ -520,8 +520,8 @@ class _Iteration:
         z = np.maximum(self._loss(p, mu), 1e-12)
         x = np.maximum(np.nan_to_num(start.x), np.minimum(target / z, MAX_ADDED / self.columns_of[self.job]))
         used, price = np.concatenate([self.system.by_row @ x, self.system.by_job(x)]), np.concatenate([p, mu])
-        room = 1.0 - np.minimum(target / price, MAX_SLACK)
-        shrink = float((room / np.maximum(used, 1e-12)).min(initial=1.0))
+        dual_slack = 1.0 - np.minimum(target / price, MAX_SLACK)
+        shrink = float((dual_slack / np.maximum(used, 1e-12)).min(initial=1.0))
         self._start(shrink * x, p, mu)
 
     def _start(self, x: FloatArray, p: FloatArray, mu: FloatArray) -> None:
@@ -625,7 +625,7 @@ class _Iteration:
 
     def _longest(self, step: _Point) -> tuple[float, float]:
         """Return the longest primal and dual steps that keep every variable non-negative, at most 1."""
-        lengths = [_step_to_zero(own, change) for own, change in zip(self.at, step, strict=True)]
+        lengths = [_step_to_zero(part, change) for part, change in zip(self.at, step, strict=True)]
         return min(1.0, *lengths[:3]), min(1.0, *lengths[3:])
 
     def result(self, iterations: int, is_converged: bool) -> InteriorPoint:

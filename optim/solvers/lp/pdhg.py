@@ -53,15 +53,15 @@ def _within_share(x):
         if x[k] > 0.0:
             total += x[k]
             count += 1
-    is_over = total > 1.0
-    while is_over:
+    exceeds = total > 1.0
+    while exceeds:
         excess = (total - 1.0) / count
         total, above = 0.0, 0
         for k in range(len(x)):
             if x[k] > excess:
                 total += x[k]
                 above += 1
-        is_over = 0 < above < count
+        exceeds = 0 < above < count
         count = above
     for k in range(len(x)):
         x[k] = max(0.0, x[k] - excess)
@@ -104,7 +104,7 @@ def step_sizes(columns, job_step, row_step):
 
 
 @compiled
-def saddle_steps(num_steps, columns, job_step, row_step, taken, reach, x, price, x_sum, price_sum):
+def saddle_steps(num_steps, columns, job_step, row_step, steps_before, step_scale, x, price, x_sum, price_sum):
     """Take primal-dual steps in place, and add the points up.
 
     Parameters
@@ -115,9 +115,9 @@ def saddle_steps(num_steps, columns, job_step, row_step, taken, reach, x, price,
         The master.
     job_step, row_step
         Lengths of the steps, shapes (jobs,) and (rows,); prices of rows whose step is 0 stay.
-    taken
+    steps_before
         Steps taken before: the more, the less the reach may grow.
-    reach
+    step_scale
         By what all lengths are multiplied. A step is too long where prices and columns gain more by moving together than
         they move; the next one is then as long as this one should have been.
     x, price
@@ -143,28 +143,28 @@ def saddle_steps(num_steps, columns, job_step, row_step, taken, reach, x, price,
         moved = 0.0
         for i in range(len(job_step)):
             first, last = columns.job_start[i], columns.job_start[i + 1]
-            own = x[first:last]
-            for k in range(len(own)):
-                own[k] += reach * job_step[i] * (columns.value[first + k] - _cost(first + k, columns, price))
-            _within_share(own)
-            for k in range(len(own)):
-                moved += (own[k] - previous[first + k]) ** 2 / job_step[i]
+            job_x = x[first:last]
+            for k in range(len(job_x)):
+                job_x[k] += step_scale * job_step[i] * (columns.value[first + k] - _cost(first + k, columns, price))
+            _within_share(job_x)
+            for k in range(len(job_x)):
+                moved += (job_x[k] - previous[first + k]) ** 2 / job_step[i]
         _row_use(columns, x, use)
         for j in range(len(x)):
-            x_sum[j] += reach * x[j]
-        together = 0.0
+            x_sum[j] += step_scale * x[j]
+        interaction = 0.0
         for r in range(len(price)):
             if row_step[r] > 0.0:
-                changed = max(0.0, price[r] + reach * row_step[r] * (2.0 * use[r] - before[r] - 1.0)) - price[r]
+                changed = max(0.0, price[r] + step_scale * row_step[r] * (2.0 * use[r] - before[r] - 1.0)) - price[r]
                 price[r] += changed
                 moved += changed**2 / row_step[r]
-                together += changed * (use[r] - before[r])
-                price_sum[r] += reach * price[r]
-        total += reach
-        count = taken + step + 2.0
-        longest = moved / (2.0 * abs(together)) if together != 0.0 else np.inf
-        reach = min((1.0 - count**-0.3) * longest, (1.0 + count**-0.6) * reach)
-    return reach, total
+                interaction += changed * (use[r] - before[r])
+                price_sum[r] += step_scale * price[r]
+        total += step_scale
+        count = steps_before + step + 2.0
+        longest = moved / (2.0 * abs(interaction)) if interaction != 0.0 else np.inf
+        step_scale = min((1.0 - count**-0.3) * longest, (1.0 + count**-0.6) * step_scale)
+    return step_scale, total
 
 
 @compiled
@@ -299,7 +299,7 @@ class _Iteration:
         )
         self.job_step, self.row_step = np.zeros(num_jobs), np.zeros(self.num_rows)
         step_sizes(self.columns, self.job_step, self.row_step)
-        self.steps, self.reach = 0, 1.0
+        self.steps, self.step_scale = 0, 1.0
         self.x: FloatArray = np.zeros(len(value)) if x is None else np.nan_to_num(x)
         price = np.zeros(self.num_rows) if row_price is None else row_price
         self.price: FloatArray = np.where(self.row_step > 0, price, 0.0)
@@ -325,8 +325,8 @@ class _Iteration:
 
     def advance(self, count: int) -> None:
         """Take steps, keep the best points of the last one and the average, and restart from the better where it pays."""
-        self.reach, length = saddle_steps(
-            count, self.columns, self.job_step / self.weight, self.row_step * self.weight, self.steps, self.reach, self.x,
+        self.step_scale, length = saddle_steps(
+            count, self.columns, self.job_step / self.weight, self.row_step * self.weight, self.steps, self.step_scale, self.x,
             self.price, self.x_sum, self.price_sum,
         )  # fmt: skip
         self.steps += count

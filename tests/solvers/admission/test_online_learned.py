@@ -77,7 +77,7 @@ def test_solves_for_new_prices_are_told_in_milliseconds() -> None:
     result = DayResult(
         plan=nothing,
         unfinished=nothing,
-        decided={},
+        decisions={},
         promised={},
         completed_on_standby={},
         prices=Prices(worker=np.zeros(0), ps=np.zeros(0)),

@@ -167,11 +167,11 @@ class Neighbourhood:
         self._remember()
 
     def run(
-        self, num_moves: int, temperature: float, max_destroyed: int, is_over: Callable[[], bool] | None = None
+        self, num_moves: int, temperature: float, max_destroyed: int, should_stop: Callable[[], bool] | None = None
     ) -> None:
-        """Run moves at an acceptance temperature, in utility units; `is_over` is asked every `MOVES_A_CHECK` of them."""
+        """Run moves at an acceptance temperature, in utility units; `should_stop` is asked every `MOVES_A_CHECK` of them."""
         for done in range(0, num_moves, MOVES_A_CHECK):
-            if is_over is not None and is_over():
+            if should_stop is not None and should_stop():
                 return
             num_now = min(MOVES_A_CHECK, num_moves - done)
             self.value, self.incumbent_value = search_moves(

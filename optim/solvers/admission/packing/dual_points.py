@@ -143,10 +143,10 @@ def fill_segments(segment, completion, workers, jobs):
                 now += 1
             segment[i, t] = now
             if last > jobs.segment_offset[i] and completion[i] >= 0:
-                together = 0
+                num_workers = 0
                 for c in range(workers.shape[1]):
-                    together += workers[i, c, t]
-                done += jobs.progress[jobs.table_offset[i] + together]
+                    num_workers += workers[i, c, t]
+                done += jobs.progress[jobs.table_offset[i] + num_workers]
 
 
 def _steps_by(price_jobs, is_shared):

@@ -395,11 +395,11 @@ class PackingLP:
             rounds = _Rounds(self, monitor, tol, first, between, start, line_points)
             return run_iteration(rounds, monitor, task="column generation")
 
-    def start(self, prices: FloatArray | None, walk: SubgradientOptions) -> None:
+    def start(self, prices: FloatArray | None, subgradient: SubgradientOptions) -> None:
         """Walk from prices, or from none unless there is a best point; choose the rows of the first master."""
         search = self.search
         if prices is not None or not search.is_started:
-            search.subgradient_steps(np.zeros(len(search.limit)) if prices is None else prices, walk, None)
+            search.subgradient_steps(np.zeros(len(search.limit)) if prices is None else prices, subgradient, None)
         self.master.activate((search.best.prices > 0) | (search.average_use > CONGESTED * search.limit))
 
     def drop_idle(self, gap: float, least: float) -> None:

@@ -140,16 +140,16 @@ class PriceSearch:
                 break
         return num_new
 
-    def subgradient_steps(self, start: FloatArray, walk: SubgradientOptions, target: float | None) -> int:
+    def subgradient_steps(self, start: FloatArray, subgradient: SubgradientOptions, target: float | None) -> int:
         """Take Polyak's steps towards a target bound; return how many columns were new."""
         point, num_new = start, 0
         steps = PolyakSteps(self.limit, STALL_LIMIT)
-        for step in range(walk.num_steps):
+        for step in range(subgradient.num_steps):
             previous = np.inf if self._best is None else self._best.bound
-            evaluation = self._evaluate(point, keeps_columns=step % walk.add_every == 0)
+            evaluation = self._evaluate(point, keeps_columns=step % subgradient.add_every == 0)
             num_new += evaluation.num_new
             steps.watch(evaluation.bound, previous)
-            if step == walk.num_steps - 1 or self.monitor.is_over():
+            if step == subgradient.num_steps - 1 or self.monitor.is_over():
                 break
             goal = FIRST_TARGET * self.best.bound if target is None else target
             moved = steps.next(point, evaluation.bound, evaluation.use, goal)

@@ -388,7 +388,7 @@ class DayResult:
         What ran of all jobs that are complete.
     unfinished
         What ran of refused jobs that didn't get to their end; it earns nothing, and is no plan of the problem.
-    decided, promised
+    decisions, promised
         Whether each job that arrived was admitted, and the completion slots promised to those that were.
     completed_on_standby
         Completion slots of the others.
@@ -402,7 +402,7 @@ class DayResult:
 
     plan: AdmissionPlan
     unfinished: AdmissionPlan
-    decided: dict[int, bool]
+    decisions: dict[int, bool]
     promised: dict[int, int]
     completed_on_standby: dict[int, int]
     prices: Prices
@@ -445,10 +445,10 @@ class LearnedDay(AbstractIteration[DayResult]):
         warm_up: float = 0.1,
         guard: Guard | None = None,
         seed: int = 0,
-        is_over: Callable[[], bool] | None = None,
+        should_stop: Callable[[], bool] | None = None,
     ) -> None:
         self._instance, self._tables, self._run_config, self._seed = instance, tables, run_config, seed
-        self._guard, self._fill, self._is_over = guard, fill, is_over
+        self._guard, self._fill, self._is_over = guard, fill, should_stop
         self._prices = _no_prices(instance) if prices is None else prices
         state = posted_state(instance, self._prices)
         self._reservations = Reservations(instance, state, tables)
@@ -461,7 +461,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         for job in np.argsort(instance.jobs.arrival, kind="stable").tolist():
             self._by_slot[instance.jobs.arrival[job]].append(job)
         self._slot, self._earned = 0, 0.0
-        self.decided: dict[int, bool] = {}
+        self.decisions: dict[int, bool] = {}
         self._decision_s: list[float] = []
         self._resolve_s: list[float] = []
         if prices is not None:
@@ -478,9 +478,9 @@ class LearnedDay(AbstractIteration[DayResult]):
             self._prepare(slot)
         for job in self._by_slot[slot]:
             begun = time.perf_counter()
-            self.decided[job] = self._decide(job)
+            self.decisions[job] = self._decide(job)
             self._decision_s.append(time.perf_counter() - begun)
-            if self._run_config.standby and not self.decided[job]:
+            if self._run_config.standby and not self.decisions[job]:
                 self._standby.add(job)
         # All who arrive in this slot are decided on: its room is for those who are here.
         state = self._reservations.state
@@ -495,7 +495,7 @@ class LearnedDay(AbstractIteration[DayResult]):
 
     def standing(self) -> SolverState:
         """Tell how many jobs are decided, and what they were admitted at."""
-        return SolverState(iterations=len(self.decided), objective=self._earned)
+        return SolverState(iterations=len(self.decisions), objective=self._earned)
 
     def finish(self, reason: Termination | None) -> DayResult:
         """Return the day; one that was cut short admits nobody else and keeps what it promised."""
@@ -504,7 +504,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         return DayResult(
             plan=self._reservations.plan(),
             unfinished=self._standby.unfinished(),
-            decided=self.decided,
+            decisions=self.decisions,
             promised=self._reservations.promised,
             completed_on_standby=self._standby.completed,
             prices=self._prices,

@@ -205,7 +205,7 @@ def improve(
     reservations: Reservations,
     num_moves: int,
     rng: np.random.Generator,
-    is_over: Callable[[], bool] | None = None,
+    should_stop: Callable[[], bool] | None = None,
 ) -> float:
     """Make moves, unless the run is over before one; return by how much the reservations' worth grew."""
     gained = 0.0
@@ -213,7 +213,7 @@ def improve(
     if len(jobs) == 0:
         return gained
     for _ in range(num_moves):
-        if is_over is not None and is_over():
+        if should_stop is not None and should_stop():
             break
         # Small moves are cheap and often good; the square favours them.
         size = 1 + int(rng.random() ** 2 * min(LARGEST, len(jobs)))

@@ -117,12 +117,12 @@ def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -
         full = np.zeros(instance.num_bids, dtype=np.int64)
         full[active] = np.clip(counts, relaxation.low, relaxation.high)
         for j in active[np.argsort(point.counts, kind="stable")]:
-            over = caps.weight @ full - caps.limit
-            too_much = over > CAP_TOL * caps.limit
+            excess = caps.weight @ full - caps.limit
+            too_much = excess > CAP_TOL * caps.limit
             if not too_much.any():
                 break
             weight = caps.weight[:, j]
-            drop = np.where(too_much & (weight > 0), np.ceil(over / np.where(weight > 0, weight, 1.0)), 0)
+            drop = np.where(too_much & (weight > 0), np.ceil(excess / np.where(weight > 0, weight, 1.0)), 0)
             full[j] -= min(int(full[j]), int(drop.max()))
         rounded_counts.append(full)
     return np.array(rounded_counts)

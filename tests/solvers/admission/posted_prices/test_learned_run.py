@@ -90,7 +90,7 @@ def test_a_later_job_changes_no_earlier_decision(cluster, way, kind, seed, kept)
     fewer = replace(today, jobs=take_jobs(today.jobs, first))
     whole, part = lived(today, way, known, seed), lived(fewer, way, known, seed)
     for k, job in enumerate(first.tolist()):
-        assert whole.decided[job] == part.decided[k]
+        assert whole.decisions[job] == part.decisions[k]
         assert whole.promised.get(job) == part.promised.get(k)
     # What ran before the next job came is the same, too.
     before = int(today.jobs.arrival[order[kept]])
@@ -117,7 +117,7 @@ def test_who_was_promised_anything_never_notices_who_stands_by(cluster, way, kin
     today, known = days(cluster)[-1], wrong(cluster, kind, seed)
     alone = lived(today, way, known, seed, standby=0)
     among = lived(today, way, known, seed, standby=200)
-    assert (among.decided, among.promised) == (alone.decided, alone.promised)
+    assert (among.decisions, among.promised) == (alone.decisions, alone.promised)
     assert not among.completed_on_standby.keys() & among.promised.keys()
     assert set(among.plan.admitted.tolist()) == {*among.promised, *among.completed_on_standby}
     assert not set(among.unfinished.workers[:, JOB].tolist()) & set(among.plan.admitted.tolist())
@@ -151,7 +151,7 @@ def test_no_promise_is_broken_and_no_past_slot_touched(cluster, way, kind, seed)
         promised = dict(reservations.promised)
         assert all(side.residual.min() >= 0 for side in reservations.state.sides)
     completion = dict(zip(now.plan.admitted.tolist(), now.plan.completion.tolist(), strict=True))
-    assert promised.keys() == {job for job, is_in in now.decided.items() if is_in}
+    assert promised.keys() == {job for job, is_in in now.decisions.items() if is_in}
     assert all(completion.pop(job) <= due for job, due in promised.items())
     assert completion == now.completed_on_standby
 
@@ -160,7 +160,7 @@ def test_no_promise_is_broken_and_no_past_slot_touched(cluster, way, kind, seed)
 def test_a_day_that_is_cut_short_keeps_its_promises_and_admits_nobody_else(way) -> None:
     today, known = days(1)[-1], forecast(1)
     result = lived(today, way, known, stop=IterationLimit(6))
-    assert 0 < len(result.decided) < today.num_jobs
+    assert 0 < len(result.decisions) < today.num_jobs
     assert set(result.plan.admitted.tolist()) == {*result.promised, *result.completed_on_standby}
     options = OnlineLearnedOptions(history="given", **{k: v for k, v in WAYS[way].items() if k != "warm_up"})
     monitor = Monitor(IterationLimit(6))
