@@ -40,6 +40,27 @@ class Interval:
         spread = float(array.std(ddof=1)) / math.sqrt(len(array))
         return cls(mean=float(array.mean()), half=spread * float(stdtrit(len(array) - 1, ENDS[1])))
 
+    @classmethod
+    def of_clusters(cls, values: Sequence[float] | FloatArray, clusters: Sequence[int]) -> "Interval":
+        """Return the mean of values that depend on one another within clusters, of which there are two at least.
+
+        Residuals are added up within a cluster, and clusters are independent; Student's t of one degree less than there are
+        clusters. Where every cluster has one value that is `of`.
+
+        References
+        ----------
+        Liang, Zeger, "Longitudinal Data Analysis Using Generalized Linear Models", Biometrika 73 (1986), DOI
+        10.1093/biomet/73.1.13.
+        """
+        from scipy.special import stdtrit
+
+        array = np.asarray(values, dtype=np.float64)
+        _, number = np.unique(np.asarray(clusters), return_inverse=True)
+        size = int(number.max()) + 1
+        sums = np.bincount(number, array - array.mean(), size)
+        spread = math.sqrt(size / (size - 1) * float((sums**2).sum())) / len(array)
+        return cls(mean=float(array.mean()), half=spread * float(stdtrit(size - 1, ENDS[1])))
+
     @property
     def low(self) -> float:
         """The lower end."""

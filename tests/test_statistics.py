@@ -83,3 +83,12 @@ def test_no_other_module_has_quantiles_of_its_own():
     quantile = re.compile(r"\b1\.96\b|\b1\.9599|\bT_95\b|norm\.ppf|\bt\.ppf|0\.025, 0\.975|\b12\.706")
     found = [str(path.relative_to(home)) for path in sorted(home.rglob("*.py")) if quantile.search(path.read_text())]
     assert found == ["statistics.py"]
+
+
+def test_an_interval_by_cluster_is_that_of_the_clusters_means_if_all_are_alike():
+    values = np.random.default_rng(0).random(24)
+    by_cluster = Interval.of_clusters(values, [k // 4 for k in range(24)])
+    means = Interval.of(values.reshape(6, 4).mean(axis=1))
+    assert (by_cluster.mean, by_cluster.half) == pytest.approx((means.mean, means.half))
+    alone = Interval.of_clusters(values, range(24))
+    assert alone.half == pytest.approx(Interval.of(values).half)

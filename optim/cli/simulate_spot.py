@@ -127,7 +127,8 @@ def spot(
                 if output is OutputFormat.JSON:
                     print_json(row)
         was_stopped = interruption.is_requested
-    _summaries(rows, output)
+    hours = trace.deadline_hours
+    _summaries(rows, output, None if trace.availability is None or hours is None else round(hours * 3600))
     if was_stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.NOTHING if lost else ExitCode.DONE
@@ -331,12 +332,12 @@ def _note_billing(billing: "Billing", *, is_chosen: bool) -> None:
     info(f"billing {billing.value}{why}: {billing.text}")
 
 
-def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
+def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None) -> None:
     """Print a summary a policy, and how each compares with the cheapest."""
     from optim.core.policies import clairvoyant_names
     from optim.simulation.spot.backtest import summarise_all
 
-    summaries = summarise_all(rows)
+    summaries = summarise_all(rows, window_s)
     if output is OutputFormat.JSON:
         for summary in summaries.values():
             print_json(summary)
@@ -344,7 +345,8 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     shown = [name for name in SHOWN if any(summary.mean[name] is not None for summary in summaries.values())]
     rows_shown = [_shown(summary, shown) for summary in summaries.values()]
     common = max((summary.common for summary in summaries.values()), default=0)
-    over = f"mean and 95 % interval (Student's t) over the {common} starts from which every policy has done the job"
+    kind = "Student's t" if window_s is None else "by cluster: starts within the same span of a deadline's length"
+    over = f"mean and 95 % interval ({kind}) over the {common} starts from which every policy has done the job"
     print_table(("policy", "starts", "done", *shown), rows_shown, title=over)
     never = [name for name, summary in summaries.items() if not summary.done]
     if never:
@@ -360,7 +362,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
         print_table(
             ("policy", "starts", "dollars more", "cheaper in"),
             [[name, pair.starts, _spread(pair.mean, pair.high), _share(pair.won)] for name, pair in paired],
-            title=f"beside {cheapest}, start by start: mean and 95 % interval (Student's t), and share of the starts",
+            title=f"beside {cheapest}, start by start: mean and 95 % interval ({kind}), and share of the starts",
         )
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:

@@ -20,6 +20,7 @@ from optim.models.bidding.market.evictions import fit_evictions, without_evictio
 from optim.models.bidding.market.prices import HOUR_S, PriceHistory
 from optim.models.bidding.market.spells import SpellHazards
 from optim.models.bidding.market.zones import Optimum, ZoneJob, ZoneMarket
+from optim.simulation.spot.deadline_zones import least_mean_usd
 from optim.simulation.spot.engine import RunResult, run_policy
 from optim.simulation.spot.oracle import Oracle, OracleResult
 from optim.simulation.spot.oracle_check import ReferenceChecker
@@ -43,6 +44,7 @@ MEASURES = (
     "ratio_to_oracle",
     "ratio_to_oracle_paid",
     "ratio_to_optimum",
+    "min_mean_usd",
     "probes",
     "deadline_met",
 )
@@ -71,6 +73,8 @@ class Row:
         Whether the job was done in time, where there is a deadline.
     ratio_to_on_demand, ratio_to_oracle, ratio_to_oracle_paid
         Cost over that of the baseline, over the proven bound, and over the plan of paid hours.
+    min_mean_usd
+        The least mean of any rule in one zone, if spells end as `deadline-dp` knows; None where that isn't played.
     ratio_to_optimum, probes
         Over zones: cost over the proven least, and how often zones were asked only to know.
     redrawn
@@ -98,6 +102,7 @@ class Row:
     ratio_to_oracle: float | None = None
     ratio_to_oracle_paid: float | None = None
     ratio_to_optimum: float | None = None
+    min_mean_usd: float | None = None
     probes: int = 0
     redrawn: int = 0
     billing: str | None = None
@@ -189,7 +194,12 @@ def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
     )
 
 
-def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Row]] | None = None) -> Summary:
+def summarise(
+    policy: str,
+    rows: Sequence[Row],
+    others: Mapping[str, Sequence[Row]] | None = None,
+    window_s: int | None = None,
+) -> Summary:
     """Return means and intervals of a policy's rows over the starts that count for all (see `Summary`).
 
     Parameters
@@ -198,11 +208,14 @@ def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Ro
         Who, and its rows.
     others
         Rows of other policies from the same starts in the same order, to be compared with.
+    window_s
+        Seconds that each run looks at: intervals are by cluster, runs that begin in the same span of that length. None where
+        runs are independent.
     """
     compared = [each for each in ({policy: rows} | dict(others or {})).values() if any(row.is_done for row in each)]
     is_common = [all(row.is_done for row in start) for start in zip(rows, *compared, strict=True)]
     done = [row for row, counts in zip(rows, is_common, strict=True) if counts]
-    spans = {name: _interval([getattr(row, name) for row in done]) for name in MEASURES}
+    spans = {name: _interval([getattr(row, name) for row in done], _clusters(done, window_s)) for name in MEASURES}
     spans["deadline_met"] = _share([row.deadline_met for row in rows])
     return Summary(
         policy=policy,
@@ -213,38 +226,54 @@ def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Ro
         mean={name: mean for name, (mean, _, _) in spans.items()},
         low={name: low for name, (_, low, _) in spans.items()},
         high={name: high for name, (_, _, high) in spans.items()},
-        paired={name: compare(rows, other) for name, other in (others or {}).items() if name != policy},
+        paired={name: compare(rows, other, window_s) for name, other in (others or {}).items() if name != policy},
     )
 
 
-def summarise_all(rows: Sequence[Row]) -> dict[str, Summary]:
+def summarise_all(rows: Sequence[Row], window_s: int | None = None) -> dict[str, Summary]:
     """Return each policy's summary, compared with all others; the rows of all have the same starts in the same order."""
     of: dict[str, list[Row]] = {}
     for row in rows:
         of.setdefault(row.policy, []).append(row)
-    return {name: summarise(name, own, of) for name, own in of.items()}
+    return {name: summarise(name, own, of, window_s) for name, own in of.items()}
 
 
-def compare(rows: Sequence[Row], others: Sequence[Row]) -> Paired:
-    """Compare two policies' costs from the same starts, given in the same order."""
-    pairs = [
-        (own.cost_usd, other.cost_usd) for own, other in zip(rows, others, strict=True) if own.is_done and other.is_done
+def compare(rows: Sequence[Row], others: Sequence[Row], window_s: int | None = None) -> Paired:
+    """Compare two policies' costs from the same starts, given in the same order; `window_s` as of `summarise`."""
+    both = [(own, other) for own, other in zip(rows, others, strict=True) if own.is_done and other.is_done]
+    more = [
+        own.cost_usd - other.cost_usd for own, other in both if own.cost_usd is not None and other.cost_usd is not None
     ]
-    more = [own - other for own, other in pairs if own is not None and other is not None]
-    mean, low, high = _interval(more)
+    mean, low, high = _interval(more, _clusters([own for own, _ in both], window_s))
     won = sum(one < 0 for one in more) / len(more) if more else None
     return Paired(starts=len(more), mean=mean, low=low, high=high, won=won)
 
 
-def _interval(figures: Sequence[float | None]) -> tuple[float | None, float | None, float | None]:
-    """Return mean and 95 % interval of the figures that there are: nothing of none, and of one no interval."""
+def _clusters(rows: Sequence[Row], window_s: int | None) -> list[int] | None:
+    """Return which span of a length each row's start lies in; None where none is given."""
+    if window_s is None:
+        return None
+    return [int(datetime.fromisoformat(row.start).timestamp()) // window_s for row in rows]
+
+
+def _interval(
+    figures: Sequence[float | None], clusters: Sequence[int] | None = None
+) -> tuple[float | None, float | None, float | None]:
+    """Return mean and 95 % interval of the figures that there are: nothing of none, and of one, or one cluster, no interval."""
+    is_there = [figure is not None for figure in figures]
     values = np.array([figure for figure in figures if figure is not None], dtype=np.float64)
     if not len(values):
         return None, None, None
     mean = float(values.mean())
-    if len(values) == 1:
-        return mean, None, None
-    found = Interval.of(values)
+    if clusters is None:
+        if len(values) == 1:
+            return mean, None, None
+        found = Interval.of(values)
+    else:
+        own = [cluster for cluster, counts in zip(clusters, is_there, strict=True) if counts]
+        if len(set(own)) == 1:
+            return mean, None, None
+        found = Interval.of_clusters(values, own)
     return mean, found.low, found.high
 
 
@@ -495,6 +524,9 @@ def run_backtest(
     return Backtest(world, policies, seed, begins).yield_rows(starts, engine, stop, progress)
 
 
+PROGRAMME = "deadline-dp"
+"""The policy whose hazards tell what no rule's mean is below."""
+
 OPTIMUM = "optimum"
 """The reference over zones: the least cost with all traces known."""
 
@@ -607,6 +639,9 @@ class ZoneBacktest(AbstractStarts):
             on_demand=rows["on-demand"].cost_usd,
             optimum=None if best is None else best.bound_usd,
         )
+        if PROGRAMME in self._policies:
+            least = least_mean_usd(facts, int(market.spot_micro[first, 0]))
+            ratios = tuple(replace(row, min_mean_usd=least) for row in ratios)
         return StartRows(index=index, rows=ratios)
 
 

@@ -7,13 +7,21 @@ from typing import ClassVar
 from optim.core.policies import policy
 from optim.models.bidding.market.prices import HOUR_S, MICRO
 from optim.models.bidding.market.spells import SpellHazards, decision_s, prior_hazards
-from optim.simulation.spot.deadline_policy import CHOICES, LEVEL, DeadlinePolicy, DeadlineView, Machines, SpellWatch
+from optim.simulation.spot.deadline_policy import (
+    CHOICES,
+    LEVEL,
+    DeadlinePolicy,
+    DeadlineView,
+    Machines,
+    SpellWatch,
+    table_of,
+)
 from optim.simulation.spot.zone_policies import PROBE_EVERY_H
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 from optim.solvers.bidding.deadline_table import DeadlineJob
 
-PRICE_STEP = 0.02
-"""Spot prices that differ by less, relatively, share a table."""
+PRICE_STEP = 0.1
+"""Logarithms of spot prices are rounded to the first one's and multiples of this from there: they share a table."""
 
 OLD_S = 1e9
 """Older than any age that is told apart."""
@@ -49,6 +57,7 @@ class DeadlineProgramme(DeadlineGuard):
         self._watches = [SpellWatch(self.hazards) for _ in facts.zones]
         self._seen: Sequence[tuple[int, bool] | None] = [None] * len(facts.zones)
         self._policies: dict[int, DeadlinePolicy] = {}
+        self._first_micro: int | None = None
         size = len(facts.zones)
         self._pool = self.hazards.over_zones(math.sqrt(size)) if self.is_pooled else self.hazards
         self._residual_s = (self.hazards.residual_ticks * self._tick_s).tolist()
@@ -157,17 +166,38 @@ class DeadlineProgramme(DeadlineGuard):
 
     def _policy(self, view: ZoneView, zone: int) -> DeadlinePolicy:
         """Return the policy at the zone's present price."""
-        facts, job = self.facts, self.facts.job
-        step = round(math.log(view.spot_micro[zone]) / PRICE_STEP)
+        price = view.spot_micro[zone]
+        if self._first_micro is None:
+            self._first_micro = price
+        step = round(math.log(price / self._first_micro) / PRICE_STEP)
         if step not in self._policies:
-            wanted = DeadlineJob(
-                work_s=job.work_s,
-                deadline_s=job.deadline_s,
-                setup_s=self._launch_s,
-                spot_usd=math.exp(step * PRICE_STEP) * job.machines / MICRO,
-                on_demand_usd=min(facts.on_demand_micro) * job.machines / MICRO,
-                tick_s=self._tick_s,
-                billing=facts.billing,
-            )
-            self._policies[step] = DeadlinePolicy.of(wanted, self._pool)
+            job = deadline_job(self.facts, self._first_micro * math.exp(step * PRICE_STEP))
+            self._policies[step] = DeadlinePolicy.of(job, self._pool)
         return self._policies[step]
+
+
+def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
+    """Return the job of a table at a spot price: set-ups as long as the longest launch, on demand where that is cheapest."""
+    job = facts.job
+    return DeadlineJob(
+        work_s=int(job.work_s),
+        deadline_s=int(job.deadline_s),
+        setup_s=max(int(row.min()) for row in job.setup_s),
+        spot_usd=spot_micro * job.machines / MICRO,
+        on_demand_usd=min(facts.on_demand_micro) * job.machines / MICRO,
+        tick_s=decision_s(facts.tick_s),
+        billing=facts.billing,
+    )
+
+
+def least_mean_usd(facts: ZoneFacts, spot_micro: int) -> float | None:
+    """Return the least mean cost of any rule in one zone at a spot price, if spells end as is known; None over several zones.
+
+    Of rules that decide as often as `deadline-dp`, know the hazards, see for nothing whether machines are there, and are
+    never late.
+    """
+    if len(facts.zones) > 1:
+        return None
+    every_s = decision_s(facts.tick_s)
+    hazards = prior_hazards(every_s) if facts.hazards is None else facts.hazards.every(every_s)
+    return table_of(deadline_job(facts, spot_micro), hazards).least_mean_usd

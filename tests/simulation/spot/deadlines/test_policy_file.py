@@ -1,0 +1,96 @@
+"""Spells by hand, and a policy's file: what is written is read, and what can't be trusted is refused."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.deadlines import AvailabilityTrace, DeadlinePolicy, SpellHazards, fit_traces, prior_hazards
+from optim.models.bidding.market.spells import count_spells, fit_spells
+from optim.solvers.bidding.deadline_table import check_table
+
+JOB = {"work_s": 36_000, "deadline_s": 45_000, "setup_s": 720, "spot_usd": 1.0, "on_demand_usd": 3.0}
+
+
+def trace(letters, tick_s=600, zone="z"):
+    return AvailabilityTrace(
+        zone=zone,
+        resource="",
+        time_s=tick_s * np.arange(len(letters)),
+        is_available=np.array([letter == "x" for letter in letters]),
+        price_micro=np.ones(len(letters), dtype=np.int64),
+        on_demand_micro=3,
+        end_s=tick_s * len(letters),
+    )
+
+
+def test_spells_are_counted_by_age_without_the_first_and_the_last_as_long_as_it_was_seen():
+    flags = np.array([letter == "x" for letter in "--xxx-xx--x"])
+    risk, ended = count_spells(flags, 2)
+    # Of machines: three ticks and two ended, one cut off; of absence: one tick, and two; the first is of unknown age.
+    assert risk.tolist() == [[2, 1], [2, 3]]
+    assert ended.tolist() == [[1, 1], [0, 2]]
+
+
+def test_hazards_of_many_spells_are_those_they_were_drawn_by():
+    true = SpellHazards(tick_s=600, hazard=np.array([[0.4] + [0.1] * 23, [0.3] + [0.05] * 23]))
+    found = fit_spells([true.draw(20_000, np.random.default_rng(seed)) for seed in range(3)], 600)
+    assert found.hazard == pytest.approx(true.hazard, abs=0.02)
+    assert found.share == pytest.approx(true.share, abs=0.03)
+
+
+def test_without_ends_the_prior_is_left_and_other_ticks_are_sampled():
+    assert fit_traces([trace("xxxxxxxx")], 600).source == ""
+    assert prior_hazards(600).hazard[0, :2] == pytest.approx([0.3, 0.3 / 2**0.75])
+    fine, coarse = fit_traces([trace("xx----xx--xx" * 9, 300)], 600), fit_traces([trace("x--x-x" * 9)], 600)
+    assert fine.hazard == pytest.approx(coarse.hazard)
+    twice = prior_hazards(600).every(300)
+    assert (1 - twice.hazard[1, 0]) * (1 - twice.hazard[1, 1]) == pytest.approx(0.7)
+
+
+def test_a_spell_met_in_the_long_run_ends_as_renewal_theory_says():
+    hazards = SpellHazards(tick_s=600, hazard=np.array([[1.0, 1.0], [0.5, 1.0]]))
+    # Lengths 1 and 2 alike: of three ticks two are the last of their spell.
+    assert hazards.first_hazard(2)[:, 1] == pytest.approx([2 / 3, 1.0])
+    assert hazards.mean_ticks.tolist() == [1.0, 1.5]
+
+
+def test_a_policy_is_read_as_it_was_written(tmp_path):
+    policy = DeadlinePolicy.fit([trace("xxx--x----xx" * 20)], **JOB, spare_s=600)
+    policy.save(tmp_path / "policy.npz")
+    assert DeadlinePolicy.load(tmp_path / "policy.npz") == policy
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hazard": np.full((2, 24), 1.5)}, "hazards must be probabilities"),
+        ({"entries": np.zeros((3, 50), np.uint8)}, "entries must be of shape"),
+        ({"mean_usd": np.array([-1.0, 2.0])}, "mean costs"),
+        ({"head": np.array(json.dumps({"format": "other"}))}, "no policy of this version"),
+        ({"begin": np.zeros(4, np.int64)}, "its rows aren't those of the job"),
+    ],
+)
+def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, change, message):
+    path = tmp_path / "policy.npz"
+    DeadlinePolicy.fit([], **JOB).save(path)
+    with np.load(path) as file:
+        parts = dict(file)
+    np.savez(path, **(parts | change))
+    with pytest.raises(InvalidProblemError, match=message):
+        DeadlinePolicy.load(path)
+
+
+def test_what_is_no_file_of_a_policy_is_refused(tmp_path):
+    (tmp_path / "text.npz").write_text("no")
+    with pytest.raises(InvalidProblemError, match="not the file of a policy"):
+        DeadlinePolicy.load(tmp_path / "text.npz")
+
+
+@pytest.mark.parametrize("value", [0, 1, 3, 255])
+def test_entries_that_would_be_late_are_found(value):
+    table = DeadlinePolicy.fit([], **JOB).table
+    assert check_table(table) == []
+    assert check_table(replace(table, entries=np.full_like(table.entries, value))) != []
