@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from optim.models.admission.instance import AdmissionInstance
     from optim.models.auction.instance import AuctionInstance
     from optim.models.bidding.instance import BiddingInstance
+    from optim.simulation.spot.deadline_policy import DeadlinePolicy
 
-__all__ = ["allocation", "bids", "footprint", "gantt", "payments", "prices"]
+__all__ = ["allocation", "bids", "footprint", "gantt", "payments", "prices", "switching"]
 
 
 def __dir__() -> list[str]:
@@ -205,6 +206,34 @@ def _decision(solution: Solution) -> Any:
     if solution.decision is None:
         raise NotAllowedError(f"solver {solution.solver!r} found no decision to draw; see the solution's termination")
     return solution.decision
+
+
+def switching(policy: "DeadlinePolicy") -> "Figure":
+    """Draw what a deadline's rule does with nothing held, by time and work left: with machines just come, there for hours, and none.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib isn't installed.
+
+    Examples
+    --------
+    >>> from optim.deadlines import DeadlinePolicy
+    >>> rule = DeadlinePolicy.fit(
+    ...     [], work_s=36_000, deadline_s=43_200, setup_s=600, spot_usd=0.9, on_demand_usd=3.0
+    ... )
+    >>> [axes.get_title() for axes in switching(rule).axes]
+    ['machines for 0 h', 'machines for 4 h', 'none for 0 h']
+    """
+    figure = import_extra("matplotlib.figure", "a picture").Figure
+    from optim.report.deadlines import draw_switching
+
+    drawn: Figure = figure(figsize=(11.0, 3.8), layout="constrained")
+    panels = drawn.subplots(1, 3, sharey=True)
+    for panel, is_available, spell_s in zip(panels, (True, True, False), (0.0, 14_400.0, 0.0), strict=True):
+        draw_switching(panel, policy, is_available=is_available, spell_s=spell_s)
+    panels[0].legend(frameon=False, fontsize="small", loc="lower left")
+    return drawn
 
 
 def _panel(axes: "Axes | None", height: float) -> "Axes":

@@ -70,5 +70,6 @@ def decisions() -> None:
         optim.plot.allocation(auction, awarded).savefig("allocation.svg")
     try:
         optim.plot.bids(auction)
+        optim.plot.switching(optim.deadlines.DeadlinePolicy.load("rule.npz"))
     except optim.OptimError as error:
         print(error)
