@@ -288,7 +288,7 @@ def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, option
 
     polarity = polarity_named(choice.polarity) or Polarity.AVAILABLE
     share = sum(int(m.is_available.sum()) for m in markets) / sum(m.is_available.size for m in markets)
-    flag = "" if choice.polarity is None else f" (--polarity {polarity.value})"
+    flag = "" if choice.polarity is None else f" in JSON (--polarity {polarity.value})"
     info(f"availability: {polarity.text}{flag}; machines are there in {share:.1%} of the ticks")
     if options.tick_s is not None:
         info(

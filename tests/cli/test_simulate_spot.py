@@ -351,7 +351,7 @@ def test_each_file_of_a_folder_is_a_start_and_what_a_1_means_is_said(windows):
     assert all(row["deadline_met"] and row["ratio_to_optimum"] >= 1 for row in rows)
     # Of 288 ticks 36 and 48 have no machines.
     assert (
-        "availability: 1 = not available (--polarity unavailable); machines are there in 70.8% of the ticks"
+        "availability: 1 = not available in JSON (--polarity unavailable); machines are there in 70.8% of the ticks"
         in result.stderr
     )
     slower = run(*words, "--option", "tick_s=1200")

@@ -183,8 +183,7 @@ def read_availability(
     """
     if Path(path).is_dir():
         files = files_of(path)
-        if any(map(is_json, files)):
-            need_polarity(path, polarity)
+        _check_polarity(path, files, polarity)
 
         def read(file: Path) -> ZoneTraces:
             told = polarity if is_json(file) else None
@@ -197,16 +196,23 @@ def read_availability(
                     raise InvalidProblemError(f"{path}: two files have a zone {zone!r}; rename one, or leave one out")
                 found[zone] = traces.builder(zone)
         return ZoneTraces(found)
+    _check_polarity(path, (path,), polarity)
     if is_json(path):
         return _recorded(path, read_recording(path, polarity), on_demand_micro, spot_micro)
-    if polarity is Polarity.UNAVAILABLE:
-        raise InvalidOptionError(
-            f"{path}: in a table a 1 always says that machines are available; leave --polarity out"
-        )
     header = header_of(path)
     if "available" in header:
         return _with_prices(path, header, on_demand_micro)
     return _without_prices(path, on_demand_micro, spot_micro)
+
+
+def _check_polarity(path: str | Path, files: Sequence[str | Path], polarity: Polarity | None) -> None:
+    """Raise InvalidOptionError unless JSON among the files has a polarity, and tables alone have none that turns them round."""
+    if any(map(is_json, files)):
+        need_polarity(path, polarity)
+    elif polarity is Polarity.UNAVAILABLE:
+        raise InvalidOptionError(
+            f"{path}: in a table a 1 always says that machines are available; leave --polarity out"
+        )
 
 
 def _recorded(path: str | Path, recording: Recording, given: OnDemand, spot_micro: int | None) -> ZoneTraces:
@@ -257,8 +263,7 @@ def read_windows(
         As `read_availability`; every recording that can't be used is named.
     """
     files = files_of(folder, is_deep=True)
-    if any(map(is_json, files)):
-        need_polarity(folder, told.get("polarity"))
+    _check_polarity(folder, files, told.get("polarity"))
     paths = files
     if zones:
         held = {path.parent: {stem_of(each) for each in files if each.parent == path.parent} for path in files}

@@ -53,8 +53,10 @@ def test_nobody_guesses_what_a_1_means(tmp_path):
             read()
     table = tmp_path / "t.csv"
     table.write_text(TABLE)
-    with pytest.raises(InvalidOptionError, match="in a table a 1 always says that machines are available"):
-        read_availability(table, polarity=Polarity.UNAVAILABLE)
+    path.unlink()
+    for read, place in ((read_availability, table), (read_availability, tmp_path), (read_windows, tmp_path)):
+        with pytest.raises(InvalidOptionError, match="in a table a 1 always says that machines are available"):
+            read(place, polarity=Polarity.UNAVAILABLE)
 
 
 def test_prices_come_from_the_file_else_from_what_is_told_else_from_the_type_that_the_path_names(tmp_path):
