@@ -6,7 +6,7 @@ without a line, and a line without a solver, is a warning, which ends the build.
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
-from optim.core.options import option_meanings
+from optim.core.options import named_fields, option_meanings
 from optim.core.policies import policies_of
 from optim.core.registry import describe_options
 from optim.solvers.solve import solvers_of
@@ -119,7 +119,7 @@ def defaults_of(options: type[Any]) -> dict[str, Any]:
     """Return the defaults of a dataclass of options."""
     return {
         field.name: field.default if field.default is not MISSING else field.default_factory()  # type: ignore[misc]
-        for field in fields(options)
+        for field in named_fields(options)
         if field.default is not MISSING or field.default_factory is not MISSING
     }
 

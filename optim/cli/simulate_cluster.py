@@ -147,6 +147,9 @@ def cluster(
     *,
     choice: JobChoice,
     gpus: Annotated[str, option("--gpus", "Machines x GPUs, or a topology file.", "60x8", JOBS)] = "60x8",
+    outages: Annotated[
+        Path | None, option("--outages", "When machines leave and return by plan (csv).", "FILE", JOBS)
+    ] = None,
     policy: PolicyOption = None,
     every_policy: Annotated[bool, option("--every-policy", "All policies that can play these jobs here.")] = False,
     wrap: Annotated[
@@ -197,6 +200,7 @@ def cluster(
     settings_choice.check(names, outputs.asked)
     outcomes.check(names)
     options, requests = split_settings(given, names)
+    options = replace(options, planned=_planned(outages, world, jobs))
     task = Comparison(jobs, world, options, seed, present=None if begun is None else begun.present)
     if every_policy:
         requests = _playable(task, requests)
@@ -227,7 +231,13 @@ def cluster(
             jobs=jobs,
             cluster=world,
             overhead_us=options.overhead_us,
-            settings={"seed": seed, **_asked(choice, gpus, own), **selecting, **given, **_of_time(jobs, start)},
+            settings={
+                "seed": seed,
+                **_asked(choice, gpus, own, outages),
+                **selecting,
+                **given,
+                **_of_time(jobs, start),
+            },
             **claims,
         )
         task.least_jct_h, task.least_makespan_h = (record.bounds[name] for name in ("jct_mean_h", "makespan_h"))
@@ -313,9 +323,21 @@ def _named(row: "dict[str, Any]") -> str:
     return f"{row['policy']}{queue}{MARK if row['preemptions'] else ''}"
 
 
-def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]") -> "dict[str, Any]":
+def _planned(path: Path | None, world: "Cluster", jobs: "Workload") -> "tuple[tuple[int, int, int], ...]":
+    """Return when machines leave and return by plan, and say how many do."""
+    if path is None:
+        return ()
+    from optim.workloads.cluster.outages import read_outages
+
+    planned = read_outages(path, world, jobs.begin)
+    machines = len({machine for machine, _, _ in planned})
+    info(f"{machines} of {world.num_machines} machines leave by plan, {len(planned)} times in all")
+    return planned
+
+
+def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]", outages: Path | None) -> "dict[str, Any]":
     """Return what was asked for of jobs and machines, for the log, the page and JSON."""
-    asked = {name: value for name, value in asdict(choice).items() if value is not None}
+    asked = {name: value for name, value in (asdict(choice) | {"outages": outages}).items() if value is not None}
     options = {f"{kind}.{name}": value for kind, given in own.items() for name, value in given.items()}
     return {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()} | {
         "gpus": gpus,

@@ -66,7 +66,7 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
         return given
     if not isinstance(given, Mapping):
         raise InvalidOptionError(f"options must be a mapping or {options_type.__name__}, got {type(given).__name__}")
-    fields = {field.name: field for field in dataclasses.fields(typing.cast("Any", options_type))}
+    fields = {field.name: field for field in named_fields(options_type)}
     hints = typing.get_type_hints(options_type)
     unknown = [name for name in given if name not in fields]
     if unknown:
@@ -95,7 +95,16 @@ def read_options(path: str | Path) -> dict[str, Any]:
 
 def options_as_dict(options: Any) -> dict[str, Any]:
     """Return an options dataclass as a plain mapping, for records."""
-    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    return {field.name: getattr(options, field.name) for field in named_fields(options)}
+
+
+NOT_BY_NAME: Mapping[str, bool] = {"is_by_name": False}
+"""Metadata of a field that isn't given as an option by its name, as it holds what was read from elsewhere."""
+
+
+def named_fields(options: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass of options that are given by name."""
+    return [field for field in dataclasses.fields(options) if field.metadata.get("is_by_name", True)]
 
 
 def option_meanings(options_type: type[Any]) -> dict[str, str]:

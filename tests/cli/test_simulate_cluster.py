@@ -524,3 +524,31 @@ def test_every_policy_leaves_out_those_that_cannot_play(tmp_path):
     assert {"fifo", "srtf", "drf", "max-min"} <= set(names)
     assert "slaq" not in names
     assert "slaq is left out" in result.stderr
+
+
+def test_machines_leave_by_plan_and_the_log_verifies(tmp_path):
+    jobs, plan, log = tmp_path / "jobs.csv", tmp_path / "outages.csv", tmp_path / "run.npz"
+    jobs.write_text("id,submit,gpus,duration,estimate\na,0,1,100,100\nb,10,1,100,100\n")
+    plan.write_text("machine,start,end\n0,50,60\n")
+    words = ("simulate", "cluster", "--trace", jobs, "--gpus", "1x2", "--outages", plan, "--policy", "easy,fifo")
+    result = run(*words, "--log", log, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 machines leave by plan, 1 times in all" in result.stderr
+    _, easy, fifo = (json.loads(line) for line in result.stdout.splitlines())
+    assert (easy["crashes"], fifo["crashes"], easy["machine_failures"]) == (0, 2, 1)
+    assert easy["wait_max_1_h"] == pytest.approx(60 / 3600)
+    assert run("verify", log).stdout.count("yes") == 3
+    plan.write_text("machine,start,end\n7,50,60\n")
+    refused = run(*words)
+    assert (refused.exit_code, refused.stderr.strip().count("\n")) == (2, 0)
+    assert "a number in 0..0" in refused.stderr
+
+
+def test_waits_that_reservations_promised_are_printed(tmp_path):
+    rows = [f"s{nth},{225 * nth},1,1800,1800" for nth in range(12)]
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("\n".join(["id,submit,gpus,duration,estimate", *rows, "gang,450,8,1800,1800"]) + "\n")
+    words = ("simulate", "cluster", "--trace", jobs, "--gpus", "1x8", "--policy", "easy,fifo")
+    said = run(*words, "--option", "fifo.backfill=true").stdout
+    assert re.search(r"easy +5 to 8 +0\.5 +0\.5", said)
+    assert "reserved jobs started later than first promised" in said

@@ -102,7 +102,7 @@ def _check_sight(
     columns = {
         name: getattr(jobs, name)
         for name in jobs.__dataclass_fields__
-        if name not in ("groups", "ids", "dropped", "dropped_gpu_h", "recorded_wait")
+        if name not in ("groups", "ids", "dropped", "dropped_gpu_h", "recorded_wait", "begin")
     }
     told = {name: values[:known] for name, values in columns.items()}
     if not _sees_run_times(policy):

@@ -1,16 +1,17 @@
 """Options of the engine, and machine failures drawn once for all policies."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from heapq import heapify, heapreplace
+from heapq import heapify, heapreplace, merge
 
 import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError, check_choices, check_in
+from optim.core.options import NOT_BY_NAME
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.rules import Retries, Rules
+from optim.models.cluster.rules import ENDLESS, Retries, Rules
 from optim.models.cluster.workload import LATEST_US, PPM, US
 
 MIN_MTBF_HOURS = 1e-7
@@ -98,7 +99,7 @@ class EngineOptions:
     retries: RetryRule = RetryRule.AS_RUN
     max_retries: int = 3
     retry_wait_min: float = 2.0
-    planned: tuple[tuple[int, int, int], ...] = ()
+    planned: tuple[tuple[int, int, int], ...] = field(default=(), metadata=NOT_BY_NAME)
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -125,8 +126,8 @@ class EngineOptions:
 
     @property
     def checkpoint_us(self) -> int:
-        """Work between two checkpoints in whole microseconds; 0 if machines never fail."""
-        return self._step_us if self.mtbf_hours else 0
+        """Work between two checkpoints in whole microseconds; 0 if machines never fail or leave."""
+        return self._step_us if self.mtbf_hours or self.planned else 0
 
     @property
     def preempt_checkpoint_us(self) -> int:
@@ -169,10 +170,33 @@ MAX_FAILURES = 1_000_000
 """Failures without an end or a submission after which a run ends with its jobs unfinished: none of them gets on any more."""
 
 Outage = tuple[int, int, bool]
-"""When, in microseconds; which machine; whether it fails, or is repaired."""
+"""When, in microseconds; which machine; whether it fails or leaves, or is repaired or returns."""
 
 
-def outages(cluster: Cluster, options: EngineOptions, seed: int) -> Iterator[Outage]:
+def outages(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
+    """Yield when machines leave and return, in the order of their times and then machines: by failures and by plan.
+
+    A machine that failed while it was away by plan returns when it is repaired and its window is over, too.
+
+    Parameters
+    ----------
+    since
+        When the run begins, in microseconds.
+    """
+    begun = [
+        (machine, max(begin, since + 1 if since else 0), end) for machine, begin, end in options.planned if end > since
+    ]
+    planned = [(begin, machine, True) for machine, begin, _ in begun]
+    planned += [(end, machine, False) for machine, _, end in begun if end < ENDLESS]
+    absent = np.zeros(cluster.num_machines, np.int64)
+    for time, machine, leaves in merge(failures(cluster, options, seed, since), sorted(planned)):
+        was_there = absent[machine] == 0
+        absent[machine] += 1 if leaves else -1
+        if was_there != (absent[machine] == 0):
+            yield time, machine, leaves
+
+
+def failures(cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> Iterator[Outage]:
     """Yield failures and repairs in the order of their times and then machines, without end; none if machines never fail.
 
     A machine is up for a time with mean `mtbf_hours` and then down for one with mean `repair_hours`, both exponential and
@@ -186,7 +210,7 @@ def outages(cluster: Cluster, options: EngineOptions, seed: int) -> Iterator[Out
     def span(mean_hours: float) -> int:
         return 1 + int(rng.exponential(mean_hours * hour_us))
 
-    ahead = [(span(options.mtbf_hours), machine, True) for machine in range(cluster.num_machines)]
+    ahead = [(since + span(options.mtbf_hours), machine, True) for machine in range(cluster.num_machines)]
     heapify(ahead)
     while True:
         time, machine, fails = ahead[0]
@@ -207,8 +231,8 @@ LOGGED = 65_536
 class OutageFeed:
     """Failures and repairs as engines take them: the next one, or several at once, all of an instant together."""
 
-    def __init__(self, cluster: Cluster, options: EngineOptions, seed: int) -> None:
-        self._ahead = outages(cluster, options, seed)
+    def __init__(self, cluster: Cluster, options: EngineOptions, seed: int, since: int = 0) -> None:
+        self._ahead = outages(cluster, options, seed, since)
         self.next: Outage | None = next(self._ahead, None)
 
     def take(self) -> Outage:

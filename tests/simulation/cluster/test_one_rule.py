@@ -80,6 +80,7 @@ def _world(seed):
         "retries": list(RetryRule)[rng.integers(3)],
         "retry_wait_min": 0.05,
     }
+    options["planned"] = _planned(len(sizes), np.random.default_rng([8, seed]), bool(options["mtbf_hours"]))
     submit = jobs.submit_us - jobs.submit_us[0]
     object.__setattr__(jobs, "submit_us", submit)
     name = sorted(OPTIONS)[seed % len(OPTIONS)]
@@ -91,6 +92,18 @@ def _world(seed):
     if name == "las":
         options["preempted"] = Preempted.KEEPS_ALL  # turns shorter than a restart and a checkpoint never get a job done
     return jobs, Cluster(gpus=sizes, rack=racks), make_policy(name, jobs, own), options
+
+
+def _planned(machines, rng, may_fail):
+    """Return when machines leave and return by plan, at most once each; some don't return unless others fail, and often none leaves."""
+    if rng.random() < 0.6:
+        return ()
+    windows = []
+    for machine in range(machines):
+        begin, length = (int(each) for each in rng.integers(0, 60, 2))
+        end = 2**62 if rng.random() < 0.1 and not may_fail else (begin + 1 + length) * US
+        windows += [(machine, begin * US, end)] * (rng.random() < 0.5)
+    return tuple(windows)
 
 
 def _reserving(jobs, rng):

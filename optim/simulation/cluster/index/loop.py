@@ -1169,7 +1169,7 @@ def play_index(
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)
     margin = 6 * cluster.num_gpus + 16
-    feed = OutageFeed(cluster, options, seed)
+    feed = OutageFeed(cluster, options, seed, 0 if present is None else present.now_us)
     buffer = make_buffer(LOGGED + margin, LOGGED + margin)
     is_held = np.zeros(len(state.heap_size), np.bool_)
     play, book = advance, None

@@ -176,6 +176,7 @@ class _Run:
         self, jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions, seed: int
     ) -> None:
         rules = options.on_failures(policy.rules(options))
+        self.options, self.seed = options, seed
         self.outages = OutageFeed(cluster, options, seed)
         site = SimulationContext(jobs, cluster, options.placement, options.spread, rules.is_shared, rules.jobs_a_gpu)
         self.policy, self.jobs, self.cluster = policy, jobs, cluster
@@ -201,6 +202,7 @@ class _Run:
             self._log(Event.START, job, gpus_of[event])
             books.refresh(when)
         self.now = present.now_us
+        self.outages = OutageFeed(self.cluster, self.options, self.seed, self.now)
         self.submitted = self.num_active = int(np.searchsorted(self.jobs.submit_us, self.now, side="right"))
         books.is_active[: self.submitted] = True
         self._fail_tries()

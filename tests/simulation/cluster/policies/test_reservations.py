@@ -1,6 +1,7 @@
 """EASY and conservative backfilling: examples worked by hand, and promises compared with schedules of unit steps."""
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from optim.models.cluster.workload import PPM, US, Workload
 from optim.simulation.cluster.catalogue import make_policy, wrap
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Reservations
-from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.options import EngineOptions, outages
 from tests.support.small_clusters import workload
 
 NEVER = 2**62
@@ -276,3 +277,44 @@ def test_options_outside_their_range_are_refused(options, said):
 def test_only_first_come_first_served_has_reservations(other):
     with pytest.raises(InvalidOptionError, match="has reservations"):
         IndexPolicy(**{"name": "x", "key": Key.SUBMISSION, "reservations": Reservations(), **other})
+
+
+class TestPlans:
+    """Machines that leave by plan: nothing starts that can't end before, by its estimate."""
+
+    def test_a_job_that_cannot_end_before_waits_until_the_machine_is_back(self):
+        """The machine is away from 10 to 20: A (5 s) and C (4 s, at 6) run before, B (8 s, at 5) after; `fifo` starts B at 5 and it crashes."""
+        jobs = workload([(0, 1, 5), (5, 1, 8), (6, 1, 4)], estimate_us=np.array([5, 8, 4]) * US)
+        options = EngineOptions(planned=((0, 10 * US, 20 * US),), overhead_s=0)
+        run = simulate(jobs, Cluster.grid("1x1"), make_policy("easy", jobs), options)
+        assert (run.first_start_us / US).tolist() == [0, 20, 6]
+        assert not (run.log.kind == Event.CRASH).any()
+        other = simulate(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), options)
+        assert (other.first_start_us / US).tolist() == [0, 5, 28]
+        assert (other.log.kind == Event.CRASH).sum() == 1
+        assert other.end_us[1] == 28 * US  # it begins again at 20, as it had no checkpoint
+
+    @pytest.mark.parametrize("seed", range(100))
+    @pytest.mark.parametrize("name", ["easy", "conservative"])
+    def test_no_job_is_on_a_machine_that_leaves_while_no_estimate_is_too_short(self, name, seed):
+        jobs, cluster = _random(seed)
+        rng = np.random.default_rng(seed)
+        begin = rng.integers(0, 60, cluster.num_machines) * US
+        windows = [
+            (m, int(begin[m]), int(begin[m]) + 20 * US) for m in range(cluster.num_machines) if rng.random() < 0.7
+        ]
+        options = EngineOptions(planned=tuple(windows))
+        run = simulate(jobs, cluster, make_policy(name, jobs), options)
+        assert run.is_done.all()
+        assert not (run.log.kind == Event.CRASH).any()
+        assert run.figures["started_late"] == 0
+        assert not replay(jobs, cluster, run.log, run.rules)[1]
+        assert (run.log.kind == Event.FAIL).sum() == sum(begin <= run.log.time_us[-1] for _, begin, _ in windows)
+
+    def test_a_machine_that_fails_in_its_window_returns_once(self):
+        """Reasons to be away are counted: a failure in the window adds no event of its own."""
+        cluster = Cluster.grid("1x1")
+        alone = [each[:2] for each in islice(outages(cluster, EngineOptions(mtbf_hours=1, repair_hours=1), 3), 4)]
+        (first, _), (back, _), *_ = alone
+        planned = EngineOptions(mtbf_hours=1, repair_hours=1, planned=((0, first - 5, back + 5),))
+        assert list(islice(outages(cluster, planned, 3), 2)) == [(first - 5, 0, True), (back + 5, 0, False)]
