@@ -210,6 +210,7 @@ class HierarchicalQuota(PlanningPolicy):
         self.machines = flavor_machines(self.tree, cluster)
         self.paths = [self.tree.path(node) for node in range(len(self.tree.names))]
         self.ledger = QuotaLedger(self.tree)
+        self.siblings: dict[tuple[int, int], tuple[int, int] | None] = {}
         self.flavors: list[list[int]] = [np.flatnonzero(covers).tolist() for covers in self.tree.covers]
         self.flavor: dict[int, int] = {}
         half_life_us = self.tree.half_life_h * 3600 * US if self.tree.half_life_h else math.inf
@@ -431,15 +432,23 @@ class _Pass:
             return False
         if may_stop and rules.within is not WithinQueue.NEVER and self._has_later(node, job):
             return True
-        if may_stop and rules.reclaim is not Reclaim.NEVER:
-            others = [queue for queue in borrowers if queue != node]
-            if any(
-                self._reclaim_from(node, job, at, queue) is not None for at in self._flavors(node) for queue in others
-            ):
-                return True
+        if may_stop and any(self._could_reclaim(node, job, flavor, borrowers) for flavor in self._flavors(node)):
+            return True
         if self.is_plain and width > free:
             return False
         return any(self.ledger.available(node, flavor) >= width * MILLI for flavor in self._flavors(node))
+
+    def _could_reclaim(self, node: int, job: int, flavor: int, borrowers: Sequence[int]) -> bool:
+        """Tell whether a job could take from any queue over its quota."""
+        rules = self.tree.rules[node]
+        if not borrowers or rules.reclaim is Reclaim.NEVER:
+            return False
+        lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
+        if not self.tree.shares and not rules.borrow_within and (lowest is None or self.tree.parent[lowest] < 0):
+            return False
+        return any(
+            queue != node and self._reclaim_from(node, job, flavor, queue, lowest) is not None for queue in borrowers
+        )
 
     def _has_later(self, node: int, job: int) -> bool:
         """Tell whether a job of the queue runs that one could stop by the rule within queues."""
@@ -567,6 +576,7 @@ class _Pass:
         """Yield the running jobs that may be stopped for one."""
         rules, priority = self.tree.rules[node], self.priority
         key = (-priority[job], job)
+        lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
         for queue, others in self.running.items():
             if queue == node:
                 if rules.within is WithinQueue.NEVER:
@@ -579,7 +589,7 @@ class _Pass:
                 ]
                 least_us = self._first_set(self.tree.preempt_after_us, self.owner.paths[queue])
             else:
-                way = self._reclaim_from(node, job, flavor, queue)
+                way = self._reclaim_from(node, job, flavor, queue, lowest)
                 if way is None:
                     continue
                 limit, child = way
@@ -596,17 +606,18 @@ class _Pass:
                 else:
                     yield (queue == node, priority[other], -start, -other, other)
 
-    def _reclaim_from(self, node: int, job: int, flavor: int, queue: int) -> "tuple[int | None, int] | None":
+    def _reclaim_from(
+        self, node: int, job: int, flavor: int, queue: int, lowest: int | None
+    ) -> "tuple[int | None, int] | None":
         """Return the priority below which jobs of another queue may be stopped, None for any, and its side of the common cohort; None if none may.
 
         The other queue, and its cohorts up to the common one, have to use more than their quota. The job takes what was promised to
-        its own side: a queue or cohort of it, below the common one, has the quota for it.
+        its own side: a queue or cohort of it, below the common one, has the quota for it; `lowest` is the lowest that has.
         """
         rules, path = self.tree.rules[node], self.owner.paths[node]
         above = self._siblings(path, self.owner.paths[queue])
         if above is None or not self._is_borrowing(self.ledger, queue, above[1], flavor):
             return None
-        lowest = self.ledger.lowest_that_fits(node, flavor, self._milli(job))
         is_promised = lowest is not None and path.index(lowest) <= path.index(above[0])
         if is_promised or self.tree.shares:
             if rules.reclaim is Reclaim.NEVER:
@@ -617,13 +628,14 @@ class _Pass:
         most = self.priority[job] if rules.borrow_max_priority is None else rules.borrow_max_priority + 1
         return min(self.priority[job], most), above[1]
 
-    @staticmethod
-    def _siblings(path: Sequence[int], other: Sequence[int]) -> tuple[int, int] | None:
+    def _siblings(self, path: Sequence[int], other: Sequence[int]) -> tuple[int, int] | None:
         """Return the children of the first common cohort of two queues on either side, None if they have none."""
-        common = next((each for each in path if each in other), None)
-        if common is None:
-            return None
-        return path[path.index(common) - 1], other[other.index(common) - 1]
+        pair = (path[0], other[0])
+        if pair not in self.owner.siblings:
+            common = next((each for each in path if each in other), None)
+            found = None if common is None else (path[path.index(common) - 1], other[other.index(common) - 1])
+            self.owner.siblings[pair] = found
+        return self.owner.siblings[pair]
 
     def _is_borrowing(self, ledger: QuotaLedger, queue: int, child: int, flavor: int) -> bool:
         """Tell whether a queue and all above it up to a child of the common cohort use more than their quota."""

@@ -163,6 +163,9 @@ class Multifactor(PlanningPolicy):
         priority = np.array([each.priority for each in self.qos], float)
         self.qos_factor = priority / max(1.0, float(priority.max()))
         self.usage_factor = np.array([each.usage_factor for each in self.qos])
+        self.may_preempt = np.array([bool(each.preempts) for each in self.qos])
+        asked = [jobs.gpus, jobs.share_milli, jobs.cpu_milli, jobs.memory_mib, jobs.qos, jobs.gpu_type_slowdown_ppm > 0]
+        self.kind: IntArray = np.unique(np.column_stack(asked), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
         self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -178,29 +181,41 @@ class Multifactor(PlanningPolicy):
     def plan(self, view: View) -> Plan:
         """Start jobs by their priority; a job without room stops those that its quality of service may preempt."""
         self._look(view.now_us)
-        gpus, room, waiting = dict(view.running), view.room(), view.waiting
-        held_up = HeldUp(room.site, is_strict=not self.options.backfill)
-        preemptors = {rank for rank, each in enumerate(self.qos) if each.preempts}
+        gpus, room = dict(view.running), view.room()
         again: list[int] = []
+        order = self.order(view, view.waiting)
+        kinds, may_start = self.kind[order], np.ones(len(order), np.bool_)
+        is_preemptor = self.may_preempt[self.jobs.qos[order]]
+        held_up = HeldUp(room.site, is_strict=True)
         is_plain = room.site.is_plain and room.allowed is None
-        for job in self.order(view, waiting).tolist():
-            if held_up.is_all:
+        while True:
+            if is_plain and not room.num_free:
+                may_start &= is_preemptor
+            if not may_start.any():
                 break
-            if held_up.holds(job):
-                continue
-            is_hopeless = is_plain and room.cannot_fit(room.site.widths[job])
-            taken = None if is_hopeless else room.place(job)
+            at = int(may_start.argmax())
+            job = int(order[at])
+            taken = room.place(job)
             if taken is not None:
                 gpus[job] = taken
+                may_start[at] = False
                 continue
-            if int(self.jobs.qos[job]) in preemptors:
+            if is_preemptor[at]:
                 before = len(gpus)
                 if make_room(room, job, self._victims(view, job, gpus, again), gpus):
                     self.preempted += before + 1 - len(gpus)
+                    may_start[at] = False
                     continue
+            if self.options.backfill:
+                may_start &= kinds != kinds[at]
+                continue
             held_up.add(job)
-        owners = self.association[np.fromiter(gpus, np.int64, len(gpus))]
+            if held_up.is_all:
+                break
+            _, first = np.unique(kinds, return_index=True)
+            may_start &= ~np.isin(kinds, [kinds[each] for each in first.tolist() if held_up.holds(int(order[each]))])
         running = np.fromiter(gpus, np.int64, len(gpus))
+        owners = self.association[running]
         charge = self.jobs.gpus[running] * self.usage_factor[self.jobs.qos[running]]
         self.held = np.bincount(owners, weights=charge, minlength=len(self.tree.names))
         if not self.options.backfill and len(gpus) < len(view.jobs) and room.num_free:

@@ -355,3 +355,30 @@ def test_a_queue_that_is_stopped_or_too_small_is_said_before_the_run():
         ends(pair((1, 0, None), (1, None, None)), jobs)
     with pytest.raises(UnsupportedProblemError, match="queue 'a' is stopped"):
         ends(pair((2, None, None), (1, None, None), rules=QueueRules(is_held=True)), jobs)
+
+
+@pytest.mark.parametrize(
+    ("reclaimer", "victim", "of_queue", "of_ancestor"),
+    [
+        ("leaf1", "leaf2", 180, 180),
+        ("leaf2", "leaf1", 0, 0),
+        ("leaf3", "leaf1", 0, 600),
+        ("leaf3", "leaf2", 180, 600),
+        ("leaf1", "leaf3", 60, 60),
+        ("leaf2", "leaf3", 60, 60),
+    ],
+)
+def test_the_minimum_run_times_of_kais_example(reclaimer, victim, of_queue, of_ancestor):
+    """KAI Scheduler, "MinRuntime Plugin", section Examples: queues B 600 s, D 60 s, leaf1 0 s, leaf2 180 s, by both methods."""
+    quota = {reclaimer: 1}
+    names = (("A", ""), ("B", "A"), ("C", "B"), ("D", "B"), ("leaf1", "C"), ("leaf2", "C"), ("leaf3", "D"))
+    seconds = {"B": 600, "D": 60, "leaf1": 0, "leaf2": 180}
+    tree = quota_tree(
+        *((name, parent, quota.get(name, 0), None, None) for name, parent in names),
+        rules=ANY,
+        reclaim_after_us=np.array([seconds[name] * US if name in seconds else -1 for name, _ in names]),
+    )
+    for is_by_ancestor, least in ((False, of_queue), (True, of_ancestor)):
+        jobs = jobs_of((0, 1, 1000, victim), (1, 1, 10, reclaimer))
+        _, run = ends(replace(tree, is_by_ancestor=is_by_ancestor), jobs, "1x1")
+        assert [time // US for time, kind, *_ in run.log.rows() if kind == Event.PREEMPT] == [max(1, least)]
