@@ -286,12 +286,12 @@ def test_the_last_limits_that_are_known_count_for_each_container_and_resource(tm
 
 def test_kills_of_a_table_belong_to_the_row_before(tmp_path):
     path = tmp_path / "own.csv"
-    rows = ["a,0,1,5", "a,60,2,1", "a,120,,2", "a,180,1,0", "b,0,1,", "b,60,1,"]
+    rows = ["a,0,1,5", "a,60,2,1", "a,120,,2", "a,180,1,0", "a,240,,4", "b,0,1,", "b,60,1,"]
     path.write_text("container,time_s,memory,memory_kills\n" + "\n".join(rows) + "\n")
     series = read_containers(path)
     assert series.names == ("memory",)
-    # Those before the first row count in it; those of the row that is left out aren't lost.
-    np.testing.assert_array_equal(series.kills[:, 0], [6, 2, 0, np.nan, np.nan])
+    # Those before the first row count in it; those of rows that are left out aren't lost.
+    np.testing.assert_array_equal(series.kills[:, 0], [6, 2, 4, np.nan, np.nan])
     path.write_text("container,time_s,memory,memory_kills\na,0,1,-1\n")
     with pytest.raises(InvalidProblemError, match="memory_kills"):
         read_containers(path)
