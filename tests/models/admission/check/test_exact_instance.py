@@ -106,7 +106,7 @@ def test_no_kind_that_ships_is_taken_at_its_word(monkeypatch: pytest.MonkeyPatch
     for kind in shipped:
         monkeypatch.setattr(kind, "values", None)
     for utility in UTILITIES:
-        assert worth_by_delay(utility, 300, minimum=0.0, share=0.01)[0][0] > 0
+        assert value_by_delay(utility, 300, minimum=0.0, share=0.01)[0][0] > 0
 
 
 @pytest.mark.parametrize("utility", UTILITIES)
