@@ -67,4 +67,4 @@ def test_models_and_states_are_kept_where_the_trace_has_them(tmp_path):
 
 def test_an_unknown_format_is_named_with_the_known_ones(tmp_path):
     with pytest.raises(InvalidOptionError, match=f"one of {', '.join(TRACE_FORMATS)}, got 'helios'"):
-        read_jobs(tmp_path, "helios", ReadOptions())
+        read_jobs(tmp_path, "venus", ReadOptions())
