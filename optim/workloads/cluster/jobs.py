@@ -443,7 +443,7 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
     if table.failed_attempts is not None:
         columns["tries"] = np.maximum(1, table.failed_attempts[order])
     if table.waited_s is not None:
-        waited = np.nan_to_num(table.waited_s[order], nan=-1.0)
+        waited = np.where(np.isfinite(table.waited_s[order]), table.waited_s[order], -1.0)
         columns["recorded_wait_us"] = np.where(waited >= 0, np.rint(waited * US), -1).astype(np.int64)
     if table.estimate_s is not None:
         stated = np.nan_to_num(table.estimate_s[order])

@@ -66,5 +66,5 @@ def test_models_and_states_are_kept_where_the_trace_has_them(tmp_path):
 
 
 def test_an_unknown_format_is_named_with_the_known_ones(tmp_path):
-    with pytest.raises(InvalidOptionError, match=f"one of {', '.join(TRACE_FORMATS)}, got 'helios'"):
+    with pytest.raises(InvalidOptionError, match=f"one of {', '.join(TRACE_FORMATS)}, got 'venus'"):
         read_jobs(tmp_path, "venus", ReadOptions())
