@@ -216,7 +216,7 @@ class JobUse:
     def reclaimed(self, after_min: float) -> FloatArray:
         """Return the spans in which the job would be without GPUs, shape (n, 2): from `after_min` idle minutes on, until it computes again."""
         spells = self.idle + np.array([60.0 * after_min, 0.0])
-        return spells[spells[:, 1] > spells[:, 0]]
+        return np.asarray(spells[spells[:, 1] > spells[:, 0]])
 
     def pieces(self, after_min: float) -> FloatArray:
         """Return the spans that are left of the job, shape (n, 2): one if it isn't reclaimed."""
