@@ -62,6 +62,13 @@ class DeadlineProgramme(DeadlineGuard):
         self._pool = self.hazards.over_zones(math.sqrt(size)) if self.is_pooled else self.hazards
         self._residual_s = (self.hazards.residual_ticks * self._tick_s).tolist()
 
+    def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
+        """Return the longest set-up of the places, where machines on demand are the last: then some are there for sure."""
+        if not wanted or wanted[-1].is_spot:
+            return self.facts.tick_s
+        setups = self.facts.job.setup_s[view.state]
+        return min(self.facts.tick_s, max(int(setups[place.zone]) for place in wanted))
+
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what the table says, for a zone that may have machines and, after it, for one that has none."""
         for zone, (watch, seen) in enumerate(zip(self._watches, view.seen, strict=True)):

@@ -161,12 +161,17 @@ class DeadlineGuard(ZonePolicy):
         is_kept = view.held is not None and bool(wanted) and wanted[0] == view.held
         if is_kept and view.setup_left_s == 0:
             return wanted
-        lost_s = min(view.setup_left_s, self.facts.tick_s) if is_kept else self.facts.tick_s
+        lost_s = min(view.setup_left_s, self.facts.tick_s) if is_kept else self.may_lose_s(view, wanted)
         launches = 1 if view.held is not None and view.held.is_spot else self.launches
         if self._is_locked or view.left_s - lost_s < view.work_left_s + launches * self._launch_s:
             self._is_locked = True
             return (self._surest(view),)
         return wanted
+
+    def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
+        """Return the seconds of a tick that may pass without work if what is held isn't kept: all, if no place has machines."""
+        del view, wanted
+        return self.facts.tick_s
 
     @abstractmethod
     def choose(self, view: ZoneView) -> Sequence[Offer]:
