@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from optim.models.bidding.market.spells import SpellHazards
     from optim.models.bidding.market.zones import ZoneMarket
     from optim.simulation.spot.backtest import Row, StartRows, Summary, ZoneStarts
-    from optim.workloads.prices.availability_files import Egress, ZoneOptions
+    from optim.workloads.prices.availability_files import Egress, SpellHistory, ZoneOptions
 
 SHARE_HOURS = 3000.0
 """Hours of jobs on prices that take as long to simulate as a process takes to begin."""
 ROUNDING = 1e-12
 """Relative to the mean; a narrower interval is what rounding leaves of equal figures."""
+MAX_LINES = 12
+"""Remarks on what was learned for the files of a folder; files of one zone share theirs."""
 DEADLINES = "Availability and a deadline"
 SHOWN = (
     *("cost_usd", "hours", "cost_per_work", "free_hours", "evictions"),
@@ -228,11 +230,13 @@ def _deadlines(
         windows = _windows(path, zones, options, told)
         names = names or default_zone_policies(max(1, len(zones)))
         worlds: list[tuple[str, ZoneStarts]] = []
-        said: tuple[str, ...] = ()
-        for name, market in windows:
-            hazards, said = _hazards(choice.history, market, names)
-            worlds.append((name, replace(_starts(market, options, egress, rule), hazards=hazards)))
-        for line in said:
+        lines: dict[str, None] = {}
+        history = _history(choice)
+        for file, market in windows:
+            hazards, said = _hazards(history, choice, market, names, file)
+            lines |= dict.fromkeys(said)
+            worlds.append((file, replace(_starts(market, options, egress, rule), hazards=hazards)))
+        for line in list(lines)[:MAX_LINES]:
             info(line)
         _note_market([market for _, market in windows], choice, options)
         _note_billing(worlds[0][1].billing, is_chosen=rule is not None)
@@ -250,7 +254,7 @@ def _deadlines(
     elif begins:
         world = replace(world, firsts=tuple(world.first_at(time_s) for time_s in begins))
     names = names or default_zone_policies(len(zones))
-    hazards, said = _hazards(choice.history, market, names)
+    hazards, said = _hazards(_history(choice), choice, market, names)
     entries = run_over_zones(replace(world, hazards=hazards), names, **running)
     for line in said:
         info(line)
@@ -297,18 +301,31 @@ def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, option
         )
 
 
+def _history(choice: AvailabilityChoice) -> "SpellHistory | None":
+    """Read what how spells end is learned from, if anything."""
+    from optim.workloads.prices.availability_files import read_history
+    from optim.workloads.prices.trace_files import polarity_named
+
+    if choice.history is None:
+        return None
+    return read_history(choice.history, polarity=polarity_named(choice.polarity), skip_bad=choice.skip_bad)
+
+
 def _hazards(
-    path: Path | None, market: "ZoneMarket", names: tuple[str, ...]
+    history: "SpellHistory | None",
+    choice: AvailabilityChoice,
+    market: "ZoneMarket",
+    names: tuple[str, ...],
+    file: str = "",
 ) -> "tuple[SpellHazards | None, tuple[str, ...]]":
     """Learn how spells end; return that, and what is to be said about it."""
-    from optim.workloads.prices.availability_files import read_history
-
-    if path is None:
+    if history is None:
         text = f"deadline-dp knows no history, and takes spells to end {PRIOR_TEXT}; --history FILE tells more"
         return None, (text,) if "deadline-dp" in names else ()
-    hazards, said = read_history(path, market)
+    hazards, said = history.learn(market, file)
     source = (
-        hazards.source or f"nothing: no spell ends in what counts of {path}, and they are taken to end {PRIOR_TEXT}"
+        hazards.source
+        or f"nothing: no spell ends in what counts of {choice.history}, and they are taken to end {PRIOR_TEXT}"
     )
     return hazards, (f"how spells end was learned from {source}", *said)
 

@@ -26,14 +26,14 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.bidding.check.zones import check_optimum
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.prices import HOUR_S, MICRO
-from optim.models.bidding.market.spells import SpellHazards, fit_spells, fit_traces
+from optim.models.bidding.market.spells import SpellHazards, fit_spells
 from optim.models.bidding.market.zones import UNITS_USD, ZoneJob, ZoneMarket
 from optim.simulation.spot.backtest import OPTIMUM
 from optim.simulation.spot.policies import policy_class
 from optim.simulation.spot.zones import IN_ONE_ZONE, Offer, ZoneFacts, ZonePolicy, ZoneView, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
-from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_availability, read_windows
-from optim.workloads.prices.trace_files import Polarity, is_json
+from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_history, read_windows
+from optim.workloads.prices.trace_files import Polarity
 from optim_studies.deadline_windows import draw_windows
 
 LOG = logging.getLogger("optim.benchmarks.deadlines")  # a part whose remarks the command shows
@@ -77,7 +77,7 @@ class DeadlineOptions:
         Leave out files that can't be read.
     history
         What policies that learn know of how spells end: ``other-zones``, the windows of all zones but their own; or a
-        file or folder of traces; nothing by default.
+        file or folder of traces, without those of zones that a window's path names; nothing by default.
     history_zones
         Of a history the zones whose names begin so, separated by commas; all by default.
     """
@@ -202,32 +202,28 @@ def windows_of(options: DeadlineOptions, seed: int) -> tuple[Window, ...]:
 
 
 def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str, SpellHazards | None]:
-    """Return by zone of the windows how spells end elsewhere; None where nothing is known.
+    """Return by file how spells end elsewhere; None where nothing is known.
 
     Raises
     ------
     InvalidProblemError
         If the history has no zone of such a name.
     """
-    zones = sorted({window.zone for window in windows})
     if not options.history:
-        return dict.fromkeys(zones)
+        return dict.fromkeys(window.file for window in windows)
     if options.history == OTHER_ZONES:
-        return {
+        of_zone = {
             zone: fit_spells(
                 (each.market.is_available[:, 0] for each in windows if each.zone != zone), TICK_S, source=OTHER_ZONES
             )
-            for zone in zones
+            for zone in sorted({window.zone for window in windows})
         }
-    polarity = Polarity(options.polarity) if Path(options.history).is_dir() or is_json(options.history) else None
-    found = read_availability(
-        options.history, on_demand_micro=round(MICRO * ON_DEMAND_USD), polarity=polarity, skip_bad=options.skip_bad
-    )
-    wanted = tuple(options.history_zones.split(","))
-    chosen = [zone for zone in found if zone.startswith(wanted)]
-    if not chosen:
+        return {window.file: of_zone[window.zone] for window in windows}
+    history = read_history(options.history, polarity=Polarity(options.polarity), skip_bad=options.skip_bad)
+    chosen = history.of(tuple(options.history_zones.split(",")))
+    if not chosen.traces:
         raise InvalidProblemError(f"{options.history}: no zone begins with {options.history_zones}; name another")
-    return dict.fromkeys(zones, fit_traces([found[zone] for zone in chosen], TICK_S))
+    return {window.file: chosen.learn(window.market, window.file)[0] for window in windows}
 
 
 def _market(zone: str, flags: "np.ndarray[Any, np.dtype[np.bool_]]") -> ZoneMarket:
@@ -297,7 +293,7 @@ class DeadlineWork(AbstractStudy):
                             seconds=clock.seconds, problems=["it was stopped"], iterations=done, is_whole=False
                         )
                     job = board_job(window.market, deadline, changeover)
-                    outcome, overruled = run_window(window, self.solver, job, problems, hazards[window.zone])
+                    outcome, overruled = run_window(window, self.solver, job, problems, hazards[window.file])
                     outcomes.setdefault((window.zone, deadline, changeover), []).append(outcome)
                     forced += overruled
                 progress.update(done)

@@ -361,6 +361,31 @@ def test_each_file_of_a_folder_is_a_start_and_what_a_1_means_is_said(windows):
     assert "machines are there in 41.7% of the ticks" in slower.stderr
 
 
+def test_files_learn_from_other_zones_than_those_they_name(windows, tmp_path):
+    history = tmp_path / "history"
+    for zone, step in (("east", 2), ("west", 3)):
+        path = history / f"{zone}.json"
+        path.parent.mkdir(exist_ok=True)
+        data = [int(tick // step % 2) for tick in range(288)]
+        path.write_text(json.dumps({"metadata": {"gap_seconds": 300}, "data": data}))
+    words = ("--availability", windows, *ON_WINDOWS, "--every-file", "--policy", "deadline-dp,on-demand")
+    result = run(*words, "--history", history)
+    assert result.exit_code == 0, result.output
+    assert "the history of east is left out" in result.stderr
+    assert "how spells end was learned from 1 zone, 24 h" in result.stderr
+    assert "its ticks of 300 s are sampled every 600 s" in result.stderr
+    assert result.stderr.count("how spells end") == 1
+    (history / "west.json").write_text("{")
+    assert "1 of 2 can't be used (--skip-bad leaves them out)" in run(*words, "--history", history).stderr
+    nothing = run(*words, "--history", history, "--skip-bad")
+    assert nothing.exit_code == 0, nothing.output
+    assert "no spell ends in what counts of" in nothing.stderr
+    (tmp_path / "table.csv").write_text(
+        "tick,timestamp_local,zone,available,price_usd_per_hour\n0,2023-02-15,a,1,1.0\n"
+    )
+    assert run(*words, "--history", tmp_path / "table.csv").exit_code == 0  # its polarity is its own
+
+
 def test_a_single_recording_needs_no_zone_named(windows):
     path = windows / "east" / "0.json"
     result = run("--availability", path, *ON_WINDOWS, "--policy", "on-demand", "--every-start")

@@ -214,16 +214,21 @@ def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_
     windows = windows_of(DeadlineOptions(folder=str(tmp_path / "w")), 0)
     assert set(hazards_of(DeadlineOptions(), windows).values()) == {None}
     found = hazards_of(DeadlineOptions(history="other-zones"), windows)
-    for zone in found:
-        others = [each.market.is_available[:, 0] for each in windows if each.zone != zone]
-        assert found[zone] == fit_spells(others, 600, source="other-zones")
+    for window in windows:
+        others = [each.market.is_available[:, 0] for each in windows if each.zone != window.zone]
+        assert found[window.file] == fit_spells(others, 600, source="other-zones")
     path = tmp_path / "history.csv"
     rows = [
-        f"{t},2023-02-15T{t // 6:02}:{t % 6}0:00,{zone},{int(t % 9 > 2)},0.9" for zone in ("a", "b") for t in range(120)
+        f"{t},2023-02-15T{t // 6:02}:{t % 6}0:00,{zone},{int(t % 9 > 2)},0.9"
+        for zone in ("a", "b", "drawn-1")
+        for t in range(120)
     ]
     path.write_text("\n".join(["tick,timestamp_local,zone,available,price_usd_per_hour", *rows, ""]))
     one = hazards_of(DeadlineOptions(history=str(path), history_zones="b"), windows)
     assert {each.source for each in one.values()} == {"1 zone, 20 h"}
+    every = hazards_of(DeadlineOptions(history=str(path)), windows)
+    sources = {window.zone: every[window.file].source for window in windows}
+    assert sources == {"drawn-0": "3 zones, 60 h", "drawn-1": "2 zones, 40 h", "drawn-2": "3 zones, 60 h"}
     with pytest.raises(InvalidProblemError, match="no zone begins with x; name another"):
         hazards_of(DeadlineOptions(history=str(path), history_zones="x"), windows)
     seen = []
@@ -235,8 +240,8 @@ def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_
 
     each = windows[0]
     with patch("optim_studies.deadlines.policy_class", lambda name, world: Learner):
-        run_window(each, "learner", board_job(each.market, 52.0, 0.2), [], found[each.zone])
-    assert seen == [found[each.zone]]
+        run_window(each, "learner", board_job(each.market, 52.0, 0.2), [], found[each.file])
+    assert seen == [found[each.file]]
 
 
 def test_the_command_that_cuts_windows_says_what_is_wrong(tmp_path, capsys):

@@ -549,45 +549,81 @@ def series_zone(name: str) -> str:
     return parts[1] if len(parts) > 1 else name
 
 
-def read_history(path: str | Path, market: ZoneMarket) -> tuple[SpellHazards, tuple[str, ...]]:
-    """Learn how spells end from a file of traces of availability, for jobs on a market.
+class SpellHistory:
+    """Traces of availability to learn from how spells end, for jobs on any market.
 
-    Traces of the market's own zones count only as far as they end before it begins: nothing is learned from what is
-    to be decided on. All are sampled as often as jobs there decide: `decision_s`.
+    Traces of a market's own zones count only as far as they end before it begins: nothing is learned from what is to be
+    decided on. All are sampled as often as jobs there decide: `decision_s`.
 
     Parameters
     ----------
-    path
-        A file as `read_availability` reads it; prices play no part.
-    market
-        Where jobs will run.
+    traces
+        The traces; their prices play no part.
+    """
 
-    Returns
-    -------
-    tuple
-        The hazards, those of the prior where no spell of the traces ends, and what should be said about them.
+    def __init__(self, traces: Sequence[AvailabilityTrace]) -> None:
+        self.traces = traces
+        self._learned: dict[tuple[int, ...], SpellHazards] = {}
+
+    def of(self, begins: tuple[str, ...]) -> "SpellHistory":
+        """Return the traces of the zones whose names begin in one of these ways."""
+        return SpellHistory([trace for trace in self.traces if trace.zone.startswith(begins)])
+
+    def learn(self, market: ZoneMarket, file: str = "") -> tuple[SpellHazards, tuple[str, ...]]:
+        """Return the hazards, those of the prior where no spell of the traces ends, and what should be said about them.
+
+        Parameters
+        ----------
+        market
+            Where jobs will run.
+        file
+            The recording's path, where it is one of many: zones that it names are the market's own, too.
+        """
+        begin, zones = int(market.time_s[0]), {series_zone(zone) for zone in market.zones}
+
+        def counts(trace: AvailabilityTrace) -> bool:
+            zone = series_zone(trace.zone)
+            is_named = re.search(rf"(?<![A-Za-z0-9-]){re.escape(zone)}(?![A-Za-z0-9-])", file) is not None
+            return trace.end_s <= begin or not (zone in zones or is_named)
+
+        used = [number for number, trace in enumerate(self.traces) if counts(trace)]
+        said = []
+        if len(used) < len(self.traces):
+            left_out = ", ".join(sorted(trace.zone for trace in self.traces if not counts(trace)))
+            said.append(f"the history of {left_out} is left out: it isn't over when jobs may start there")
+        lengths = {
+            round(float(np.median(np.diff(trace.time_s))))
+            for trace in (self.traces[number] for number in used)
+            if len(trace) > 1
+        }
+        every_s = decision_s(market.tick_s)
+        other = sorted(length for length in lengths if abs(length - every_s) > JITTER * every_s)
+        if other:
+            said.append(f"its ticks of {', '.join(map(str, other))} s are sampled every {every_s} s, as jobs decide")
+        key = (every_s, *used)
+        if key not in self._learned:
+            traces = [self.traces[number] for number in used]
+            self._learned[key] = fit_traces(traces, every_s) if traces else prior_hazards(every_s)
+        return self._learned[key], tuple(said)
+
+
+def read_history(path: str | Path, *, polarity: Polarity | None = None, skip_bad: bool = False) -> SpellHistory:
+    """Read what is to be learned from: a file, or a folder of files.
+
+    Parameters
+    ----------
+    path, polarity, skip_bad
+        As for `read_availability`.
 
     Raises
     ------
-    InvalidProblemError
-        If the file is bad.
+    InvalidOptionError, InvalidProblemError
+        As `read_availability`.
     """
-    begin, zones = int(market.time_s[0]), {series_zone(zone) for zone in market.zones}
+    told = {"polarity": polarity, "skip_bad": skip_bad} if Path(path).is_dir() or is_json(path) else {}
+    read = read_availability(path, on_demand_micro=MICRO, **told)
     # Series of preemptions tell of machines that were held, not whether others could be had.
-    read = read_availability(path, on_demand_micro=MICRO)
-    traces = [read[name] for name in read if not name.endswith("/preemption")]
-    used = [trace for trace in traces if trace.end_s <= begin or series_zone(trace.zone) not in zones]
-    said = []
-    if len(used) < len(traces):
-        left_out = ", ".join(sorted(trace.zone for trace in traces if trace not in used))
-        said.append(f"the history of {left_out} is left out: it isn't over when jobs may start there")
-    lengths = {round(float(np.median(np.diff(trace.time_s)))) for trace in used if len(trace) > 1}
-    every_s = decision_s(market.tick_s)
-    other = sorted(length for length in lengths if abs(length - every_s) > JITTER * every_s)
-    if other:
-        said.append(f"its ticks of {', '.join(map(str, other))} s are sampled every {every_s} s, as jobs decide")
-    hazards = fit_traces(used, every_s) if used else prior_hazards(every_s)
-    return hazards, tuple(said)
+    return SpellHistory([read[name] for name in read if not name.endswith("/preemption")])
 
 
 def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str], tick_s: int | None = None) -> ZoneMarket:
