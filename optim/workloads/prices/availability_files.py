@@ -620,7 +620,7 @@ def read_history(path: str | Path, *, polarity: Polarity | None = None, skip_bad
     InvalidOptionError, InvalidProblemError
         As `read_availability`.
     """
-    told = {"polarity": polarity, "skip_bad": skip_bad} if Path(path).is_dir() or is_json(path) else {}
+    told: dict[str, Any] = {"polarity": polarity, "skip_bad": skip_bad} if Path(path).is_dir() or is_json(path) else {}
     read = read_availability(path, on_demand_micro=MICRO, **told)
     # Series of preemptions tell of machines that were held, not whether others could be had.
     return SpellHistory([read[name] for name in read if not name.endswith("/preemption")])
