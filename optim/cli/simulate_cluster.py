@@ -8,6 +8,7 @@ from optim.cli.border import error_exit, listening
 from optim.cli.cluster_forecast import StartChoice, print_forecast
 from optim.cli.cluster_outcomes import OutcomeChoice, distance, distance_line, print_policies, recorded_row
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
+from optim.cli.cluster_sizes import play_sizes, read_sizes
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import JOBS, JobChoice, load_or_generate_jobs, take
 from optim.cli.messages import ExitCode, info
@@ -146,7 +147,9 @@ class Outputs:
 def cluster(
     *,
     choice: JobChoice,
-    gpus: Annotated[str, option("--gpus", "Machines x GPUs, or a topology file.", "60x8", JOBS)] = "60x8",
+    gpus: Annotated[
+        str, option("--gpus", "Machines x GPUs, or a topology file; commas for several sizes.", "60x8", JOBS)
+    ] = "60x8",
     outages: Annotated[
         Path | None, option("--outages", "When machines leave and return by plan (csv).", "FILE", JOBS)
     ] = None,
@@ -175,13 +178,18 @@ def cluster(
     from optim.core.policies import default_names, shipped_names
     from optim.models.cluster.run_file import RunRecord
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
-    from optim.workloads.cluster.topology import read_cluster
 
     if outcomes.list_:
         print_policies(output)
         return ExitCode.DONE
     outputs.check()
-    world = read_cluster(gpus)
+    alone = outputs.asked | {
+        "--state": start.state,
+        "--what-if": settings_choice.what_if,
+        "--jobs-csv": outcomes.jobs_csv,
+    }
+    worlds = read_sizes([gpus] if Path(gpus).is_file() else split_list([gpus]), alone)
+    world = worlds[0][1]
     given = split_options(settings)
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
     own_state = {name: take(given, f"{name}.") for name in ("state", "forecast")}
@@ -224,6 +232,8 @@ def cluster(
         listening("the rows so far are kept") as interruption,
         where.opened() as engine,
     ):
+        if len(worlds) > 1:
+            return play_sizes(task, worlds, requests, engine, bound_steps, (interruption, progress, output))
         if settings_choice.what_if is not None:
             return play_what_if(task, requests, engine, (interruption, progress, output))
         claims = bound(jobs, world, bound_steps, interruption, progress)

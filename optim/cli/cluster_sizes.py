@@ -1,0 +1,98 @@
+"""Several sizes of a cluster beside each other: what more machines are worth, compared with another policy on those there are."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from optim.cli.messages import ExitCode
+from optim.cli.output import OutputFormat, print_json, print_line, print_table
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.core.progress import Progress
+    from optim.core.stopping import Interruption
+    from optim.execution import Engine
+    from optim.models.cluster.cluster import Cluster
+    from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+
+SHOWN = ("jct_mean_h", "ratio_to_bound", "jct_p95_h", "wait_mean_h", "utilisation", "unfinished")
+
+
+def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple[str, Cluster], ...]":
+    """Return clusters by what they are given as, smallest first; several must be machines x GPUs, and go with no option of `refused`.
+
+    Raises
+    ------
+    InvalidOptionError
+        If several are given with such an option, one is a file, or two are the same.
+    """
+    from optim.models.cluster.cluster import Cluster
+    from optim.workloads.cluster.topology import read_cluster
+
+    if len(texts) < 2:
+        return tuple((text, read_cluster(text)) for text in texts)
+    given = [name for name, value in refused.items() if value]
+    if given:
+        raise InvalidOptionError(f"--gpus with several sizes prints one table of them; leave {given[0]} out")
+    worlds = sorted(((text, Cluster.grid(text)) for text in texts), key=lambda world: world[1].num_gpus)
+    if any(one.num_gpus == other.num_gpus for (_, one), (_, other) in pairwise(worlds)):
+        raise InvalidOptionError("--gpus names two sizes of as many GPUs; give each once")
+    return tuple(worlds)
+
+
+def play_sizes(
+    task: "Comparison",
+    worlds: "Sequence[tuple[str, Cluster]]",
+    requests: "Sequence[PolicyRequest]",
+    engine: "Engine",
+    bound_steps: int,
+    running: "tuple[Interruption, Progress, OutputFormat]",
+) -> ExitCode:
+    """Play the policies on each size; print a row each, and what more machines come to beside other policies."""
+    from optim.simulation.cluster.comparison import Comparison, bound
+
+    stop, progress, output = running
+    rows: list[dict[str, Any]] = []
+    for text, world in worlds:
+        least = bound(task.jobs, world, bound_steps, stop, progress)["bounds"]["jct_mean_h"]
+        each = Comparison(task.jobs, world, task.options, task.seed, least)
+        each.check(requests)
+        if output is OutputFormat.TABLE:
+            rows.append({"gpus": text, "policy": "lower bound", "jct_mean_h": least})
+        for result in each.play(requests, engine, stop, progress):
+            if result is not None:
+                rows.append({"gpus": text, **result.row.flat()})
+                if output is OutputFormat.JSON:
+                    print_json(rows[-1])
+    played = [row for row in rows if row["policy"] != "lower bound"]
+    if output is OutputFormat.TABLE:
+        print_table(
+            ("gpus", "policy", *SHOWN), [[row.get(name) for name in ("gpus", "policy", *SHOWN)] for row in rows]
+        )
+        for line in worth_of_machines(played, worlds):
+            print_line(line)
+    return ExitCode.DONE if len(played) == len(worlds) * len(requests) else ExitCode.INTERRUPTED
+
+
+def worth_of_machines(rows: Sequence[Mapping[str, Any]], worlds: "Sequence[tuple[str, Cluster]]") -> list[str]:
+    """Return what more machines save under the first policy, and whether another policy on those there are saves more."""
+    mean = {(row["gpus"], row["policy"]): float(row["jct_mean_h"]) for row in rows}
+    names = list(dict.fromkeys(row["policy"] for row in rows))
+    said = []
+    for (small, fewer), (large, more) in pairwise(worlds):
+        if (small, names[0]) not in mean or (large, names[0]) not in mean:
+            continue
+        now, then = mean[small, names[0]], mean[large, names[0]]
+        added = f"{more.num_machines - fewer.num_machines} machines more"
+        said.append(
+            f"{small} to {large} ({added}) under {names[0]}: {now:.2f} h to {then:.2f} h on average ({then - now:+.2f} h)"
+        )
+        for name in names[1:]:
+            if (small, name) in mean:
+                other = mean[small, name]
+                what = "more than" if other < then else "as much as" if other == then else "less than"
+                verdict = f"saves {what} the machines" if other < now else "saves nothing"
+                said.append(
+                    f"  {name} instead of {names[0]} on {small}: {other:.2f} h ({other - now:+.2f} h), {verdict}"
+                )
+    return said

@@ -1,0 +1,68 @@
+"""Several sizes of a cluster in one command."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.cluster_sizes import worth_of_machines
+from optim.cli.main import app
+from optim.models.cluster.cluster import Cluster
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    """A gang of two behind a long job, and a short one that strict first come, first served holds up."""
+    path = tmp_path / "jobs.csv"
+    path.write_text("id,submit,gpus,duration,estimate\na,0,1,3600,3600\nb,60,2,3600,3600\nc,120,1,600,600\n")
+    return path
+
+
+def _run(*words):
+    return CliRunner().invoke(app, ["simulate", "cluster", *map(str, words)])
+
+
+def test_each_size_equals_a_run_of_its_own(jobs):
+    words = ("--trace", jobs, "--policy", "fifo,easy", "--format", "json")
+    rows = [json.loads(line) for line in _run(*words, "--gpus", "2x2,1x2").stdout.splitlines()]
+    assert [(row["gpus"], row["policy"]) for row in rows] == [
+        ("1x2", "fifo"), ("1x2", "easy"), ("2x2", "fifo"), ("2x2", "easy")
+    ]  # fmt: skip
+    for size, part in (("1x2", rows[:2]), ("2x2", rows[2:])):
+        alone = [json.loads(line) for line in _run(*words, "--gpus", size).stdout.splitlines()][1:3]
+        assert [row["jct_mean_h"] for row in part] == [row["jct_mean_h"] for row in alone]
+        assert [row["ratio_to_bound"] for row in part] == pytest.approx([row["ratio_to_bound"] for row in alone])
+
+
+def test_what_machines_are_worth_is_said(jobs):
+    """By hand: strict, a ends after 60, b after 119 and c after 128 min; with easy c ends after 10; with 2x2 nobody waits."""
+    said = _run("--trace", jobs, "--policy", "fifo,easy", "--gpus", "1x2,2x2").stdout
+    assert "1x2 to 2x2 (1 machines more) under fifo: 1.71 h to 0.72 h on average (-0.98 h)" in said
+    assert "easy instead of fifo on 1x2: 1.05 h (-0.66 h), saves less than the machines" in said
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"), [(1.0, "more than"), (2.0, "as much as"), (3.0, "less than"), (5.0, "nothing")]
+)
+def test_the_verdict_compares_the_policy_with_the_machines(other, verdict):
+    rows = [
+        {"gpus": "1x8", "policy": "fifo", "jct_mean_h": 5.0},
+        {"gpus": "1x8", "policy": "easy", "jct_mean_h": other},
+        {"gpus": "2x8", "policy": "fifo", "jct_mean_h": 2.0},
+    ]
+    worlds = [("1x8", Cluster.grid("1x8")), ("2x8", Cluster.grid("2x8"))]
+    assert verdict in worth_of_machines(rows, worlds)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--gpus", "1x2,2x2", "--log", "run.npz"), "leave --log out"),
+        (("--gpus", "1x4,2x2"), "two sizes of as many GPUs"),
+        (("--gpus", "1x2,zzz"), "machines x GPUs"),
+    ],
+)
+def test_what_does_not_go_with_several_sizes_is_one_line(jobs, words, cause):
+    result = _run("--trace", jobs, *words)
+    assert (result.exit_code, result.stderr.strip().count("\n")) == (2, 0)
+    assert cause in result.stderr
