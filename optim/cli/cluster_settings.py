@@ -1,5 +1,6 @@
 """Other settings on the same jobs (`--what-if`), and a policy as its scheduler's settings (`--write-config`)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,11 +106,11 @@ def other_request(now: "PolicyRequest", path: Path) -> "PolicyRequest":
 
 def play_what_if(
     task: "Comparison",
-    requests: "tuple[PolicyRequest, PolicyRequest]",
+    requests: "Sequence[PolicyRequest]",
     engine: "Engine",
     running: "tuple[Interruption, Progress, OutputFormat]",
 ) -> ExitCode:
-    """Play both policies, and print them side by side, paired by job."""
+    """Play two policies, and print them side by side, paired by job."""
     from optim.simulation.cluster.what_if import PairedRuns, quotas_of
 
     stop, progress, output = running

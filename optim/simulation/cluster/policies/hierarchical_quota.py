@@ -271,8 +271,8 @@ class HierarchicalQuota(PlanningPolicy):
             running = np.fromiter(one.gpus, np.int64, len(one.gpus))
             gpus = self.jobs.gpus[running].astype(float)
             self.held = (
-                np.bincount(self.users[running], weights=gpus, minlength=len(self.held[0])),
-                np.bincount(self.queue[running], weights=gpus, minlength=len(self.held[1])),
+                np.bincount(self.users[running], weights=gpus, minlength=len(self.held[0])).astype(np.float64),
+                np.bincount(self.queue[running], weights=gpus, minlength=len(self.held[1])).astype(np.float64),
             )
         return Plan(gpus=one.gpus, again_us=min(one.again, default=None))
 

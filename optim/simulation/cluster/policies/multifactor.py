@@ -217,11 +217,10 @@ class Multifactor(PlanningPolicy):
         running = np.fromiter(gpus, np.int64, len(gpus))
         owners = self.association[running]
         charge = self.jobs.gpus[running] * self.usage_factor[self.jobs.qos[running]]
-        self.held = np.bincount(owners, weights=charge, minlength=len(self.tree.names))
+        self.held = np.bincount(owners, weights=charge, minlength=len(self.tree.names)).astype(np.float64)
         if not self.options.backfill and len(gpus) < len(view.jobs) and room.num_free:
-            again.append(
-                (view.now_us // self.period_us + 1) * self.period_us
-            )  # the head of the queue may be another then
+            next_period = view.now_us // self.period_us + 1  # the head of the queue may be another then
+            again.append(next_period * self.period_us)
         return Plan(gpus=gpus, again_us=min(again, default=None))
 
     def order(self, view: View, waiting: IntArray) -> IntArray:
@@ -242,7 +241,7 @@ class Multifactor(PlanningPolicy):
             + one.weight_partition * self.partition_factor[jobs.group[waiting]]
             + one.weight_qos * self.qos_factor[jobs.qos[waiting]]
         )
-        return np.minimum(total, MAX_PRIORITY).astype(np.int64)
+        return np.asarray(np.minimum(total, MAX_PRIORITY), np.int64)
 
     def _fair_share(self) -> FloatArray:
         if self.settings.fair_tree:

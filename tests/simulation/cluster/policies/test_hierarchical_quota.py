@@ -382,3 +382,12 @@ def test_the_minimum_run_times_of_kais_example(reclaimer, victim, of_queue, of_a
         jobs = jobs_of((0, 1, 1000, victim), (1, 1, 10, reclaimer))
         _, run = ends(replace(tree, is_by_ancestor=is_by_ancestor), jobs, "1x1")
         assert [time // US for time, kind, *_ in run.log.rows() if kind == Event.PREEMPT] == [max(1, least)]
+
+
+def test_who_need_not_be_stopped_after_all_is_spared():
+    """b's gang of two: the least important of a's jobs goes first and frees one GPU of machine 0; the gang of two on machine 1 is enough alone."""
+    tree = pair((2, None, None), (2, None, None))
+    jobs = jobs_of((0, 1, 100, "a", 0), (0, 1, 100, "a", 5), (0, 2, 100, "a", 1), (10, 2, 20, "b"))
+    _, run = ends(tree, jobs, "2x2")
+    assert [job for _, kind, job, _ in run.log.rows() if kind == Event.PREEMPT] == [2]
+    assert run.figures["reclaimed"] == 1
