@@ -44,7 +44,7 @@ from optim.workloads.traces.queue_state import (
 )
 
 SEPARATOR = "|"
-COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State"
+COMMAND = "sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,Timelimit,ReqTRES,AllocTRES,State"
 """Prints all that is read."""
 RESOURCES = ("AllocTRES", "ReqTRES")
 LIMITS = ("Timelimit", "TimelimitRaw")
@@ -66,11 +66,11 @@ GB_A_MB = 2.0**-10
 
 
 def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read jobs from ``sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
+    """Read jobs from ``sacct -P --format=JobID,User,Account,QOS,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
 
     GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
     The user's estimate is Timelimit, or TimelimitRaw (minutes), if there is one.
-    Account and QOS are read where they are there. The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
+    Account and QOS may lack. The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
     ``900+0``, ``900+1`` are components of one gang: its work is the GPU-time of all of them, from the first submission on.
     Steps of jobs (``123.batch``), jobs without whole GPUs of one type and jobs that aren't over are left out and counted.
 
