@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from optim.models.auction.instance import AuctionInstance as AuctionInstance
     from optim.models.bidding.decision import FootprintPlan as FootprintPlan
     from optim.models.bidding.instance import BiddingInstance as BiddingInstance
+    from optim.models.cluster.run_file import load_run as load_run
     from optim.models.files import load as load
     from optim.models.files import load_solution as load_solution
     from optim.models.files import save as save
@@ -56,6 +57,7 @@ _HOME = {
     "export": "optim.models.programmes",
     "generate": "optim.workloads.instances",
     "load": "optim.models.files",
+    "load_run": "optim.models.cluster.run_file",
     "load_solution": "optim.models.files",
     "policy_names": "optim.core.policies",
     "reference_instance": "optim.workloads.instances",

@@ -388,7 +388,7 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: 
     if outputs.report is not None:
         from optim.report.cluster import write_cluster_report
 
-        write_cluster_report(record, outputs.report)
+        write_cluster_report(record, outputs.report, has_study=outputs.study)
     for by in split_list(outputs.lost_by):
         _print_lost(record, by, output)
     if outputs.study:

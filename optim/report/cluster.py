@@ -1,7 +1,8 @@
 """Plots and the HTML report of runs on a cluster."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
+from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from optim.core.files import write_bytes
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.metrics import HOUR_US, Metrics, rho_of_apps
+from optim.models.cluster.per_job import GROUPS, outcomes_of, wait_rows
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.waiting import CAUSES, held_gpus, last_times, waiting
 from optim.models.cluster.workload import Workload
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 MAX_POINTS = 400
 """Of a curve: more can't be seen."""
 
+SMALL = (6.6, 2.35)
+"""Inches of a picture of the first screen."""
+
+MAX_OTHERS = 4
+"""Policies besides the first of which the first screen tells numbers."""
+
 MAX_GANTT_JOBS, MAX_GANTT_GPUS, MAX_GANTTS = 80, 64, 3
 """Larger runs have no picture of who held which GPU."""
 
@@ -37,15 +45,21 @@ Bar = tuple[int, int, int, int]
 """Row (a GPU), begin, end and job."""
 
 
+FIRST = 4
+"""Pictures on a page's first screen."""
+
+
 def cluster_figures(record: RunRecord) -> list[Figure]:
-    """Return the pictures of a record's runs."""
+    """Return the pictures of a record's runs, those of the first screen first."""
     gallery = FigureList()
     if record.runs:
+        _held(gallery, record)
+        _queue(gallery, record)
+        _gang_waits(gallery, record)
+        _causes(gallery, record)
         _completion(gallery, record)
         _fairness(gallery, record)
         _ratio(gallery, record)
-        _over_time(gallery, record)
-        _causes(gallery, record)
         if len(record.jobs) <= MAX_GANTT_JOBS and record.cluster.num_gpus <= MAX_GANTT_GPUS:
             for run in record.runs[:MAX_GANTTS]:
                 _gantt(gallery, record, run)
@@ -117,21 +131,82 @@ def _ratio(gallery: FigureList, record: RunRecord) -> None:
         name_rows(panel, [run.policy for run in record.runs])
 
 
-def _over_time(gallery: FigureList, record: RunRecord) -> None:
-    caption = "GPUs held by somebody, and jobs that wait, averaged over equal parts of the time."
-    with gallery.picture("over-time", "Utilisation and queue", caption, 9, 5, 2, 1) as panels:
-        for run, colour in zip(record.runs, _colours(record), strict=True):
-            marks = run.log.time_us / HOUR_US
-            held = held_gpus(record.cluster, run.log)
-            times, changes = _queue_changes(record.jobs, run.log)
-            for panel, when, values in (
-                (panels[0], marks, 100 * held / record.cluster.num_gpus),
-                (panels[1], times / HOUR_US, np.cumsum(changes)),
-            ):
-                panel.plot(*_averages(when, values.astype(float)), color=colour, linewidth=1.1, label=run.policy)
-        panels[0].set(ylabel="GPUs held [%]", ylim=(0, 102))
-        panels[1].set(ylabel="jobs waiting", xlabel="time [h]", ylim=(0, None))
-        legend_beside(panels[0])
+def _begin(record: RunRecord) -> datetime | None:
+    """Return the date of time 0, None where the trace tells none."""
+    said = record.settings.get("begin")
+    try:
+        return datetime.fromisoformat(said) if isinstance(said, str) else None
+    except ValueError:
+        return None
+
+
+def _curves(
+    panel: "Axes", record: RunRecord, curve: "Callable[[LoggedRun], tuple[FloatArray, FloatArray]]", label: str
+) -> None:
+    """Draw a step function of time of each run, averaged over equal parts of the time: over dates where the trace tells them."""
+    begin = _begin(record)
+    for run, colour in zip(record.runs, _colours(record), strict=True):
+        hours, values = _averages(*curve(run))
+        times = hours if begin is None else [begin + timedelta(hours=float(hour)) for hour in hours]
+        panel.plot(times, values, color=colour, linewidth=1.1, label=run.policy)
+    if begin is not None:
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(maxticks=7)
+        panel.xaxis.set_major_locator(locator)
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    panel.set(ylabel=label, xlabel="time [h]" if begin is None else "date (UTC)")
+    legend_beside(panel)
+
+
+def _held(gallery: FigureList, record: RunRecord) -> None:
+    caption = "GPUs held by somebody, averaged over equal parts of the time."
+    with gallery.picture("held", "GPUs held", caption, *SMALL) as (panel,):
+        gpus = record.cluster.num_gpus
+        _curves(
+            panel,
+            record,
+            lambda run: (run.log.time_us / HOUR_US, 100.0 * held_gpus(record.cluster, run.log) / gpus),
+            "GPUs held [%]",
+        )
+        panel.set(ylim=(0, 102))
+
+
+def _queue(gallery: FigureList, record: RunRecord) -> None:
+    caption = "Jobs that wait, averaged over equal parts of the time."
+
+    def waiting_jobs(run: LoggedRun) -> tuple[FloatArray, FloatArray]:
+        times, changes = _queue_changes(record.jobs, run.log)
+        return times / HOUR_US, np.cumsum(changes).astype(float)
+
+    with gallery.picture("queue", "Jobs waiting", caption, *SMALL) as (panel,):
+        _curves(panel, record, waiting_jobs, "jobs waiting")
+        panel.set(ylim=(0, None))
+
+
+def _gang_waits(gallery: FigureList, record: RunRecord) -> None:
+    caption = (
+        "Mean wait by the GPUs that a job asks for, rounded up to a power of two; the whisker reaches to the longest."
+    )
+    size = np.ceil(np.log2(record.jobs.gpus)).astype(int)
+    sizes = np.unique(size)
+    width = 0.8 / len(record.runs)
+    with gallery.picture("gangs", "Waits by gang", caption, *SMALL) as (panel,):
+        for number, (run, colour) in enumerate(zip(record.runs, _colours(record), strict=True)):
+            hours = outcomes_of(record.jobs, record.cluster, run).wait_us / HOUR_US
+            mean = np.array([hours[size == each].mean() for each in sizes])
+            longest = np.array([hours[size == each].max() for each in sizes])
+            left = np.arange(len(sizes)) + (number - (len(record.runs) - 1) / 2) * width
+            panel.bar(left, mean, width, yerr=[np.zeros(len(sizes)), longest - mean], color=colour, label=run.policy,
+                      error_kw={"elinewidth": 0.7, "ecolor": INK, "alpha": 0.6})  # fmt: skip
+        panel.set(
+            ylabel="wait [h]",
+            xlabel="GPUs",
+            xticks=range(len(sizes)),
+            xticklabels=[str(2**each) for each in sizes.tolist()],
+        )
+        panel.set_yscale("symlog", linthresh=0.1)
+        legend_beside(panel)
 
 
 def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
@@ -171,7 +246,7 @@ def _causes(gallery: FigureList, record: RunRecord) -> None:
     for run in runs:
         spells = waiting(record.jobs, record.cluster, run.log, last_times(run.log, len(record.jobs)), run.rules)
         shares.append(100 * spells.shares())
-    with gallery.picture("waiting", "What jobs wait for", caption, 9, 0.9 + 0.32 * len(runs)) as (panel,):
+    with gallery.picture("waiting", "What jobs wait for", caption, *SMALL) as (panel,):
         left = np.zeros(len(runs))
         for cause, colour in zip(range(len(CAUSES)), PALETTE, strict=False):
             part = np.array([share[cause] for share in shares])
@@ -233,31 +308,86 @@ def _colours(record: RunRecord) -> Sequence[str]:
     return [PALETTE[number % len(PALETTE)] for number in range(len(record.runs))]
 
 
-def write_cluster_report(record: RunRecord, path: Path) -> None:
+def write_cluster_report(record: RunRecord, path: Path, *, has_study: bool = False) -> None:
     """Write the page; it is whole or absent."""
-    write_bytes(path, render_cluster(record).encode())
+    write_bytes(path, render_cluster(record, has_study=has_study).encode())
 
 
-def render_cluster(record: RunRecord) -> str:
-    """Return the page as HTML."""
+def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
+    """Return the page as HTML: first five numbers and four pictures, then what is left out and the options, then all else.
+
+    Parameters
+    ----------
+    has_study
+        Whether the Philly study's tables of each run are on it.
+    """
     jobs, world = record.jobs, record.cluster
     said = (
         f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs of {world.num_machines} machines"
     )
+    if (begin := _begin(record)) is not None:
+        last = begin + timedelta(microseconds=int(jobs.submit_us[-1]))
+        said += f", submitted {begin:%Y-%m-%d} to {last:%Y-%m-%d}"
     body = ["<h1>Policies on a cluster</h1>", f'<p class="headline">{escape(said)}</p>']
     if jobs.missing:
         body.append(f'<p class="headline">Warning: {escape(jobs.missing)}</p>')
-    body.extend(f"<p>{escape(text)}</p>" for text in (*jobs.left_out, *jobs.notes))
+    figures = cluster_figures(record)
+    if record.runs:
+        body.append(_numbers(record))
+    if figures:
+        body.append(f'<div class="four">{"".join(figure_element(figure) for figure in figures[:FIRST])}</div>')
+    body.append("<h2>What was played</h2>")
+    left_out = (*jobs.left_out, *jobs.notes) or ("Nothing was left out of the trace.",)
+    body.extend(f"<p>{escape(text)}</p>" for text in left_out)
     options = ", ".join(f"{name}={value}" for name, value in record.settings.items() if name != "keys")
     if options:
         body.append(f"<p>Options: {escape(options)}</p>")
+    body.append("<h2>All figures</h2>")
     body.append(_figures(record))
-    body.extend(figure_element(figure) for figure in cluster_figures(record))
-    is_drawn = record.settings.get("failures") == "study"
+    body.extend(figure_element(figure) for figure in figures[FIRST:])
     for run in record.runs:
+        body.extend(_waits(record, run))
+    is_drawn = record.settings.get("failures") == "study"
+    for run in record.runs if has_study else ():
         body.append(f"<h2>The Philly study under {escape(run.policy)}</h2>")
         body.extend(_study(philly_study(jobs, world, run, is_drawn=is_drawn)))
     return page("cluster", body)
+
+
+def _numbers(record: RunRecord) -> str:
+    """Return the five numbers of the first policy, each with those of up to `MAX_OTHERS` others below it."""
+    least = record.bounds.get("jct_mean_h")
+    longest = [outcomes_of(record.jobs, record.cluster, run).wait_us.max() / HOUR_US for run in record.runs]
+    metrics = [run.metrics for run in record.runs]
+    rows = {
+        "mean wait": [f"{each.wait_mean_h:.3g} h" for each in metrics],
+        "longest wait": [f"{hours:.3g} h" for hours in longest],
+        "mean completion": [f"{each.jct_mean_h:.3g} h" for each in metrics],
+        "GPUs held": [f"{each.utilisation:.0%}" for each in metrics],
+        "completion over the bound": [f"{each.jct_mean_h / least:.3g} times" if least else "-" for each in metrics],
+    }
+    tiles = []
+    for name, values in rows.items():
+        others = "".join(
+            f"<br>{escape(run.policy)} {value}"
+            for run, value in zip(record.runs[1 : 1 + MAX_OTHERS], values[1:], strict=False)
+        )
+        first = escape(record.runs[0].policy)
+        tiles.append(f"<div><b>{values[0]}</b><span>{name}, {first}{others}</span></div>")
+    return f'<div class="numbers">{"".join(tiles)}</div>'
+
+
+def _waits(record: RunRecord, run: LoggedRun) -> list[str]:
+    """Return tables of waits by user, account, partition and gang."""
+    waits = outcomes_of(record.jobs, record.cluster, run).wait_us
+    parts = []
+    for by in GROUPS:
+        rows = wait_rows(record.jobs, waits, by)
+        if rows:
+            title = f"Waits by {by} under {run.policy}, hours"
+            parts.append(f"<h3>{escape(title)}</h3>")
+            parts.append(table(tuple(rows[0]), [list(row.values()) for row in rows], caption=title))
+    return parts
 
 
 def _figures(record: RunRecord) -> str:

@@ -1,5 +1,6 @@
 """Who held which GPU, curves over time, and the page of a comparison."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -88,12 +89,14 @@ def test_averages_keep_the_area_of_a_step_function():
 
 @pytest.mark.prove
 def test_a_page_has_every_policy_picture_and_table(record):
-    page = render_cluster(record)
+    page = render_cluster(record, has_study=True)
     titles = (
         "Completion times",
         "Fairness in both readings",
         "Over the bound",
-        "Utilisation and queue",
+        "GPUs held",
+        "Jobs waiting",
+        "Waits by gang",
         "What jobs wait for",
     )
     gantts = [f"Who held which GPU: {run.policy}" for run in record.runs]
@@ -101,3 +104,18 @@ def test_a_page_has_every_policy_picture_and_table(record):
     for text in (*titles, *gantts, *tables):
         assert text in page
     assert "http" not in page
+
+
+@pytest.mark.prove
+def test_the_first_screen_has_five_numbers_and_four_pictures_before_all_else(record):
+    page = render_cluster(replace(record, settings={"begin": "2026-11-02T08:00:00", "seed": 0}))
+    screen, rest = page.split("<h2>What was played</h2>")
+    assert screen.count("<figure>") == 4
+    numbers = screen[screen.index('class="numbers"') :]
+    assert numbers.count("<b>") == 5
+    mean = record.runs[0].metrics.wait_mean_h
+    assert f"<b>{mean:.3g} h</b><span>mean wait, fifo<br>srtf" in numbers
+    assert "submitted 2026-11-02 to 2026-11-02" in screen
+    assert "date (UTC)" in screen
+    assert "seed=0" in rest
+    assert "Philly study" not in page

@@ -44,6 +44,7 @@ def solutions(folder: Path) -> None:
         solution = assert_type(interrupted.solution, optim.Solution)
     optim.save_solution(solution, instance, folder / "s.json")
     assert_type(optim.load_solution(folder / "s.json", instance), optim.Solution)
+    print(optim.load_run(folder / "run.npz").to_frame())
     best = assert_type(optim.reference_solution("tiny-0"), optim.Solution)
     verification = assert_type(optim.verify(instance, best), optim.Verification)
     assert verification.raise_unless_ok().is_ok

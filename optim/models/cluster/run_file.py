@@ -19,9 +19,10 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.core.documents import Name, convert, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
+from optim.core.optional import import_extra
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.columns import ALWAYS, LATER, Column, columns_of
-from optim.models.cluster.log import EventLog
+from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import NOT_TOLD, Metrics
 from optim.models.cluster.policy_names import name_error
 from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof, Worth
@@ -498,6 +499,41 @@ class RunRecord:
         """Whether the file that it was read from has an earlier schema: no digest in keys, and not all figures."""
         return self.schema != SCHEMA
 
+    def to_frame(self) -> Any:
+        """Return all events as a pandas frame, a row per event and machine: policy, time, kind, job's name, machine and GPUs.
+
+        `time_h` is hours after the first submission, `date` the same in UTC where the trace tells dates (else None). Events
+        without places have -1 as their machine, those of machines no job.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas isn't installed.
+        """
+        pd = import_extra("pandas", "a frame of events")
+
+        begin = self.settings.get("begin")
+        frames = []
+        for run in self.runs:
+            log = run.log
+            places = np.diff(log.first)
+            event = np.repeat(np.arange(len(log)), np.maximum(places, 1))
+            has_place = places[event] > 0
+            machine, gpus = np.full(len(event), -1), np.zeros(len(event), np.int64)
+            machine[has_place], gpus[has_place] = log.machine, log.gpus
+            names = np.array([*self.jobs.ids, None], dtype=object)
+            frame = {
+                "policy": run.policy,
+                "time_h": log.time_us[event] / 3.6e9,
+                "date": None if begin is None else pd.Timestamp(begin) + pd.to_timedelta(log.time_us[event], unit="us"),
+                "kind": [Event(kind).name for kind in log.kind[event].tolist()],
+                "job": names[log.job[event]],
+                "machine": machine,
+                "gpus": gpus,
+            }
+            frames.append(pd.DataFrame(frame))
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
 
 def save_run(record: RunRecord, path: str | Path) -> None:
     """Write a record; of a policy's own figures those that aren't finite are left out."""
@@ -558,6 +594,14 @@ def load_run(path: str | Path) -> RunRecord:
     ------
     InvalidProblemError
         If the file isn't one; it names the field or array.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.load_run("missing.npz")
+    Traceback (most recent call last):
+    ...
+    optim.core.errors.InvalidProblemError: missing.npz: can't be read: No such file or directory; check the path
     """
     arrays = read_arrays(path, WHAT, REMEDY)
     try:

@@ -126,8 +126,10 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
     for item in listed.items:
         if item.kind == "Workload":
             found = _of_workload(path, item, times)
-            jobs += [found] if isinstance(found, QueuedJob) else []
-            dropped[found] += 1 if isinstance(found, str) else 0
+            if isinstance(found, QueuedJob):
+                jobs.append(found)
+            else:
+                dropped[found] += 1
         elif item.status.phase not in ("Running", "Pending"):
             dropped[OTHER_STATE] += 1
         elif has_workloads and QUEUE in item.metadata.labels:

@@ -1,0 +1,193 @@
+"""`simulate cluster` from a state on, and what it tells of jobs and differences."""
+
+import csv
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+from optim.models.cluster.run_file import load_run
+
+RUNNER = CliRunner()
+HEADER = "JobID|User|Account|Partition|Submit|Start|End|ElapsedRaw|Timelimit|ReqTRES|AllocTRES|State|Priority|NodeList"
+
+
+def tres(gpus):
+    return f"gres/gpu={gpus}"
+
+
+def row(name, submit, start, run_s, gpus, state, end="Unknown"):
+    granted = "" if state == "PENDING" else tres(gpus)
+    return f"{name}|ana|nlp|p|{submit}|{start}|{end}|{run_s}|04:00:00|{tres(gpus)}|{granted}|{state}|1|"
+
+
+@pytest.fixture
+def state(tmp_path):
+    """Thirty jobs of an hour that are over, one that runs, and two that wait."""
+    over = [
+        row(n, f"2026-10-{n:02}T08:00:00", f"2026-10-{n:02}T08:00:00", 3600 + 60 * n, 8, "COMPLETED", f"2026-10-{n:02}T09:00:00")
+        for n in range(1, 31)
+    ]  # fmt: skip
+    now = [
+        row(40, "2026-11-02T11:00:00", "2026-11-02T11:30:00", 1800, 8, "RUNNING"),
+        row(41, "2026-11-02T11:40:00", "Unknown", 0, 8, "PENDING"),
+        row(42, "2026-11-02T11:50:00", "Unknown", 0, 4, "PENDING"),
+    ]
+    path = tmp_path / "now.txt"
+    path.write_text("\n".join([HEADER, *over, *now]) + "\n")
+    return path
+
+
+def run(*words):
+    return RUNNER.invoke(app, [str(word) for word in ("simulate", "cluster", *words)])
+
+
+def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
+    table, page = tmp_path / "starts.csv", tmp_path / "page.html"
+    words = (
+        "--state",
+        state,
+        "--gpus",
+        "1x8",
+        "--policy",
+        "easy",
+        "--forecast",
+        30,
+        "--option",
+        "forecast.arrival_days=0",
+    )
+    result = run(*words, "--jobs-csv", table, "--report", page, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [each["job"] for each in rows] == ["41", "42"]
+    # Job 40 has run for half an hour, and jobs of this user run for 61 to 90 minutes: it ends at 12:31 to 13:00.
+    assert (
+        "2026-11-02T12:30:59"
+        <= rows[0]["start_10"]
+        <= rows[0]["start_50"]
+        <= rows[0]["start_90"]
+        <= "2026-11-02T13:00:01"
+    )
+    assert rows[1]["start_10"] >= "2026-11-02T13:31"
+    with table.open() as file:
+        assert [each["start_50"] for each in csv.DictReader(file)] == [each["start_50"] for each in rows]
+    assert "When pending jobs start: easy" in page.read_text()
+    assert "now is 2026-11-02T12:00:00 UTC: 1 jobs run, 2 are pending" in result.stderr
+
+
+def test_a_run_begins_in_the_state_and_its_log_is_verified(state, tmp_path):
+    log = tmp_path / "run.npz"
+    result = run("--state", state, "--gpus", "1x8", "--policy", "fifo", "--log", log)
+    assert result.exit_code == 0, result.output
+    assert load_run(log).runs[0].log.rows()[0] == (30 * 60 * 10**6, 0, 0, ((0, 8),))
+    assert RUNNER.invoke(app, ["verify", str(log)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--generate", "philly", "--jobs", "5", "--forecast", "9"), "--forecast goes with --state FILE"),
+        (("--state", "STATE", "--gpus", "1x4"), "hold 8 GPUs, and the cluster has 4"),
+        (("--state", "STATE", "--gpus", "1x8", "--option", "state.then=1"), "unknown option state.then"),
+        (("--state", "STATE", "--gpus", "1x8", "--generate", "philly"), "--generate doesn't go with --state"),
+        (("--state", "STATE", "--gpus", "1x8", "--option", "forecast.arrival_days=99"), "arrival_days must be in"),
+        (
+            ("--generate", "philly", "--jobs", "5", "--policy", "fifo", "--compare", "fifo"),
+            "must be one of several policies",
+        ),
+    ],
+)
+def test_what_does_not_go_is_one_line(state, words, said):
+    result = run(
+        *(str(state) if word == "STATE" else word for word in words),
+        "--policy",
+        "fifo,srtf" if "--policy" not in words else "fifo",
+    )
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert result.stderr.rstrip().count("\n") == 0
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """Two jobs on one machine, of which the second waited an hour longer than it had to."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        "submit,start,duration,gpus,user,id\n"
+        "2026-03-02 08:00,2026-03-02 08:00,7200,8,ana,a\n2026-03-02 09:00,2026-03-02 11:00,3600,8,ben,b\n"
+    )
+    return path
+
+
+def test_the_recorded_schedule_is_a_row_and_its_distance_comes_first(recorded):
+    result = run("--trace", recorded, "--gpus", "1x8", "--policy", "fifo", "--bound-steps", 0)
+    # Recorded: 2 h and 3 h; simulated: 2 h and 2 h.
+    first = result.stdout.splitlines()[0]
+    assert "simulated 2 h under fifo, recorded 2.5 h (-20%)" in first
+    assert "as recorded" in result.stdout
+    lines = [
+        json.loads(line)
+        for line in run(
+            "--trace", recorded, "--gpus", "1x8", "--policy", "fifo", "--format", "json"
+        ).stdout.splitlines()
+    ]
+    assert lines[-1]["recorded_row"] == {
+        "policy": "as recorded", "jct_mean_h": 2.5, "jct_p95_h": 2.95, "wait_mean_h": 1.0, "slowdown_max": 3.0, "makespan_h": 4.0,
+    }  # fmt: skip
+
+
+def test_jobs_and_waits_are_told(recorded, tmp_path):
+    table = tmp_path / "jobs.csv.out"
+    result = run(
+        "--trace",
+        recorded,
+        "--gpus",
+        "1x8",
+        "--policy",
+        "fifo,srtf",
+        "--waits",
+        "--jobs-csv",
+        table,
+        "--compare",
+        "fifo",
+    )
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(each["policy"], each["id"]) for each in rows] == [
+        ("fifo", "a"),
+        ("fifo", "b"),
+        ("srtf", "a"),
+        ("srtf", "b"),
+    ]
+    second = rows[1]
+    assert (second["submit"], second["start"], second["end"]) == (
+        "2026-03-02T09:00:00", "2026-03-02T10:00:00", "2026-03-02T11:00:00",
+    )  # fmt: skip
+    assert (second["wait_h"], second["wait_full_h"], second["preemptions"], second["machines"]) == (
+        "1.0",
+        "1.0",
+        "0",
+        "0:8",
+    )
+    assert "fifo: waits by user, hours" in result.stdout
+    assert "srtf instead of fifo: +0 h, 1 week: can't tell" in result.stdout
+
+
+def test_policies_are_listed_with_options_units_and_what_they_see():
+    result = run("--list")
+    assert "las.quantum_s=300 s: Distance of the ticks" in result.stdout
+    lines = [json.loads(line) for line in run("--list", "--format", "json").stdout.splitlines()]
+    sees = {line["policy"]: line["sees"] for line in lines}
+    assert sees["fifo"] == "nothing"
+    assert "run times" in sees["srtf"]
+
+
+def test_a_log_is_a_frame_with_names_of_jobs(recorded, tmp_path):
+    log = tmp_path / "run.npz"
+    run("--trace", recorded, "--gpus", "1x8", "--policy", "fifo", "--bound-steps", 0, "--log", log)
+    frame = load_run(log).to_frame()
+    assert frame[["kind", "job", "machine", "gpus"]].to_numpy().tolist() == [
+        ["START", "a", 0, 8], ["END", "a", -1, 0], ["START", "b", 0, 8], ["END", "b", -1, 0],
+    ]  # fmt: skip
+    assert str(frame["date"][2]) == "2026-03-02 10:00:00"
