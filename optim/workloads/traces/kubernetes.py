@@ -186,7 +186,7 @@ def _of_pods(path: str | Path, name: str, pods: list[_Item], times: Mapping[str,
     first, spec = pods[0].metadata, pods[0].spec
     counts = [_gpus_of(path, pod.metadata.name, pod.spec) for pod in pods]
     is_running = all(pod.status.phase == "Running" for pod in pods)
-    starts = [times[pod.status.startTime] for pod in pods if pod.status.startTime in times]
+    starts = [times[pod.status.startTime or ""] for pod in pods if pod.status.startTime in times]
     submit = min(times.get(pod.metadata.creationTimestamp or "", 0.0) for pod in pods)
     nodes: dict[str, int] = {}
     for pod, gpus in zip(pods, counts, strict=True):
