@@ -172,7 +172,8 @@ def _print_paired(
         ("over_quota", "queues over quota at times"),
         ("starved", "queues whose unused quota a waiting job lacked"),
     ):
-        names = [", ".join(summary[f"{key}_{run}"]) or "none" for run, _ in runs]
+        told = [summary[f"{key}_{run}"] for run, _ in runs]
+        names = ["unknown" if each is None else ", ".join(each) or "none" for each in told]
         print_line(f"{what}: {names[0]} now; {names[1]} then")
 
 

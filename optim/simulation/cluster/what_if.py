@@ -197,7 +197,7 @@ class PairedRuns:
         return np.asarray(waited_by_job(self.jobs, self.then) - waited_by_job(self.jobs, self.now))
 
     def summary(self) -> dict[str, Any]:
-        """Return how many jobs wait less and more, by how many hours in all, who most, and which queues are over quota or starve."""
+        """Return how many jobs wait less and more, by how many hours in all, who most, and which queues are over quota or starve: None without quotas."""
         change = self._differences()
         order = np.argsort(change, kind="stable")
         rows = self.rows()
@@ -215,8 +215,10 @@ class PairedRuns:
         for run in ("now", "then"):
             figures[f"borrowed_gpu_hours_{run}"] = _total(rows, f"borrowed_gpu_hours_{run}")
             figures[f"stopped_{run}"] = _total(rows, f"stopped_{run}")
-            figures[f"over_quota_{run}"] = [row["queue"] for row in rows if row[f"borrowed_gpu_hours_{run}"]]
-            figures[f"starved_{run}"] = [row["queue"] for row in rows if row[f"starved_h_{run}"]]
+            has_quotas = any(row[f"quota_{run}"] is not None for row in rows)
+            for name, figure in (("over_quota", "borrowed_gpu_hours"), ("starved", "starved_h")):
+                named = [row["queue"] for row in rows if row[f"{figure}_{run}"]]
+                figures[f"{name}_{run}"] = named if has_quotas else None
         return figures
 
     def _named(self, rows: IntArray, change: IntArray) -> list[dict[str, Any]]:

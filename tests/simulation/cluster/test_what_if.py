@@ -108,6 +108,7 @@ def test_the_paired_table_is_that_of_two_separate_runs(tmp_path, base, world):
     assert use.gpu_hours.sum() == pytest.approx(runs[1].allocated_gpu_us / HOUR / US)
     if base == "fifo":
         assert all(row["borrowed_gpu_hours_now"] is None for row in rows.values())
+        assert (summary["over_quota_now"], summary["starved_now"]) == (None, None)
 
 
 def test_a_queue_starves_while_its_unused_quota_would_do_for_a_job_that_waits():

@@ -108,9 +108,7 @@ class BiddingClaims(AbstractClaims):
             return {}
         instance = self.facts.instance
         lasts = (
-            {}
-            if instance.survival is None
-            else {"kept": keep_probability(instance, instance.survival, plan.counts)}
+            {} if instance.survival is None else {"kept": keep_probability(instance, instance.survival, plan.counts)}
         )
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 

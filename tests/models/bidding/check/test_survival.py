@@ -102,9 +102,7 @@ def test_a_spoilt_cover_is_refused(solved):
 def test_a_harder_condition_refuses_the_footprint_and_an_easier_one_does_not(solved):
     instance, solution = solved
     asked = instance.survival
-    harder = replace(
-        instance, survival=replace(asked, probability=min(1.0, solution.stats.counts["kept"] + 1e-6))
-    )
+    harder = replace(instance, survival=replace(asked, probability=min(1.0, solution.stats.counts["kept"] + 1e-6)))
     assert any("survival" in str(each) for each in verify(harder, solution).violations)
     counts = dict(solution.stats.counts) | {"kept": 0.99}
     assert not verify(instance, replace(solution, stats=replace(solution.stats, counts=counts))).is_ok
