@@ -106,12 +106,12 @@ class SwitchingPaths(AbstractContinuation):
         model = self._encoder.arrays()
         belief = np.zeros((len(series.values), len(model["log_initial"])))
         belief[series.ends(self._encoder.num_delays)] = self._encoder.encode(series)
-        state = _drawn(np.repeat(belief[ends], num_paths, axis=0), rng)
+        state = _sampled(np.repeat(belief[ends], num_paths, axis=0), rng)
         move, root = np.exp(model["log_transition"]), np.linalg.cholesky(model["covariance"])
         value, steps = np.repeat(series.values[ends], num_paths, axis=0), []
         bounds = _widened(self._range, value)
         for _ in range(num_steps):
-            state = _drawn(move[state], rng)
+            state = _sampled(move[state], rng)
             inputs = np.concatenate([np.ones((len(value), 1)), value], axis=1)[:, : model["regression"].shape[1]]
             mean = np.einsum("nr,nrv->nv", inputs, model["regression"][state])
             noise = np.einsum("nvw,nw->nv", root[state], rng.normal(size=mean.shape))
@@ -197,7 +197,7 @@ def _history(series: ScaledSeries, ends: IntArray, num_delays: int) -> FloatArra
     return np.asarray(series.values[ends[:, None] + np.arange(1 - num_delays, 1)])
 
 
-def _drawn(probability: FloatArray, rng: np.random.Generator) -> IntArray:
+def _sampled(probability: FloatArray, rng: np.random.Generator) -> IntArray:
     """Return a draw of each row's probabilities, shape (n,)."""
     total = np.cumsum(probability, axis=1)
     return np.asarray((rng.random((len(total), 1)) * total[:, -1:] > total[:, :-1]).sum(axis=1))

@@ -146,7 +146,7 @@ class DensityWork(AbstractStudy):
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):
-            moments = _drawn(options, self.seed)
+            moments = _sampled_moments(options, self.seed)
         with clock.phase("solve"):
             scores = density_scores(self.solver, moments, options, self.seed)
         by_horizon = scores.mean(axis=1)
@@ -162,7 +162,7 @@ class DensityWork(AbstractStudy):
 
 
 @lru_cache(maxsize=1)
-def _drawn(options: DensityOptions, seed: int) -> Moments:
+def _sampled_moments(options: DensityOptions, seed: int) -> Moments:
     """Return the moments; ways that follow each other share them."""
     return moments_to_forecast(options, seed)
 

@@ -177,7 +177,9 @@ def study(
         value = _true_worth(truth[0], outcomes.bundle[:, 0], outcomes.share[:, 0], rule)
         base = max(float(value[0]), 1e-300)
         gains.append(max(0.0, float(value[1:].max()) / base - 1.0) if value[0] > 0 else float(value[1:].max() > 0))
-        granted = [_kept(rule, float(c), int(b)) for c, b in zip(outcomes.share[0], outcomes.bundle[0], strict=True)]
+        granted = [
+            _granted_gpus(rule, float(c), int(b)) for c, b in zip(outcomes.share[0], outcomes.bundle[0], strict=True)
+        ]
         withheld.append(1.0 - sum(granted) / max(1, int(outcomes.bundle[0].sum())))
         least = min(least, float(outcomes.share[0].min()))
         contended += int(outcomes.is_contended[0])
@@ -200,7 +202,7 @@ def _true_worth(truth: FloatArray, bundle: IntArray, share: FloatArray, rule: Pa
     return np.asarray(truth[np.array(granted, dtype=np.int64)])
 
 
-def _kept(rule: PaymentRule, share: float, bundle: int) -> float:
+def _granted_gpus(rule: PaymentRule, share: float, bundle: int) -> float:
     """Return the GPUs kept, expected under the lottery."""
     return share * bundle if rule is PaymentRule.LOTTERY else float(grant_size(rule, share, bundle))
 

@@ -21,7 +21,7 @@ from optim.models.programmes import unfilled_sums
 from optim.solvers.cluster.time_shares import Shares, finish_time_shares, finish_time_shares_by_programmes
 from optim.workloads.traces.gavel import read_throughputs
 
-Found = TypeVar("Found", Shares, float)
+ResultT = TypeVar("ResultT", Shares, float)
 
 AGREEMENT = 1e-4
 WIDTHS = (1, 2, 4)
@@ -134,7 +134,7 @@ def _state(problem: ShareProblem) -> float:
     return float(model.value)
 
 
-def _timed(solve: Callable[[], Found], repeats: int) -> tuple[float, Found]:
+def _timed(solve: Callable[[], ResultT], repeats: int) -> tuple[float, ResultT]:
     """Return the least processor seconds, and what was found."""
     least = np.inf
     for _ in range(repeats):

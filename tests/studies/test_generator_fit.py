@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis import target
 from optim_studies.generator_fit import autocorrelation, distance, drawn_traits, fit_generator, summary_statistics
 
 from optim.core.errors import InvalidProblemError
@@ -15,7 +15,7 @@ def series_of(*arrays):
     return ContainerSeries.from_arrays({f"c{k}": own for k, own in enumerate(arrays)}, ("cpu", "memory"), 15.0)
 
 
-@target(st.integers(0, 2**32 - 1), st.integers(41, 70))
+@given(st.integers(0, 2**32 - 1), st.integers(41, 70))
 def test_traits_are_counted_sample_by_sample(seed, length):
     rng = np.random.default_rng(seed)
     own = rng.lognormal(sigma=2.0, size=(length, 2))

@@ -522,7 +522,7 @@ class PlainDense:
         self._mean, self._work = np.empty_like(w), np.empty_like(w)
         self._step = 0
         self._pool, self._ranges = pool, shard_ranges(w.size, cores)
-        self._own = [w.copy(), *(np.zeros_like(w) for _ in range(rule.num_slots))]
+        self._arrays = [w.copy(), *(np.zeros_like(w) for _ in range(rule.num_slots))]
 
     def by_numpy(self) -> None:
         """Run one update, without allocating anything."""
@@ -567,7 +567,7 @@ class PlainDense:
 
     def others(self) -> dict[str, Callable[[], Any]]:
         """Return the other sides that there are."""
-        pushes, arrays = tuple(self.pushes), self._own
+        pushes, arrays = tuple(self.pushes), self._arrays
         if isinstance(self.rule, Sgd):
             in_c, target = c_loops(self._pool, len(self._ranges)), self.w.copy()
             return {

@@ -34,7 +34,7 @@ def roof_bytes() -> int:
     return min(working_set(last_level_cache(), memory_allowed()), MOST_BYTES)
 
 
-class Roof:
+class Roofline:
     """Passes over a working set, by name: in place by XLA and by the best plain loop, and copies of one half to the other.
 
     Both count a read and a write of each element.

@@ -28,7 +28,7 @@ from optim_studies.kernels.baselines import KernelOptions
 if TYPE_CHECKING:
     from optim_studies.kernels.baselines import KernelComparison
     from optim_studies.kernels.cases import DenseCase, SparseCase, StreamCase
-    from optim_studies.kernels.memory_speed import Roof
+    from optim_studies.kernels.memory_speed import Roofline
 
     Case = DenseCase | SparseCase | StreamCase
 
@@ -100,23 +100,23 @@ class KernelWork(AbstractStudy):
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Measure one row."""
-        from optim_studies.kernels.memory_speed import Roof
+        from optim_studies.kernels.memory_speed import Roofline
 
         row, _ = self.subject.drawn_from
         case, clock = case_of(row, self.chosen), PhaseClock()
         with clock.phase("build"):
-            contest, roof = case.contest(np.random.default_rng(self.seed)), Roof()
+            contest, roofline = case.contest(np.random.default_rng(self.seed)), Roofline()
         try:
-            return self._compare(case, contest, roof, clock, stop, progress)
+            return self._compare(case, contest, roofline, clock, stop, progress)
         finally:
             contest.close()
-            roof.close()
+            roofline.close()
 
     def _compare(
         self,
         case: "Case",
         contest: "KernelComparison",
-        roof: "Roof",
+        roofline: "Roofline",
         clock: PhaseClock,
         stop: StoppingCriterion,
         progress: Progress,
@@ -125,11 +125,11 @@ class KernelWork(AbstractStudy):
 
         from optim_studies.kernels.baselines import JAX
 
-        calls = {**roof.calls(), **contest.calls}
+        calls = {**roofline.calls(), **contest.calls}
         compile_s = {name: timed(call)[0] for name, call in calls.items()}
         error, checksum = contest.error(), contest.checksum()
-        rounds = race(calls, self.chosen.rounds, stop, progress, always=(JAX, *roof.calls()))
-        figures = _figures(case.moved, roof, rounds)
+        rounds = race(calls, self.chosen.rounds, stop, progress, always=(JAX, *roofline.calls()))
+        figures = _figures(case.moved, roofline, rounds)
         return Finding(
             parameters={
                 "kernel": case.kernel,
@@ -153,7 +153,7 @@ class KernelWork(AbstractStudy):
         )
 
 
-def _figures(moved: int, roof: "Roof", times: Times) -> dict[str, Any]:
+def _figures(moved: int, roofline: "Roofline", times: Times) -> dict[str, Any]:
     """Return medians, speeds and shares."""
     from optim.core.limits import last_level_cache
     from optim_studies.kernels.baselines import JAX
@@ -161,8 +161,8 @@ def _figures(moved: int, roof: "Roof", times: Times) -> dict[str, Any]:
 
     wall, spent = medians(times), medians(times, 1)
     speed = moved / wall[JAX] / 1e9
-    roofs = roof.speeds({name: min(each[0] for each in seconds) for name, seconds in times.items()})
-    in_place, copy = (roofs[name] / 1e9 if name in roofs else None for name in (IN_PLACE, COPY))
+    speeds_by_kind = roofline.speeds({name: min(each[0] for each in seconds) for name, seconds in times.items()})
+    in_place, copy = (speeds_by_kind[name] / 1e9 if name in speeds_by_kind else None for name in (IN_PLACE, COPY))
     is_beyond = moved > last_level_cache()
     best_loop = min((name for name in LOOPS if name in wall), key=lambda name: wall[name], default=None)
     return {
@@ -176,7 +176,7 @@ def _figures(moved: int, roof: "Roof", times: Times) -> dict[str, Any]:
         "roof_gigabytes_per_s": copy,
         "in_place_gigabytes_per_s": in_place,
         "working_set_mb": moved / 1e6,
-        "roof_set_mb": roof.set_bytes / 1e6,
+        "roof_set_mb": roofline.set_bytes / 1e6,
         **{f"{name}_ms": 1e3 * wall[name] if name in wall else None for name in OTHERS},
         **{f"{name}_processor_ms": 1e3 * spent[name] if name in spent else None for name in OTHERS},
         **{f"speedup_over_{name}": wall[name] / wall[JAX] if name in wall else None for name in OTHERS},
@@ -184,9 +184,9 @@ def _figures(moved: int, roof: "Roof", times: Times) -> dict[str, Any]:
     }
 
 
-def _share(speed: float, roof: float | None, is_beyond: bool) -> float | None:
+def _share(speed: float, roofline: float | None, is_beyond: bool) -> float | None:
     """Return the kernel's speed over the memory's, which is at least the kernel's; None in the cache."""
-    return speed / max(roof, speed) if is_beyond and roof is not None else None
+    return speed / max(roofline, speed) if is_beyond and roofline is not None else None
 
 
 def _subjects(options: KernelOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

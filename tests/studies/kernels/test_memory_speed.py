@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from optim_studies.kernels import memory_speed as roofs
-from optim_studies.kernels.memory_speed import COPY, IN_PLACE, MOST_BYTES, Roof, roof_bytes
+from optim_studies.kernels.memory_speed import COPY, IN_PLACE, MOST_BYTES, Roofline, roof_bytes
 
 MIB = 2**20
 
@@ -22,7 +22,7 @@ def test_passes_go_over_the_whole_set_by_the_best_loop_there_is(has_compiler, mo
     monkeypatch.setattr(roofs, "roof_bytes", lambda: 1 << 12)
     if not has_compiler:
         monkeypatch.setattr(roofs, "c_loops", lambda pool, cores: None)
-    roof = Roof()
+    roof = Roofline()
     assert roof.set_bytes == 1 << 12
     plain = f"{IN_PLACE}_{roof.by}"
     assert roof.moved == {plain: 1 << 13, COPY: 1 << 12, f"{IN_PLACE}_xla": 1 << 12}
@@ -36,14 +36,14 @@ def test_passes_go_over_the_whole_set_by_the_best_loop_there_is(has_compiler, mo
 
 def test_next_to_no_memory_still_leaves_two_numbers_to_pass_over(monkeypatch):
     monkeypatch.setattr(roofs, "roof_bytes", lambda: 0)
-    roof = Roof()
+    roof = Roofline()
     roof.close()
     assert roof.moved == {f"{IN_PLACE}_{roof.by}": 32, COPY: 16, f"{IN_PLACE}_xla": 16}
 
 
 def test_the_best_of_the_passes_is_the_roof(monkeypatch):
     monkeypatch.setattr(roofs, "roof_bytes", lambda: 1 << 12)
-    roof = Roof()
+    roof = Roofline()
     roof.close()
     seconds = {f"{IN_PLACE}_{roof.by}": 2.0, COPY: 4.0, f"{IN_PLACE}_xla": 0.5}
     assert roof.speeds(seconds) == {IN_PLACE: 8192.0, COPY: 1024.0}
