@@ -280,10 +280,10 @@ class Keyed(Protocol):
         ...
 
 
-Kept = TypeVar("Kept", bound=Keyed)
+RecordT = TypeVar("RecordT", bound=Keyed)
 
 
-class ResultsFile(Generic[Kept]):
+class ResultsFile(Generic[RecordT]):
     """An open, locked results file.
 
     Attributes
@@ -294,12 +294,12 @@ class ResultsFile(Generic[Kept]):
         The records it holds, by key.
     """
 
-    def __init__(self, path: Path, descriptor: int, records: dict[str, Kept]) -> None:
+    def __init__(self, path: Path, descriptor: int, records: dict[str, RecordT]) -> None:
         self.path = path
         self.records = records
         self._descriptor = descriptor
 
-    def append(self, record: Kept) -> None:
+    def append(self, record: RecordT) -> None:
         """Write a record as one line and wait until it is on the disk.
 
         Raises
@@ -330,8 +330,8 @@ def open_results(
 
 @contextmanager
 def open_lines(
-    path: Path, read: Callable[[bytes], Kept], is_wanted: Callable[[Kept], bool] = lambda record: True
-) -> Iterator[ResultsFile[Kept]]:
+    path: Path, read: Callable[[bytes], RecordT], is_wanted: Callable[[RecordT], bool] = lambda record: True
+) -> Iterator[ResultsFile[RecordT]]:
     """Open a results file for appending, making it and its folder if there is none.
 
     Parameters
@@ -437,8 +437,8 @@ def _packed_bytes(path: Path) -> bytes:
 
 
 def _parse(
-    path: Path, data: bytes, read: Callable[[bytes], Kept], *, is_sealed: bool = True
-) -> tuple[list[tuple[bytes, Kept]], int]:
+    path: Path, data: bytes, read: Callable[[bytes], RecordT], *, is_sealed: bool = True
+) -> tuple[list[tuple[bytes, RecordT]], int]:
     """Return lines with their records, and the size in bytes of all that is whole."""
     whole_size = data.rfind(b"\n") + 1
     records = []

@@ -201,8 +201,8 @@ class Monitor:
                 SolveState(
                     elapsed_s=self.clock.elapsed_s,
                     iterations=standing.iterations,
-                    objective=self._worth(standing.objective),
-                    bound=self._worth(standing.bound),
+                    objective=self._unscaled(standing.objective),
+                    bound=self._unscaled(standing.bound),
                     sense=self.sense,
                 )
             )
@@ -210,12 +210,14 @@ class Monitor:
 
     def is_gap_within(self, objective: float | None, bound: float | None) -> bool:
         """Tell whether the rule would end a run for the gap of these; clock and iterations count for nothing."""
-        state = SolveState(elapsed_s=0.0, objective=self._worth(objective), bound=self._worth(bound), sense=self.sense)
+        state = SolveState(
+            elapsed_s=0.0, objective=self._unscaled(objective), bound=self._unscaled(bound), sense=self.sense
+        )
         return self.stop(state) is Termination.GAP_LIMIT
 
     def show(self, standing: SolverState) -> None:
         """Tell the progress where the run stands; what is not known is None."""
-        objective, bound = self._worth(standing.objective), self._worth(standing.bound)
+        objective, bound = self._unscaled(standing.objective), self._unscaled(standing.bound)
         known = {"objective": objective, "bound": bound, "gap": relative_gap(objective, bound, self.sense)}
         self.progress.update(standing.iterations, {**known, **standing.figures})
 
@@ -238,7 +240,7 @@ class Monitor:
         """Return a monitor for the whole run in another unit of objectives and bounds."""
         return Monitor(self.stop, self.progress, sense=self.sense, clock=self.clock, unit=unit * self.unit)
 
-    def _worth(self, number: float | None) -> float | None:
+    def _unscaled(self, number: float | None) -> float | None:
         return None if number is None else number * self.unit
 
 

@@ -144,7 +144,7 @@ class Effort:
     """
 
     def __init__(self, what: str) -> None:
-        self._what, self._most, self._taken = what, current_limits().steps, 0
+        self._what, self._most, self._num_steps = what, current_limits().steps, 0
 
     def spend(self, steps: int) -> None:
         """Count steps.
@@ -154,8 +154,8 @@ class Effort:
         InvalidProblemError
             If these are too many in all, naming the limit and how to raise it.
         """
-        self._taken += steps
-        if self._taken > self._most:
+        self._num_steps += steps
+        if self._num_steps > self._most:
             raise InvalidProblemError(f"{self._what} takes more than {self._most} steps; {remedy('steps')}")
 
 

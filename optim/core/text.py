@@ -118,8 +118,8 @@ def grid(names: Sequence[str], cells: Sequence[Cell], axis: str, label: str) -> 
     columns = max((cell.column for cell in cells), default=0) + 1
     shown = names[:MAX_ROWS]
     shown_cells = [cell for cell in cells if cell.row < MAX_ROWS][:MAX_CELLS]
-    left_out = len(names) - len(shown)
-    height = ROW * (len(shown) + bool(left_out)) + FOOT
+    num_hidden = len(names) - len(shown)
+    height = ROW * (len(shown) + bool(num_hidden)) + FOOT
     unit = WIDTH / columns
     parts = [
         f"<text x='{LEFT - 6}' y='{ROW * row + 12}' text-anchor='end'>{escape(name)}</text>"
@@ -130,8 +130,8 @@ def grid(names: Sequence[str], cells: Sequence[Cell], axis: str, label: str) -> 
         f"fill='{COLOUR}' fill-opacity='{cell.strength:.2f}'><title>{escape(cell.title)}</title></rect>"
         for cell in shown_cells
     ]
-    if left_out:
-        parts.append(f"<text x='{LEFT}' y='{ROW * len(shown) + 12}'>and {left_out} more rows</text>")
+    if num_hidden:
+        parts.append(f"<text x='{LEFT}' y='{ROW * len(shown) + 12}'>and {num_hidden} more rows</text>")
     step = max(1, -(-columns // 12))
     parts += [
         f"<text x='{LEFT + unit * (column + 0.5):.1f}' y='{height - 16}' text-anchor='middle'>{column}</text>"

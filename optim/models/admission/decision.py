@@ -343,7 +343,7 @@ def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) ->
     needs = [_needs(instance, i, *sides) for i, sides in enumerate(zip(*by_job, strict=True))]
     complete = [need for need in needs if need is not None]
     complete.sort(key=lambda need: (-instance.value[need.job, need.completion], need.job))
-    free = _Room(instance)
+    free = _FreeServers(instance)
     placed = [need for need in complete if free.take(need)]
     return AdmissionPlan.from_rows(
         workers=[row for need in placed for row in need.rows(Side.WORKER)],
@@ -418,7 +418,7 @@ def _first_units(by_server: dict[int, int], number: int) -> dict[int, int]:
     return units
 
 
-class _Room:
+class _FreeServers:
     """What is left on every server in every slot."""
 
     def __init__(self, instance: AdmissionInstance) -> None:
@@ -428,7 +428,7 @@ class _Room:
         self._most = {Side.WORKER: instance.workers_per_server, Side.PS: instance.ps_per_server}
         self._class = {Side.WORKER: workers.class_of_server, Side.PS: ps.class_of_server}
         residual = workers.capacity[workers.class_of_server]
-        self._left = {
+        self._residual = {
             Side.WORKER: residual,
             Side.PS: residual if instance.has_shared_servers else ps.capacity[ps.class_of_server],
         }
@@ -438,7 +438,7 @@ class _Room:
         if not all(self._is_within_limits(need, slot, segment) for slot, segment in need.segment.items()):
             return False
         loads = [
-            (self._left[side][server, slot], self._demand[side][need.segment[slot]] * count)
+            (self._residual[side][server, slot], self._demand[side][need.segment[slot]] * count)
             for (side, slot), by_server in need.units.items()
             for server, count in by_server.items()
         ]

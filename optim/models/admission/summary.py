@@ -292,9 +292,9 @@ def _tight_rows(
     """Return how many rows are tight, and how many could be."""
     could_be = servers.capacity >= smallest
     free = servers.capacity[servers.class_of_server] - used
-    max_room = np.full(servers.capacity.shape, np.iinfo(np.int64).min)
-    np.maximum.at(max_room, servers.class_of_server, free)
-    return int((could_be & (max_room < smallest)).sum()), int(could_be.sum())
+    max_free = np.full(servers.capacity.shape, np.iinfo(np.int64).min)
+    np.maximum.at(max_free, servers.class_of_server, free)
+    return int((could_be & (max_free < smallest)).sum()), int(could_be.sum())
 
 
 def _utilisation(instance: AdmissionInstance, servers: ServerClasses, used: IntArray) -> Mapping[str, float]:

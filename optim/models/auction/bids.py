@@ -185,7 +185,7 @@ class NamedBids:
     ) -> None:
         self._facts = {"horizon": horizon, "lease_min": lease_min, "cluster_gpus": cluster.num_gpus}
         self._widest, self._farthest = widest, max(max_gpus_by_locality(cluster))
-        self._room_of: list[int] = cluster.machine_free.tolist()
+        self._machine_free: list[int] = cluster.machine_free.tolist()
         self._rack_of: list[int] = cluster.machine_rack.tolist()
         self._machine_of: list[int] = cluster.slot_machine.tolist()
         self._slots_of: dict[int, list[int]] = {}
@@ -215,7 +215,7 @@ class NamedBids:
         Left out are those that slow the app down as much as GPUs anywhere: classes have these.
         """
         held_slots = {slot for slot, _ in profile.held_places}
-        room_of, rack_of, slots_of = self._room_of, self._rack_of, self._slots_of
+        machine_free, rack_of, slots_of = self._machine_free, self._rack_of, self._slots_of
         homes = {self._machine_of[slot] for slot in held_slots}
         is_wide = self._widest >= self._farthest
         worst = profile.slowdown.within(self._farthest) if is_wide else math.inf
@@ -228,18 +228,18 @@ class NamedBids:
 
         if profile.slowdown.within(level_with(())) >= worst:
             return
-        chains = [[m] for m in sorted(homes) if room_of[m]]
+        chains = [[m] for m in sorted(homes) if machine_free[m]]
         racks = {rack_of[m] for m in homes} if self._widest >= Locality.RACK else set()
         for rack in sorted(racks):
-            inside = [m for m, of in enumerate(rack_of) if of == rack and room_of[m]]
-            chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
+            inside = [m for m, of in enumerate(rack_of) if of == rack and machine_free[m]]
+            chains.append(sorted(inside, key=lambda m: (m not in homes, -machine_free[m], m)))
         for number, chain in enumerate(chains):
             is_rack = number >= len(chains) - len(racks)
             used, filled = 0, 0  # machines taken whole, and their GPUs
             level, known = Locality.CLUSTER, -1
             for k in numbers:
-                while used < len(chain) and filled + room_of[chain[used]] <= k:
-                    filled += room_of[chain[used]]
+                while used < len(chain) and filled + machine_free[chain[used]] <= k:
+                    filled += machine_free[chain[used]]
                     used += 1
                 if k > filled and used == len(chain):
                     break
@@ -250,7 +250,7 @@ class NamedBids:
                     level, known = level_with(chain[:count]), count
                 if profile.slowdown.within(level) >= worst:
                     break  # further machines only widen it
-                bundle = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
+                bundle = [(m, machine_free[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
                 yield tuple(sorted(bundle)), level
 
 

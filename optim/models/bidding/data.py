@@ -310,7 +310,7 @@ class SurvivalConstraint(ComparesByValue):
                 f"survival.capacity[{j}] must be between 0 and {MAX_CAPACITY}, got {self.capacity[j]}"
             )
 
-    def held(self, market: IntArray, counts: IntArray) -> FloatArray:
+    def capacity_by_market(self, market: IntArray, counts: IntArray) -> FloatArray:
         """Return what a footprint holds of each market, shape (markets,)."""
         return np.bincount(market, self.capacity * counts, len(self.shocks.zone)).astype(np.float64)
 
@@ -320,4 +320,4 @@ def survival_probability(instance: BiddingData, counts: IntArray) -> float:
     survival = instance.survival
     if survival is None:
         return 1.0
-    return survival.shocks.probability(survival.held(instance.bids.market, counts), survival.min_capacity)
+    return survival.shocks.probability(survival.capacity_by_market(instance.bids.market, counts), survival.min_capacity)

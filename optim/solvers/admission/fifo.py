@@ -51,14 +51,14 @@ class FixedWorkers:
 
     def __init__(self, least: int, most: int, rng: np.random.Generator) -> None:
         self._least, self._most, self._rng = least, most, rng
-        self._drawn: dict[int, int] = {}
+        self._sampled_workers: dict[int, int] = {}
 
     def draw(self, view: JobView) -> int:
         """Return a job's number: at most N_i, and enough to make progress."""
-        if view.job not in self._drawn:
+        if view.job not in self._sampled_workers:
             number = int(self._rng.integers(self._least, self._most + 1))
-            self._drawn[view.job] = max(view.min_workers, min(number, len(view.progress) - 1))
-        return self._drawn[view.job]
+            self._sampled_workers[view.job] = max(view.min_workers, min(number, len(view.progress) - 1))
+        return self._sampled_workers[view.job]
 
     def wanted(self, view: JobView) -> int:
         """Return the number for this slot: no more than complete the job."""

@@ -523,7 +523,7 @@ class PricedCounts:
     proof: PriceProof
     fixed: float
     _relaxed: CountRelaxation
-    _kept: IntArray
+    _columns: IntArray
 
     @property
     def bound(self) -> float:
@@ -533,7 +533,7 @@ class PricedCounts:
     @property
     def choice(self) -> IntArray:
         """The kept rows that attain the bound before anything is placed."""
-        chosen: IntArray = np.append(self._kept, -1)[self._relaxed.choice()]
+        chosen: IntArray = np.append(self._columns, -1)[self._relaxed.choice()]
         return chosen
 
     def bound_without(self, app: int) -> float:
@@ -575,7 +575,7 @@ def count_with_prices(lp: BundleTypeLP, point: LpPoint, bounds: Bounds, absent: 
         proof=proof,
         fixed=supply_value + float(restricted) + fixed_gain,
         _relaxed=CountRelaxation(offset, tables.size[columns], gain[columns], num_free),
-        _kept=columns,
+        _columns=columns,
     )
 
 

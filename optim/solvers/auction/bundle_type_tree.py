@@ -68,7 +68,7 @@ class Tree(AbstractIteration[Interval]):
         node_limit: int = 200,
         is_enough: Callable[[float, float], bool] | None = None,
     ) -> None:
-        self._lp, self._packer, self._room = lp, packer, packer.placement_search
+        self._lp, self._packer, self._placement_search = lp, packer, packer.placement_search
         self._absent, self.node_limit, self._is_enough = absent, node_limit, is_enough
         self._best, self._proven = known, proven
         self._witness: Witness | None = None
@@ -118,7 +118,7 @@ class Tree(AbstractIteration[Interval]):
 
     def _treat(self, node: _Node) -> list[int]:
         """Bound a node and look for an allocation; return the children if it stays open."""
-        if node.is_tight and self._room.fits(self._awarded_at_least(node.bounds)) is False:
+        if node.is_tight and self._placement_search.fits(self._awarded_at_least(node.bounds)) is False:
             node.bound, node.proof, node.is_full = -np.inf, None, True
             return []
         point = self._lp.solve(node.bounds, self._absent)
@@ -138,7 +138,7 @@ class Tree(AbstractIteration[Interval]):
                 return self._split(node, -1 - row, float(point.chosen[row])) if is_open else []
         is_whole = fraction.max(initial=0.0) <= WHOLE_TOL
         if is_whole:
-            self._keep(self._whole(point, node.bounds), is_thorough=True)
+            self._keep(self._integral_rows(point, node.bounds), is_thorough=True)
         else:
             self._count(node, point)
         if node.bound <= self._best + CLOSING_TOL:
@@ -207,7 +207,7 @@ class Tree(AbstractIteration[Interval]):
         node.low, node.high = len(self._nodes) - 2, len(self._nodes) - 1
         return [node.low, node.high] if number - node.split > 0.5 else [node.high, node.low]
 
-    def _whole(self, point: LpPoint, bounds: dict[int, tuple[int, int]]) -> IntArray:
+    def _integral_rows(self, point: LpPoint, bounds: dict[int, tuple[int, int]]) -> IntArray:
         """Return kept rows for whole numbers of bundles, by app; all -1 where they stay fractional."""
         tables, chosen = self._lp.tables, point.chosen
         choice = np.full(tables.num_apps, -1, dtype=np.int64)

@@ -94,7 +94,7 @@ class CountRelaxation:
     """
 
     def __init__(self, offset: IntArray, size: IntArray, weight: FloatArray, num_free: int) -> None:
-        self._rows, self._room = (offset, size, weight), max(0, num_free)
+        self._rows, self._num_free = (offset, size, weight), max(0, num_free)
         self._num_apps = len(offset) - 1
 
     @classmethod
@@ -111,7 +111,7 @@ class CountRelaxation:
         return self._table(np.arange(self._num_apps)[::-1].copy())
 
     def _table(self, order: IntArray) -> FloatArray:
-        table: FloatArray = count_tables(order, *self._rows, self._room)
+        table: FloatArray = count_tables(order, *self._rows, self._num_free)
         return table
 
     @property

@@ -244,12 +244,12 @@ class Ledger:
     """
 
     def __init__(self, free: IntArray) -> None:
-        self._left = free.astype(int).tolist()
+        self._num_free = free.astype(int).tolist()
 
     @property
     def left(self) -> tuple[int, ...]:
         """GPUs not granted yet, by slot."""
-        return tuple(self._left)
+        return tuple(self._num_free)
 
     def grant(self, app: str, entries: tuple[tuple[int, int], ...], lease_min: float) -> Grant:
         """Take GPUs out and return the grant.
@@ -263,13 +263,13 @@ class Ledger:
         for slot, count in entries:
             wanted[slot] = wanted.get(slot, 0) + count
         for slot, count in wanted.items():
-            if not (0 <= slot < len(self._left) and 0 < count <= self._left[slot]):
-                num_free = self._left[slot] if 0 <= slot < len(self._left) else 0
+            if not (0 <= slot < len(self._num_free) and 0 < count <= self._num_free[slot]):
+                num_free = self._num_free[slot] if 0 <= slot < len(self._num_free) else 0
                 raise NotAllowedError(
                     f"{count} GPUs of slot {slot} can't be granted to {app!r}: {num_free} are left; grant fewer"
                 )
         for slot, count in wanted.items():
-            self._left[slot] -= count
+            self._num_free[slot] -= count
         return Grant(app=app, entries=tuple(sorted(wanted.items())), lease_min=lease_min)
 
 

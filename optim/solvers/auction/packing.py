@@ -94,11 +94,11 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
         most_entries += min(gpus, num_slots)
     entries = np.empty((most_entries, 3), dtype=np.int64)
     count = 0
-    machine_room = np.zeros(len(machine_rack), dtype=np.int64)
+    machine_free = np.zeros(len(machine_rack), dtype=np.int64)
     for turn in range(5):
         if turn == 3:
             for s in range(num_slots):
-                machine_room[slot_machine[s]] += free[s]
+                machine_free[slot_machine[s]] += free[s]
         for k in range(len(level)):
             if level[k] != NARROW_FIRST[turn]:
                 continue
@@ -114,7 +114,7 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
                         inside = m
                     elif level[k] == RACK:
                         inside = machine_rack[m]
-                    have = free[s] if turn < 3 else machine_room[m] * 1000 + free[s]
+                    have = free[s] if turn < 3 else machine_free[m] * 1000 + free[s]
                     if free[s] > 0 and inside == place[k] and have > most:
                         chosen, most = s, have
                 if chosen < 0:
@@ -123,7 +123,7 @@ def materialise(level, size, place, slot_machine, machine_rack, slot_free):
                 free[chosen] -= count_taken
                 unplaced -= count_taken
                 if turn >= 3:
-                    machine_room[slot_machine[chosen]] -= count_taken
+                    machine_free[slot_machine[chosen]] -= count_taken
                 entries[count, 0], entries[count, 1], entries[count, 2] = k, chosen, count_taken
                 count += 1
     return entries[:count]
@@ -474,7 +474,7 @@ class _Search:
             first.tolist(),
         )
         self._rack_of = cluster.machine_rack.tolist()
-        self._room, self._rack = [sum(free) for free in self._slots], cluster.rack_free.tolist()
+        self._machine_gpus, self._rack = [sum(free) for free in self._slots], cluster.rack_free.tolist()
         self._named = {machine for _, _, machine in items if machine >= 0}
         self._budget = min(MOST_LOOKED, int(WORK / len(cluster.slot_free) ** 1.5))
         self._failed: set[bytes] = set()
@@ -494,7 +494,7 @@ class _Search:
         tried: set[tuple[object, ...]] = set()
         for target in self._targets(level, machine):
             rack, m, s = target
-            is_full = self._rack[rack] < size or (m >= 0 and self._room[m] < size)
+            is_full = self._rack[rack] < size or (m >= 0 and self._machine_gpus[m] < size)
             alike = self._likeness(target)
             if is_full or (s >= 0 and self._slots[m][s] < size) or alike in tried:
                 continue
@@ -512,7 +512,7 @@ class _Search:
         rack, m, s = target
         self._rack[rack] += size
         if m >= 0:
-            self._room[m] += size
+            self._machine_gpus[m] += size
         if s >= 0:
             self._slots[m][s] += size
 
@@ -539,7 +539,7 @@ class _Search:
 
     def _title(self, m: int) -> tuple[int, int]:
         """Return a machine's number if it is named, -1 otherwise, and what is left on it."""
-        return m if m in self._named else -1, self._room[m]
+        return m if m in self._named else -1, self._machine_gpus[m]
 
     def _targets(self, level: int, machine: int) -> list[Target]:
         """Return where an item may go."""
@@ -608,7 +608,7 @@ class Packer:
         if entries is None:
             entries = self.search(row)
         if entries is None and is_thorough:
-            entries = self._by_room(row)
+            entries = self._by_placement_search(row)
         if entries is None:
             self._failed.add((key, is_thorough))
         return entries
@@ -637,7 +637,7 @@ class Packer:
                     return entries
         return None
 
-    def _by_room(self, row: IntArray) -> IntArray | None:
+    def _by_placement_search(self, row: IntArray) -> IntArray | None:
         """Return entries by a search through all placements, where the bundles are few."""
         _, level, size, target = self._items(row[row >= 0])
         if len(level) > MAX_SEARCHED:

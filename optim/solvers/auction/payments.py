@@ -302,8 +302,8 @@ class PaymentSolver:
         ours, theirs = self._main.choice[source.app], self._main.choice[claim.app]
         level, other = tables.level[ours], tables.level[theirs]
         is_alike = level == other and source.bundle == claim.bundle
-        has_room = is_alike or (other <= level and source.bundle <= claim.bundle)
-        if witness is None or Locality.NAMED in (level, other) or not has_room:
+        fits = is_alike or (other <= level and source.bundle <= claim.bundle)
+        if witness is None or Locality.NAMED in (level, other) or not fits:
             return None
         if witness.row[claim.app] != tables.row[theirs] or (witness.placement is None and not is_alike):
             return None

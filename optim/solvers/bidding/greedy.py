@@ -25,7 +25,7 @@ class HeuristicOptions:
     bound: bool = True
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """A footprint, and the steps to it."""
 
     counts: IntArray
@@ -38,7 +38,7 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
     options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
 
     @abstractmethod
-    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
         """Return a footprint."""
 
     def run(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor, seed: int) -> Outcome:
@@ -52,11 +52,11 @@ class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptions]):
         return outcome_of(instance, result.counts, proven, iterations=result.steps, figures={})
 
 
-def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> Found:
+def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> SearchResult:
     """Return the footprint that exchanges lead to from the greedy one."""
     greedy = GreedySearch(instance)
     search = LocalSearch(instance, run_iteration(greedy, monitor, task=task), begun=greedy.steps)
-    return Found(counts=run_iteration(search, monitor, task=task), steps=search.steps)
+    return SearchResult(counts=run_iteration(search, monitor, task=task), steps=search.steps)
 
 
 @register("exchange", problem="bidding")
@@ -65,7 +65,7 @@ class ExchangeSolver(AbstractHeuristic):
 
     summary: ClassVar[str] = "local search from the greedy footprint: additions, removals, exchanges"
 
-    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
         """Search from the greedy footprint."""
         return exchanged(instance, monitor, self.name)
 
@@ -91,7 +91,7 @@ class GreedySolver(AbstractHeuristic):
 
     summary: ClassVar[str] = "one-step search: add bids by least own cost per work, and by largest drop of the whole's"
 
-    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> SearchResult:
         """Add bids to nothing, by either rule; where neither reaches the least work, go on by moves."""
         searches = GreedySearch(instance), SteepestAdditions(instance)
         for search in searches:
@@ -102,4 +102,4 @@ class GreedySolver(AbstractHeuristic):
             best = LocalSearch(instance, best.counts, begun=steps)
             run_iteration(best, monitor, task=self.name)
             steps = best.steps
-        return Found(counts=best.counts, steps=steps)
+        return SearchResult(counts=best.counts, steps=steps)

@@ -140,17 +140,17 @@ def _values(
                 s = setup[c, p // KINDS]
                 open_size = min(size, steps + 1 - s)
                 start = move[c, p // KINDS]
-                held = max(1, -(-s // per_tick))
-                if until[t, p] - t >= held:
-                    before = start + paid[t + held - 1, p] - paid[t, p]
-                    last_s = s * unit - (held - 1) * tick_s  # of the set-up, in the last of these ticks
-                    last = cost[t + held - 1, p]
+                num_ticks = max(1, -(-s // per_tick))
+                if until[t, p] - t >= num_ticks:
+                    before = start + paid[t + num_ticks - 1, p] - paid[t, p]
+                    last_s = s * unit - (num_ticks - 1) * tick_s  # of the set-up, in the last of these ticks
+                    last = cost[t + num_ticks - 1, p]
                     now = idle[t, c]
-                    left = last_s + work + done * unit - t * tick_s
-                    _end(now[done : max(done, open_size)], before, last, tick_s, unit, left, is_whole)
+                    remaining_s = last_s + work + done * unit - t * tick_s
+                    _end(now[done : max(done, open_size)], before, last, tick_s, unit, remaining_s, is_whole)
                     begin = max(done, _within(late_s + tick_s - last_s, unit, size))
                     if begin < open_size:
-                        _lower(now[begin:open_size], working[t + held, p, begin + s :], before + last)
+                        _lower(now[begin:open_size], working[t + num_ticks, p, begin + s :], before + last)
                 gone = free_until[t, p]
                 if (gone - t) * per_tick >= s and gone > t:
                     begin = max(done, _within((gone - t) * tick_s - s * unit + late_s, unit, size))
@@ -175,10 +175,10 @@ def _lower(value: IntArray, other: IntArray, more: int) -> None:
 
 
 @compiled
-def _end(value: IntArray, before: int, last: int, tick_s: int, unit: int, left: int, is_whole: bool) -> None:
-    """Lower values to what it costs to end the job within a tick, of which `left` seconds and a unit more each are needed."""
-    for k in range(min(len(value), max(0, (tick_s - left) // unit + 1))):
-        value[k] = min(value[k], before + (last if is_whole else last // tick_s * (left + k * unit)))
+def _end(value: IntArray, before: int, last: int, tick_s: int, unit: int, remaining_s: int, is_whole: bool) -> None:
+    """Lower values to what it costs to end the job within a tick, of which `remaining_s` seconds and a unit more each are needed."""
+    for k in range(min(len(value), max(0, (tick_s - remaining_s) // unit + 1))):
+        value[k] = min(value[k], before + (last if is_whole else last // tick_s * (remaining_s + k * unit)))
 
 
 @compiled
@@ -202,45 +202,48 @@ def _plan(
     stays = np.empty((ticks + 1, 4), np.int64)
     size, t, lost, state = 0, 0, 0, 0
     while work - t * tick_s + lost * unit > 0:
-        value, left = idle[t, state, lost], work - t * tick_s + lost * unit
+        value, remaining_s = idle[t, state, lost], work - t * tick_s + lost * unit
         if lost + per_tick <= steps and idle[t + 1, state, lost + per_tick] == value:
             t, lost = t + 1, lost + per_tick
             continue
         end, gone = 0, 0
         for p in range(places):
             s = setup[state, p // KINDS]
-            held = max(1, -(-s // per_tick))
+            num_ticks = max(1, -(-s // per_tick))
             if lost + s > steps or not has[t, p]:
                 continue
             start = move[state, p // KINDS]
             gone = free_until[t, p]
-            is_free = (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s
+            is_free = (gone - t) * per_tick >= s and gone > t and s * unit + remaining_s > (gone - t) * tick_s
             if is_free and start + idle[gone, classes[p // KINDS], lost + s] == value:
                 end = gone * tick_s
                 break
             gone = 0
-            if t + held > ticks or not has[t : t + held, p].all():
+            if t + num_ticks > ticks or not has[t : t + num_ticks, p].all():
                 continue
-            before = start + cost[t : t + held - 1, p].sum()
-            over = s * unit + left - (held - 1) * tick_s
-            if over <= tick_s:
-                if before + (cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over) == value:
-                    end = (t + held - 1) * tick_s + over
+            before = start + cost[t : t + num_ticks - 1, p].sum()
+            last_s = s * unit + remaining_s - (num_ticks - 1) * tick_s
+            if last_s <= tick_s:
+                if (
+                    before + (cost[t + num_ticks - 1, p] if is_whole else cost[t + num_ticks - 1, p] // tick_s * last_s)
+                    == value
+                ):
+                    end = (t + num_ticks - 1) * tick_s + last_s
                     break
-            elif before + cost[t + held - 1, p] + working[t + held, p, lost + s] == value:
+            elif before + cost[t + num_ticks - 1, p] + working[t + num_ticks, p, lost + s] == value:
                 break
         stays[size, 0], stays[size, 1] = p, t * tick_s
         lost, state = lost + s, classes[p // KINDS]
         if end == 0:
-            t += held
-            left = work - t * tick_s + lost * unit
+            t += num_ticks
+            remaining_s = work - t * tick_s + lost * unit
             while end == 0 and t < ticks and has[t, p]:
-                if left <= tick_s:
-                    if working[t, p, lost] != (cost[t, p] if is_whole else cost[t, p] // tick_s * left):
+                if remaining_s <= tick_s:
+                    if working[t, p, lost] != (cost[t, p] if is_whole else cost[t, p] // tick_s * remaining_s):
                         break
-                    end = t * tick_s + left
+                    end = t * tick_s + remaining_s
                 elif working[t, p, lost] == cost[t, p] + working[t + 1, p, lost]:
-                    t, left = t + 1, left - tick_s
+                    t, remaining_s = t + 1, remaining_s - tick_s
                 else:
                     break
         is_done = end > 0 and gone == 0

@@ -103,23 +103,23 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         ratings = self.data(partition)
         users, items = self._factors(parameters)
         counts = np.diff(ratings.indptr), np.bincount(ratings.indices, minlength=self.num_items)
-        own_users, own_items = (np.flatnonzero(count) for count in counts)
+        local_users, local_items = (np.flatnonzero(count) for count in counts)
         place = np.zeros(self.num_items, dtype=np.int32)
-        place[own_items] = np.arange(len(own_items), dtype=np.int32)
-        pointers = np.concatenate([[0], np.cumsum(counts[0][own_users])]).astype(np.int32)
-        users, items = users[own_users], items[own_items]
+        place[local_items] = np.arange(len(local_items), dtype=np.int32)
+        pointers = np.concatenate([[0], np.cumsum(counts[0][local_users])]).astype(np.int32)
+        users, items = users[local_users], items[local_items]
         columns = place[ratings.indices]
-        rows = np.repeat(np.arange(len(own_users)), np.diff(pointers))
+        rows = np.repeat(np.arange(len(local_users)), np.diff(pointers))
         errors = np.einsum("ij,ij->i", users[rows], items[columns]) - ratings.data
-        residuals = sparse.csr_array((errors, columns, pointers), shape=(len(own_users), len(own_items)))
-        seen_users, seen_items = counts[0][own_users, None], counts[1][own_items, None]
+        residuals = sparse.csr_array((errors, columns, pointers), shape=(len(local_users), len(local_items)))
+        seen_users, seen_items = counts[0][local_users, None], counts[1][local_items, None]
         decay = np.float32(self.decay)
         of_users = residuals @ items + decay * seen_users.astype(np.float32) * users
         of_items = residuals.T @ users + decay * seen_items.astype(np.float32) * items
         loss = 0.5 * float(np.dot(errors, errors))
         loss += 0.5 * self.decay * float((seen_users * users**2).sum() + (seen_items * items**2).sum())
         values = np.concatenate([of_users, of_items]) / np.float32(len(errors))
-        numbers = np.concatenate([own_users, self.num_users + own_items]).astype(np.int32)
+        numbers = np.concatenate([local_users, self.num_users + local_items]).astype(np.int32)
         return RowGradient(numbers, values.astype(np.float32)), loss
 
     def _factors(self, parameters: Vector) -> tuple[Vector, Vector]:

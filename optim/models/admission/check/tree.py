@@ -107,7 +107,7 @@ class _Packing:
     """Fill equal servers one after the other, each as far as it goes; rests that were tried are remembered."""
 
     def __init__(self, jobs: Sequence[Units], capacity: tuple[int, ...]) -> None:
-        self._jobs, self._room = jobs, capacity
+        self._jobs, self._capacity = jobs, capacity
         self._hopeless: set[tuple[tuple[Pair, ...], int]] = set()
         self._steps = 0
 
@@ -140,14 +140,14 @@ class _Packing:
         """Tell whether servers hold the rest where that is plain, None where it has to be tried."""
         if not any(map(any, rest)):
             return True
-        is_hopeless = number == 0 or (rest, number) in self._hopeless or not self._has_room(rest, number)
+        is_hopeless = number == 0 or (rest, number) in self._hopeless or not self._has_capacity(rest, number)
         return False if is_hopeless else None
 
-    def _has_room(self, rest: tuple[Pair, ...], number: int) -> bool:
+    def _has_capacity(self, rest: tuple[Pair, ...], number: int) -> bool:
         return all(
             sum(y * job.demand.worker[r] + z * job.demand.ps[r] for (y, z), job in zip(rest, self._jobs, strict=True))
             <= number * limit
-            for r, limit in enumerate(self._room)
+            for r, limit in enumerate(self._capacity)
         )
 
     def _after_one(self, rest: tuple[Pair, ...]) -> Iterator[tuple[Pair, ...]]:
@@ -156,7 +156,7 @@ class _Packing:
         Some server holds a unit of the first job that is left: this one, as they are equal.
         """
         first = next(k for k, pair in enumerate(rest) if any(pair))
-        for packed, residual in self._ways(rest, 0, self._room):
+        for packed, residual in self._ways(rest, 0, self._capacity):
             if any(packed[first]) and not any(
                 self._takes_more(k, packed[k], rest[k], residual) for k in range(len(self._jobs))
             ):
@@ -168,7 +168,7 @@ class _Packing:
             pair[0] <= rest[0]
             and pair[1] <= rest[1]
             and self._jobs[k].fits(pair)
-            and min(_left(self._jobs[k].demand, one, residual), default=0) >= 0
+            and min(_residual(self._jobs[k].demand, one, residual), default=0) >= 0
             for pair, one in more
         )
 
@@ -184,13 +184,13 @@ class _Packing:
         job = self._jobs[k]
         for y in range(min(rest[k][0], len(job.max_ps) - 1), -1, -1):
             for z in range(min(rest[k][1], job.max_ps[y]), -1, -1):
-                residual = _left(job.demand, (y, z), capacity)
+                residual = _residual(job.demand, (y, z), capacity)
                 if min(residual, default=0) >= 0:
                     for others, final in self._ways(rest, k + 1, residual):
                         yield ((y, z), *others), final
 
 
-def _left(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[int, ...]:
+def _residual(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(
         limit - pair[0] * worker - pair[1] * ps
         for limit, worker, ps in zip(capacity, demand.worker, demand.ps, strict=True)
@@ -315,13 +315,13 @@ class _Known:
 
     def __init__(self, exact: ExactInstance, effort: Effort) -> None:
         self._exact, self._effort = exact, effort
-        self._found: dict[int, tuple[Restriction, bool]] = {}
+        self._known_empty: dict[int, tuple[Restriction, bool]] = {}
 
     def is_empty(self, job: int, restriction: Restriction) -> bool:
         """Tell whether no plan meets one job's restriction."""
-        known = self._found.get(job)
+        known = self._known_empty.get(job)
         if known is None or known[0] is not restriction:
-            known = self._found[job] = restriction, self._find(job, restriction)
+            known = self._known_empty[job] = restriction, self._find(job, restriction)
         return known[1]
 
     def _find(self, job: int, restriction: Restriction) -> bool:

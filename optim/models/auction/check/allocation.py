@@ -35,18 +35,18 @@ def fits(facts: ExactInstance, row: IntArray) -> bool:
             return False
         rack[r] -= size
     inner = [item for item in items if item[0] in (Locality.SLOT, Locality.MACHINE)]
-    slot_room = np.empty_like(slot)
+    slot_capacity = np.empty_like(slot)
     for level, size in sorted(inner, key=lambda item: (-item[1], item[0])):
-        machine_room = np.minimum(machine, rack[machine_rack])
+        machine_capacity = np.minimum(machine, rack[machine_rack])
         if level == Locality.SLOT:
-            np.minimum(slot, machine_room[facts.slot_machine], out=slot_room)
-            s = _fullest(np.where(slot_room >= size, machine[facts.slot_machine] * 1000 + slot, -1))
+            np.minimum(slot, machine_capacity[facts.slot_machine], out=slot_capacity)
+            s = _fullest(np.where(slot_capacity >= size, machine[facts.slot_machine] * 1000 + slot, -1))
             if s < 0:
                 return False
             slot[s] -= size
             m = int(facts.slot_machine[s])
         else:
-            m = _fullest(np.where(machine_room >= size, machine, -1))
+            m = _fullest(np.where(machine_capacity >= size, machine, -1))
             if m < 0:
                 return False
         machine[m] -= size

@@ -107,13 +107,13 @@ class CountBound:
 
     def __init__(self, facts: ExactInstance, weight: FloatArray | None = None, num_gpus: int | None = None) -> None:
         self._facts = facts
-        self._room = facts.num_free if num_gpus is None else max(0, num_gpus)
+        self._num_gpus = facts.num_free if num_gpus is None else max(0, num_gpus)
         weight = facts.weight if weight is None else weight
         best: list[dict[int, float]] = [{} for _ in range(facts.num_apps)]
         bids = facts.instance.bids
         rows = zip(bids.app.tolist(), bids.gpus.tolist(), weight.tolist(), facts.useful.tolist(), strict=True)
         for app, gpus, gain, is_useful in rows:
-            if is_useful and gpus <= self._room and gain > best[app].get(gpus, 0.0):
+            if is_useful and gpus <= self._num_gpus and gain > best[app].get(gpus, 0.0):
                 best[app][gpus] = gain
         self._best = best
 
@@ -128,7 +128,7 @@ class CountBound:
         return self._tables(self._best[::-1])
 
     def _tables(self, best: list[dict[int, float]]) -> list[FloatArray]:
-        tables = [np.zeros(self._room + 1)]
+        tables = [np.zeros(self._num_gpus + 1)]
         for rows in best:
             table = tables[-1].copy()
             for gpus, weight in rows.items():

@@ -96,8 +96,8 @@ class _Steps:
         self.ticks, self.steps = len(costs.cost), job.slack_s // self.unit_s
         lost_s = self.unit_s * np.arange(self.steps + 1)
         tick = np.arange(self.ticks)[:, None]
-        self.left = job.work_s - tick * self.tick_s + lost_s
-        self.is_open = (lost_s <= tick * self.tick_s) & (self.left > 0)
+        self.remaining_s = job.work_s - tick * self.tick_s + lost_s
+        self.is_open = (lost_s <= tick * self.tick_s) & (self.remaining_s > 0)
         self.idle, self.working = (
             np.ascontiguousarray(values.transpose(0, 2, 1)) for values in (claim.idle, claim.working)
         )
@@ -116,44 +116,44 @@ class _Steps:
         first_of_class = np.unique(self.state_class, return_index=True)[1]
         for place in range(self.costs.cost.shape[1]):
             zone = place // KINDS
-            held = np.where(self.is_open, self.working[:-1, place], NEVER)
-            if self._lowers(held, place, setup_s=0, move=0):
+            place_working = np.where(self.is_open, self.working[:-1, place], NEVER)
+            if self._lowers(place_working, place, setup_s=0, move_cost=0):
                 yield f"a tick of work at place {place} costs less than the potential falls"
-            if (held > self.idle[:-1, self.state_class[1 + zone]]).any():
+            if (place_working > self.idle[:-1, self.state_class[1 + zone]]).any():
                 yield f"returning machines of place {place} lowers the potential"
             for state in first_of_class:
                 now = self.from_idle[:, self.state_class[state]]
-                setup_s, move = int(self.job.setup_s[state, zone]), HOUR_S * int(self.job.move_micro[state, zone])
-                if self._lowers(now, place, setup_s, move) or self._free_lowers(now, place, setup_s, move):
+                setup_s, move_cost = int(self.job.setup_s[state, zone]), HOUR_S * int(self.job.move_micro[state, zone])
+                if self._lowers(now, place, setup_s, move_cost) or self._free_lowers(now, place, setup_s, move_cost):
                     yield f"a launch at place {place} with the state at {state} costs less than the potential falls"
 
-    def _lowers(self, now: IntArray, place: int, setup_s: int, move: int) -> bool:
+    def _lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
         """Tell whether machines held until they have worked, or the job is done, cost less than the potential falls from `now`."""
-        lost, held = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
-        if lost > self.steps or held > self.ticks:
+        lost, num_ticks = setup_s // self.unit_s, max(1, -(-setup_s // self.tick_s))
+        if lost > self.steps or num_ticks > self.ticks:
             return False
-        size, count = self.steps + 1 - lost, self.ticks + 1 - held
-        before = self.total[held - 1 : self.ticks, place] - self.total[:count, place] + move
-        last = self.costs.cost[held - 1 :, place]
-        lacks = self.lacks[held:, place] != self.lacks[:count, place]
+        size, count = self.steps + 1 - lost, self.ticks + 1 - num_ticks
+        before = self.total[num_ticks - 1 : self.ticks, place] - self.total[:count, place] + move_cost
+        last = self.costs.cost[num_ticks - 1 :, place]
+        lacks = self.lacks[num_ticks:, place] != self.lacks[:count, place]
         before = np.where(lacks, LARGEST, before)
         now = now[:count, :size]
-        then = self.working[held:, place, lost:] + (before + last)[:, None]
+        then = self.working[num_ticks:, place, lost:] + (before + last)[:, None]
         # What is left grows with the time without work: only from this tick on may the job end within the last tick held.
-        ending = int(np.searchsorted(-self.left[:count, 0], setup_s - held * self.tick_s))
-        seconds = self.left[ending:count, :size] + (setup_s - (held - 1) * self.tick_s)
+        ending = int(np.searchsorted(-self.remaining_s[:count, 0], setup_s - num_ticks * self.tick_s))
+        seconds = self.remaining_s[ending:count, :size] + (setup_s - (num_ticks - 1) * self.tick_s)
         paid = last[ending:, None] if self.costs.is_whole else last[ending:, None] // self.tick_s * seconds
         then[ending:] = np.where(seconds <= self.tick_s, before[ending:, None] + paid, then[ending:])
         return bool((now > then).any())
 
-    def _free_lowers(self, now: IntArray, place: int, setup_s: int, move: int) -> bool:
+    def _free_lowers(self, now: IntArray, place: int, setup_s: int, move_cost: int) -> bool:
         """Tell whether machines that are lost free of charge cost less than the potential falls."""
         lost, gone = setup_s // self.unit_s, self.costs.free_until[:, place]
-        held_s = (gone - np.arange(self.ticks)) * self.tick_s
-        rows = np.flatnonzero((held_s > 0) & (held_s >= setup_s))
+        lease_s = (gone - np.arange(self.ticks)) * self.tick_s
+        rows = np.flatnonzero((lease_s > 0) & (lease_s >= setup_s))
         if not len(rows) or lost > self.steps:
             return False
         size = self.steps + 1 - lost
-        then = move + self.idle[gone[rows], self.state_class[1 + place // KINDS], lost:]
-        is_step: BoolArray = self.left[rows, :size] + setup_s > held_s[rows, None]
+        then = move_cost + self.idle[gone[rows], self.state_class[1 + place // KINDS], lost:]
+        is_step: BoolArray = self.remaining_s[rows, :size] + setup_s > lease_s[rows, None]
         return bool((is_step & (now[rows, :size] > then)).any())

@@ -257,13 +257,13 @@ def bill_stay(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, bi
     return StayBill(int((seconds * micro).sum()) * job.machines)
 
 
-def charged_hours(held_s: int, billing: Billing, *, is_evicted: bool) -> list[int]:
+def charged_hours(lease_s: int, billing: Billing, *, is_evicted: bool) -> list[int]:
     """Return the seconds charged of each hour of a lease, without a ledger: a second derivation of its bill."""
     if billing is Billing.AWS_2009:
-        return [HOUR_S] * (held_s // HOUR_S if is_evicted else -(-held_s // HOUR_S))
-    if is_evicted and held_s < HOUR_S:
+        return [HOUR_S] * (lease_s // HOUR_S if is_evicted else -(-lease_s // HOUR_S))
+    if is_evicted and lease_s < HOUR_S:
         return []
-    return [min(HOUR_S, max(held_s, MINUTE_S) - begin) for begin in range(0, held_s, HOUR_S)]
+    return [min(HOUR_S, max(lease_s, MINUTE_S) - begin) for begin in range(0, lease_s, HOUR_S)]
 
 
 def invoice(market: ZoneMarket, job: ZoneJob, first: int, stay: Allocation, billing: Billing) -> int:

@@ -179,8 +179,8 @@ class _Packing:
     """Depth-first over kinds; servers that hold the same are tried once."""
 
     def __init__(self, items: Sequence[Item], space: ServerSpace, should_stop: Callable[[], bool]) -> None:
-        self._items, self._room, self._should_stop = items, space, should_stop
-        self._left = [list(space.one) for _ in range(space.number)]
+        self._items, self._space, self._should_stop = items, space, should_stop
+        self._residual = [list(space.one) for _ in range(space.number)]
         self._placed = [[0] * space.number for _ in items]
         self._nodes, self._is_stopped = 0, False
         owners = [item.owner for item in items]
@@ -189,7 +189,7 @@ class _Packing:
             for k, this_owner in enumerate(owners)
         ]
         # Large units first: they leave the fewest ways.
-        self._order = sorted(range(len(items)), key=lambda k: (-self._share_of_room(items[k].demand), k))
+        self._order = sorted(range(len(items)), key=lambda k: (-self._share_of_capacity(items[k].demand), k))
 
     @property
     def is_given_up(self) -> bool:
@@ -220,8 +220,8 @@ class _Packing:
                 return None
         return self._placed
 
-    def _share_of_room(self, demand: Vector) -> float:
-        return max((d / c if c else 0.0 for d, c in zip(demand, self._room.one, strict=True)), default=0.0)
+    def _share_of_capacity(self, demand: Vector) -> float:
+        return max((d / c if c else 0.0 for d, c in zip(demand, self._space.one, strict=True)), default=0.0)
 
     def _ways(self, k: int) -> Iterator[list[int]]:
         """Yield the ways to place a kind's units on the servers, fullest first.
@@ -229,8 +229,8 @@ class _Packing:
         Of neighbouring servers that hold the same an earlier one never gets fewer than a later one. So a count bounds
         those of the servers like it that follow, which tells whether the rest has room: every way that is begun ends.
         """
-        most = [self._fits(k, h) for h in range(self._room.number)]
-        is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._room.number)]
+        most = [self._fits(k, h) for h in range(self._space.number)]
+        is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._space.number)]
         unplaced, first = self._items[k].units, 0
         if unplaced > sum(most):
             return
@@ -248,14 +248,14 @@ class _Packing:
 
     def _are_equal(self, a: int, b: int) -> bool:
         """Tell whether two servers are alike for all kinds that aren't placed yet."""
-        if self._left[a] != self._left[b]:
+        if self._residual[a] != self._residual[b]:
             return False
-        return self._room.share is None or all(placed[a] == placed[b] for placed in self._placed)
+        return self._space.share is None or all(placed[a] == placed[b] for placed in self._placed)
 
     def _fits(self, k: int, server: int) -> int:
         item = self._items[k]
         result = item.most
-        for need, residual in zip(item.demand, self._left[server], strict=True):
+        for need, residual in zip(item.demand, self._residual[server], strict=True):
             if need:
                 result = min(result, residual // need)
         while result and not self._is_within_share(k, server, result):
@@ -264,19 +264,19 @@ class _Packing:
 
     def _is_within_share(self, k: int, server: int, count: int) -> bool:
         """Tell whether an owner's two kinds stay within its share of a server; a single unit always does."""
-        partner, share = self._partner[k], self._room.share
-        beside = 0 if partner is None else self._placed[partner][server]
-        if share is None or partner is None or beside == 0:
+        partner, share = self._partner[k], self._space.share
+        partner_units = 0 if partner is None else self._placed[partner][server]
+        if share is None or partner is None or partner_units == 0:
             return True
         demand, other = self._items[k].demand, self._items[partner].demand
-        return all(count * d + beside * o <= limit for d, o, limit in zip(demand, other, share, strict=True))
+        return all(count * d + partner_units * o <= limit for d, o, limit in zip(demand, other, share, strict=True))
 
     def _take(self, k: int, counts: Sequence[int], sign: int) -> None:
         for h, count in enumerate(counts):
             if count:
                 self._placed[k][h] = count if sign > 0 else 0
                 for r, need in enumerate(self._items[k].demand):
-                    self._left[h][r] -= sign * need * count
+                    self._residual[h][r] -= sign * need * count
 
 
 def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[bool]) -> tuple[int, int]:

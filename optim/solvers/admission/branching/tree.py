@@ -192,7 +192,7 @@ class SearchTree:
         self._nodes = [_Node(point=point)]
         self._open: list[tuple[float, int, BranchRestrictions, MasterBasis | None]] = [(-point.bound, 0, limits, None)]
         self._closed_bound = -float("inf")
-        self._taken: tuple[int, float] | None = None
+        self._current: tuple[int, float] | None = None
         """The leaf that is worked on, and what is proven of it: it covers plans like any other leaf."""
 
     def __len__(self) -> int:
@@ -207,25 +207,25 @@ class SearchTree:
     def bound(self) -> float:
         """The largest bound of all leaves: those closed, those that wait, and the one that was taken."""
         first = -self._open[0][0] if self._open else -float("inf")
-        return max(self._closed_bound, first, -float("inf") if self._taken is None else self._taken[1])
+        return max(self._closed_bound, first, -float("inf") if self._current is None else self._current[1])
 
     def take(self) -> OpenNode:
         """Take the open node of the largest bound; close, split or return it."""
         _, number, limits, basis = heapq.heappop(self._open)
         point = self._nodes[number].point
         assert point is not None
-        self._taken = (number, point.bound)
+        self._current = (number, point.bound)
         return OpenNode(number=number, limits=limits, point=point, basis=basis)
 
     def lower(self, bound: float) -> None:
         """Note what is proven by now of the node that was taken."""
-        if self._taken is not None:
-            self._taken = (self._taken[0], min(self._taken[1], bound))
+        if self._current is not None:
+            self._current = (self._current[0], min(self._current[1], bound))
 
     def _release(self, node: OpenNode) -> None:
         """Note that a node has its place again; children that are put back were never taken."""
-        if self._taken is not None and self._taken[0] == node.number:
-            self._taken = None
+        if self._current is not None and self._current[0] == node.number:
+            self._current = None
 
     def put_back(self, node: OpenNode, point: DualPoint) -> None:
         """Return a node that was taken, with the better of its points."""

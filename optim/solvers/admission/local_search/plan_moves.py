@@ -77,7 +77,7 @@ class Neighbourhood:
             all_jobs = self.data.candidates
             likely = all_jobs[weight[all_jobs] > LIKELY_WEIGHT]
             self.data = self.data._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
-        self.state, self.best, self._kept = (empty_state(self.instance, self.data) for _ in range(3))
+        self.state, self.best, self._backup = (empty_state(self.instance, self.data) for _ in range(3))
         self.scratch = make_scratch(self.instance, self.data, seed)
         self.value = 0.0
         self.incumbent_value = 0.0
@@ -175,7 +175,7 @@ class Neighbourhood:
                 return
             num_now = min(MOVES_A_CHECK, num_moves - done)
             self.value, self.incumbent_value = search_moves(
-                self.data, self.state, self.best, self._kept, self.scratch, num_now, temperature, self.value, self.incumbent_value,
+                self.data, self.state, self.best, self._backup, self.scratch, num_now, temperature, self.value, self.incumbent_value,
                 max_destroyed,
             )  # fmt: skip
 
