@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.deadlines import AvailabilityTrace, DeadlinePolicy, SpellHazards, fit_traces, prior_hazards
+from optim.deadlines import AvailabilityTrace, DeadlinePolicy, DeadlineView, SpellHazards, fit_traces, prior_hazards
 from optim.models.bidding.market.spells import count_spells, fit_spells
+from optim.simulation.spot.deadline_policy import CHOICES
 from optim.solvers.bidding.deadline_table import check_table
 
 JOB = {"work_s": 36_000, "deadline_s": 45_000, "setup_s": 720, "spot_usd": 1.0, "on_demand_usd": 3.0}
@@ -51,10 +52,10 @@ def test_without_ends_the_prior_is_left_and_other_ticks_are_sampled():
 
 
 def test_a_spell_met_in_the_long_run_ends_as_renewal_theory_says():
-    hazards = SpellHazards(tick_s=600, hazard=np.array([[1.0, 1.0], [0.5, 1.0]]))
-    # Lengths 1 and 2 alike: of three ticks two are the last of their spell.
-    assert hazards.first_hazard(2)[:, 1] == pytest.approx([2 / 3, 1.0])
-    assert hazards.mean_ticks.tolist() == [1.0, 1.5]
+    hazards = SpellHazards(tick_s=600, hazard=np.array([[1.0, 1.0, 1.0], [1 / 3, 0.5, 1.0]]))
+    # Lengths 1, 2 and 3 alike: of six ticks three are the last of their spell, two the last but one, one the one before.
+    assert hazards.first_hazard(3)[:, 1] == pytest.approx([1 / 2, 2 / 3, 1.0])
+    assert hazards.mean_ticks.tolist() == pytest.approx([1.0, 2.0])
 
 
 def test_a_policy_is_read_as_it_was_written(tmp_path):
@@ -94,3 +95,15 @@ def test_entries_that_would_be_late_are_found(value):
     table = DeadlinePolicy.fit([], **JOB).table
     assert check_table(table) == []
     assert check_table(replace(table, entries=np.full_like(table.entries, value))) != []
+
+
+def test_what_is_decided_is_the_entry_of_the_spells_age():
+    policy = DeadlinePolicy.fit([], **JOB)
+    columns = np.arange(policy.table.entries.shape[1])
+    marked = replace(policy.table, entries=np.broadcast_to(columns % 3, policy.table.entries.shape).astype(np.uint8))
+    told = replace(policy, table=marked)
+    for is_available in (False, True):
+        for age in (*range(24), None):
+            column = (24 if age is None else age) + 25 * is_available
+            view = DeadlineView(600.0, 36_000.0, is_available, spell_s=None if age is None else 600.0 * age)
+            assert CHOICES.index(told.decide(view)) == column % 3

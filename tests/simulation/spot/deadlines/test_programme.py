@@ -71,6 +71,10 @@ def test_the_cheaper_zone_is_asked_first_and_a_move_that_pays_is_made():
 def test_a_run_learns_that_spells_end_sooner_or_later():
     watch = SpellWatch(CHAIN)
     assert watch.levels == (0, 0)
+    lost = SpellWatch(CHAIN)
+    lost.see(0.0, is_available=True)
+    lost.see(600.0, is_available=False)
+    assert lost._ended == [0, 1]
     for tick in range(60):
         watch.see(600 * tick, is_available=tick % 2 == 0)
     assert watch.levels == (1, 1)
