@@ -36,6 +36,12 @@ def test_an_exponential_run_time_forgets_what_it_ran():
     assert (drawn - held).mean() == pytest.approx(HOUR, rel=0.12)
 
 
+def test_quantiles_are_those_of_the_time_left():
+    known = RunTimes(traits(4000), exponential(4000), np.ones(4000, bool))
+    found = known.quantile_s(traits(2), np.array([0.0, HOUR]), 0.9) / HOUR
+    assert found == pytest.approx([2.303, 3.303], rel=0.06)
+
+
 def test_censored_jobs_count_as_longer_than_they_were_seen():
     true = exponential(4000)
     seen = np.minimum(true, HOUR)
