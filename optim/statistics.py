@@ -150,7 +150,8 @@ def kaplan_meier(times: FloatArray, is_event: BoolArray) -> tuple[FloatArray, Fl
     """
     events, ended = np.unique(times[is_event], return_counts=True)
     at_risk = len(times) - np.searchsorted(np.sort(times), events, side="left")
-    return events, np.cumprod(1.0 - ended / np.maximum(at_risk, 1))
+    survival: FloatArray = np.cumprod(1.0 - ended / np.maximum(at_risk, 1), dtype=np.float64)
+    return events, survival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ def _cheap_hash(value: Any) -> int:
 
 def freeze_arrays(owner: Any) -> None:
     """Replace every array field of a frozen dataclass by a read-only view of it; for its `__post_init__`."""
-    for name in _field_names(type(owner)):
+    for name in _field_names(type(owner)):  # type: ignore[arg-type]
         value = getattr(owner, name)
         if isinstance(value, _WITH_ARRAYS):
             object.__setattr__(owner, name, read_only(value))

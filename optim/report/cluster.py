@@ -5,7 +5,7 @@ from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -147,7 +147,7 @@ def _curves(
     begin = _begin(record)
     for run, colour in zip(record.runs, _colours(record), strict=True):
         hours, values = _averages(*curve(run))
-        times = hours if begin is None else [begin + timedelta(hours=float(hour)) for hour in hours]
+        times: Any = hours if begin is None else [begin + timedelta(hours=float(hour)) for hour in hours]
         panel.plot(times, values, color=colour, linewidth=1.1, label=run.policy)
     if begin is not None:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter

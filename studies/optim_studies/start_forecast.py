@@ -22,7 +22,7 @@ from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import Policy, simulate
 from optim.simulation.cluster.forecast import ForecastOptions, History, forecast
 from optim.simulation.cluster.run_times import JobTraits, RunTimes
-from optim.workloads.cluster.jobs import Selection, cluster_jobs
+from optim.workloads.cluster.jobs import Oversized, Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
@@ -63,7 +63,7 @@ class World:
         begun = np.searchsorted(np.sort(self.run.first_start_us), times, side="right")
         busy = times[np.searchsorted(self.jobs.submit_us, times, side="right") - begun >= LEAST_PENDING]
         rng = np.random.default_rng(seed)
-        return np.sort(rng.choice(busy, min(count, len(busy)), replace=False)).tolist()
+        return [int(time) for time in np.sort(rng.choice(busy, min(count, len(busy)), replace=False))]
 
     def forecast_at(self, now: int, options: ForecastOptions, seed: int) -> Moment | None:
         """Return what comes of the forecast at a moment, None if no job is pending."""
@@ -113,7 +113,7 @@ def main(words: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(words)
     cluster = Cluster.grid(asked.gpus)
     table = read_jobs(asked.trace, asked.trace_format, ReadOptions())
-    jobs = with_estimates(cluster_jobs(table, Selection(oversized="drop"), cluster))
+    jobs = with_estimates(cluster_jobs(table, Selection(oversized=Oversized.DROP), cluster))
     name, _, backfill = asked.policy.partition(".")
     run = simulate(jobs, cluster, make_policy(name, jobs, {"backfill": True} if backfill else {}))
     assert run is not None

@@ -47,7 +47,7 @@ def difference(jobs: Workload, policy: LoggedRun, baseline: LoggedRun, seed: int
     hours = (ends[0] - ends[1])[is_done] / HOUR_US
     week = ((jobs.submit_us - jobs.submit_us[0]) // WEEK_US)[is_done]
     number = int((jobs.submit_us[-1] - jobs.submit_us[0]) // WEEK_US) + 1
-    totals, counts = np.bincount(week, hours, number), np.bincount(week, minlength=number).astype(float)
+    totals, counts = np.bincount(week, hours, number).astype(float), np.bincount(week, minlength=number).astype(float)
     if not counts.any():
         nothing = BlockMean(mean=0.0, low=-np.inf, high=np.inf, blocks=0)
         return Difference(policy=policy.policy, baseline=baseline.policy, hours=nothing)

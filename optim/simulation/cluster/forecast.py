@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -223,7 +224,7 @@ def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:
     """Return jobs with later ones behind them, whose submissions count from `now_us`; names and labels stay each one's own."""
     if later is None:
         return jobs
-    columns = {}
+    columns: dict[str, Any] = {}
     for name, declared in columns_of(jobs).items():
         first, second = getattr(jobs, name), getattr(later, name)
         if declared.dims == 2 and first.shape[1] != second.shape[1]:
@@ -231,7 +232,7 @@ def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:
         columns[name] = np.concatenate([first, second])
     columns["submit_us"] = np.concatenate([jobs.submit_us, later.submit_us + now_us])
     columns["app"] = np.concatenate([jobs.app, later.app + int(jobs.app.max()) + 1])
-    labels = {}
+    labels: dict[str, Any] = {}
     for name, names in LABELS.items():
         both = tuple(dict.fromkeys((*getattr(jobs, names), *getattr(later, names))))
         place = {each: number for number, each in enumerate(both)}

@@ -245,7 +245,7 @@ class DeadlinePolicy:
     def _looked_up(self) -> tuple[int, int, int, int, list[int], list[int], memoryview, int]:
         """Numbers of the table as Python's own, which are read faster than one of an array."""
         job, table = self.job, self.table
-        entries, spells = memoryview(table.entries.reshape(-1)), table.entries.shape[1]
+        entries, spells = table.entries.reshape(-1).data, table.entries.shape[1]
         return (
             *(job.tick_s, job.work_s, table.unit_s, self.hazards.num_ages),
             *(table.low.tolist(), table.begin.tolist(), entries, spells),

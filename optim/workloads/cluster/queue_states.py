@@ -73,7 +73,10 @@ def begin_from(state: QueueState, cluster: Cluster) -> tuple[Workload, Present, 
             places[row] = _on_named(ordered[row].name, int(jobs.gpus[row]), named, free)
     for row in sorted((row for row in running if row not in places), key=lambda row: -int(jobs.gpus[row])):
         places[row] = _anywhere(ordered[row].name, int(jobs.gpus[row]), usable[row], free, cluster)
-    to_us = lambda second: round((second - origin) * US)  # noqa: E731
+
+    def to_us(second: float) -> int:
+        return round((second - origin) * US)
+
     starts = [
         (min(max(to_us(ordered[row].start_s), int(jobs.submit_us[row])), to_us(state.now_s)), row, sorted(places[row]))
         for row in running
