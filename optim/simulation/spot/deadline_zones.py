@@ -122,7 +122,8 @@ class DeadlineProgramme(DeadlineGuard):
         lasted_s = watch.lasted_s(view.elapsed_s, is_available=True)
         residual = self._residual_s
         age = len(residual) - 1 if lasted_s is None else min(len(residual) - 1, int(lasted_s / self._tick_s))
-        return max(float(self._tick_s), min(float(residual[age]) / LEVEL ** watch.levels[1], float(view.work_left_s)))
+        expected_s = float(residual[age]) / float(LEVEL ** watch.levels[1])
+        return max(float(self._tick_s), min(expected_s, float(view.work_left_s)))
 
     def _cost_of(self, view: ZoneView, zone: int) -> float:
         """Return the micro-dollars an hour that work on a zone's spot machines is expected to cost, launch and move included."""

@@ -164,8 +164,7 @@ class SpellHazards(ComparesByValue):
         """Probabilities that a spell of availability that is met in the long run is of each age, shape (ages,)."""
         survival, mean = self.survival[PRESENT], float(self.mean_ticks[PRESENT])
         if not 0.0 < mean < np.inf:
-            ages: FloatArray = np.eye(self.num_ages)[-1 if mean > 0.0 else 0]
-            return ages
+            return np.asarray(np.eye(self.num_ages)[-1 if mean > 0.0 else 0])
         weights = survival / mean
         weights[-1] = max(0.0, 1.0 - weights[:-1].sum())
         return np.asarray(weights)
