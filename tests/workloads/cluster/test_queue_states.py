@@ -81,7 +81,7 @@ def test_squeue_has_gpus_by_machine_arrays_and_no_limit_where_there_is_none(tmp_
     state = read_queue_state(squeue(tmp_path, RUNNING, PENDING, held, {**PENDING, "tres_req_str": "cpu=1"}))
     assert [job.name for job in state.jobs] == ["7", "9_2", "9_3", "9_4", "9_7"]
     assert state.jobs[0].nodes == (("n02", 8), ("n10", 4))
-    assert state.jobs[1].limit_s is None
+    assert (state.jobs[0].limit_s, state.jobs[1].limit_s) == (240 * 60, None)
     assert state.dropped == {"that are held back, or wait for other jobs": 1, "without a GPU": 1}
     _, present, _ = begin_from(state, TYPED)
     assert present.starts.rows()[0][3] == ((0, 8), (1, 4))
