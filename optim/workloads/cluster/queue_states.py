@@ -74,7 +74,8 @@ def begin_from(state: QueueState, cluster: Cluster) -> tuple[Workload, Present, 
     for row in sorted((row for row in running if row not in places), key=lambda row: -int(jobs.gpus[row])):
         places[row] = _anywhere(ordered[row].name, int(jobs.gpus[row]), usable[row], free, cluster)
 
-    def to_us(second: float) -> int:
+    def to_us(second: float | None) -> int:
+        assert second is not None
         return round((second - origin) * US)
 
     starts = [
