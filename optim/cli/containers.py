@@ -186,7 +186,7 @@ def idle(
     by: Annotated[
         list[str] | None, option("--by", "user, namespace, job (default: all that are known).", "NAME")
     ] = None,
-    top: Annotated[int, option("--top", "Rows of each table; JSON has all.", min=1)] = 10,
+    top: Annotated[int, option("--top", "Rows of each table; JSON has all.", min=1, max=100_000)] = 10,
     max_gap_s: Annotated[
         float | None,
         option("--max-gap,--max-gap-s", "Longest time a sample counts (default 300 or 2 steps).", "S", SERIES),

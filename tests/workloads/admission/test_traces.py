@@ -195,7 +195,7 @@ def test_says_which_rows_were_left_out_when_none_is_left(tmp_path: Path) -> None
 
 def test_an_unknown_format_is_named_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="one of philly, gavel, alibaba"):
-        read_trace(tmp_path, "helios", TraceOptions(), 0)
+        read_trace(tmp_path, "nothing", TraceOptions(), 0)
     assert TRACE_FORMATS[:3] == ("philly", "gavel", "alibaba")
 
 
