@@ -61,7 +61,7 @@ class DeadlineView(NamedTuple):
     setup_left_s
         For how long it doesn't work yet.
     held_s
-        Since its launch; where None it is taken to be as young as its set-up says.
+        Since its launch, by which some bills go; where None it is taken to be as young as its set-up says.
     spell_s
         For how long machines have been there, or haven't; None where that began before the start, nobody knows when.
     """
@@ -252,13 +252,14 @@ class DeadlinePolicy:
         )
 
     @cached_property
-    def _leases(self) -> dict[Machines, tuple[int, list[int]]]:
-        """By kind the situation of the youngest lease, and the units of set-up left by age."""
+    def _leases(self) -> dict[Machines, tuple[int, list[int], int]]:
+        """By kind the situation of the youngest lease, the units of set-up left by age, and how many ages recur after the last."""
         leases = self.table.leases
         found = {}
         for kind, is_spot in ((Machines.SPOT, True), (Machines.ON_DEMAND, False)):
             rows = np.flatnonzero(leases.is_spot[:-2] == is_spot)
-            found[kind] = int(rows[0]) + 1, leases.rest[rows].tolist()
+            recur = int(rows[-1]) + 2 - int(leases.after[rows[-1]])
+            found[kind] = int(rows[0]) + 1, leases.rest[rows].tolist(), recur
         return found
 
     def decide(self, view: DeadlineView) -> Machines:
@@ -282,10 +283,14 @@ class DeadlinePolicy:
         if held is Machines.NONE:
             return CHOICES[entry & (SPOT | ON_DEMAND)]
         # The oldest lease that is no older, and needs as much of its set-up; one that is later than any is as good as new.
-        first, rests = self._leases[held]
-        age = len(rests) if held_s is None else min(len(rests), int(held_s / tick_s + TIME_TOL))
+        first, rests, recur = self._leases[held]
+        age = len(rests) if held_s is None else int(held_s / tick_s + TIME_TOL)
+        if age > len(rests):
+            age = len(rests) - (len(rests) - age) % recur
         need = setup_left_s / unit_s - TIME_TOL
         while age > 0 and rests[age - 1] < need:
+            age -= 1
+        while held_s is None and age > 1 and rests[age - 2] == rests[age - 1]:
             age -= 1
         if age > 0:
             if entry >> (first + age + KEPT - 2) & 1:

@@ -54,6 +54,8 @@ class DeadlineProgramme(DeadlineGuard):
         known = facts.hazards
         self.hazards: SpellHazards = prior_hazards(self._tick_s) if known is None else known.every(self._tick_s)
         self._kept: Offer | None = None
+        self._held: Offer | None = None
+        self._held_at_s = self._since_s = 0
         self._watches = [SpellWatch(self.hazards) for _ in facts.zones]
         self._seen: Sequence[tuple[int, bool] | None] = [None] * len(facts.zones)
         self._policies: dict[int, DeadlinePolicy] = {}
@@ -75,6 +77,9 @@ class DeadlineProgramme(DeadlineGuard):
             if seen is not None and seen != self._seen[zone]:
                 watch.see(seen[0] * self.facts.tick_s, is_available=seen[1])
         self._seen = tuple(view.seen)
+        if view.held != self._held:  # launched when it was last asked
+            self._since_s = self._held_at_s
+        self._held, self._held_at_s = view.held, view.elapsed_s
         is_due = view.elapsed_s % self._tick_s == 0 or view.held is None
         if not is_due and view.held == self._kept:
             return (view.held,)  # type: ignore[return-value]  # not None, or it were due
@@ -163,6 +168,7 @@ class DeadlineProgramme(DeadlineGuard):
             is_available=is_available,
             held=held,
             setup_left_s=0 if held is Machines.NONE else view.setup_left_s,
+            held_s=view.elapsed_s - self._since_s,
             spell_s=lasted_s,
         )
         chosen = self._policy(view, zone).updated(watch).decide(seen)

@@ -10,7 +10,7 @@ from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.spells import decision_s, prior_hazards
 from optim.simulation.spot.deadline_zones import DeadlineProgramme
 from optim.simulation.spot.zones import facts_of, run_zones
-from tests.support.spot.zones import drawn, drawn_in_seconds
+from tests.support.spot.zones import drawn, drawn_in_seconds, zone_job, zone_market
 
 
 def wrong_hazards(rng, tick_s):
@@ -45,6 +45,18 @@ def test_no_hazards_make_it_late(seed, billing):
 @pytest.mark.prove
 def test_no_hazards_make_it_late_in_ten_thousand_traces():
     is_in_time(range(10_000), 20)
+
+
+def test_back_tests_know_for_how_long_machines_are_held(monkeypatch):
+    seen, decide = [], DeadlinePolicy.decide
+    monkeypatch.setattr(DeadlinePolicy, "decide", lambda self, view: seen.append(view) or decide(self, view))
+    market = zone_market("xxx-xxxxxxxxxxxx", tick_s=600)
+    policy = DeadlineProgramme(facts_of(market, zone_job(market, 9, 16), Billing.AWS_2009))
+    run = run_zones(market, zone_job(market, 9, 16), policy, 0, billing=Billing.AWS_2009)
+    began = [stay.begin_s for stay in run.stays]
+    assert len(began) > 1
+    held = {(view.elapsed_s, view.held_s) for view in seen if view.held is not Machines.NONE}
+    assert held == {(now, now - max(at for at in began if at < now)) for now, _ in held}
 
 
 class FakeCloud:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.deadlines import AvailabilityTrace, DeadlinePolicy, DeadlineView, SpellHazards, fit_traces, prior_hazards
+from optim.deadlines import (
+    AvailabilityTrace,
+    DeadlinePolicy,
+    DeadlineView,
+    Machines,
+    SpellHazards,
+    fit_traces,
+    prior_hazards,
+)
+from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.spells import count_spells, fit_spells
 from optim.simulation.spot.deadline_policy import CHOICES
 from optim.solvers.bidding.deadline_table import check_table
@@ -107,3 +116,28 @@ def test_what_is_decided_is_the_entry_of_the_spells_age():
             column = (24 if age is None else age) + 25 * is_available
             view = DeadlineView(600.0, 36_000.0, is_available, spell_s=None if age is None else 600.0 * age)
             assert CHOICES.index(told.decide(view)) == column % 3
+
+
+@pytest.mark.parametrize("setup_s", [0, 720])
+def test_bills_by_the_started_hour_recur_every_hour(setup_s):
+    job = JOB | {"setup_s": setup_s}
+    policy = DeadlinePolicy.fit([], **job, billing=Billing.AWS_2009)
+    for held in (Machines.SPOT, Machines.ON_DEMAND):
+        answers = [
+            [
+                policy.decide(DeadlineView(tick * 600.0, left_s, True, held, 0.0, held_s, 600.0))
+                for tick in range(30, 75)
+                for left_s in range(600, 36_000, 600)
+            ]
+            for held_s in range(3600, 5 * 3600, 600)
+        ]
+        assert answers[6:] == answers[:-6]
+        assert held is Machines.SPOT or answers[0] != answers[5]
+
+
+def test_a_lease_without_an_age_is_as_young_as_its_set_up_says():
+    policy = DeadlinePolicy.fit([], **JOB, billing=Billing.AWS_2009)
+    for tick in range(2, 75):
+        for left_s in range(600, 36_000, 600):
+            view = DeadlineView(tick * 600.0, left_s, True, Machines.ON_DEMAND)
+            assert policy.decide(view) == policy.decide(view._replace(held_s=1200.0))

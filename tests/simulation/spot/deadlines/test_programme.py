@@ -26,7 +26,9 @@ class Unlearning(DeadlineProgramme):
         return super()._decided(view)
 
 
-@pytest.mark.parametrize(("billing", "setup_s"), [(Billing.PER_SECOND, 720), (Billing.WHOLE_TICKS, 180)])
+@pytest.mark.parametrize(
+    ("billing", "setup_s"), [(Billing.PER_SECOND, 720), (Billing.WHOLE_TICKS, 180), (Billing.AWS_2009, 720)]
+)
 def test_the_mean_on_the_known_chain_is_the_least_of_any_rule(billing, setup_s):
     job = ZoneJob(
         work_s=36_000,
