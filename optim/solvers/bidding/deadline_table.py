@@ -14,7 +14,7 @@ from optim.compiled import compiled
 from optim.core.arrays import ComparesByValue, FloatArray, IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.bidding.market.billing import Billing
-from optim.models.bidding.market.prices import HOUR_S
+from optim.models.bidding.market.prices import HOUR_S, MINUTE_S
 from optim.models.bidding.market.spells import SpellHazards
 
 WAIT, SPOT, ON_DEMAND = 0, 1, 2
@@ -119,7 +119,7 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
     for is_spot in (True, False):
         own = up
         if is_hourly:
-            own = hour * -(-(up + hour - 1) // hour)  # after the last the next hour begins, set up
+            own = up + hour - 1  # after the last it is as an hour before, set up
         elif is_spot and is_free_hour:
             own = max(up, hour)
         starts[is_spot], ages[is_spot] = len(rows), own
@@ -267,6 +267,7 @@ def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
         hazards.first_hazard(ticks),
         hazards.elsewhere * hazards.ages_met,
         (shape.per_tick, unit, shape.setup, job.work_s, shape.steps),
+        MINUTE_S if job.billing is Billing.AWS_2017 else 0,
         (leases.is_spot, leases.idle, leases.rest, leases.after, leases.charge, leases.end_rate, leases.refund),
         begin,
         low,
@@ -284,6 +285,7 @@ def _solve(
     first: FloatArray,
     elsewhere: FloatArray,
     times: tuple[int, int, int, int, int],
+    launch_s: int,
     leases: tuple[NDArray[np.bool_], IntArray, IntArray, IntArray, FloatArray, FloatArray, FloatArray],
     begin: IntArray,
     low: IntArray,
@@ -292,6 +294,7 @@ def _solve(
 ) -> None:
     """Fill a table, the last tick first; `times` are units in a tick, seconds in a unit, units of set-up, work, most units lost.
 
+    A launch that ends the job within its tick is charged `launch_s` at least.
     `later[lost, situation, spell]` is the mean cost from the next tick on, of a spell as it is now.
     """
     per_tick, unit, setup, work, steps = times
@@ -323,7 +326,8 @@ def _solve(
                 # Safe: a launch on demand fits, now or, of what may be lost by then, at the next tick.
                 if (then + (0 if ends else setup) if is_spot[r] else lost + setup) > steps:
                     continue
-                price = end_rate[r] * (idle[r] * unit + left) if ends and end_rate[r] > 0.0 else charge[r]
+                end_s = max(idle[r] * unit + left, launch_s)
+                price = end_rate[r] * end_s if ends and end_rate[r] > 0.0 else charge[r]
                 kind = np.uint32(r - held + 1)
                 for c in range(from_spell, spells):
                     cost = price if ends else price + later[then, after[r], c]

@@ -21,8 +21,10 @@ def least_mean(job, hazard, is_available, unit_s, first=None):
     def bill(kind, held_s, is_lost):
         if job.billing is Billing.WHOLE_TICKS:
             return rate[kind] * -(-held_s // tick_s) * tick_s
-        if job.billing is Billing.AWS_2017 and is_lost and held_s < 3600:
-            return Fraction(0)
+        if job.billing is Billing.AWS_2009:
+            return rate[kind] * 3600 * (held_s // 3600 if is_lost else -(-held_s // 3600))
+        if job.billing is Billing.AWS_2017:
+            return Fraction(0) if is_lost and held_s < 3600 else rate[kind] * max(60, held_s)
         return rate[kind] * held_s
 
     @cache

@@ -28,7 +28,7 @@ def drawn_job(seed, billing):
     return job, SpellHazards(tick_s=600, hazard=hazard)
 
 
-@pytest.mark.parametrize("billing", [Billing.PER_SECOND, Billing.WHOLE_TICKS, Billing.AWS_2017])
+@pytest.mark.parametrize("billing", Billing)
 def test_least_mean_is_that_of_trying_everything(billing):
     for seed in range(60):
         job, hazards = drawn_job(seed, billing)
@@ -37,6 +37,30 @@ def test_least_mean_is_that_of_trying_everything(billing):
         for there in (False, True):
             tried = least_mean(job, hazards.hazard.tolist(), there, table.unit_s, first)
             assert table.mean_usd[int(there)] == pytest.approx(float(tried), rel=1e-9), (seed, there)
+
+
+def test_a_lease_costs_a_minute_at_least():
+    job = DeadlineJob(work_s=607, deadline_s=1800, setup_s=0, spot_usd=1.0, on_demand_usd=3.6, billing=Billing.AWS_2017)
+    hazards = SpellHazards(tick_s=600, hazard=np.array([[0.0], [1.0]]))
+    first = hazards.first_hazard(9).tolist()
+    tried = least_mean(job, hazards.hazard.tolist(), True, 1, first)
+    # One tick on spot machines is free, and seven seconds on demand after it are a minute.
+    assert tried == pytest.approx(0.06)
+    assert solve_table(job, hazards).mean_usd[1] == pytest.approx(0.06)
+
+
+def test_hourly_bills_go_with_every_tick_of_back_tests():
+    for tick_s in range(300, 601, 60):
+        job = DeadlineJob(
+            work_s=36_000,
+            deadline_s=45_000,
+            setup_s=720,
+            spot_usd=1.0,
+            on_demand_usd=3.0,
+            tick_s=tick_s,
+            billing=Billing.AWS_2009,
+        )
+        assert check_table(solve_table(job, prior_hazards(tick_s))) == []
 
 
 def test_every_entry_is_safe_whatever_hazards_say():
