@@ -5,12 +5,14 @@ The same object decides in back-tests and in a launcher of one's own: `optim.dea
 
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from io import BytesIO
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, NamedTuple, Self
 from zipfile import BadZipFile, ZipFile
 
@@ -207,6 +209,11 @@ class DeadlinePolicy:
         InvalidOptionError
             If a number is out of its range, or the deadline can't be met even on demand.
         """
+        for name, value in (("spare_s", spare_s), ("deadline_s", deadline_s)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise InvalidOptionError(f"{name} must be a whole number of seconds, 0 at least, got {value!r}")
+        if billing not in list(Billing):
+            raise InvalidOptionError(f"billing must be one of {', '.join(Billing)}, got {billing!r}")
         job = DeadlineJob(
             work_s=work_s,
             deadline_s=deadline_s - spare_s,
@@ -337,19 +344,24 @@ class DeadlinePolicy:
             if head["format"] != FORMAT:
                 raise InvalidProblemError(f"{path}: no policy of this version; save it again")
             job = DeadlineJob(**(head["job"] | {"billing": Billing(head["job"]["billing"])}))
-            unit_s, spare_s, tick_s, source = (head[name] for name in ("unit_s", "spare_s", "tick_s", "source"))
+            unit_s, spare_s, tick_s = (_seconds(head, name) for name in ("unit_s", "spare_s", "tick_s"))
+            for name, kinds in KINDS.items():
+                if parts[name].dtype.kind not in kinds:
+                    raise ValueError(f"{name} is of {parts[name].dtype}")
             hazards = SpellHazards(
-                tick_s=int(tick_s), hazard=parts["hazard"], source=str(source), elsewhere=float(head["elsewhere"])
+                tick_s=tick_s, hazard=parts["hazard"], source=str(head["source"]), elsewhere=float(head["elsewhere"])
             )
-            leases = make_leases(job, int(unit_s))
-        except (OSError, KeyError, TypeError, ValueError, BadZipFile, EOFError, InvalidOptionError) as error:
+            leases = make_leases(
+                job, math.gcd(unit_s, job.tick_s)
+            )  # of a unit that divides it, or the table is refused
+        except UNREADABLE as error:
             raise InvalidProblemError(
                 f"{path}: not the file of a policy: {error}; save one with DeadlinePolicy.save"
             ) from None
         table = DeadlineTable(
             job=job,
             hazards=hazards,
-            unit_s=int(unit_s),
+            unit_s=unit_s,
             begin=parts["begin"],
             low=parts["low"],
             entries=parts["entries"],
@@ -359,11 +371,31 @@ class DeadlinePolicy:
         problems = check_table(table)
         if problems:
             raise InvalidProblemError(f"{path}: the table can't be trusted: {problems[0]}; make it anew")
-        return cls(job=job, hazards=hazards, table=table, spare_s=int(spare_s))
+        return cls(job=job, hazards=hazards, table=table, spare_s=spare_s)
+
+
+def _seconds(head: dict[str, Any], name: str) -> int:
+    """Return whole seconds of a file's head."""
+    value = head[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SECONDS:
+        raise ValueError(f"{name} must be whole seconds, 0 at least, got {str(value)[:40]!r}")
+    return value
 
 
 PARTS = ("head", "hazard", "begin", "low", "entries", "mean_usd")
 """Arrays of a file."""
+
+KINDS = {"hazard": "f", "begin": "i", "low": "i", "mean_usd": "f"}
+"""Which numbers they hold: floats, or whole ones."""
+
+UNREADABLE = (
+    *(OSError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError),
+    *(BadZipFile, EOFError, zlib.error, SyntaxError, TokenError, MemoryError, InvalidOptionError),
+)
+"""What comes up in a file that isn't a policy's."""
+
+MAX_SECONDS = 2**53
+"""Times of a file are below."""
 
 MAX_BYTES = 8 * MAX_ENTRIES
 """Of a file, unpacked."""

@@ -69,7 +69,7 @@ class DeadlineJob:
                 raise InvalidOptionError(f"{name} must be a whole number of seconds, {least} at least, got {value!r}")
         for name in ("spot_usd", "on_demand_usd"):
             value = getattr(self, name)
-            if not 0.0 < value < 1e9:
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value < 1e9:
                 raise InvalidOptionError(f"{name} must be dollars an hour above 0, got {value!r}")
         if self.deadline_s < self.work_s + self.setup_s:
             raise InvalidOptionError(
@@ -385,14 +385,20 @@ def check_table(table: DeadlineTable) -> list[str]:
     job, leases, ages = table.job, table.leases, table.hazards.num_ages
     if table.unit_s < 1 or job.tick_s % table.unit_s or table.hazards.tick_s != job.tick_s:
         return [f"units of {table.unit_s} s don't divide ticks of {job.tick_s} s, or hazards are of other ticks"]
+    try:
+        least_s = unit_of(job, ages)
+    except InvalidOptionError as error:
+        return [str(error)]
+    if table.unit_s < least_s:
+        return [f"units of {table.unit_s} s are shorter than those of the job, {least_s} s"]
     shape = shape_of(job, table.unit_s)
     wanted = (int(shape.begin[-1]), 2 * ages + 2)
     if not (np.array_equal(table.begin, shape.begin) and np.array_equal(table.low, shape.low)):
         return ["its rows aren't those of the job"]
     if table.entries.shape != wanted or table.entries.dtype not in (np.uint8, np.uint32):
         return [f"entries must be of shape {wanted} and whole, got {table.entries.shape} of {table.entries.dtype}"]
-    if table.mean_usd.shape != (2,) or not (table.mean_usd >= 0).all():
-        return ["mean costs must be two numbers, at least 0"]
+    if table.mean_usd.shape != (2,) or not ((table.mean_usd >= 0) & (table.mean_usd < np.inf)).all():
+        return ["mean costs must be two finite numbers, at least 0"]
     for tick in range(len(shape.low)):
         rows = slice(int(shape.begin[tick]), int(shape.begin[tick + 1]))
         lost = int(shape.low[tick]) + np.arange(rows.stop - rows.start)

@@ -1,12 +1,13 @@
 """Spells by hand, and a policy's file: what is written is read, and what can't be trusted is refused."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.deadlines import (
     AvailabilityTrace,
     DeadlinePolicy,
@@ -79,6 +80,10 @@ def test_a_policy_is_read_as_it_was_written(tmp_path):
         ({"hazard": np.full((2, 24), 1.5)}, "hazards must be probabilities"),
         ({"entries": np.zeros((3, 50), np.uint8)}, "entries must be of shape"),
         ({"mean_usd": np.array([-1.0, 2.0])}, "mean costs"),
+        ({"mean_usd": np.array([np.inf, 2.0])}, "mean costs"),
+        ({"mean_usd": np.array(["1", "2"])}, "mean_usd is of <U1"),
+        ({"low": np.zeros(75, np.complex128)}, "low is of complex128"),
+        ({"begin": np.zeros(76)}, "begin is of float64"),
         ({"head": np.array(json.dumps({"format": "other"}))}, "no policy of this version"),
         ({"begin": np.zeros(4, np.int64)}, "its rows aren't those of the job"),
     ],
@@ -91,6 +96,51 @@ def test_a_file_that_cannot_be_trusted_is_refused(tmp_path, change, message):
     np.savez(path, **(parts | change))
     with pytest.raises(InvalidProblemError, match=message):
         DeadlinePolicy.load(path)
+
+
+@pytest.mark.parametrize(
+    ("about", "value", "message"),
+    [
+        ("spare_s", -600, "spare_s must be whole seconds"),
+        ("spare_s", float("nan"), "spare_s must be whole seconds"),
+        ("unit_s", 0, "units of 0 s"),
+        ("unit_s", 10**9, "units of"),
+        ("unit_s", 1, "units of 1 s are shorter"),
+        ("job", {"work_s": 10**12, "deadline_s": 2 * 10**12}, "too many entries"),
+        ("job", {"spot_usd": "1"}, "spot_usd must be dollars"),
+    ],
+)
+def test_a_head_that_cannot_be_trusted_is_refused(tmp_path, about, value, message):
+    path = tmp_path / "policy.npz"
+    DeadlinePolicy.fit([], **JOB).save(path)
+    with np.load(path) as file:
+        parts = dict(file)
+    head = json.loads(str(parts["head"]))
+    head[about] = head[about] | value if isinstance(value, dict) else value
+    np.savez(path, **(parts | {"head": np.array(json.dumps(head))}))
+    with pytest.raises(InvalidProblemError, match=message):
+        DeadlinePolicy.load(path)
+
+
+def test_bytes_that_were_changed_end_in_one_kind_of_error(tmp_path):
+    path, rng = tmp_path / "policy.npz", np.random.default_rng(0)
+    DeadlinePolicy.fit([], **JOB).save(path)
+    written = path.read_bytes()
+    for _ in range(100):
+        spoilt = bytearray(written)
+        for at in rng.integers(0, len(written), 3):
+            spoilt[at] = rng.integers(256)
+        path.write_bytes(spoilt)
+        with suppress(InvalidProblemError):
+            DeadlinePolicy.load(path)
+
+
+@pytest.mark.parametrize(
+    "change", [{"spare_s": -600}, {"spare_s": "1"}, {"deadline_s": None}, {"billing": "x"}, {"spot_usd": "1"}]
+)
+def test_options_out_of_their_range_are_named(change):
+    with pytest.raises(InvalidOptionError, match=f"^{next(iter(change))} must be"):
+        DeadlinePolicy.fit([], **(JOB | change))
 
 
 def test_what_is_no_file_of_a_policy_is_refused(tmp_path):
