@@ -45,25 +45,34 @@ def interrupted(draw):
         groups=("a", "b"),
     )
     name, options = draw(st.sampled_from(NEVER_STOPS))
-    return jobs, name, options, draw(st.integers(0, 40 * S))
+    return *typed(jobs, CLUSTER, draw(st.booleans())), name, options, draw(st.integers(0, 40 * S))
 
 
 CLUSTER = Cluster(gpus=np.array(SIZES), rack=np.array([0, 0, 1]))
 
 
+def typed(jobs, cluster, has_types=True):
+    """The same with a machine more on which no job can run, so that the loop is the one that asks policies for plans."""
+    if not has_types:
+        return jobs, cluster
+    kind = np.append(np.zeros(cluster.num_machines, np.int64), 1)
+    wider = Cluster(gpus=np.append(cluster.gpus, 1), rack=np.append(cluster.rack, 0), kind=kind, kinds=("a", "b"))
+    return replace(jobs, gpu_type_slowdown_ppm=np.array([[10**6, 0]] * len(jobs))), wider
+
+
 @given(interrupted())
 def test_goes_on_as_the_run_that_was_not_interrupted(drawn):
-    jobs, name, options, now = drawn
-    whole = simulate(jobs, CLUSTER, make_policy(name, jobs, options))
+    jobs, cluster, name, options, now = drawn
+    whole = simulate(jobs, cluster, make_policy(name, jobs, options))
     if (whole.end_us <= now).all():
         return
     rest, present = present_at(jobs, whole.log, now)
-    again = simulate(rest, CLUSTER, make_policy(name, rest, options), present=present)
+    again = simulate(rest, cluster, make_policy(name, rest, options), present=present)
     late = whole.end_us > now
     assert again.first_start_us.tolist() == whole.first_start_us[late].tolist()
     assert again.end_us.tolist() == whole.end_us[late].tolist()
     assert again.executed_us.tolist() == whole.executed_us[late].tolist()
-    assert replay(rest, CLUSTER, again.log, again.rules)[1] == []
+    assert replay(rest, cluster, again.log, again.rules)[1] == []
     rows, after = np.flatnonzero(late), whole.log.time_us > now
     kept = after & late[np.maximum(whole.log.job, 0)]
     ours = again.log.time_us > now
@@ -89,6 +98,20 @@ def test_a_running_job_keeps_what_it_attained_and_its_machine():
 def test_without_running_jobs_the_pending_start_now():
     run = simulate(JOBS, Cluster.grid("2x4"), make_policy("fifo", JOBS), present=held())
     assert run.first_start_us.tolist() == [10 * S] * 3
+
+
+@pytest.mark.parametrize("has_types", [False, True])
+@pytest.mark.parametrize("name", ["easy", "conservative"])
+def test_nobody_passes_a_gang_whose_reserved_start_is_behind_running_jobs(name, has_types):
+    jobs = Workload(
+        submit_us=np.arange(4) * S,
+        gpus=np.array([1, 8, 1, 1]),
+        duration_us=np.array([1000, 10, 5000, 800]) * S,
+        estimate_us=np.array([1000, 10, 5000, 800]) * S,
+    )
+    jobs, cluster = typed(jobs, Cluster.grid("1x8"), has_types)
+    run = simulate(jobs, cluster, make_policy(name, jobs), present=held((0, 0, [(0, 1)]), now=100 * S))
+    assert run.first_start_us.tolist() == [0, 1000 * S, 1010 * S, 100 * S]
 
 
 @pytest.mark.parametrize(

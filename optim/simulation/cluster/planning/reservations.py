@@ -81,6 +81,7 @@ class ReservationBook:
         self.late: set[int] = set()
         self.gpus = dict(view.running)
         self._note_ends()
+        self._take_over()
         self._note_outages()
         leave = self._pass_limits()
         self.room = view.room(leave)
@@ -123,6 +124,14 @@ class ReservationBook:
         for job in list(self.ends_by):
             if job not in self.gpus or self.view.started_us[job] != self.started[job]:
                 del self.ends_by[job]
+
+    def _take_over(self) -> None:
+        """Expect jobs that run though this book started none of them, as in a present state, to end by their estimates."""
+        for job in self.gpus:
+            if job not in self.ends_by:
+                self._guess(job)
+                self.ends_by[job] = self.view.progress_since(job) + int(self.estimate[job])
+                self.started[job] = int(self.view.started_us[job])
 
     def _remember(self, job: int, run_us: int) -> None:
         for history in (int(self.history[job]), -1):
