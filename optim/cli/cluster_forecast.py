@@ -56,6 +56,20 @@ class StartChoice:
         option("--forecast", "Draw the future N times; print when pending jobs start.", "N", JOBS, min=1, max=10_000),
     ] = None
 
+    def check(self, beside: Mapping[str, Any]) -> None:
+        """Refuse what a forecast neither prints nor writes.
+
+        Raises
+        ------
+        InvalidOptionError
+            If such an option is given beside a forecast.
+        """
+        given = [name for name, value in beside.items() if value]
+        if self.forecast is not None and given:
+            raise InvalidOptionError(
+                f"--forecast tells starts of pending jobs alone (--jobs-csv and --report write them); leave {given[0]} out"
+            )
+
     def load(
         self,
         choice: JobChoice,

@@ -188,6 +188,11 @@ def cluster(
         "--what-if": settings_choice.what_if,
         "--jobs-csv": outcomes.jobs_csv,
     }
+    start.check(
+        {name: value for name, value in outputs.asked.items() if name != "--report"}
+        | {"--lost-by": outputs.lost_by, "--waits": outcomes.waits, "--compare": outcomes.compare}
+        | {"--what-if": settings_choice.what_if, "--write-config": settings_choice.write_config}
+    )
     worlds = read_sizes([gpus] if Path(gpus).is_file() else split_list([gpus]), alone)
     world = worlds[0][1]
     given = split_options(settings)

@@ -105,6 +105,26 @@ def test_what_does_not_go_is_one_line(state, words, said):
     assert result.stderr.rstrip().count("\n") == 0
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--log", "run.npz"),
+        ("--results", "rows.jsonl"),
+        ("--study",),
+        ("--lost-by", "user"),
+        ("--waits",),
+        ("--compare", "easy"),
+        ("--write-config", "slurm"),
+        ("--what-if", "slurm.conf"),
+    ],
+)
+def test_a_forecast_refuses_what_it_would_leave_out(state, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    result = run("--state", state, "--gpus", "1x8", "--policy", "easy", "--forecast", 5, *words)
+    assert result.exit_code == 2
+    assert f"leave {words[0]} out" in result.stderr
+
+
 @pytest.fixture
 def recorded(tmp_path):
     """Two jobs on one machine, of which the second waited an hour longer than it had to."""
