@@ -125,6 +125,8 @@ class QuotaTree(ComparesByValue):
         its queue's.
     labels
         Types of GPU or partitions that a flavor stands for by its labels, by name.
+    label_keys
+        The keys of these labels, in the same order, where they are known.
     local_queues
         Further names of queues for jobs.
     shares
@@ -153,6 +155,7 @@ class QuotaTree(ComparesByValue):
     preempt_after_us: IntArray
     is_by_ancestor: bool = True
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    label_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     local_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     shares: tuple[ShareRule, ...] = ()
     half_life_h: float = 0.0

@@ -331,17 +331,19 @@ def _kueue_tree(file: QueueFile) -> QuotaTree:
     local |= {
         name.partition("/")[2]: each for name, each in list(local.items()) if short.count(name.partition("/")[2]) == 1
     }
-    labels = {}
+    labels: dict[str, list[tuple[str, str]]] = {}
     for name, body in file.kinds["ResourceFlavor"].items():
         one = _Object("ResourceFlavor", name, body.get("spec") or {}, {})
-        labels[name] = tuple(sorted(str(value) for value in one.section(one.body, "nodeLabels").values()))
+        labels[name] = sorted((str(value), str(key)) for key, value in one.section(one.body, "nodeLabels").items())
     used = dict.fromkeys(flavor for node in [*queues, *cohorts.values()] for flavor in node.quotas)
     if not used:
         raise InvalidProblemError("no quota of GPUs in it (a resource whose name ends in /gpu); add one")
-    labels = {flavor: labels.get(flavor, ()) for flavor in used}
+    values = {flavor: tuple(value for value, _ in labels.get(flavor, ())) for flavor in used}
+    keys = {flavor: tuple(key for _, key in labels.get(flavor, ())) for flavor in used}
     shares, half_life_h = _configured(file)
     ordered = [*_parents_first(cohorts), *queues]
-    return _tree(ordered, tuple(used), labels=labels, local_queues=local, shares=shares, half_life_h=half_life_h)
+    more = {"local_queues": local, "shares": shares, "half_life_h": half_life_h}
+    return _tree(ordered, tuple(used), labels=values, label_keys=keys, **more)
 
 
 def _configured(file: QueueFile) -> tuple[tuple[ShareRule, ...], float]:
@@ -565,8 +567,13 @@ def write_kueue(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
         untranslated.append("order of queues by decayed usage: Kueue orders local queues of one ClusterQueue by it")
     documents: list[Any] = []
     for flavor in tree.flavors:
-        labels = {f"label-{at}": value for at, value in enumerate(tree.labels.get(flavor, ()))}
-        spec = {"nodeLabels": labels} if labels else {}
+        values, keys = tree.labels.get(flavor, ()), tree.label_keys.get(flavor, ())
+        if len(keys) < len(values):
+            untranslated.append(
+                f"keys of the node labels of flavor {flavor}: put your own in place of label-0 and so on"
+            )
+            keys = tuple(f"label-{at}" for at in range(len(values)))
+        spec = {"nodeLabels": dict(zip(keys, values, strict=True))} if values else {}
         documents.append(_kubernetes("ResourceFlavor", flavor, spec))
     for node, name in enumerate(tree.names):
         spec = _kueue_spec(tree, node)

@@ -283,6 +283,7 @@ def test_queues_that_are_written_for_kueue_come_back(tmp_path_factory, tree, dat
         rules=tuple(queue_rules),
         weight=np.array([data.draw(st.sampled_from([0.25, 1, 3])) for _ in tree.names]),
         labels={"fast": ("A100", 'gpu pool: "é"'), "slow": ()},
+        label_keys={"fast": ("nvidia.com/gpu.product", "pool"), "slow": ()},
         local_queues=local,
         shares=data.draw(st.sampled_from([(), (ShareRule.FINAL_SHARE,), tuple(ShareRule)])),
         half_life_h=data.draw(st.sampled_from([0.0, 168.0])),
@@ -298,9 +299,20 @@ def test_queues_that_are_written_for_kueue_come_back(tmp_path_factory, tree, dat
     parents = [again.names[int(again.parent[row])] if again.parent[row] >= 0 else "" for row in order]
     assert parents == [drawn.names[int(row)] if row >= 0 else "" for row in drawn.parent]
     assert [again.rules[row] for row in order] == list(drawn.rules)
-    for name in ("flavors", "labels", "local_queues", "shares", "half_life_h"):
+    for name in ("flavors", "labels", "label_keys", "local_queues", "shares", "half_life_h"):
         assert getattr(again, name) == getattr(drawn, name)
     assert bool(untranslated) == (bool(drawn.half_life_h) and not any(each.by_usage for each in queue_rules))
+
+
+def test_labels_of_flavors_keep_their_keys_or_it_is_said(tmp_path):
+    flavor = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: default-flavor}\n"
+    tree, _ = read(tmp_path, A, flavor + 'spec: {nodeLabels: {nvidia.com/gpu.product: A100, zone: "1"}}\n')
+    text, untranslated = write_kueue(tree)
+    assert 'nvidia.com/gpu.product: "A100"' in text.replace('"nvidia.com/gpu.product"', "nvidia.com/gpu.product")
+    assert untranslated == ()
+    text, untranslated = write_kueue(replace(tree, label_keys={}))
+    assert "label-0" in text
+    assert [each.partition(":")[0] for each in untranslated] == ["keys of the node labels of flavor default-flavor"]
 
 
 def test_what_kueue_cannot_say_is_named(tmp_path):
