@@ -19,14 +19,13 @@ SHOWN = ("jct_mean_h", "ratio_to_bound", "jct_p95_h", "wait_mean_h", "utilisatio
 
 
 def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple[str, Cluster], ...]":
-    """Return clusters by what they are given as, smallest first; several must be machines x GPUs, and go with no option of `refused`.
+    """Return clusters by what they are given as, smallest first; several have the same types, and go with no option of `refused`.
 
     Raises
     ------
     InvalidOptionError
-        If several are given with such an option, one is a file, or two are the same.
+        If several are given with such an option, their types or partitions differ, or two are the same.
     """
-    from optim.models.cluster.cluster import Cluster
     from optim.workloads.cluster.topology import read_cluster
 
     if len(texts) < 2:
@@ -34,7 +33,11 @@ def read_sizes(texts: Sequence[str], refused: Mapping[str, Any]) -> "tuple[tuple
     given = [name for name, value in refused.items() if value]
     if given:
         raise InvalidOptionError(f"--gpus with several sizes prints one table of them; leave {given[0]} out")
-    worlds = sorted(((text, Cluster.grid(text)) for text in texts), key=lambda world: world[1].num_gpus)
+    worlds = sorted(((text, read_cluster(text)) for text in texts), key=lambda world: world[1].num_gpus)
+    if len({(world.kinds, world.gpu_types, world.partitions) for _, world in worlds}) > 1:
+        raise InvalidOptionError(
+            "--gpus names sizes of one cluster: give each the same types and partitions, in one order"
+        )
     if any(one.num_gpus == other.num_gpus for (_, one), (_, other) in pairwise(worlds)):
         raise InvalidOptionError("--gpus names two sizes of as many GPUs; give each once")
     return tuple(worlds)

@@ -41,6 +41,31 @@ def test_what_machines_are_worth_is_said(jobs):
     assert "easy instead of fifo on 1x2: 1.05 h (-0.66 h), saves less than the machines" in said
 
 
+def _topology(path, counts):
+    machines = [
+        {"count": count, "gpus": 2, "kind": kind, "partitions": ["p"]}
+        for kind, count in zip(("h100", "a100"), counts, strict=True)
+    ]
+    path.write_text(json.dumps({"schema": "optim/cluster/1", "machines": machines}))
+    return path
+
+
+def test_sizes_may_be_topologies_of_the_same_types(tmp_path):
+    table = tmp_path / "typed.csv"
+    table.write_text(
+        "id,submit,gpus,duration,gpu_type,partition\na,0,2,3600,a100,p\nb,0,2,3600,a100,p\nc,0,2,3600,h100,p\n"
+    )
+    small, large = _topology(tmp_path / "small.json", (1, 1)), _topology(tmp_path / "large.json", (1, 2))
+    words = ("--trace", table, "--policy", "fifo", "--format", "json")
+    rows = [json.loads(line) for line in _run(*words, "--gpus", f"{large},{small}").stdout.splitlines()]
+    assert [(row["gpus"], row["jct_mean_h"]) for row in rows] == [
+        (str(small), pytest.approx(4 / 3)), (str(large), 1)
+    ]  # fmt: skip
+    result = _run(*words, "--gpus", f"{small},4x8")
+    assert result.exit_code == 2
+    assert "the same types and partitions" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("other", "verdict"), [(1.0, "more than"), (2.0, "as much as"), (3.0, "less than"), (5.0, "nothing")]
 )
