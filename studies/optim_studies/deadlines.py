@@ -76,7 +76,7 @@ class DeadlineOptions:
     skip_bad
         Leave out files that can't be read.
     history
-        What policies that learn know of how spells end: ``other-zones``, the windows of all zones but their own; or a
+        What policies that learn know of how spells end: ``other-zones``, the windows of all zones but their own, whatever the type; or a
         file or folder of traces, without those of zones that a window's path names; nothing by default.
     history_zones
         Of a history the zones whose names begin so, separated by commas; all by default.
@@ -214,7 +214,9 @@ def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str,
     if options.history == OTHER_ZONES:
         of_zone = {
             zone: fit_spells(
-                (each.market.is_available[:, 0] for each in windows if each.zone != zone), TICK_S, source=OTHER_ZONES
+                (each.market.is_available[:, 0] for each in windows if _location(each.zone) != _location(zone)),
+                TICK_S,
+                source=OTHER_ZONES,
             )
             for zone in sorted({window.zone for window in windows})
         }
@@ -224,6 +226,11 @@ def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str,
     if not chosen.traces:
         raise InvalidProblemError(f"{options.history}: no zone begins with {options.history_zones}; name another")
     return {window.file: chosen.learn(window.market, window.file)[0] for window in windows}
+
+
+def _location(zone: str) -> str:
+    """Return where a folder's machines are: ``us-west-2a`` of ``us-west-2a_v100_1``."""
+    return zone.split("_", maxsplit=1)[0]
 
 
 def _market(zone: str, flags: "np.ndarray[Any, np.dtype[np.bool_]]") -> ZoneMarket:

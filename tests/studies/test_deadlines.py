@@ -1,6 +1,7 @@
 """The study of a public benchmark of deadlines: its rules, its score, its windows, and an engine by hand beside ours."""
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -217,6 +218,10 @@ def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_
     for window in windows:
         others = [each.market.is_available[:, 0] for each in windows if each.zone != window.zone]
         assert found[window.file] == fit_spells(others, 600, source="other-zones")
+    typed = [replace(each, zone=f"us-west-2{'aab'[int(each.zone[-1])]}_v100_{each.zone[-1]}") for each in windows]
+    there = [each.market.is_available[:, 0] for each in typed if each.zone.startswith("us-west-2b")]
+    learned = hazards_of(DeadlineOptions(history="other-zones"), typed)
+    assert learned[typed[0].file] == fit_spells(there, 600, source="other-zones")  # nothing of its zone's other types
     path = tmp_path / "history.csv"
     rows = [
         f"{t},2023-02-15T{t // 6:02}:{t % 6}0:00,{zone},{int(t % 9 > 2)},0.9"
