@@ -66,10 +66,13 @@ GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Classes of gangs in the names of columns, for people."""
 MARK = " *"
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
-PREEMPTS = (
-    "* stops running jobs: each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress;",
-    "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min=30), with restart all",
-)
+STOPPED = {
+    "keeps-all": "keeps all its work",
+    "checkpoint": "loses what it did since its last checkpoint (checkpoint_min={checkpoint_min})",
+    "restart": "begins anew",
+}
+PREEMPTS = "* stops running jobs: each {what}, and at its next start holds its GPUs for --option overhead_s={overhead_s} without progress"
+OTHERWISE = "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min={checkpoint_min}), with restart all"
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints", "startup_s")
 """Options that choose jobs and what is drawn of them."""
@@ -308,8 +311,12 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
         print_line(BOTH_QUEUES)
     _print_promises(rows)
     if any(row["preemptions"] for row in rows):
-        for line in PREEMPTS:
-            print_line(line)
+        said = {"overhead_s": "30", "checkpoint_min": "30", "preempted": "keeps-all"} | record.settings
+        keeps = said["preempted"] == "keeps-all"
+        what = STOPPED[str(said["preempted"])].format_map(said)
+        print_line(PREEMPTS.format(what=what, overhead_s=said["overhead_s"]) + (";" if keeps else ""))
+        if keeps:
+            print_line(OTHERWISE.format_map(said))
 
 
 def _print_promises(rows: list[dict[str, Any]]) -> None:

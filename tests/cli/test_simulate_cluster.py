@@ -71,6 +71,26 @@ def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
     assert "*" not in run(*words[:-1], "fifo").stdout
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("preempted=restart",), "each begins anew, and at its next start holds its GPUs for --option overhead_s=30"),
+        (
+            ("preempted=checkpoint", "checkpoint_min=5", "overhead_s=60"),
+            "each loses what it did since its last checkpoint (checkpoint_min=5), and at its next start holds its GPUs for --option overhead_s=60",
+        ),
+    ],
+)
+def test_the_table_says_what_stops_cost_by_the_options(tmp_path, settings, said):
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("id,submit,gpus,duration\na,0,2,3600\nb,60,2,600\n")
+    options = [word for each in settings for word in ("--option", each)]
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "srtf")
+    told = run(*words, *options).stdout
+    assert said in told
+    assert "keeps all its work" not in told
+
+
 def test_the_table_shows_the_bounds_first(trace):
     result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo")
     assert result.exit_code == 0
