@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked
 from optim.cli.parameters import option
-from optim.core.errors import InvalidOptionError, check_choices
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError, check_choices
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
@@ -81,6 +81,25 @@ class SettingsChoice:
         for flag, value in written.items():
             if value:
                 raise InvalidOptionError(f"{flag} goes with a run of its own; leave it or {asked[0]} out")
+
+    def check_playable(self, task: "Comparison", requests: "Sequence[PolicyRequest]") -> None:
+        """Refuse settings that can't be played, those of `--what-if` by the name of their file: both may have one policy.
+
+        Raises
+        ------
+        InvalidOptionError
+            If options are wrong.
+        UnsupportedProblemError
+            If a policy can't play these jobs.
+        """
+        if self.what_if is None:
+            task.check(requests)
+            return
+        task.check(requests[:1])
+        try:
+            task.check(requests[1:])
+        except UnsupportedProblemError as error:
+            raise UnsupportedProblemError(f"--what-if {self.what_if}: {error}") from error
 
 
 def print_configuration(task: "Comparison", request: "PolicyRequest", name: str) -> ExitCode:

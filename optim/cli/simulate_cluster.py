@@ -222,10 +222,7 @@ def cluster(
         requests = _playable(task, requests)
     if settings_choice.what_if is not None:
         requests = (*requests, other_request(requests[0], settings_choice.what_if))
-    for side in (
-        [requests] if settings_choice.what_if is None else [requests[:1], requests[1:]]
-    ):  # both may have one name
-        task.check(side)
+    settings_choice.check_playable(task, requests)
     if settings_choice.write_config is not None:
         return print_configuration(task, requests[0], settings_choice.write_config)
     _print_header(jobs, world, seed)

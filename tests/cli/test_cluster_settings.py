@@ -133,6 +133,23 @@ def test_a_bad_quota_file_is_one_line(world):
     assert len(result.stderr.strip().splitlines()) <= 4  # the header's remarks of the jobs, and the error
 
 
+def test_which_of_both_settings_cannot_be_played_is_said(world):
+    (world / "narrow.yaml").write_text(
+        (world / "then.yaml").read_text().replace("nominalQuota: 2", "nominalQuota: 1, borrowingLimit: 0")
+    )
+    words = (
+        "--policy",
+        "hierarchical-quota",
+        "--option",
+        f"quotas={world}/now.yaml",
+        "--what-if",
+        world / "narrow.yaml",
+    )
+    result = run(*of(world), *words)
+    assert result.exit_code == 2
+    assert f"--what-if {world}/narrow.yaml: policy hierarchical-quota can't be played" in result.stderr
+
+
 def test_queues_that_are_printed_for_kueue_are_read_back(world):
     words = ("--policy", "hierarchical-quota", "--option", f"quotas={world / 'now.yaml'}")
     result = run(*of(world)[:4], *words, "--write-config", "kueue")
