@@ -267,9 +267,10 @@ class _CountedJob(_Job):
 def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tuple[Replayed | None, list[Violation]]:
     """Go through a log and return what it says, or the first event that breaks a rule.
 
-    A log names single GPUs, or counts of whole GPUs by machine, as index policies do.
+    A log names single GPUs, or counts of whole GPUs by machine, as index policies do; one in which nothing starts names none.
     """
-    return (_replay_gpus if log.names_gpus else _replay_counts)(jobs, cluster, log, rules)
+    has_counts = len(log.slot) > 0 and not log.names_gpus
+    return (_replay_counts if has_counts else _replay_gpus)(jobs, cluster, log, rules)
 
 
 def _replay_counts(

@@ -92,7 +92,7 @@ def test_a_bound_without_proof_is_refused(record):
         ([(0, 1, 0, [])], "stops a job that doesn't run"),
         ([(0, 0, 1, [(0, 1)])], "before its submission"),
         ([(2, 0, 0, [(0, 2)]), (1, 0, 1, [(1, 1)])], "comes before the event ahead of it"),
-        ([(0, 3, 0, [])], "is no event"),
+        ([(0, 3, 0, [])], "sends a job away, which the policy may not"),
         ([(0, 0, 9, [])], "names a job that isn't there"),
     ],
 )

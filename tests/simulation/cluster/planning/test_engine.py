@@ -84,6 +84,13 @@ def test_a_run_is_what_the_checker_finds_in_its_log(world, seed):
     assert run.is_done.sum() + left == len(jobs)
 
 
+def test_a_log_in_which_every_job_is_sent_away_is_read():
+    jobs = Workload(submit_us=np.zeros(2, int), gpus=np.ones(2, int), duration_us=np.full(2, 1000))
+    policy = Scripted(Plan(gpus={}, leave=(0, 1)), rules=Rules(may_refuse=True))
+    run = play(jobs, Cluster.grid("1x1"), policy, FREE, 0)
+    assert not _agrees(jobs, Cluster.grid("1x1"), run).is_done[0]
+
+
 @given(planned_worlds(), st.integers(0, 10**6), st.data())
 def test_a_log_with_one_number_changed_is_refused(world, seed, data):
     jobs, cluster, rules = world
