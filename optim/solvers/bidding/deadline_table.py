@@ -183,7 +183,11 @@ class DeadlineTable(ComparesByValue):
 
     @property
     def least_mean_usd(self) -> float:
-        """The least mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline."""
+        """The least mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline.
+
+        Under ``aws-2009`` with ticks that don't divide an hour, hours are rounded up to ticks: then it is an estimate, mostly
+        too low, and no bound.
+        """
         share = self.hazards.share
         means = [(1.0 - share, float(self.mean_usd[0])), (share, float(self.mean_usd[1]))]
         return sum(chance * mean for chance, mean in means if chance > 0)
