@@ -299,7 +299,9 @@ def test_every_instant_keeps_to_the_quotas_and_leaves_none_idle_that_a_waiting_j
                 if common is None or other == queue[job]:
                     continue
                 mine, yours = (path[: path.index(common)] for path in (tree.path(queue[job]), tree.path(other)))
-                is_promised = any(fits_below(tree, node, wanted, queue[job]) for node in mine)
+                # What its own queue may not borrow, nobody's leaving gives it.
+                is_possible = is_admitted(tree, {queue[job]: wanted[queue[job]]})
+                is_promised = is_possible and any(fits_below(tree, node, wanted, queue[job]) for node in mine)
                 assert not is_promised or any(fits_below(tree, node, used, other) for node in yours)
 
 
