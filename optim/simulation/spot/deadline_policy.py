@@ -1,6 +1,6 @@
 """When to run on spot machines, on demand, or not at all: a table by time, work left, what is held, and the spell's age.
 
-The same object decides in back-tests and in a launcher of one's own: `optim.deadlines`.
+The same object decides in back-tests and in your own launcher: `optim.deadlines`.
 """
 
 import json
