@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optim.cli.border import listening
 from optim.cli.inputs import JOBS, JobChoice
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import OutputFormat, print_json, print_table, terminal_progress
+from optim.cli.output import OutputFormat, print_rows, terminal_progress
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError
 
@@ -94,53 +94,39 @@ class StartChoice:
                 wrong = "--forecast" if self.forecast is not None else f"--option {given[0][:40]}"
                 raise InvalidOptionError(f"{wrong} goes with --state FILE; add it")
             return None
-        return _load(self, choice, cluster, selecting, own, own_state, seed)
+        from optim.core.options import build_options
+        from optim.simulation.cluster.forecast import ForecastOptions
+        from optim.workloads.cluster.queue_states import begin_from, read_queue_state
+        from optim.workloads.traces.job_table import EPOCH
 
-
-def _load(
-    start: StartChoice,
-    choice: JobChoice,
-    cluster: "Cluster",
-    selecting: Mapping[str, str],
-    own: Mapping[str, Mapping[str, str]],
-    own_state: Mapping[str, dict[str, str]],
-    seed: int,
-) -> Begun:
-    from optim.core.options import build_options
-    from optim.simulation.cluster.forecast import ForecastOptions
-    from optim.workloads.cluster.queue_states import begin_from, read_queue_state
-    from optim.workloads.traces.job_table import EPOCH
-
-    assert start.state is not None
-    if choice.generate is not None:
-        raise InvalidOptionError("--generate doesn't go with --state; give past jobs as --trace FILE")
-    now = own_state["state"].pop("now", None)
-    if own_state["state"]:
-        raise InvalidOptionError(f"unknown option state.{next(iter(own_state['state']))[:40]}; the state knows now")
-    queue = read_queue_state(start.state, now)
-    jobs, present, limit_s = begin_from(queue, cluster)
-    draws = {} if start.forecast is None else {"draws": start.forecast}
-    begun = Begun(
-        jobs=jobs,
-        present=present,
-        limit_s=limit_s,
-        history=_history(start.state, choice, cluster, selecting, own, queue.now_s),
-        options=build_options(ForecastOptions, {**own_state["forecast"], **draws}),
-        begin=EPOCH + timedelta(seconds=min(job.submit_s for job in queue.jobs)),
-        seed=seed,
-    )
-    info(f"now is {begun.date(present.now_us)} UTC: {len(present.starts)} jobs run, {_num_pending(begun)} are pending")
-    if start.forecast is not None:
+        if choice.generate is not None:
+            raise InvalidOptionError("--generate doesn't go with --state; give past jobs as --trace FILE")
+        now = own_state["state"].pop("now", None)
+        if own_state["state"]:
+            raise InvalidOptionError(f"unknown option state.{next(iter(own_state['state']))[:40]}; the state knows now")
+        queue = read_queue_state(self.state, now)
+        jobs, present, limit_s = begin_from(queue, cluster)
+        draws = {} if self.forecast is None else {"draws": self.forecast}
+        begun = Begun(
+            jobs=jobs,
+            present=present,
+            limit_s=limit_s,
+            history=_history(self.state, choice, cluster, selecting, own, queue.now_s),
+            options=build_options(ForecastOptions, {**own_state["forecast"], **draws}),
+            begin=EPOCH + timedelta(seconds=min(job.submit_s for job in queue.jobs)),
+            seed=seed,
+        )
+        info(
+            f"now is {begun.date(present.now_us)} UTC: {len(present.starts)} jobs run, "
+            f"{int(present.is_pending(jobs).sum())} are pending"
+        )
+        if self.forecast is None:
+            return _with_means(begun)
         if begun.history is None:
             raise InvalidOptionError(
                 "--forecast needs past jobs, of which run times are drawn: give a trace with --trace FILE"
             )
         return begun
-    return _with_means(begun)
-
-
-def _num_pending(begun: Begun) -> int:
-    return int(begun.present.is_pending(begun.jobs).sum())
 
 
 def _with_means(begun: Begun) -> Begun:
@@ -157,11 +143,12 @@ def _with_means(begun: Begun) -> Begun:
         return begun
     held = begun.present.held_us(len(begun.jobs))
     known = begun.history.run_times(begun.jobs, begun.present)
-    mean = known.mean_s(begun.history.traits_of(begun.jobs, begun.present), held / US)
+    traits = begun.history.traits_of(begun.jobs, begun.present)
+    mean = known.mean_s(traits, held / US)
     mean = np.fmin(mean, np.where(begun.limit_s * US > held, begun.limit_s, np.inf))
     info("run times are means of past jobs by user, partition and size, given the time held; --forecast N draws them")
     lasting = np.maximum(held + 1, np.rint(mean * US).astype(np.int64))
-    jobs = estimated(begun.jobs, known, begun.history.traits_of(begun.jobs, begun.present), held)
+    jobs = estimated(begun.jobs, known, traits, held)
     return replace(begun, jobs=replace(jobs, duration_us=lasting))
 
 
@@ -213,7 +200,6 @@ def print_forecast(
     begun: Begun,
     task: "Comparison",
     requests: "tuple[PolicyRequest, ...]",
-    draws: int,
     jobs_csv: Path | None,
     report: Path | None,
     output: OutputFormat,
@@ -233,23 +219,22 @@ def print_forecast(
                 should_stop=lambda: stop.is_requested,
             )  # fmt: skip
             found.append((request.name, made))
-    rows = [row for name, made in found for row in forecast_rows(begun, name, made)]
-    if output is OutputFormat.JSON:
-        for row in rows:
-            print_json(row)
-    else:
-        for name, made in found:
-            body = [[row[column] for column in COLUMNS] for row in forecast_rows(begun, name, made)]
-            print_table(COLUMNS, body[:MAX_ROWS], title=f"{name}: {len(body)} pending jobs, {len(made.start_us)} draws")
-            if len(body) > MAX_ROWS:
-                info(f"{len(body) - MAX_ROWS} more pending jobs: --jobs-csv FILE or --format json has all")
+    rows: list[dict[str, Any]] = []
+    for name, made in found:
+        own = forecast_rows(begun, name, made)
+        rows += own
+        title = f"{name}: {len(own)} pending jobs, {len(made.start_us)} draws"
+        print_rows(own if output is OutputFormat.JSON else own[:MAX_ROWS], output, COLUMNS, title=title)
+        if output is OutputFormat.TABLE and len(own) > MAX_ROWS:
+            info(f"{len(own) - MAX_ROWS} more pending jobs: --jobs-csv FILE or --format json has all")
     if jobs_csv is not None:
         write_rows(jobs_csv, rows)
     if report is not None:
         from optim.report.cluster_forecast import write_forecast_report
 
         write_forecast_report(begun.jobs, begun.present, begun.begin, found, report)
-    return ExitCode.INTERRUPTED if len(found) < len(requests) or len(found[-1][1].start_us) < draws else ExitCode.DONE
+    is_cut = len(found) < len(requests) or len(found[-1][1].start_us) < begun.options.draws
+    return ExitCode.INTERRUPTED if is_cut else ExitCode.DONE
 
 
 def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str, Any]]:
@@ -258,8 +243,7 @@ def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str,
 
     jobs = begun.jobs
     rows = []
-    for place, row in enumerate(made.rows.tolist()):
-        starts = made.quantiles_us()[:, place]
+    for row, starts in zip(made.rows.tolist(), made.quantiles_us().T, strict=True):
         told = {f"start_{level}": begun.date(start) for level, start in zip((10, 50, 90), starts, strict=True)}
         waited = (begun.present.now_us - int(jobs.submit_us[row])) / US / 3600
         rows.append(

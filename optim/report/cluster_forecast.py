@@ -62,11 +62,8 @@ def write_forecast_report(
     for policy, made in found:
         body.append(figure_element(forecast_figure(jobs, present, begin, policy, made)))
         rows = []
-        for place, row in enumerate(made.rows.tolist()):
-            starts = [
-                (begin + timedelta(microseconds=float(us))).strftime("%Y-%m-%d %H:%M")
-                for us in made.quantiles_us()[:, place]
-            ]
+        for row, quantiles in zip(made.rows.tolist(), made.quantiles_us().T, strict=True):
+            starts = [(begin + timedelta(microseconds=float(us))).strftime("%Y-%m-%d %H:%M") for us in quantiles]
             rows.append(
                 [jobs.ids[row], jobs.users[jobs.user[row]], jobs.groups[jobs.group[row]], int(jobs.gpus[row]), *starts]
             )
