@@ -275,31 +275,10 @@ def _unread(
     """Return a remark that names the columns that aren't read, each with the known one that it may stand for."""
     if form.ignored is None:
         return ()
-    known = [
-        form.submit,
-        form.gpus,
-        form.duration,
-        form.start,
-        form.estimate,
-        *([CHECKPOINT, STEP_TIME] if form is OWN else []),
-        *form.texts.values(),
-        PARTITION,
-        STATE,
-        *form.counts.values(),
-    ]
-    known += [form.cpus, form.memory_gb]
-    read = {
-        form.submit,
-        form.gpus,
-        form.duration,
-        form.start,
-        form.estimate,
-        *([CHECKPOINT, STEP_TIME] if form is OWN else []),
-        *texts.values(),
-        *counts.values(),
-        form.cpus,
-        form.memory_gb,
-    }
+    own = {CHECKPOINT, STEP_TIME} if form is OWN else set()
+    fixed = {form.submit, form.gpus, form.duration, form.start, form.estimate, form.cpus, form.memory_gb, *own}
+    known = {*fixed, *form.texts.values(), PARTITION, STATE, *form.counts.values()}
+    read = {*fixed, *texts.values(), *counts.values()}
     unread = [name for name in header if name not in {*read, *form.ignored}]
     said = []
     for name in unread:
