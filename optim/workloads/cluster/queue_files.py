@@ -30,6 +30,7 @@ from optim.models.cluster.quota_tree import (
     WithinQueue,
 )
 from optim.models.cluster.workload import US
+from optim.workloads.cluster.hierarchies import parents_first
 
 MILLI = 1_000
 CLUSTER = "(cluster)"
@@ -341,7 +342,8 @@ def _kueue_tree(file: QueueFile) -> QuotaTree:
     values = {flavor: tuple(value for value, _ in labels.get(flavor, ())) for flavor in used}
     keys = {flavor: tuple(key for _, key in labels.get(flavor, ())) for flavor in used}
     shares, half_life_h = _configured(file)
-    ordered = [*_parents_first(cohorts), *queues]
+    order = parents_first({name: node.cohort for name, node in cohorts.items()}, "cohort")
+    ordered = [*(cohorts[name] for name in order), *queues]
     more = {"local_queues": local, "shares": shares, "half_life_h": half_life_h}
     return _tree(ordered, tuple(used), labels=values, label_keys=keys, **more)
 
@@ -419,23 +421,6 @@ def _cluster_queue(one: _Object) -> _Node:
     )
 
 
-def _parents_first(nodes: Mapping[str, _Node]) -> list[_Node]:
-    """Return cohorts so that each stands behind its own."""
-    order: dict[str, None] = {}
-    for name in nodes:
-        chain: dict[str, None] = {}
-        at = name
-        while at and at not in order:
-            if at in chain:
-                raise InvalidProblemError(
-                    f"cohort {at[:40]!r} is its own parent, by {' of '.join(chain)[:80]!r}; mend it"
-                )
-            chain[at] = None
-            at = nodes[at].cohort if at in nodes else ""
-        order.update(dict.fromkeys(reversed(chain)))
-    return [nodes[name] for name in order if name in nodes]
-
-
 def _tree(nodes: Sequence[_Node], flavors: tuple[str, ...], **more: Any) -> QuotaTree:
     """Return a tree of nodes that stand behind their cohorts."""
     row = {node.name: at for at, node in enumerate(nodes) if not node.is_queue}
@@ -479,10 +464,7 @@ def _kai_tree(file: QueueFile, num_gpus: int) -> QuotaTree:
                 f"Queue {name[:40]!r} names parentQueue {above[:40]!r}, which isn't in the file; add it"
             )
     parents = {above for above in parent.values() if above}
-    order = [
-        node.name
-        for node in _parents_first({name: _Node(name, above, is_queue=False) for name, above in parent.items()})
-    ]
+    order = parents_first(parent, "Queue")
     total = num_gpus * MILLI
     quota = {name: _kai_amount(objects[name], "quota", total) for name in order}
     below = dict.fromkeys(objects, 0)

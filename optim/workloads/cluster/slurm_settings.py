@@ -10,9 +10,10 @@ import numpy as np
 
 from optim.core.arrays import TextArray
 from optim.core.errors import InvalidProblemError
-from optim.core.files import read_bytes
+from optim.core.files import naming, read_bytes
 from optim.core.limits import check_limit
 from optim.models.cluster.fair_share import ROOT, AssociationTree
+from optim.workloads.cluster.hierarchies import parents_first
 from optim.workloads.csv_columns import header_of, read_columns, refuse, require_all_fields
 
 SEPARATOR = "|"
@@ -245,7 +246,8 @@ def read_associations(path: str | Path) -> AssociationTree:
         else:
             of_accounts.setdefault(name, row)
     parent = {name: columns["parent"][row] or ROOT for name, row in of_accounts.items() if name != ROOT}
-    order = _parents_first(path, parent)
+    with naming(path):
+        order = parents_first(parent, "account", ROOT)
     missing = next(((name, who) for name, who in of_users if name not in {ROOT, *parent}), None)
     if missing:
         raise InvalidProblemError(
@@ -263,25 +265,6 @@ def read_associations(path: str | Path) -> AssociationTree:
         is_user=np.arange(count) > len(order),
         takes_parent=np.array([False, *(bool(is_parent[row]) for row in rows)]),
     )
-
-
-def _parents_first(path: str | Path, parent: Mapping[str, str]) -> list[str]:
-    """Return accounts so that each stands behind its parent."""
-    order: dict[str, None] = {}
-    for name in parent:
-        chain: dict[str, None] = {}
-        at = name
-        while at != ROOT and at not in order:
-            if at in chain:
-                raise InvalidProblemError(
-                    f"{path}: account {at[:40]!r} is its own parent, by {' of '.join(chain)[:80]!r}; mend it"
-                )
-            if at not in parent:
-                raise InvalidProblemError(f"{path}: account {at[:40]!r}, a parent, has no row of its own; add it")
-            chain[at] = None
-            at = parent[at]
-        order.update(dict.fromkeys(reversed(chain)))
-    return list(order)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

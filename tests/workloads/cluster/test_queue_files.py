@@ -205,7 +205,7 @@ CYCLE = COHORTS.replace('name: "root-cohort"\n', 'name: "root-cohort"\nspec: {pa
     ("texts", "cause"),
     [
         ((CYCLE, A), "cohort 'root-cohort' is its own parent, by 'root-cohort of regular-org'"),
-        ((KAI + "  parentQueue: research-team\n",), "cohort 'research-team' is its own parent"),
+        ((KAI + "  parentQueue: research-team\n",), "Queue 'research-team' is its own parent"),
         ((KAI + "  parentQueue: nowhere\n",), "names parentQueue 'nowhere'"),
         ((A, A), "ClusterQueue 'team-a-cq' is there twice"),
         ((A, KAI), "both Kueue's"),
