@@ -38,16 +38,9 @@ CLUSTER = "(cluster)"
 
 GPU_NAME = re.compile(r"(?:.*/)?gpu")
 _QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
-_SUFFIX = {
-    **{"": Fraction(1), "m": Fraction(1, 1000), "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9)},
-    **{
-        "T": Fraction(10**12),
-        "Ki": Fraction(2**10),
-        "Mi": Fraction(2**20),
-        "Gi": Fraction(2**30),
-        "Ti": Fraction(2**40),
-    },
-}
+_SUFFIX = {"": Fraction(1), "m": Fraction(1, 1000)}
+_SUFFIX |= {sign: Fraction(1000**power) for power, sign in enumerate("kMGT", start=1)}
+_SUFFIX |= {f"{sign}i": Fraction(1024**power) for power, sign in enumerate("KMGT", start=1)}
 _DURATION = re.compile(r"(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9}(?:\.\d{1,6})?)s)?")
 KUEUE, KAI = "kueue.x-k8s.io/", "scheduling.run.ai/"
 KINDS: Mapping[str, str] = {
