@@ -240,7 +240,7 @@ class Selection:
             If the text is of another form.
         """
         found = {}
-        for part in (self.checkpoints or "").split(",") if self.checkpoints else ():
+        for part in self.checkpoints.split(",") if self.checkpoints else ():
             name, _, text = part.strip().rpartition(":")
             try:
                 minutes = 0.0 if text == "none" else float(text)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
+from optim.core.documents import first_sign
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.models.cluster.cluster import Cluster
@@ -15,7 +16,6 @@ from optim.models.cluster.workload import US, Workload
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.csv_columns import header_of
 from optim.workloads.traces.kubernetes import read_kubernetes
-from optim.workloads.traces.philly import is_log
 from optim.workloads.traces.queue_state import QueueState
 from optim.workloads.traces.slurm import SEPARATOR, read_sacct_state
 from optim.workloads.traces.squeue import read_squeue
@@ -35,7 +35,7 @@ def read_queue_state(path: Path, now: str | None = None) -> QueueState:
         If `now` is no date.
     """
     data = read_bytes(path)
-    begin = data[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    begin = first_sign(data)
     if begin == b"{":
         is_queue = re.search(rb'"kind"\s*:\s*"(?:Pod|Workload|List|PodList|WorkloadList)"', data) is None
         return read_squeue(path, now) if is_queue else read_kubernetes(path, now)
@@ -185,4 +185,4 @@ def _anywhere(name: str, gang: int, usable: "np.typing.NDArray[np.bool_]", free:
 
 def is_table_of_jobs(path: Path) -> bool:
     """Tell whether a state's file holds jobs that are over, too, so that it is its own history: what `sacct` prints does."""
-    return not is_log(path) and read_bytes(path)[:64].lstrip()[:1] != b"{"
+    return first_sign(read_bytes(path)) not in (b"{", b"[")

@@ -191,7 +191,7 @@ def expand_list(text: str) -> list[str]:
             names.append(part)
             continue
         names.extend(f"{match[1]}{number}{match[3]}" for number in expand_numbers(match[2]))
-    if "[" in text.replace("]", "", text.count("[")) and text.count("[") != text.count("]"):
+    if "[" in text and text.count("[") != text.count("]"):
         raise InvalidProblemError(f"list of names {text[:40]!r} lacks a bracket")
     return names
 

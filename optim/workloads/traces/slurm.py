@@ -357,9 +357,8 @@ def read_sacct_state(path: str | Path, now: str | None = None) -> QueueState:
                 nodes=(*(before.nodes if before and "+" in ids[row] else ()), *nodes),
             )
     latest = np.nanmax([*(start + np.nan_to_num(elapsed)), *submit, 0.0])
-    unknown = int((is_waiting & is_open & ~is_step & (gpus < 1)).sum())
+    unknown = 0 if "ReqTRES" in columns else int((is_waiting & is_open & ~is_step & (gpus < 1)).sum())
     notes = [f"GPUs of {unknown} pending jobs are unknown: print the column ReqTRES as well"] if unknown else []
-    notes = notes if "ReqTRES" not in columns else []
     return QueueState.of(path, list(jobs.values()), given_now(now, float(latest)), dropped, notes)
 
 
