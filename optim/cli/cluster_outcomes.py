@@ -1,10 +1,10 @@
 """What `optim simulate cluster` tells besides its rows: the recorded schedule, differences, waits, jobs, and the list of policies."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optim.cli.output import OutputFormat, print_json, print_line, print_table, show
+from optim.cli.output import OutputFormat, print_json, print_line, print_table, show_default
 from optim.cli.parameters import check_out, option, split_list
 from optim.core.errors import InvalidOptionError
 
@@ -206,11 +206,9 @@ def print_policies(output: OutputFormat) -> None:
     for name, entry in policies_of("cluster").items():
         meanings, options = option_meanings(entry.options_type), entry.options_type()
         sees = sees_of(make_policy(name, jobs))
-        defaults = dict(plain(options_as_dict(options)))
         listed = [
-            {"option": each.name, "default": defaults[each.name], "unit": unit_of(each.name)}
-            | {"meaning": " ".join(meanings.get(each.name, "").split())}
-            for each in fields(entry.options_type)
+            {"option": each, "default": default, "unit": unit_of(each), "meaning": meanings.get(each, "")}
+            for each, default in plain(options_as_dict(options)).items()
         ]
         if output is OutputFormat.JSON:
             print_json(
@@ -221,6 +219,4 @@ def print_policies(output: OutputFormat) -> None:
         print_line(f"  sees that a real scheduler doesn't: {sees}")
         for row in listed:
             unit = f" {row['unit']}" if row["unit"] else ""
-            default = row["default"]
-            shown = str(default).lower() if isinstance(default, bool) else show(default)
-            print_line(f"  {name}.{row['option']}={shown}{unit}: {row['meaning']}")
+            print_line(f"  {name}.{row['option']}={show_default(row['default'])}{unit}: {row['meaning']}")

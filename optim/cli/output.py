@@ -235,6 +235,13 @@ def show(value: object) -> str:
     return printable(str(value))
 
 
+def show_default(value: object) -> str:
+    """Return an option's default as --option takes it: true or false, entries of a list with commas alone."""
+    if isinstance(value, list | tuple):
+        return ",".join(show(entry) for entry in value)
+    return str(value).lower() if isinstance(value, bool) else show(value)
+
+
 def _flatten(fields: Mapping[str, object], prefix: str = "") -> Iterable[tuple[str, object]]:
     for name, value in fields.items():
         if isinstance(value, Mapping):

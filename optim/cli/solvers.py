@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from optim.cli.commands import complete_problem, complete_solver
-from optim.cli.output import OutputFormat, print_json, print_line, print_rows, print_table, show
+from optim.cli.output import OutputFormat, print_json, print_line, print_rows, print_table, show_default
 from optim.cli.parameters import FormatOption
 
 CLUSTER, ENGINE = "cluster", "engine"
@@ -41,7 +41,11 @@ def solvers(
         named = solver_named(problem_named(problem).name, solver)
         meanings = option_meanings(named.options_type)
         entries = [
-            {"option": name, "default": _default(value, output), "meaning": meanings.get(name, "")}
+            {
+                "option": name,
+                "default": value if output is OutputFormat.JSON else show_default(value),
+                "meaning": meanings.get(name, ""),
+            }
             for name, value in plain(describe_options(named)).items()
         ]
         print_rows(entries, output, title=f"{named.name} ({named.problem}): {named.summary}", is_wrapped=True)
@@ -72,7 +76,11 @@ def _list_policies(name: str | None, output: OutputFormat) -> None:
         kind = EngineOptions if name == ENGINE else options_of(name)
         meanings = option_meanings(kind)
         entries = [
-            {"option": each, "default": _default(value, output), "meaning": meanings.get(each, "")}
+            {
+                "option": each,
+                "default": value if output is OutputFormat.JSON else show_default(value),
+                "meaning": meanings.get(each, ""),
+            }
             for each, value in defaults(kind).items()
         ]
         if not entries and output is OutputFormat.TABLE:
@@ -94,13 +102,4 @@ def _list_policies(name: str | None, output: OutputFormat) -> None:
 
 
 def _pairs(options: dict[str, object]) -> list[str]:
-    return [f"{name}={_default(value, OutputFormat.TABLE)}" for name, value in options.items()]
-
-
-def _default(value: object, output: OutputFormat) -> object:
-    """Return a default as --option takes it where people read it: true or false, entries of a list with commas alone."""
-    if output is OutputFormat.JSON:
-        return value
-    if isinstance(value, list | tuple):
-        return ",".join(show(entry) for entry in value)
-    return str(value).lower() if isinstance(value, bool) else show(value)
+    return [f"{name}={show_default(value)}" for name, value in options.items()]
