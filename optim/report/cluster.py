@@ -332,8 +332,9 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
     if jobs.missing:
         body.append(f'<p class="headline">Warning: {escape(jobs.missing)}</p>')
     figures = cluster_figures(record)
+    waits = [outcomes_of(jobs, world, run).wait_us for run in record.runs]
     if record.runs:
-        body.append(_numbers(record))
+        body.append(_numbers(record, waits))
     if figures:
         body.append(f'<div class="four">{"".join(figure_element(figure) for figure in figures[:FIRST])}</div>')
     body.append("<h2>What was played</h2>")
@@ -345,8 +346,8 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
     body.append("<h2>All figures</h2>")
     body.append(_figures(record))
     body.extend(figure_element(figure) for figure in figures[FIRST:])
-    for run in record.runs:
-        body.extend(_waits(record, run))
+    for run, wait_us in zip(record.runs, waits, strict=True):
+        body.extend(_waits(jobs, run.policy, wait_us))
     is_drawn = record.settings.get("failures") == "study"
     for run in record.runs if has_study else ():
         body.append(f"<h2>The Philly study under {escape(run.policy)}</h2>")
@@ -354,14 +355,13 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
     return page("cluster", body)
 
 
-def _numbers(record: RunRecord) -> str:
+def _numbers(record: RunRecord, waits: Sequence[FloatArray]) -> str:
     """Return the five numbers of the first policy, each with those of up to `MAX_OTHERS` others below it."""
     least = record.bounds.get("jct_mean_h")
-    longest = [outcomes_of(record.jobs, record.cluster, run).wait_us.max() / HOUR_US for run in record.runs]
     metrics = [run.metrics for run in record.runs]
     rows = {
         "mean wait": [f"{each.wait_mean_h:.3g} h" for each in metrics],
-        "longest wait": [f"{hours:.3g} h" for hours in longest],
+        "longest wait": [f"{wait_us.max() / HOUR_US:.3g} h" for wait_us in waits],
         "mean completion": [f"{each.jct_mean_h:.3g} h" for each in metrics],
         "GPUs held": [f"{each.utilisation:.0%}" for each in metrics],
         "completion over the bound": [f"{each.jct_mean_h / least:.3g} times" if least else "-" for each in metrics],
@@ -377,14 +377,13 @@ def _numbers(record: RunRecord) -> str:
     return f'<div class="numbers">{"".join(tiles)}</div>'
 
 
-def _waits(record: RunRecord, run: LoggedRun) -> list[str]:
+def _waits(jobs: Workload, policy: str, wait_us: FloatArray) -> list[str]:
     """Return tables of waits by user, account, partition and gang."""
-    waits = outcomes_of(record.jobs, record.cluster, run).wait_us
     parts = []
     for by in GROUPS:
-        rows = wait_rows(record.jobs, waits, by)
+        rows = wait_rows(jobs, wait_us, by)
         if rows:
-            title = f"Waits by {by} under {run.policy}, hours"
+            title = f"Waits by {by} under {policy}, hours"
             parts.append(f"<h3>{escape(title)}</h3>")
             parts.append(table(tuple(rows[0]), [list(row.values()) for row in rows], caption=title))
     return parts
