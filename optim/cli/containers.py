@@ -201,7 +201,7 @@ def idle(
     from optim.workloads.containers.gpu_series import read_gpu_use
 
     given = {"below": _numbers(below, "--below"), "after_min": _numbers(after, "--after"), "max_gap_s": max_gap_s}
-    options = IdleOptions(**{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    options = IdleOptions(**{name: value for name, value in given.items() if value not in ((), None)})  # type: ignore[arg-type]
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
         uses, remarks = read_gpu_use(input_, options, progress)
         for remark in remarks:

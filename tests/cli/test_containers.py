@@ -183,6 +183,7 @@ def test_queue_is_simulated_without_idle_gpus(tmp_path):
         (("--trace", "jobs.csv"), "--trace goes with --gpus"),
         (("--below", "none"), "--below must be numbers"),
         (("--below", "0"), "below must be in"),
+        (("--max-gap", "0"), "max_gap_s must be in"),
         (("--by", "colour"), "unknown column of --by"),
         (("--gpus", "1x1"), "asks for 2 GPUs"),
     ],
