@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from optim.cli.border import error_exit
+from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_line, print_table, show_default
 from optim.cli.parameters import check_out, option, split_list
 from optim.core.errors import InvalidOptionError
@@ -66,6 +68,16 @@ class OutcomeChoice:
 
             jobs, world = record.jobs, record.cluster
             write_rows(self.jobs_csv, [row for run in record.runs for row in job_rows(jobs, world, run, jobs.begin)])
+
+
+def exit_code_of(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
+    """Tell whether all that was wanted was played, and every job done or sent away."""
+    if len(rows) < wanted:
+        return ExitCode.INTERRUPTED
+    unfinished = dict.fromkeys(row["policy"] for row in rows if row["unfinished"])
+    if not unfinished:
+        return ExitCode.DONE
+    return error_exit(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING)
 
 
 def recorded_row(jobs: "Workload") -> "dict[str, Any] | None":

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from optim.cli.cluster_outcomes import exit_code_of
 from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_line, print_table
 from optim.core.errors import InvalidOptionError
@@ -74,7 +75,7 @@ def play_sizes(
         )
         for line in worth_of_machines(played, worlds):
             print_line(line)
-    return ExitCode.DONE if len(played) == len(worlds) * len(requests) else ExitCode.INTERRUPTED
+    return exit_code_of(played, len(worlds) * len(requests))
 
 
 def worth_of_machines(rows: Sequence[Mapping[str, Any]], worlds: "Sequence[tuple[str, Cluster]]") -> list[str]:

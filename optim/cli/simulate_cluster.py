@@ -4,9 +4,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from optim.cli.border import error_exit, listening
+from optim.cli.border import listening
 from optim.cli.cluster_forecast import StartChoice, print_forecast
-from optim.cli.cluster_outcomes import OutcomeChoice, distance, distance_line, print_policies, recorded_row
+from optim.cli.cluster_outcomes import (
+    OutcomeChoice,
+    distance,
+    distance_line,
+    exit_code_of,
+    print_policies,
+    recorded_row,
+)
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
 from optim.cli.cluster_sizes import play_sizes, read_sizes
 from optim.cli.commands import complete_policy
@@ -267,7 +274,7 @@ def cluster(
         print_json({"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0])})
     outcomes.tell(record, output, seed)
     _write(record, outputs, output, beside)
-    return _exit_code(rows, len(requests))
+    return exit_code_of(rows, len(requests))
 
 
 def _playable(task: "Comparison", requests: "tuple[PolicyRequest, ...]") -> "tuple[PolicyRequest, ...]":
@@ -451,16 +458,6 @@ def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]"
             if table.note:
                 print_line(f"  {table.note}")
             print_line()
-
-
-def _exit_code(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
-    """Tell whether all policies were played, and every job done or sent away."""
-    unfinished = [row["policy"] for row in rows if row["unfinished"]]
-    if len(rows) < wanted:
-        return ExitCode.INTERRUPTED
-    return (
-        error_exit(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING) if unfinished else ExitCode.DONE
-    )
 
 
 def _print_header(jobs: "Workload", world: "Cluster", seed: int) -> None:

@@ -34,6 +34,19 @@ def test_each_size_equals_a_run_of_its_own(jobs):
         assert [row["ratio_to_bound"] for row in part] == pytest.approx([row["ratio_to_bound"] for row in alone])
 
 
+def test_jobs_left_on_any_size_are_told_of(jobs, tmp_path):
+    lazy = tmp_path / "lazy.py"
+    lazy.write_text(
+        "from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy\n\n"
+        "class Lazy(PlanningPolicy):\n    def plan(self, view):\n"
+        "        begun = {job: view.room().find(job) for job in view.waiting.tolist() if job == 0}\n"
+        "        return Plan(gpus=dict(view.running) | begun)\n"
+    )
+    result = _run("--trace", jobs, "--policy", f"{lazy}:Lazy", "--gpus", "1x2,2x2")
+    assert result.exit_code == 1, result.output
+    assert "Lazy left jobs unfinished" in result.stderr
+
+
 def test_what_machines_are_worth_is_said(jobs):
     """By hand: strict, a ends after 60, b after 119 and c after 128 min; with easy c ends after 10; with 2x2 nobody waits."""
     said = _run("--trace", jobs, "--policy", "fifo,easy", "--gpus", "1x2,2x2").stdout
