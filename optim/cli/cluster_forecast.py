@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optim.cli.border import listening
 from optim.cli.inputs import JOBS, JobChoice
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import OutputFormat, print_rows, terminal_progress
+from optim.cli.output import OutputFormat, print_rows, terminal_progress, write_rows
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError
 
@@ -186,9 +186,8 @@ def _history(
     else:
         return None
     past = cluster_jobs(table, build_options(Selection, said), cluster)
-    first_us = round(float(np.min(table.submit_s[np.isin(table.ids, past.ids[:1])])) * US)
     last_us = int((past.submit_us + past.duration_us).max())
-    now_us = last_us if table.begin is None else round((now_s - (table.begin - EPOCH).total_seconds()) * US) - first_us
+    now_us = last_us if past.begin is None else round((now_s - (past.begin - EPOCH).total_seconds()) * US)
     if now_us < int(past.submit_us[-1]):
         raise InvalidOptionError(
             "past jobs (--trace) must be submitted before the state's now; cut them, or give state.now"
@@ -258,17 +257,3 @@ def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str,
             }
         )
     return rows
-
-
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows as a CSV file with a header; it is whole or absent."""
-    import csv
-    from io import StringIO
-
-    from optim.core.files import write_bytes
-
-    text = StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_bytes(path, text.getvalue().encode())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import error_exit
 from optim.cli.messages import ExitCode
-from optim.cli.output import OutputFormat, print_json, print_line, print_table, show_default
+from optim.cli.output import OutputFormat, print_json, print_line, print_table, show_default, write_rows
 from optim.cli.parameters import check_out, option, split_list
 from optim.core.errors import InvalidOptionError
 
@@ -63,7 +63,6 @@ class OutcomeChoice:
         for name in split_list(self.compare):
             _print_differences(record, name, output, seed)
         if self.jobs_csv is not None:
-            from optim.cli.cluster_forecast import write_rows
             from optim.models.cluster.per_job import job_rows
 
             jobs, world = record.jobs, record.cluster

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optim.cli.messages import info
 from optim.core.documents import encode_line
+from optim.core.files import write_bytes
 from optim.core.progress import COMPILING, XLA, Progress, SilentProgress
 from optim.core.text import printable, printable_json, printable_lines
 
@@ -170,6 +172,18 @@ def print_rows(
     names = header if header is not None else tuple(rows[0]) if rows else ()
     body = [[row[name] if isinstance(row, Mapping) else getattr(row, name) for name in names] for row in rows]
     print_table(names, body, title=title, is_wrapped=is_wrapped)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as a CSV file with a header; it is whole or absent."""
+    import csv
+    from io import StringIO
+
+    text = StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, text.getvalue().encode())
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: bool) -> "Table":
