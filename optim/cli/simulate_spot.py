@@ -201,9 +201,16 @@ def _deadlines(
 ) -> "Iterator[StartRows]":
     """Read traces of one zone or several, and run under a deadline."""
     from optim.core.options import build_options
+    from optim.models.bidding.market.prices import HOUR_S
     from optim.simulation.spot.backtest import default_zone_policies, run_over_files, run_over_zones
     from optim.simulation.spot.policies import check_policies
-    from optim.workloads.prices.availability_files import ZoneOptions, market_of, read_availability, read_egress
+    from optim.workloads.prices.availability_files import (
+        ZoneOptions,
+        market_of,
+        read_availability,
+        read_egress,
+        read_windows,
+    )
     from optim.workloads.prices.trace_files import polarity_named
 
     zones = split_list(choice.zone)
@@ -224,10 +231,11 @@ def _deadlines(
         "skip_bad": choice.skip_bad,
     }
     hours = {"deadline_hours": choice.deadline_hours, "changeover_hours": choice.changeover_hours}
+    options = build_options(ZoneOptions, {**given, **hours})
     egress = None if choice.egress is None else read_egress(choice.egress)
     if choice.every_file:
-        options = build_options(ZoneOptions, {**given, **hours})
-        windows = _windows(path, zones, options, told)
+        least_s = round(options.deadline_hours * HOUR_S)
+        windows = read_windows(path, zones, least_s=least_s, tick_s=options.tick_s, **told)
         names = names or default_zone_policies(max(1, len(zones)))
         worlds: list[tuple[str, ZoneStarts]] = []
         lines: dict[str, None] = {}
@@ -246,7 +254,6 @@ def _deadlines(
     if not zones and len(traces) > 1:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
     zones = zones or tuple(traces)
-    options = build_options(ZoneOptions, {**given, **hours})
     market = market_of(traces, zones, options.tick_s)
     world = _starts(market, options, egress, rule)
     if choice.every_start:
@@ -261,17 +268,6 @@ def _deadlines(
     _note_market([market], choice, options)
     _note_billing(world.billing, is_chosen=rule is not None)
     return entries
-
-
-def _windows(
-    folder: Path, zones: tuple[str, ...], options: "ZoneOptions", told: dict[str, Any]
-) -> "list[tuple[str, ZoneMarket]]":
-    """Read each recording of a folder; one that is shorter than the deadline can't be used."""
-    from optim.models.bidding.market.prices import HOUR_S
-    from optim.workloads.prices.availability_files import read_windows
-
-    least_s = round(options.deadline_hours * HOUR_S)
-    return read_windows(folder, zones, least_s=least_s, tick_s=options.tick_s, **told)
 
 
 def _starts(
