@@ -427,7 +427,9 @@ def read_prices(
     """
     paths_in = [path] if isinstance(path, str | Path) else list(path)
     tables = [_table_of(each, product) for each in paths_in]
-    listed = {kind: micro for table in tables for kind, micro in table.listed.items()}
+    listed: dict[str, int] = {}
+    for kind, micro in (entry for table in tables for entry in table.listed.items()):
+        listed[kind] = max(listed.get(kind, 0), micro)
     on_demand = {**listed, **on_demand}
     if gap_s is None and any(table.is_snapshot for table in tables):
         gap_s = NO_GAP_S
@@ -470,8 +472,7 @@ class _Table:
 def _table_of(path: str | Path, product: str | None) -> _Table:
     data = read_bytes(path)
     if provider_in(data) in SNAPSHOTS:
-        *columns, listed = _from_list(path, product)
-        types, zones, times, prices = columns
+        types, zones, times, prices, listed = _from_list(path, product)
         return _Table(types=types, zones=zones, times=times, prices=prices, listed=listed, is_snapshot=True)
     if first_sign(data) in (b"{", b"["):
         types, zones, times, prices = _from_json(path, data, product)
