@@ -1,9 +1,11 @@
 """What runs and waits on a cluster at one moment: one form for what `squeue`, `sacct` and `kubectl` print."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,9 @@ NOT_ELIGIBLE = (
     "PartitionInactive",
 )
 """Reasons for which Slurm doesn't consider a pending job."""
+
+MAX_ENTRIES = 100_000
+"""Of one range or name in a list of Slurm's."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -170,12 +175,12 @@ def given_now(text: str | None, latest_s: float) -> float:
 
 
 def expand_list(text: str) -> list[str]:
-    """Return the names that a list of Slurm's stands for: `n[01-02],m3` are n01, n02 and m3.
+    """Return the names that a list of Slurm's stands for: `n[01-02],m3` are n01, n02 and m3; of several brackets all pairs.
 
     Raises
     ------
     InvalidProblemError
-        If a bracket isn't closed, or a range stands for more than 100,000 names.
+        If a bracket isn't closed, or a range or an entry stands for more than `MAX_ENTRIES` names.
 
     Examples
     --------
@@ -183,14 +188,12 @@ def expand_list(text: str) -> list[str]:
     ['gpu08', 'gpu09', 'gpu10', 'login']
     """
     names: list[str] = []
-    for part in re.findall(r"[^,\[]*(?:\[[^\]]*\][^,\[]*)?", text):
-        if not part:
-            continue
-        match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
-        if match is None:
-            names.append(part)
-            continue
-        names.extend(f"{match[1]}{number}{match[3]}" for number in expand_numbers(match[2]))
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        pieces = re.split(r"\[([^\]]*)\]", part)  # what stands in brackets is every second one
+        choices = [expand_numbers(piece) if place % 2 else [piece] for place, piece in enumerate(pieces)]
+        if math.prod(map(len, choices)) > MAX_ENTRIES:
+            raise InvalidProblemError(f"{part[:40]!r} stands for more than {MAX_ENTRIES:,} entries; list fewer")
+        names.extend(map("".join, product(*choices)))
     if "[" in text and text.count("[") != text.count("]"):
         raise InvalidProblemError(f"list of names {text[:40]!r} lacks a bracket")
     return names
@@ -202,12 +205,14 @@ def expand_numbers(text: str) -> list[str]:
     Raises
     ------
     InvalidProblemError
-        If a range stands for more than 100,000 numbers.
+        If a range stands for more than `MAX_ENTRIES` numbers.
     """
     numbers: list[str] = []
     for match in _RANGE.finditer(text.partition("%")[0]):
         first, last = match[1], match[2] or match[1]
-        if int(last) - int(first) > 100_000:
-            raise InvalidProblemError(f"range {match[0][:40]!r} stands for more than 100,000 entries; list fewer")
+        if int(last) - int(first) > MAX_ENTRIES:
+            raise InvalidProblemError(
+                f"range {match[0][:40]!r} stands for more than {MAX_ENTRIES:,} entries; list fewer"
+            )
         numbers.extend(str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
     return numbers

@@ -185,6 +185,9 @@ def test_other_files_and_kinds_are_refused(tmp_path):
 
 def test_lists_of_names_are_slurms():
     assert expand_list("n[1,3-4]x,m,gpu[09-10]") == ["n1x", "n3x", "n4x", "m", "gpu09", "gpu10"]
+    assert expand_list("r[0-1]n[08,10],m") == ["r0n08", "r0n10", "r1n08", "r1n10", "m"]
+    with pytest.raises(InvalidProblemError, match="more than 100,000"):
+        expand_list("r[1-1000]n[1-1000]c[1-1000]")
 
 
 def test_jobs_without_machines_are_placed_largest_first(tmp_path):
