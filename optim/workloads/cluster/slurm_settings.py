@@ -19,7 +19,6 @@ from optim.workloads.csv_columns import header_of, read_columns, refuse, require
 SEPARATOR = "|"
 ASSOCIATIONS_COMMAND = "sacctmgr -P show associations format=Account,ParentName,User,Fairshare"
 QOS_COMMAND = "sacctmgr -P show qos format=Name,Priority,Preempt,PreemptExemptTime,UsageFactor"
-MAX_SHARES = 2**31 - 1
 MAX_HOURS = 1e6
 
 _SPAN = re.compile(
