@@ -65,6 +65,11 @@ def read_bytes(path: str | Path) -> bytes:
         raise cant_be_read(path, error) from error
 
 
+def is_json(path: str | Path) -> bool:
+    """Tell whether a file is JSON by its ending."""
+    return Path(path).name.endswith((".json", ".json.gz"))
+
+
 def cant_be_read(path: str | Path, error: OSError) -> InvalidProblemError:
     """Return what is raised where the system refuses to read."""
     return InvalidProblemError(f"{path}: can't be read: {error.strerror or error}; check the path")

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
+from optim.core.files import is_json
 from optim.core.limits import check_limit
 from optim.models.cluster.cluster import GRID, MAX_GPUS, SCHEMA, Cluster, read_topology
 from optim.workloads.csv_columns import header_of, read_columns, require_columns, require_whole
@@ -27,7 +28,7 @@ def read_cluster(text: str) -> Cluster:
     path = Path(text)
     if GRID.fullmatch(text.strip()) or not path.is_file():
         return Cluster.grid(text)
-    if path.name.removesuffix(".gz").endswith(".json"):
+    if is_json(path):
         return read_topology(path)
     header = header_of(path)
     if set(SPECIFICATION) <= set(header):

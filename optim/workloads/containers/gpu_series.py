@@ -20,7 +20,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidProblemError
-from optim.core.files import Source, cant_be_read
+from optim.core.files import Source, cant_be_read, is_json
 from optim.core.optional import import_extra
 from optim.core.progress import Progress, SilentProgress
 from optim.models.containers.gpu_use import GpuUse, Holder, IdleOptions, joined
@@ -86,13 +86,13 @@ def read_gpu_use(
         If the file is neither, a utilisation lies outside 0 to 100 %, or times don't rise.
     """
     progress = progress or SilentProgress()
-    is_json = str(path).removesuffix(".gz").endswith(".json")
-    progress.start("series" if is_json else "rows", None)
+    is_answer = is_json(path)
+    progress.start("series" if is_answer else "rows", None)
     reader = _Reader(path, options)
     seen = 0
-    for part in _answer_parts(path) if is_json else _table_parts(path):
-        reader.add(*part, is_whole=is_json)
-        seen += 1 if is_json else len(part[1])
+    for part in _answer_parts(path) if is_answer else _table_parts(path):
+        reader.add(*part, is_whole=is_answer)
+        seen += 1 if is_answer else len(part[1])
         progress.update(seen)
     progress.finish()
     return reader.finished()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in, unknown_name
+from optim.core.files import is_json
 from optim.core.limits import check_limit
 from optim.models.bidding.market.lifetimes import AvailabilityTrace, Lifetimes
 from optim.models.bidding.market.prices import HOUR_S, MICRO
@@ -26,7 +27,6 @@ from optim.workloads.prices.trace_files import (
     Polarity,
     Recording,
     files_of,
-    is_json,
     need_polarity,
     read_each,
     read_recording,

@@ -165,11 +165,6 @@ def need_polarity(path: str | Path, polarity: Polarity | None) -> Polarity:
     return polarity
 
 
-def is_json(path: str | Path) -> bool:
-    """Tell whether a file is JSON by its ending."""
-    return Path(path).name.endswith((".json", ".json.gz"))
-
-
 def stem_of(path: str | Path) -> str:
     """Return a file's name without the ending of a trace."""
     name = Path(path).name
