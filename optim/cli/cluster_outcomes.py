@@ -105,16 +105,10 @@ def recorded_row(jobs: "Workload") -> "dict[str, Any] | None":
 
 def distance(jobs: "Workload", run: "LoggedRun") -> dict[str, Any]:
     """Return the mean completion time of a run and of the recorded schedule over the jobs that the source tells, and their ratio less 1."""
-    import numpy as np
-
-    from optim.models.cluster.log import Event
     from optim.models.cluster.waiting import last_times
     from optim.models.cluster.workload import US
 
-    known = jobs.recorded.copy()
-    done = np.zeros(len(jobs), np.bool_)
-    done[run.log.job[run.log.kind == Event.END]] = True
-    known &= done
+    known = jobs.recorded & run.log.is_done(len(jobs))
     hours = 3600 * US
     simulated = float((last_times(run.log, len(jobs)) - jobs.submit_us)[known].mean()) / hours if known.any() else 0.0
     recorded = float((jobs.recorded_wait_us + jobs.duration_us)[known].mean()) / hours if known.any() else 0.0

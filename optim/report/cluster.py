@@ -72,13 +72,11 @@ def run_of(jobs: Workload, run: LoggedRun) -> Run:
     start = np.flatnonzero(log.kind == Event.START)
     first, end = np.full(count, -1), last_times(log, count)
     first[log.job[start][::-1]] = log.time_us[start][::-1]
-    is_done = np.zeros(count, np.bool_)
-    is_done[log.job[log.kind == Event.END]] = True
     nothing = np.zeros(count, np.int64)
     return Run(
         policy=run.policy, log=log, first_start_us=first, end_us=end, executed_us=nothing, overhead_us=nothing,
         lost_us=nothing,
-        is_done=is_done, rules=run.rules, allocated_gpu_us=0.0, overhead_gpu_us=0.0,
+        is_done=log.is_done(count), rules=run.rules, allocated_gpu_us=0.0, overhead_gpu_us=0.0,
     )  # fmt: skip
 
 

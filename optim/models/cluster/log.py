@@ -85,6 +85,12 @@ class EventLog(ComparesByValue):
         """Whether a job is over with the event, done or not; shape (events,)."""
         return np.isin(self.kind, (Event.END, Event.LEAVE, Event.GIVE_UP))
 
+    def is_done(self, count: int) -> NDArray[np.bool_]:
+        """Return which of so many jobs did all of their work; shape (jobs,)."""
+        done = np.zeros(count, np.bool_)
+        done[self.job[self.kind == Event.END]] = True
+        return done
+
     @property
     def width(self) -> IntArray:
         """GPUs that each start takes, 0 for other events; shape (events,)."""

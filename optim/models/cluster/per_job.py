@@ -62,8 +62,6 @@ def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes
     first, latest = np.full(count, -1), np.full(count, -1)
     first[log.job[starts[::-1]]] = log.time_us[starts[::-1]]
     latest[log.job[starts]] = starts
-    is_done = np.zeros(count, np.bool_)
-    is_done[log.job[log.kind == Event.END]] = True
     lost = log.job[log.is_lost]
     places = []
     for event in latest.tolist():
@@ -74,7 +72,7 @@ def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes
     return JobOutcomes(
         start_us=first,
         end_us=end,
-        is_done=is_done,
+        is_done=log.is_done(count),
         cause_us=cause,
         preemptions=np.bincount(lost, minlength=count),
         gpus=tuple(places),

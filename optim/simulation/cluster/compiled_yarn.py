@@ -1115,8 +1115,6 @@ def _as_run(
     log = as_log(cluster, events, places)
     table = {name: world.job[:, name].copy() for name in (FIRST_START, END, EXECUTED, PAUSED, LOST)}
     end = np.where(table[END] != NONE, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
-    is_done = np.zeros(len(jobs), np.bool_)
-    is_done[log.job[log.kind == Event.END]] = True
     return Run(
         policy=policy.name,
         log=log,
@@ -1125,7 +1123,7 @@ def _as_run(
         executed_us=table[EXECUTED],
         overhead_us=table[PAUSED],
         lost_us=table[LOST],
-        is_done=is_done,
+        is_done=log.is_done(len(jobs)),
         rules=options.on_failures(policy.rules(options)),
         allocated_gpu_us=float(jobs.gpus @ (table[EXECUTED] + table[PAUSED])),
         overhead_gpu_us=float(jobs.gpus @ table[PAUSED]),

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.cluster.log import Event
+from optim.models.cluster.metrics import HOUR_US
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import US, Workload
 from optim.statistics import MIN_BLOCKS, BlockMean, block_mean
 
 WEEK_US = 7 * 86_400 * US
-HOUR_US = 3_600 * US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +36,9 @@ def difference(jobs: Workload, policy: LoggedRun, baseline: LoggedRun, seed: int
 
     Jobs that either run didn't get done count in neither.
     """
-    is_done = np.ones(len(jobs), np.bool_)
-    ends = []
-    for run in (policy, baseline):
-        done = np.zeros(len(jobs), np.bool_)
-        done[run.log.job[run.log.kind == Event.END]] = True
-        is_done &= done
-        ends.append(last_times(run.log, len(jobs)))
-    hours = (ends[0] - ends[1])[is_done] / HOUR_US
+    count = len(jobs)
+    is_done = policy.log.is_done(count) & baseline.log.is_done(count)
+    hours = (last_times(policy.log, count) - last_times(baseline.log, count))[is_done] / HOUR_US
     week = ((jobs.submit_us - jobs.submit_us[0]) // WEEK_US)[is_done]
     number = int((jobs.submit_us[-1] - jobs.submit_us[0]) // WEEK_US) + 1
     totals, counts = np.bincount(week, hours, number).astype(float), np.bincount(week, minlength=number).astype(float)

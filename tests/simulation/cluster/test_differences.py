@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.log import Event
+from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.differences import WEEK_US, difference
@@ -45,11 +45,14 @@ def test_of_independent_weeks_the_interval_is_students():
 def logged(policy, jobs, ends):
     """Return a run as far as a difference looks at it."""
     order = np.argsort(ends, kind="stable")
-    log = SimpleNamespace(
+    nowhere = np.zeros(0, np.int64)
+    log = EventLog(
         time_us=np.array(ends)[order],
         kind=np.full(len(ends), Event.END),
         job=np.arange(len(ends))[order],
-        is_over=np.ones(len(ends), bool),
+        first=np.zeros(len(ends) + 1, np.int64),
+        machine=nowhere,
+        gpus=nowhere,
     )
     return SimpleNamespace(policy=policy, log=log)
 

@@ -1227,8 +1227,6 @@ def _as_run(
         machine=machine,
         gpus=gpus,
     )
-    is_done = np.zeros(len(jobs), np.bool_)
-    is_done[job[kind == Event.END]] = True
     end = np.maximum(last_times(log, len(jobs)), jobs.submit_us)
     return Run(
         policy=policy.name,
@@ -1238,7 +1236,7 @@ def _as_run(
         executed_us=state.executed,
         overhead_us=state.overhead,
         lost_us=state.lost,
-        is_done=is_done,
+        is_done=log.is_done(len(jobs)),
         rules=options.on_failures(
             Rules(
                 restart_us=options.overhead_us,
