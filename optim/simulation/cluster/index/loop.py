@@ -1021,19 +1021,26 @@ def _num_waiting(s):
 
 
 @compiled
-def _next_time(u, s):
-    """Return when something happens next: an end, a turn, an outage, a submission, a threshold, or a tick that somebody waits for."""
-    now = s.scalar[NOW]
+def next_time(u, s, num_waiting):
+    """Return when something happens next: an end, a turn, a submission, or while any job is there an outage."""
     when = min(next_event(s.scalar, s.version, s.ends, ENDS), next_turn(s))
     if s.scalar[ARRIVED] < len(u.submit):
         when = min(when, u.submit[s.scalar[ARRIVED]])
-    if _num_waiting(s) and s.scalar[RUNNING_JOBS]:
-        when = min(when, next_event(s.scalar, s.version, s.demotions, DEMOTIONS))
-        if u.preempts == AT_TICKS:
-            when = min(when, (now // u.quantum + 1) * u.quantum)
-    is_idle = when == NEVER and not _num_waiting(s)
+    is_idle = when == NEVER and not num_waiting
     if len(u.outage) and not is_idle:
         when = min(when, u.outage[s.scalar[OUTAGES], 0])
+    return when
+
+
+@compiled
+def _next_pass(u, s):
+    """Return when something happens next, or a threshold or tick comes that somebody waits for."""
+    waiting = _num_waiting(s)
+    when = next_time(u, s, waiting)
+    if waiting and s.scalar[RUNNING_JOBS]:
+        when = min(when, next_event(s.scalar, s.version, s.demotions, DEMOTIONS))
+        if u.preempts == AT_TICKS:
+            when = min(when, (s.scalar[NOW] // u.quantum + 1) * u.quantum)
     return when
 
 
@@ -1101,19 +1108,40 @@ def _demote_queue(u, s):
 
 
 @compiled
+def decide(u, s, b, is_held):
+    """Take thresholds away that are reached, and go through the jobs."""
+    _demote_queue(u, s)
+    _pass(u, s, b, u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and s.scalar[NOW] % u.quantum == 0), is_held)
+
+
+@compiled
+def is_halted(u, s, b, margin):
+    """Tell whether the buffer may be full after one instant more, known outages are over, or nobody gets done any more."""
+    if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
+        return True
+    if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
+        return True
+    if s.scalar[FAILURES] > MAX_FAILURES:
+        give_up(u, s, b)
+    return s.scalar[IS_OVER] > 0
+
+
+@compiled
+def take_submitted(u, s, now):
+    """Let the jobs wait that are submitted now."""
+    while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == now:
+        enqueue(u, s, s.scalar[ARRIVED])
+        s.scalar[ARRIVED] += 1
+        s.scalar[FAILURES] = 0
+
+
+@compiled
 def advance(u, s, b, is_held, steps, margin):
     """Play until all is over, `steps` instants are done, known outages are, or the buffer has room for fewer than `margin` events."""
-    s.scalar[EVENTS] = s.scalar[PLACES] = 0
-    b.first[0] = 0
     for _ in range(steps):
-        if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
+        if is_halted(u, s, b, margin):
             return
-        if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
-            return
-        if s.scalar[FAILURES] > MAX_FAILURES:
-            give_up(u, s, b)
-            return
-        when = _next_time(u, s)
+        when = _next_pass(u, s)
         if when == NEVER:
             s.scalar[IS_OVER] = 1
             return
@@ -1125,13 +1153,8 @@ def advance(u, s, b, is_held, steps, margin):
             s.scalar[FAILURES] = 0
         take_turns(u, s, b)
         apply_outages(u, s, b)
-        while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == when:
-            enqueue(u, s, s.scalar[ARRIVED])
-            s.scalar[ARRIVED] += 1
-            s.scalar[FAILURES] = 0
-        _demote_queue(u, s)
-        can_preempt = u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and when % u.quantum == 0)
-        _pass(u, s, b, can_preempt, is_held)
+        take_submitted(u, s, when)
+        decide(u, s, b, is_held)
 
 
 @compiled
@@ -1147,13 +1170,6 @@ def resume(u, s, b, now, started, log_first, log_machine, log_gpus, log_job):
         if s.status[s.scalar[ARRIVED]] == NOT_COME:
             enqueue(u, s, s.scalar[ARRIVED])
         s.scalar[ARRIVED] += 1
-
-
-@compiled
-def first_pass(u, s, b, is_held):
-    """Decide at the time at which a present state is resumed."""
-    _demote_queue(u, s)
-    _pass(u, s, b, u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and s.scalar[NOW] % u.quantum == 0), is_held)
 
 
 def play_index(
@@ -1184,7 +1200,7 @@ def play_index(
         places = (begun.time_us, begun.first, begun.machine, begun.gpus, begun.job)
         resume(setup, state, buffer, present.now_us, *places)
         if book is None:
-            first_pass(setup, state, buffer, is_held)
+            decide(setup, state, buffer, is_held)
         else:
             take_over(setup, state, buffer, book)
         parts.append(_taken(state, buffer))
@@ -1204,8 +1220,9 @@ def play_index(
 
 
 def _taken(state: State, buffer: Buffer) -> tuple[IntArray, ...]:
-    """Return copies of the events that a buffer holds: their columns, how many places each has, and the places' columns."""
+    """Take the events out of a buffer, and return copies: their columns, how many places each has, and the places' columns."""
     events, places = int(state.scalar[EVENTS]), int(state.scalar[PLACES])
+    state.scalar[[EVENTS, PLACES]] = 0
     counts = np.diff(buffer.first[: events + 1])
     return (*(part[:events].copy() for part in buffer[:3]), counts, *(part[:places].copy() for part in buffer[4:]))
 

@@ -20,10 +20,8 @@ from optim.core.arrays import IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.index.loop import (
-    ARRIVED,
     END,
     ENDS,
-    EVENTS,
     FAILURES,
     FREE_GPUS,
     IS_OVER,
@@ -32,7 +30,6 @@ from optim.simulation.cluster.index.loop import (
     NONE,
     NOW,
     OUTAGES,
-    PLACES,
     RUNNING,
     RUNNING_JOBS,
     WHO,
@@ -41,18 +38,18 @@ from optim.simulation.cluster.index.loop import (
     State,
     apply_outages,
     begin_run,
-    enqueue,
-    give_up,
+    is_halted,
     next_event,
-    next_turn,
+    next_time,
     pop_event,
     pop_waiting,
     stop_job,
     take,
+    take_submitted,
     take_turns,
 )
 from optim.simulation.cluster.index.policy import IndexPolicy, histories, stated_estimates
-from optim.simulation.cluster.options import MAX_FAILURES, EngineOptions
+from optim.simulation.cluster.options import EngineOptions
 
 WAITING, RESERVED, NUM_RUNNING, STAMP, SPARE, NEXT_PLANNED, IS_BROKEN, CHOSEN, DEPTH, PAST, DEFAULT, NUM_SCALARS = (
     range(12)
@@ -723,16 +720,11 @@ def _backfill(u, s, b, p):
 
 @compiled
 def _next_time(u, s, p):
-    """Return when something happens next: an end, a turn, a limit or estimate, a reserved start, an outage, or a submission."""
-    when = min(next_event(s.scalar, s.version, s.ends, ENDS), next_turn(s))
-    if s.scalar[ARRIVED] < len(u.submit):
-        when = min(when, u.submit[s.scalar[ARRIVED]])
-    is_idle = when == NEVER and not p.scalar[WAITING] + p.scalar[RESERVED]
-    if len(u.outage) and not is_idle:
-        when = min(when, u.outage[s.scalar[OUTAGES], 0])
+    """Return when something happens next, or a limit, an estimate or a reserved start comes."""
+    when = min(next_time(u, s, p.scalar[WAITING] + p.scalar[RESERVED]), p.scalar[NEXT_PLANNED])
     for nth in range(p.scalar[NUM_RUNNING]):
         when = min(when, p.job[p.running[nth], ENDS_BY])
-    return min(when, p.scalar[NEXT_PLANNED])
+    return when
 
 
 @compiled
@@ -760,15 +752,8 @@ def take_over(u, s, b, p):
 @compiled
 def advance_reserving(u, s, b, p, steps, margin):
     """Play as `optim.simulation.cluster.index.loop.advance` does, with passes that reserve."""
-    s.scalar[EVENTS] = s.scalar[PLACES] = 0
-    b.first[0] = 0
     for _ in range(steps):
-        if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
-            return
-        if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
-            return
-        if s.scalar[FAILURES] > MAX_FAILURES:
-            give_up(u, s, b)
+        if is_halted(u, s, b, margin):
             return
         when = _next_time(u, s, p)
         if when == NEVER:
@@ -785,10 +770,7 @@ def advance_reserving(u, s, b, p, steps, margin):
         outages = s.scalar[OUTAGES]
         apply_outages(u, s, b)
         _note_outages(u, s, p, outages)
-        while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == when:
-            enqueue(u, s, s.scalar[ARRIVED])
-            s.scalar[ARRIVED] += 1
-            s.scalar[FAILURES] = 0
+        take_submitted(u, s, when)
         _decide(u, s, b, p)
 
 
