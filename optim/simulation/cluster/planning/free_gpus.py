@@ -142,8 +142,7 @@ class SimulationContext:
         self.has_host = is_shared or jobs.strains_hosts(cluster, jobs_a_gpu)
         self.is_plain = not self.has_host and not is_shared and not jobs.gpu_type_slowdown_ppm.shape[1]
         self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
-        asked = np.column_stack([jobs.gpus, jobs.share_milli, self.asks.T, jobs.gpu_type_slowdown_ppm > 0])
-        self.alike: list[int] = np.unique(asked, axis=0, return_inverse=True)[1].ravel().tolist()
+        self.alike: list[int] = alike(jobs).tolist()
         self._could_hold: dict[tuple[int, int, bytes], bool] = {}
 
     def could_hold(self, job: int, machines: BoolArray, width: int | None = None) -> bool:
@@ -163,6 +162,12 @@ class SimulationContext:
         if not self.jobs.gpu_type_slowdown_ppm.shape[1]:
             return None
         return np.asarray(self.jobs.gpu_type_slowdown_ppm[job, self.cluster.kind] > 0)
+
+
+def alike(jobs: Workload, *more: IntArray) -> IntArray:
+    """Return a number for each job, the same for jobs that ask for the same and have the same of whatever `more` tells; shape (jobs,)."""
+    asked = [jobs.gpus, jobs.share_milli, jobs.cpu_milli, jobs.memory_mib, jobs.gpu_type_slowdown_ppm > 0, *more]
+    return np.asarray(np.unique(np.column_stack(asked), axis=0, return_inverse=True)[1].ravel(), np.int64)
 
 
 def max_machines(jobs: Workload, cluster: Cluster) -> list[int]:

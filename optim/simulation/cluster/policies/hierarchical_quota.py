@@ -29,7 +29,7 @@ from optim.models.cluster.quota_tree import (
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
+from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus, alike
 from optim.simulation.cluster.planning.placing import quotas_by_gpu_time
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 from optim.workloads.cluster.queue_files import CLUSTER, MILLI, QueueFile, read_queues
@@ -220,30 +220,15 @@ class HierarchicalQuota(PlanningPolicy):
         self.user_weight = self._user_weights()
         self.held: tuple[FloatArray, FloatArray] = (np.zeros(len(self.user_weight)), np.zeros(len(self.tree.names)))
         self.by_usage = np.array([rules.by_usage for rules in self.tree.rules])[self.queue]
-        self.kind = self._kinds()
+        # Of jobs alike the first in order may stop whom any other may; usage, where it orders them, comes before priority.
+        by_user = (self.by_usage * self.users, self.by_usage * self.jobs.priority)
+        self.kind = alike(self.jobs, self.queue, *by_user)
         self.reclaimed = self.preempted_in_queue = 0
         queues = [int(row) for row in dict.fromkeys(self.node_of)]
         by_group = [set(self.queue[self.jobs.group == group].tolist()) for group in range(len(self.jobs.groups))]
         is_alike = self.options.queue_by == QueueBy.VIRTUAL_CLUSTER.value and len(queues) == sum(map(bool, by_group))
         quota = self.tree.nominal.sum(axis=1) / MILLI
         self.quota = [float(quota[min(rows)]) if rows else 0.0 for rows in by_group] if is_alike else ()
-
-    def _kinds(self) -> IntArray:
-        """Return a number for what each job asks for in its queue: of jobs alike the first in order may stop whom any other may."""
-        jobs = self.jobs
-        asked = [
-            self.queue,
-            jobs.gpus,
-            jobs.cpu_milli,
-            jobs.memory_mib,
-            jobs.share_milli,
-            jobs.gpu_type_slowdown_ppm > 0,
-        ]
-        by_user = [
-            self.by_usage * self.users,
-            self.by_usage * jobs.priority,
-        ]  # where usage comes before priority in the order
-        return np.unique(np.column_stack([*asked, *by_user]), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
 
     def rules(self, options: EngineOptions) -> Rules:
         """Return the rules; quotas are those of virtual clusters where each is a queue of its own."""

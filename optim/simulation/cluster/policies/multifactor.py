@@ -13,7 +13,7 @@ from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.fair_share import AssociationTree, DecayedUsage
 from optim.models.cluster.workload import US, Workload
-from optim.simulation.cluster.planning.free_gpus import Gpus
+from optim.simulation.cluster.planning.free_gpus import Gpus, alike
 from optim.simulation.cluster.planning.placing import HeldUp, make_room
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
 from optim.workloads.cluster.slurm_settings import (
@@ -164,8 +164,7 @@ class Multifactor(PlanningPolicy):
         self.qos_factor = priority / max(1.0, float(priority.max()))
         self.usage_factor = np.array([each.usage_factor for each in self.qos])
         self.may_preempt = np.array([bool(each.preempts) for each in self.qos])
-        asked = [jobs.gpus, jobs.share_milli, jobs.cpu_milli, jobs.memory_mib, jobs.qos, jobs.gpu_type_slowdown_ppm > 0]
-        self.kind: IntArray = np.unique(np.column_stack(asked), axis=0, return_inverse=True)[1].ravel().astype(np.int64)
+        self.kind = alike(jobs, jobs.qos)
         self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
 
     def begin(self, cluster: Cluster, seed: int) -> None:
