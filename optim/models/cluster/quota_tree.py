@@ -10,7 +10,8 @@ Kueue's documentation, concepts "Cluster Queue" and "Cohort", https://kueue.sigs
 documentation, "Scheduling Queues" and "Fairness", https://github.com/kai-scheduler/KAI-Scheduler/tree/main/docs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -230,14 +231,7 @@ class QuotaLedger:
 
     def copy(self) -> "QuotaLedger":
         """Return a ledger of its own with the same usage."""
-        other = QuotaLedger.__new__(QuotaLedger)
-        other.tree, other.total, other.local, other.parent, other.borrowing = (
-            self.tree,
-            self.total,
-            self.local,
-            self.parent,
-            self.borrowing,
-        )
+        other = copy(self)
         other.usage = [row.copy() for row in self.usage]
         return other
 
@@ -276,21 +270,15 @@ class QuotaLedger:
 
     def lowest_that_fits(self, queue: int, flavor: int, amount: int) -> int | None:
         """Return the lowest of a queue and its cohorts whose own quota suffices for more usage of the queue, None if none's does."""
-        node: int = queue
-        while node >= 0:
-            used = self.usage[node][flavor]
-            if used + amount <= self.total[node][flavor]:
+        for node, more in self.above(queue, flavor, amount):
+            if self.usage[node][flavor] + more <= self.total[node][flavor]:
                 return node
-            amount = max(0, amount - max(0, self.local[node][flavor] - used))
-            node = self.parent[node]
         return None
 
-    def above(self, queue: int, flavor: int, amount: int) -> list[tuple[int, int]]:
-        """Return a queue and its cohorts, each with how much more usage of the queue adds to its own."""
-        found = []
+    def above(self, queue: int, flavor: int, amount: int) -> Iterator[tuple[int, int]]:
+        """Yield a queue and its cohorts, each with how much more usage of the queue adds to its own."""
         node = queue
         while node >= 0:
-            found.append((node, amount))
+            yield node, amount
             amount = max(0, amount - max(0, self.local[node][flavor] - self.usage[node][flavor]))
             node = self.parent[node]
-        return found
