@@ -84,17 +84,6 @@ class ConservativeOptions(EasyOptions):
     ----------
     depth
         How many of the waiting jobs have a reservation, the first ones in the order of submission; 0 for all.
-    kills
-        Whether a job is stopped for good once it has run for its stated estimate; otherwise it may outrun it.
-    guess
-        How long a job is thought to run that states no estimate: `past` for a quantile of its user's past jobs, `factor` for a
-        multiple of its true run time, which no scheduler knows.
-    quantile, past
-        Which quantile, of how many last jobs.
-    default_h
-        Hours that a job is thought to run while no job is over yet.
-    factor
-        Which multiple.
     """
 
     depth: int = 0
