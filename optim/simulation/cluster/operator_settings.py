@@ -10,6 +10,7 @@ import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.quota_tree import QuotaTree, WithinQueue
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.index.policy import IndexPolicy, Key
@@ -51,12 +52,11 @@ def settings_for(system: System, policy: Policy, jobs: Workload, cluster: Cluste
         If nothing of the policy maps onto that scheduler's settings.
     """
     if isinstance(policy, HierarchicalQuota):
-        text, untranslated = write_kueue(policy.tree_for(cluster))
-        return (
-            Settings(text=text, untranslated=untranslated)
-            if system is System.KUEUE
-            else _quotas_in_slurm(policy, cluster)
-        )
+        tree = policy.tree_for(cluster)
+        if system is System.SLURM:
+            return _quotas_in_slurm(tree)
+        text, untranslated = write_kueue(tree)
+        return Settings(text=text, untranslated=untranslated)
     if system is System.SLURM and isinstance(policy, Multifactor):
         return _priorities_in_slurm(policy, jobs)
     if (
@@ -135,20 +135,16 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
 SPELLED = {
     key.casefold(): key
     for key in (
-        *(
-            "PriorityWeightAge",
-            "PriorityWeightFairshare",
-            "PriorityWeightJobSize",
-            "PriorityWeightPartition",
-            "PriorityWeightQOS",
-        ),
-        *(
-            "PriorityFavorSmall",
-            "PriorityMaxAge",
-            "PriorityDecayHalfLife",
-            "PriorityCalcPeriod",
-            "FairShareDampeningFactor",
-        ),
+        "PriorityWeightAge",
+        "PriorityWeightFairshare",
+        "PriorityWeightJobSize",
+        "PriorityWeightPartition",
+        "PriorityWeightQOS",
+        "PriorityFavorSmall",
+        "PriorityMaxAge",
+        "PriorityDecayHalfLife",
+        "PriorityCalcPeriod",
+        "FairShareDampeningFactor",
         "PreemptExemptTime",
     )
 }
@@ -176,9 +172,8 @@ def _accounting(policy: Multifactor) -> Iterator[str]:
         yield f"#   sacctmgr -i modify qos {_name(each.name)} set priority={each.priority} usagefactor={each.usage_factor:g}{exempt}{more}"
 
 
-def _quotas_in_slurm(policy: HierarchicalQuota, cluster: Cluster) -> Settings:
+def _quotas_in_slurm(tree: QuotaTree) -> Settings:
     """Return a limit of GPUs per queue, as the quality of service of a partition, for queues that can't borrow."""
-    tree = policy.tree_for(cluster)
     lines, untranslated = [], []
     for name, row in tree.queues.items():
         is_alone = tree.parent[row] < 0 or not tree.borrowing[row].any()
@@ -196,7 +191,7 @@ def _quotas_in_slurm(policy: HierarchicalQuota, cluster: Cluster) -> Settings:
         raise UnsupportedProblemError(
             "no queue's quota maps onto Slurm's fixed limits: all of them borrow; write those of kueue"
         )
-    if any(rules.within.value != "Never" for rules in tree.rules):
+    if any(rules.within is not WithinQueue.NEVER for rules in tree.rules):
         untranslated.append(
             "preemption within a queue: Slurm preempts by quality of service or partition (PreemptType)"
         )
