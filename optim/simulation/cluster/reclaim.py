@@ -5,7 +5,7 @@ its first submission as if none of its pieces had waited. Its wait is that of it
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,15 @@ from optim.core.errors import InvalidProblemError
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
 from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.columns import columns_of
 from optim.models.cluster.log import Run
+from optim.models.cluster.metrics import HOUR_US
+from optim.models.cluster.waiting import waited_by_job
 from optim.models.cluster.workload import US, Workload
 from optim.models.containers.gpu_use import SECONDS_PER_HOUR, JobUse, complement
 from optim.simulation.cluster.comparison import PolicyRequest
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
-
-HOUR_US = 3600.0 * US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +108,7 @@ def cut_jobs(jobs: Workload, uses: Mapping[int, JobUse], after_min: float) -> tu
     submit = jobs.submit_us[owner] + np.rint(begin).astype(np.int64)
     order = np.lexsort((np.arange(len(owner)), submit))
     owner, is_cut = owner[order], is_cut[order]
-    taken: dict[str, Any] = {
-        each.name: getattr(jobs, each.name)[owner]
-        for each in fields(Workload)
-        if isinstance(getattr(jobs, each.name), np.ndarray)
-    }
+    taken: dict[str, Any] = {name: getattr(jobs, name)[owner] for name in columns_of(jobs)}
     # What a trace tells of attempts is of the whole run.
     taken |= {
         name: np.where(is_cut, value, taken[name]) for name, value in (("fails_us", -1), ("tries", 1), ("good_us", -1))
@@ -210,4 +207,4 @@ def _waits_h(jobs: Workload, run: Run) -> FloatArray:
         raise InvalidProblemError(
             f"{run.policy} left jobs unfinished, so that waits can't be compared; choose another policy"
         )
-    return np.asarray((run.end_us - jobs.submit_us - run.executed_us - run.overhead_us) / HOUR_US)
+    return np.asarray(waited_by_job(jobs, run.log) / HOUR_US)
