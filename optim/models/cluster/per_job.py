@@ -10,11 +10,10 @@ import numpy as np
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
+from optim.models.cluster.metrics import HOUR_US
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.waiting import CAUSES, last_times, waiting
-from optim.models.cluster.workload import US, Workload
-
-HOUR_US = 3600 * US
+from optim.models.cluster.workload import Workload
 
 GROUPS = ("user", "account", "partition", "gang")
 """What waits are shown by."""

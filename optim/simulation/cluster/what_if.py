@@ -10,11 +10,11 @@ from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.waiting import last_times, waited_by_job
-from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.metrics import HOUR_US
+from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
 
-HOUR_US = 3600 * US
 MOVERS = 5
 """Jobs that are named of those whose wait changes most, either way."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError
-from optim.models.cluster.metrics import GANG_CLASSES
+from optim.models.cluster.metrics import GANG_CLASSES, HOUR_US
 from optim.models.cluster.workload import Workload
 
 MIN_QUANTUM_US = 1_000
@@ -119,16 +119,15 @@ def promises(submit_us: IntArray, gpus: IntArray, promised_us: IntArray, first_s
     """
     has_one = promised_us < 2**62
     late = np.where(has_one, first_start_us - promised_us, 0)
-    hour_us = 3600.0 * 1e6
     figures = {
         "reserved_jobs": float(has_one.sum()),
         "started_late": float((late > 0).sum()),
-        "late_max_h": float(max(0, late.max())) / hour_us,
+        "late_max_h": float(max(0, late.max())) / HOUR_US,
     }
     for name, least, most in GANG_CLASSES:
         inside = has_one & (gpus >= least) & (gpus <= most)
         if inside.any():
-            figures[f"promised_wait_max_{name}_h"] = float((promised_us - submit_us)[inside].max()) / hour_us
+            figures[f"promised_wait_max_{name}_h"] = float((promised_us - submit_us)[inside].max()) / HOUR_US
     return figures
 
 
