@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog
-from optim.models.cluster.waiting import last_times, waited_by_job
 from optim.models.cluster.metrics import HOUR_US
+from optim.models.cluster.waiting import last_times, waited_by_job
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
@@ -153,17 +154,30 @@ class PairedRuns:
     quotas_now: QueueQuotas
     quotas_then: QueueQuotas
 
+    @cached_property
+    def waits_us(self) -> IntArray:
+        """Microseconds that each job waits in either run; shape (2, jobs)."""
+        return np.stack([waited_by_job(self.jobs, log) for log in (self.now, self.then)])
+
     @property
     def waits_h(self) -> FloatArray:
         """Hours that each job waits in either run; shape (2, jobs)."""
-        return np.stack([waited_by_job(self.jobs, log) for log in (self.now, self.then)]) / HOUR_US
+        return self.waits_us / HOUR_US
+
+    @property
+    def change_us(self) -> IntArray:
+        """Microseconds that each job waits longer in the second run; shape (jobs,)."""
+        return np.asarray(self.waits_us[1] - self.waits_us[0])
+
+    @cached_property
+    def _use(self) -> tuple[QueueUse, QueueUse]:
+        return queue_use(self.jobs, self.now, self.quotas_now), queue_use(self.jobs, self.then, self.quotas_then)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per queue of the second run with jobs or quota; figures of the first are those of its queue of that name."""
         names = self.quotas_then.names
-        use_then = queue_use(self.jobs, self.then, self.quotas_then)
-        use_now = queue_use(self.jobs, self.now, self.quotas_now)
-        waits, difference = self.waits_h, self._differences()
+        use_now, use_then = self._use
+        waits, difference = self.waits_h, self.change_us
         by_name = {name: number for number, name in enumerate(self.quotas_now.names)}
         rows = []
         for number, name in enumerate(names):
@@ -192,13 +206,9 @@ class PairedRuns:
             )
         return rows
 
-    def _differences(self) -> IntArray:
-        """Return by how many microseconds each job waits longer in the second run."""
-        return np.asarray(waited_by_job(self.jobs, self.then) - waited_by_job(self.jobs, self.now))
-
     def summary(self) -> dict[str, Any]:
         """Return how many jobs wait less and more, by how many hours in all, who most, and which queues are over quota or starve: None without quotas."""
-        change = self._differences()
+        change = self.change_us
         order = np.argsort(change, kind="stable")
         rows = self.rows()
         figures: dict[str, Any] = {
