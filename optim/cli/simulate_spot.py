@@ -58,7 +58,8 @@ class AvailabilityChoice:
     ] = 0.1
     egress: Annotated[Path | None, option("--egress", "What moving costs, by regions.", "FILE", DEADLINES)] = None
     history: Annotated[
-        Path | None, option("--history", "Availability elsewhere or before, for deadline-dp.", "FILE", DEADLINES)
+        list[Path] | None,
+        option("--history", "Availability elsewhere or before, for deadline-dp; repeatable.", "FILE", DEADLINES),
     ] = None
     every_start: Annotated[
         bool, option("--every-start", "Start at every tick that leaves time for the deadline.", None, DEADLINES)
@@ -299,12 +300,13 @@ def _note_market(markets: "list[ZoneMarket]", choice: AvailabilityChoice, option
 
 def _history(choice: AvailabilityChoice) -> "SpellHistory | None":
     """Read what how spells end is learned from, if anything."""
-    from optim.workloads.prices.availability_files import read_history
+    from optim.workloads.prices.availability_files import SpellHistory, read_history
     from optim.workloads.prices.trace_files import polarity_named
 
-    if choice.history is None:
+    if not choice.history:
         return None
-    return read_history(choice.history, polarity=polarity_named(choice.polarity), skip_bad=choice.skip_bad)
+    told: dict[str, Any] = {"polarity": polarity_named(choice.polarity), "skip_bad": choice.skip_bad}
+    return SpellHistory([trace for path in choice.history for trace in read_history(path, **told).traces])
 
 
 def _hazards(
@@ -319,10 +321,9 @@ def _hazards(
         text = f"deadline-dp knows no history, and takes spells to end {PRIOR_TEXT}; --history FILE tells more"
         return None, (text,) if "deadline-dp" in names else ()
     hazards, said = history.learn(market, file)
-    source = (
-        hazards.source
-        or f"nothing: no spell ends in what counts of {choice.history}, and they are taken to end {PRIOR_TEXT}"
-    )
+    files = ", ".join(map(str, choice.history or ()))
+    nothing = f"nothing: no spell ends in what counts of {files}, and they are taken to end {PRIOR_TEXT}"
+    source = hazards.source or nothing
     return hazards, (f"how spells end was learned from {source}", *said)
 
 

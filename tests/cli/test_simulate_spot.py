@@ -539,6 +539,11 @@ def test_what_deadline_dp_learns_from_is_said(zones, tmp_path):
     )  # its ticks begin in 1970, before the market's
     own = over_zones(zones, *words, "--history", zones[0])
     assert "the history of us-west-2a is left out: it isn't over when jobs may start there" in own.stderr
+    both = over_zones(zones, *words, "--history", history, "--history", zones[0])
+    assert "how spells end was learned from 2 zones, 100 h" not in both.stderr
+    assert "the history of us-west-2a is left out" in both.stderr
+    other = over_zones(zones, *words, "--history", zones[0], "--history", history)
+    assert lines(other) == lines(both)
     assert {row["deadline_met"] for row in lines(learned) + lines(own) if "start" in row} == {True}
 
 
