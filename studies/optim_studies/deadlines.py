@@ -343,15 +343,17 @@ def _subjects(options: DeadlineOptions, seed: int) -> Iterator[tuple[StudySubjec
     windows = windows_of(options, seed)
     for text in RULES:
         LOG.info("%s", text)
-    for mix, zones in mixes_of(windows).items():
+    mixes = mixes_of(windows)
+    for mix, zones in mixes.items():
         shares = [float(window.market.is_available.mean()) for window in windows if window.zone in zones]
-        LOG.info(
-            "%s: %s; %d windows, machines in %.0f %% of the ticks",
-            mix,
-            ", ".join(zones),
-            len(shares),
-            100 * np.mean(shares),
-        )
+        text = f", machines in {100 * np.mean(shares):.0f} % of the ticks" if shares else ""
+        LOG.info("%s: %s; %d windows%s", mix, ", ".join(zones) or "no zone", len(shares), text)
+    scored = [
+        any(window.zone in mixes[mix] and window.changeover_h in (None, changeover) for window in windows)
+        for mix, _, changeover in VARIANTS
+    ]
+    if not all(scored):
+        LOG.info("means are of the %d variants that have windows, not of all %d", sum(scored), len(VARIANTS))
     drawn_from = (
         sorted(options_as_dict(options).items()),
         [window.market.is_available.tobytes() for window in windows],
@@ -368,7 +370,7 @@ WAYS = (
 SPEC = register_study(
     "deadlines",
     "bidding",
-    "a public benchmark of deadlines over spot availability: scores, 0 on demand and 100 on spot alone (mean: of the twelve variants)",
+    "a public benchmark of deadlines over spot availability: scores, 0 on demand and 100 on spot alone (mean: of the variants, twelve where all have windows)",
     kind=DeadlineWork,
     sizes=SIZES,
     subjects=_subjects,

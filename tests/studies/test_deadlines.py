@@ -210,6 +210,27 @@ def test_a_folder_is_scored_and_its_bad_files_are_named(tmp_path):
     assert (turned[0].market.is_available != kept[0].market.is_available).all()
 
 
+def test_what_has_no_windows_is_said(tmp_path, caplog):
+    caplog.set_level("INFO")
+    (suite,) = choose_suites(("bidding",), ("deadlines",))
+
+    def built(**options):
+        caplog.clear()
+        return {work.solver: work for work in suite.build(BenchRequest(options=options))}
+
+    write_windows(tmp_path / "one", draw_windows(1, count=1, hours=70.0, tick_s=600, seed=5), 600)
+    work = built(folder=str(tmp_path / "one"))["uniform-progress"]
+    assert "scarce: no zone; 0 windows" in caplog.messages
+    assert "means are of the 8 variants that have windows, not of all 12" in caplog.messages
+    assert "nan" not in caplog.text
+    assert len(set(COLUMNS) & set(work.run(Never(), SilentProgress()).findings)) == 8
+    write_windows(tmp_path / "two" / "overhead=0.05", draw_windows(2, count=1, hours=70.0, tick_s=600, seed=5), 600)
+    built(folder=str(tmp_path / "two"))
+    assert "means are of the 6 variants that have windows, not of all 12" in caplog.messages
+    built(zones=2, windows=1)
+    assert "means are of" not in caplog.text
+
+
 def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_path):
     write_windows(tmp_path / "w", draw_windows(3, count=4, hours=70.0, tick_s=600, seed=5), 600)
     windows = windows_of(DeadlineOptions(folder=str(tmp_path / "w")), 0)
