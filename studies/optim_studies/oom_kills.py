@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.benchmarks.suite import FULL, SMALL
@@ -27,6 +26,7 @@ from optim.models.containers.series import ContainerSeries
 from optim.rightsizing.recommendation import Recommender, RecommendOptions
 from optim.rightsizing.tuning import Slo
 from optim.rightsizing.vpa import OOM_FACTOR, OOM_STEP
+from optim.statistics import Interval
 from optim_studies.recommendation import drawn_block
 
 MARGIN = 1.15
@@ -190,11 +190,8 @@ class KillWork(AbstractStudy):
 
 def _difference(name: str, values: FloatArray) -> dict[str, float]:
     """Return the mean of paired differences with its 95 % interval by Student's t; NaN where there is a single one."""
-    half = np.nan
-    if len(values) > 1:
-        half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    mean = float(values.mean())
-    return {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
+    found = Interval.of(values) if len(values) > 1 else Interval(mean=float(values.mean()), half=float("nan"))
+    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def _subjects(options: KillOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
