@@ -1,6 +1,6 @@
-"""95 % intervals, each kind once: of a mean (Student's t), a share (Wilson), a median (order statistics).
+"""95 % intervals, each kind once: of a mean (Student's t, of clusters, of blocks of time), a share (Wilson), a median.
 
-Every table that shows an interval names its kind.
+Beside them the estimate of survival. Every table that shows an interval names its kind.
 """
 
 import math
@@ -155,15 +155,9 @@ def kaplan_meier(times: FloatArray, is_event: BoolArray) -> tuple[FloatArray, Fl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlockMean:
-    """A mean over blocks of time, the two ends of its interval, and how many blocks there are.
+class BlockMean(Interval):
+    """A mean over blocks of time, infinitely wide where there are too few to tell, and how many blocks there are."""
 
-    `low` and `high` are infinite where there are too few blocks to tell.
-    """
-
-    mean: float
-    low: float
-    high: float
     blocks: int
 
     @property
@@ -213,10 +207,10 @@ def block_mean(
     length = length or max(1, round(blocks ** (1 / 3)))
     drawn = -(-blocks // length)
     if blocks < MIN_BLOCKS or drawn < 2:
-        return BlockMean(mean=mean, low=-math.inf, high=math.inf, blocks=blocks)
+        return BlockMean(mean=mean, half=math.inf, blocks=blocks)
     first = rng.integers(0, blocks, (resamples, drawn))
     place = (first[:, :, None] + np.arange(length)).reshape(resamples, -1)[:, :blocks] % blocks
     number = counts[place].sum(axis=1)
     means = totals[place].sum(axis=1)[number > 0] / number[number > 0]
     half = float(means.std(ddof=1)) * float(stdtrit(drawn - 1, ENDS[1])) * math.sqrt(drawn / (drawn - 1))
-    return BlockMean(mean=mean, low=mean - half, high=mean + half, blocks=blocks)
+    return BlockMean(mean=mean, half=half, blocks=blocks)

@@ -43,7 +43,7 @@ def difference(jobs: Workload, policy: LoggedRun, baseline: LoggedRun, seed: int
     number = int((jobs.submit_us[-1] - jobs.submit_us[0]) // WEEK_US) + 1
     totals, counts = np.bincount(week, hours, number).astype(float), np.bincount(week, minlength=number).astype(float)
     if not counts.any():
-        nothing = BlockMean(mean=0.0, low=-np.inf, high=np.inf, blocks=0)
+        nothing = BlockMean(mean=0.0, half=np.inf, blocks=0)
         return Difference(policy=policy.policy, baseline=baseline.policy, hours=nothing)
     found = block_mean(totals, counts, np.random.default_rng(seed))
     return Difference(policy=policy.policy, baseline=baseline.policy, hours=found)
