@@ -114,7 +114,7 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
     hour = -(-HOUR_S // job.tick_s)
     is_hourly, is_free_hour = job.billing is Billing.AWS_2009, job.billing is Billing.AWS_2017
     up = max(1, -(-setup // per_tick))
-    rows: list[tuple[bool, int, int, float, float, float]] = []
+    rows: list[tuple[bool, int]] = []
     starts, ages = {}, {}
     for is_spot in (True, False):
         own = up
@@ -123,8 +123,8 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
         elif is_spot and is_free_hour:
             own = max(up, hour)
         starts[is_spot], ages[is_spot] = len(rows), own
-        rows += [(is_spot, age, 0, 0.0, 0.0, 0.0) for age in range(1, own + 1)]
-    rows += [(True, 0, 0, 0.0, 0.0, 0.0), (False, 0, 0, 0.0, 0.0, 0.0)]
+        rows += [(is_spot, age) for age in range(1, own + 1)]
+    rows += [(True, 0), (False, 0)]
     if len(rows) - 2 > MAX_LEASES:
         raise InvalidOptionError(
             f"leases of {len(rows) - 2} ages are too many under {job.billing.value} with ticks of {job.tick_s} s and set-ups "
@@ -134,7 +134,7 @@ def make_leases(job: DeadlineJob, unit_s: int) -> Leases:
     is_there = np.array([row[0] for row in rows])
     idle, rest, after = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
     charge, end_rate, refund = np.zeros(size), np.zeros(size), np.zeros(size)
-    for r, (is_spot, age, *_) in enumerate(rows):
+    for r, (is_spot, age) in enumerate(rows):
         a_second = (job.spot_usd if is_spot else job.on_demand_usd) / HOUR_S
         rest[r] = max(0, setup - age * per_tick)
         idle[r] = min(per_tick, rest[r])
