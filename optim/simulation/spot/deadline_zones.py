@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
 
 from optim.core.policies import policy
 from optim.models.bidding.market.prices import HOUR_S, MICRO
@@ -45,24 +44,19 @@ class DeadlineProgramme(DeadlineGuard):
     the zone is probed.
     """
 
-    # Zones run out together: as many as the square root of their number count as independent.
-    is_pooled: ClassVar[bool] = True
-
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
         self._tick_s = decision_s(facts.tick_s)
-        known = facts.hazards
-        self.hazards: SpellHazards = prior_hazards(self._tick_s) if known is None else known.every(self._tick_s)
+        hazards = known_hazards(facts)
         self._kept: Offer | None = None
         self._held: Offer | None = None
         self._held_at_s = self._since_s = 0
-        self._watches = [SpellWatch(self.hazards) for _ in facts.zones]
+        self._watches = [SpellWatch(hazards) for _ in facts.zones]
         self._seen: Sequence[tuple[int, bool] | None] = [None] * len(facts.zones)
         self._policies: dict[int, DeadlinePolicy] = {}
         self._first_micro: int | None = None
-        size = len(facts.zones)
-        self._pool = self.hazards.over_zones(math.sqrt(size)) if self.is_pooled else self.hazards
-        self._residual_s = (self.hazards.residual_ticks * self._tick_s).tolist()
+        self._pool = pooled_hazards(facts)
+        self._residual_s = (hazards.residual_ticks * self._tick_s).tolist()
 
     def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
         """Return the longest set-up of the places, where machines on demand are the last: then some are there for sure."""
@@ -190,6 +184,17 @@ class DeadlineProgramme(DeadlineGuard):
         return self._policies[step]
 
 
+def known_hazards(facts: ZoneFacts) -> SpellHazards:
+    """Return how spells end as far as is known, for ticks of as many seconds as there are between decisions."""
+    every_s = decision_s(facts.tick_s)
+    return prior_hazards(every_s) if facts.hazards is None else facts.hazards.every(every_s)
+
+
+def pooled_hazards(facts: ZoneFacts) -> SpellHazards:
+    """Return them of all zones together, which run out together: as many as the square root of their number are independent."""
+    return known_hazards(facts).over_zones(math.sqrt(len(facts.zones)))
+
+
 def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
     """Return the job of a table at a spot price: set-ups as long as the longest launch, on demand where that is cheapest."""
     job = facts.job
@@ -212,6 +217,4 @@ def least_mean_usd(facts: ZoneFacts, spot_micro: int) -> float | None:
     """
     if len(facts.zones) > 1:
         return None
-    every_s = decision_s(facts.tick_s)
-    hazards = prior_hazards(every_s) if facts.hazards is None else facts.hazards.every(every_s)
-    return table_of(deadline_job(facts, spot_micro), hazards).least_mean_usd
+    return table_of(deadline_job(facts, spot_micro), pooled_hazards(facts)).least_mean_usd

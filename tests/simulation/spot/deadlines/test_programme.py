@@ -6,7 +6,7 @@ import pytest
 from optim.deadlines import SpellHazards
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
-from optim.simulation.spot.deadline_policy import SpellWatch
+from optim.simulation.spot.deadline_policy import SpellWatch, table_of
 from optim.simulation.spot.deadline_zones import DeadlineProgramme, least_mean_usd
 from optim.simulation.spot.zones import Offer, facts_of, run_zones
 from optim.statistics import Interval
@@ -86,6 +86,15 @@ def test_a_run_learns_that_spells_end_sooner_or_later():
     assert calm.levels[1] == -1
     assert calm.lasted_s(600 * 400, is_available=True) is None
     assert calm.lasted_s(600 * 400, is_available=False) == 0.0
+
+
+def test_the_least_mean_is_told_by_the_table_that_was_played():
+    market = zone_market("xx-xx-xx-xxxxxxx", tick_s=600)
+    facts = facts_of(market, zone_job(market, 7, 12, setup=0))
+    run_zones(market, facts.job, DeadlineProgramme(facts), 0)
+    made = table_of.cache_info().misses
+    assert least_mean_usd(facts, 1_000_000) > 0
+    assert table_of.cache_info().misses == made
 
 
 def test_waiting_for_machines_asks_for_them():
