@@ -20,7 +20,7 @@ from optim.models.cluster.present import present_at
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import Policy, simulate
-from optim.simulation.cluster.forecast import ForecastOptions, History, forecast
+from optim.simulation.cluster.forecast import ForecastOptions, History, estimated, forecast
 from optim.simulation.cluster.run_times import JobTraits, RunTimes
 from optim.workloads.cluster.jobs import Oversized, Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
@@ -92,11 +92,10 @@ class World:
 
 
 def with_estimates(jobs: Workload) -> Workload:
-    """Return jobs that state what 90 % of their group's stayed below in the time before the first moment."""
+    """Return jobs that, where they state nothing, state what 90 % of their group's stayed below in the time before the first moment."""
     past = np.flatnonzero(jobs.submit_us <= HELD_OUT * jobs.submit_us[-1])
     known = RunTimes(JobTraits.of(jobs).select(past), jobs.duration_us[past] / US, np.ones(len(past), np.bool_))
-    stated = known.quantile_s(JobTraits.of(jobs), np.zeros(len(jobs)), 0.9)
-    return replace(jobs, estimate_us=np.maximum(1, np.rint(stated * US)).astype(np.int64))
+    return estimated(jobs, known, JobTraits.of(jobs), np.zeros(len(jobs), np.int64))
 
 
 def main(words: Sequence[str] | None = None) -> None:
