@@ -96,6 +96,9 @@ class SpellWatch:
     -----
     With a gamma distribution of mean 1 and `PRIOR_ENDS` for the factor by which a kind's hazards differ here, the mean of
     what is known after n ends where x were expected is ``(PRIOR_ENDS + n) / (PRIOR_ENDS + x)``.
+
+    An insurance: where hazards are about right runs cost no less with it; where they are four times too high, or too low,
+    48 hours due in 52 in us-west-2a (2023, 40 starts) cost 13 % and 7 % less with it.
     """
 
     def __init__(self, hazards: SpellHazards) -> None:
