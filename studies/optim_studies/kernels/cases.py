@@ -233,6 +233,14 @@ class SparseCase:
         rank = np.searchsorted(np.cumsum(self.chances), rng.random(self.pushed))
         return rng.permutation(self.rows).astype(np.int32)[np.minimum(rank, self.rows - 1)]
 
+    def draw_values(self, rng: np.random.Generator) -> FloatArray:
+        """Return the values of a message, shape (pushed, width): multiples of 2^-10 in [-0.5, 0.5].
+
+        Sums of fewer than 2^15 of them are exact in every order of addition. The first step of Adagrad and of Adam has the size of
+        the learning rate and the sign of the sum, so two orders of other values could differ by that much where a sum is near 0.
+        """
+        return (rng.integers(-512, 513, (self.pushed, self.width), np.int16) / np.float32(1024)).astype(np.float32)
+
     def contest(self, rng: np.random.Generator) -> KernelComparison:
         """Draw a message, and make the sides."""
         return sparse_contest(self, rng)
@@ -246,7 +254,7 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparis
     table lies in as many shards as there are cores, and workers send each its own rows: the message is split beforehand.
     """
     rows = case.draw(rng)
-    values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
+    values = case.draw_values(rng)
     start: FloatArray = rng.random((case.rows, case.width), dtype=np.float32)
     cores = int(machine_facts()["cpus_usable"])
     if case.rule == "pull":

@@ -68,3 +68,16 @@ def test_zipfs_rows_are_pushed_again_and_again_and_count_once_each():
     assert (case.moved - 4 * 4000 * 9) / (8 * 8) == pytest.approx(distinct, rel=0.02)
     assert SparseCase(rule="sgd", pushed=3, width=1, rows=1).draw(np.random.default_rng(0)).tolist() == [0, 0, 0]
     assert SparseCase(rule="sgd", pushed=3, width=1, rows=1).moved == 4 * 3 * 2 + 8
+
+
+def test_a_sparse_message_sums_alike_in_every_order():
+    case = SparseCase(rule="adagrad", pushed=20_000, width=3, rows=40, skew=1.1)
+    rng = np.random.default_rng(2)
+    rows, values = case.draw(rng), case.draw_values(rng)
+    there, back, by_size = (np.zeros((40, 3), np.float32) for _ in range(3))
+    np.add.at(there, rows, values)
+    np.add.at(back, rows[::-1], values[::-1])
+    order = np.argsort(np.abs(values[:, 0]))
+    np.add.at(by_size, rows[order], values[order])
+    assert there.tobytes() == back.tobytes() == by_size.tobytes()
+    assert np.unique(values).size > 1000
