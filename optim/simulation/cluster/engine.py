@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from optim.core.arrays import IntArray
 from optim.core.errors import UnsupportedProblemError
 from optim.core.registry import SUPPORTED
 from optim.models.cluster.cluster import Cluster
@@ -12,7 +13,7 @@ from optim.models.cluster.present import Present
 from optim.models.cluster.workload import PPM, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.engine import play_plans
+from optim.simulation.cluster.planning.engine import planned_first_starts, play_plans
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.planning.policy import PlanningPolicy
 from optim.simulation.cluster.policies.yarn_cs import YarnCs
@@ -46,11 +47,8 @@ def simulate(
     UnsupportedProblemError
         If the policy can't serve these jobs on this cluster.
     """
-    jobs.check_fits(cluster)
     options = options or EngineOptions()
-    if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
-        policy = IndexPolicyAdapter(policy, jobs)
-    check_support(policy, jobs, cluster, options)
+    policy = _playable(jobs, cluster, policy, options)
     if present is not None:
         present.check(jobs, cluster)
     is_plain = is_compiled(jobs, cluster, options) and not options.preempt_checkpoint_us and present is None
@@ -63,6 +61,49 @@ def simulate(
     from optim.simulation.cluster.index.loop import play_index
 
     return play_index(jobs, cluster, policy, options, seed, watch, present)
+
+
+def first_starts(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: Policy,
+    present: Present,
+    awaited: IntArray,
+    options: EngineOptions | None = None,
+    seed: int = 0,
+) -> IntArray:
+    """Play as `simulate` does until some jobs have started; return when each first does, in microseconds: at the run's end if it never does.
+
+    Parameters
+    ----------
+    present
+        The state in which the run begins; whoever calls has checked it.
+    awaited
+        Rows of the jobs, of which none has started yet; shape (awaited,).
+
+    Raises
+    ------
+    InvalidProblemError
+        If a gang never finds its GPUs, vCPU and memory on this cluster, or a plan breaks a rule.
+    UnsupportedProblemError
+        If the policy can't serve these jobs on this cluster.
+    """
+    options = options or EngineOptions()
+    policy = _playable(jobs, cluster, policy, options)
+    if isinstance(policy, PlanningPolicy):
+        return planned_first_starts(jobs, cluster, policy, options, seed, present, awaited)
+    from optim.simulation.cluster.index.loop import index_first_starts
+
+    return index_first_starts(jobs, cluster, policy, options, seed, present, awaited)
+
+
+def _playable(jobs: Workload, cluster: Cluster, policy: Policy, options: EngineOptions) -> Policy:
+    """Return the policy as the engine that can play these jobs takes it."""
+    jobs.check_fits(cluster)
+    if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
+        policy = IndexPolicyAdapter(policy, jobs)
+    check_support(policy, jobs, cluster, options)
+    return policy
 
 
 def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:

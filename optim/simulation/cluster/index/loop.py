@@ -3,9 +3,9 @@
 The rules are told at `optim.simulation.cluster.index.policy.IndexPolicy` and in docs/cluster.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,15 @@ from optim.simulation.cluster.options import (
 )
 from optim.simulation.cluster.planning.free_gpus import gang_growth
 
+if TYPE_CHECKING:
+    from optim.simulation.cluster.index.reservations import Book
+
 NEVER = 2**62
 
 NONE = -1
+
+STEPS_BETWEEN_LOOKS = 256
+"""Instants that are played between two looks at whether the awaited jobs have started."""
 
 NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
 """States of a job."""
@@ -1182,6 +1188,47 @@ def play_index(
     present: Present | None = None,
 ) -> Run | None:
     """Play all jobs by the compiled loop, from a present state on where there is one."""
+    parts: list[tuple[IntArray, ...]] = []
+    for stretch in _stretches(jobs, cluster, policy, options, seed, present, STEPS):
+        state, book, taken = stretch
+        parts.append(taken)
+        if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
+            return None
+    run = _as_run(jobs, policy, options, state, parts)
+    if book is None:
+        return run
+    from optim.simulation.cluster.index.reservations import PROMISED
+
+    figures = promises(jobs.submit_us, jobs.gpus, book.job[:, PROMISED], run.first_start_us)
+    return replace(run, figures=figures)
+
+
+def index_first_starts(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: IndexPolicy,
+    options: EngineOptions,
+    seed: int,
+    present: Present,
+    awaited: IntArray,
+) -> IntArray:
+    """Play from a present state until the awaited jobs have started, or all is over; return first starts, the end of the run for a job that never starts."""
+    for state, _, _ in _stretches(jobs, cluster, policy, options, seed, present, STEPS_BETWEEN_LOOKS):
+        if (state.first_start[awaited] < NEVER).all():
+            break
+    return np.minimum(state.first_start[awaited], state.scalar[NOW])
+
+
+def _stretches(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: IndexPolicy,
+    options: EngineOptions,
+    seed: int,
+    present: Present | None,
+    steps: int,
+) -> "Iterator[tuple[State, Book | None, tuple[IntArray, ...]]]":
+    """Play `steps` instants at a time; give the state, the book of reservations, and what was logged since the last."""
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)
     margin = 6 * cluster.num_gpus + 16
@@ -1190,11 +1237,10 @@ def play_index(
     is_held = np.zeros(len(state.heap_size), np.bool_)
     play, book = advance, None
     if policy.reservations is not None:
-        from optim.simulation.cluster.index.reservations import PROMISED, make_book, reserving, take_over
+        from optim.simulation.cluster.index.reservations import make_book, reserving, take_over
 
         book = make_book(jobs, cluster, policy, options, setup)
         play = reserving(book)
-    parts: list[tuple[IntArray, ...]] = []
     if present is not None:
         begun = present.starts
         places = (begun.time_us, begun.first, begun.machine, begun.gpus, begun.job)
@@ -1203,20 +1249,13 @@ def play_index(
             decide(setup, state, buffer, is_held)
         else:
             take_over(setup, state, buffer, book)
-        parts.append(_taken(state, buffer))
+        yield state, book, _taken(state, buffer)
     while not state.scalar[IS_OVER]:
         if state.scalar[OUTAGES] == len(setup.outage):
             setup = setup._replace(outage=feed.take_many(KNOWN_OUTAGES))
             state.scalar[OUTAGES] = 0
-        play(setup, state, buffer, is_held, STEPS, margin)
-        parts.append(_taken(state, buffer))
-        if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
-            return None
-    run = _as_run(jobs, policy, options, state, parts)
-    if book is None:
-        return run
-    figures = promises(jobs.submit_us, jobs.gpus, book.job[:, PROMISED], run.first_start_us)
-    return replace(run, figures=figures)
+        play(setup, state, buffer, is_held, steps, margin)
+        yield state, book, _taken(state, buffer)
 
 
 def _taken(state: State, buffer: Buffer) -> tuple[IntArray, ...]:

@@ -122,9 +122,7 @@ def play_plans(
     BrokenRuleError
         If a plan breaks a rule, or the policy fails.
     """
-    world = _Run(jobs, cluster, policy, options, seed)
-    policy.begin(cluster, seed)
-    world.books.rules = options.on_failures(policy.rules(options))  # with the quotas that it begins with
+    world = _begun(jobs, cluster, policy, options, seed)
     instants = 0
     if present is not None:
         world.resume(present)
@@ -133,6 +131,38 @@ def play_plans(
         if watch is not None and instants % WATCH_EVERY == 0 and watch(world.submitted):
             return None
     return world.finish()
+
+
+def planned_first_starts(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: PlanningPolicy,
+    options: EngineOptions,
+    seed: int,
+    present: Present,
+    awaited: IntArray,
+) -> IntArray:
+    """Play from a present state until the awaited jobs have started, or none gets on any more; return first starts, the end of the run for a job that never starts.
+
+    Raises
+    ------
+    BrokenRuleError
+        If a plan breaks a rule, or the policy fails.
+    """
+    world = _begun(jobs, cluster, policy, options, seed)
+    world.resume(present)
+    while (world.books.first_start[awaited] < 0).any() and world.step():
+        pass
+    found = world.books.first_start[awaited]
+    return np.where(found >= 0, found, world.now)
+
+
+def _begun(jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions, seed: int) -> "_Run":
+    """Return a run before its first instant."""
+    world = _Run(jobs, cluster, policy, options, seed)
+    policy.begin(cluster, seed)
+    world.books.rules = options.on_failures(policy.rules(options))  # with the quotas that it begins with
+    return world
 
 
 def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
