@@ -13,7 +13,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.columns import columns_of
 from optim.models.cluster.present import Present
 from optim.models.cluster.workload import LABELS, LATEST_US, US, Workload
-from optim.simulation.cluster.engine import Policy, simulate
+from optim.simulation.cluster.engine import Policy, first_starts
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import ConditionalRunTimes, JobTraits, RunTimes
 
@@ -156,23 +156,23 @@ def forecast(
     pending = np.flatnonzero(present.is_pending(jobs))
     if not len(pending):
         raise InvalidProblemError("no job is pending, so that there is no start to forecast")
-    rng = np.random.default_rng(seed)
     held_us = present.held_us(len(jobs))
     known = history.run_times(jobs, present)
     of_jobs = known.given(history.traits_of(jobs, present), held_us / US, limit_s)
     jobs = estimated(jobs, known, history.traits_of(jobs, present), held_us)
     arrivals = _Arrivals(history, known, options) if options.arrival_days else None
+    jobs = replace(jobs, duration_us=np.maximum(jobs.duration_us, held_us + 1))
+    present.check(jobs, cluster)
     starts: list[IntArray] = []
     progress.start("draws", options.draws)
     for number in range(options.draws):
         if should_stop() and starts:
             break
+        rng = np.random.default_rng([seed, number])
         drawn = replace(jobs, duration_us=_whole_us(of_jobs.draw(rng), held_us))
         if arrivals is not None:
             drawn = joined(drawn, arrivals.draw(rng), present.now_us)
-        run = simulate(drawn, cluster, make(drawn), engine, seed, present=present)
-        assert run is not None
-        starts.append(run.first_start_us[pending])
+        starts.append(first_starts(drawn, cluster, make(drawn), present, pending, engine, seed))
         progress.update(number + 1)
     progress.finish()
     return Forecast(rows=pending, start_us=np.array(starts))
@@ -201,8 +201,11 @@ class _Arrivals:
         self.begins = now - weeks * WEEK_US if len(weeks) > 1 else None
         self.latest, self.earliest = now - self.span, now - past
         nothing, traits = np.zeros(len(submit), np.int64), JobTraits.of(history.jobs)
-        self.history = replace(history, jobs=estimated(history.jobs, known, traits, nothing))
-        self.times: ConditionalRunTimes = known.given(traits, nothing.astype(np.float64))
+        self.jobs = estimated(history.jobs, known, traits, nothing)
+        self.lasting = np.maximum(1, history.run_us)
+        self.going_on = np.flatnonzero(~history.has_ended & (submit > self.earliest))
+        going_on = traits.select(self.going_on)
+        self.times: ConditionalRunTimes = known.given(going_on, np.zeros(len(self.going_on)))
 
     def draw(self, rng: np.random.Generator) -> Workload | None:
         """Return new jobs, their submissions counted from now on; None if there are none."""
@@ -210,14 +213,14 @@ class _Arrivals:
             begin = int(rng.integers(self.earliest, self.latest + 1))
         else:
             begin = int(rng.choice(self.begins))
-        jobs = self.history.jobs
+        jobs = self.jobs
         rows = np.arange(*np.searchsorted(jobs.submit_us, (begin, begin + self.span), side="right"))
         if not len(rows):
             return None
-        drawn = _whole_us(self.times.draw(rng)[rows], np.zeros(len(rows), np.int64))
-        lasting = np.where(self.history.has_ended[rows], self.history.run_us[rows], drawn)
+        lasting = self.lasting.copy()
+        lasting[self.going_on] = _whole_us(self.times.draw(rng), np.zeros(len(self.going_on), np.int64))
         chosen = jobs.select(rows)
-        return replace(chosen, submit_us=chosen.submit_us - begin, duration_us=np.maximum(1, lasting))
+        return replace(chosen, submit_us=chosen.submit_us - begin, duration_us=lasting[rows])
 
 
 def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri
@@ -34,6 +35,9 @@ WEEK_S = 7 * 86_400.0
 DRIFTING = ("partition", "size")
 """Grouping whose run times drift from week to week."""
 
+BATCHED = ("user", "partition", "gpus")
+"""What jobs of a batch share."""
+
 MAX_PAIRS = 1_000
 """Pairs up to which a group's week counts more the more it has."""
 
@@ -42,6 +46,10 @@ MIN_SHARE = 1e-300
 
 MAX_CORRELATION = 0.95
 """Within batches, so that every job keeps some chance of its own."""
+
+
+Group = tuple[str | int, ...]
+"""The values of the traits that the jobs of a group share."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,30 +89,37 @@ class JobTraits:
             submit_s=np.concatenate([self.submit_s, other.submit_s]),
         )
 
-    def keys(self, grouping: Sequence[str]) -> list[tuple[str | int, ...]]:
-        """Return the group of each job; sizes are powers of two, so that 5 to 8 GPUs are one."""
-        columns: dict[str, Sequence[str | int]] = {
-            "user": self.user,
-            "partition": self.partition,
-            "size": np.ceil(np.log2(self.gpus)).astype(int).tolist(),
-        }
-        return list(zip(*(columns[name] for name in grouping), strict=True)) if grouping else [()] * len(self)
+    @cached_property
+    def _columns(self) -> dict[str, tuple[list[str | int], IntArray]]:
+        """What jobs are grouped by: the distinct values of each trait, and which of them each job has; sizes are powers of two, so that 5 to 8 GPUs are one."""
+        sizes = np.ceil(np.log2(self.gpus)).astype(np.int64).tolist()
+        traits: dict[str, Sequence[str | int]] = {
+            "user": self.user, "partition": self.partition, "size": sizes, "gpus": self.gpus.tolist()
+        }  # fmt: skip
+        columns: dict[str, tuple[list[str | int], IntArray]] = {}
+        for name, values in traits.items():
+            numbers: dict[str | int, int] = {}
+            codes = np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
+            columns[name] = list(numbers), codes
+        return columns
 
-    def batch_keys(self) -> list[tuple[str | int, ...]]:
-        """Return what the jobs of a batch share."""
-        return list(zip(self.user, self.partition, self.gpus.tolist(), strict=True))
+    def groups(self, grouping: Sequence[str]) -> tuple[list[Group], IntArray]:
+        """Return the groups that there are by some traits, and the number of each job's; shape (jobs,)."""
+        code = np.zeros(len(self), np.int64)
+        for name in grouping:
+            values, codes = self._columns[name]
+            code = code * len(values) + codes
+        _, first, number = np.unique(code, return_index=True, return_inverse=True)
+        parts = [[self._columns[name][0][at] for at in self._columns[name][1][first].tolist()] for name in grouping]
+        return (list(zip(*parts, strict=True)) if grouping else [()] * len(first)), number
 
     def batches(self) -> IntArray:
         """Return the number of each job's batch: each is submitted at most `BATCH_S` after the one before it; shape (jobs,)."""
-        latest: dict[tuple[str | int, ...], tuple[float, int]] = {}
-        numbers, count = np.empty(len(self), np.int64), 0
-        for row, (key, submit) in enumerate(zip(self.batch_keys(), self.submit_s.tolist(), strict=True)):
-            before = latest.get(key)
-            if before is None or submit - before[0] > BATCH_S:
-                before = (submit, count)
-                count += 1
-            numbers[row] = before[1]
-            latest[key] = (submit, before[1])
+        group = self.groups(BATCHED)[1]
+        order = np.lexsort((self.submit_s, group))
+        is_first = (np.diff(group[order], prepend=-1) > 0) | (np.diff(self.submit_s[order], prepend=-np.inf) > BATCH_S)
+        numbers = np.empty(len(self), np.int64)
+        numbers[order] = np.cumsum(is_first) - 1
         return numbers
 
 
@@ -133,9 +148,9 @@ class SurvivalCurve:
         share = steps[np.searchsorted(self.time_s, time_s, side="right")]
         return np.asarray(share * np.maximum(1.0, time_s / self.time_s[-1]) ** -self.tail_exponent)
 
-    def num_beyond(self, time_s: float) -> int:
-        """Return how many ended after running for longer than a time."""
-        return len(self.ended_s) - int(np.searchsorted(self.ended_s, time_s, side="right"))
+    def num_beyond(self, time_s: FloatArray) -> IntArray:
+        """Return how many ended after running for longer than each of some times."""
+        return np.asarray(len(self.ended_s) - np.searchsorted(self.ended_s, time_s, side="right"))
 
     def scores(self, run_s: FloatArray) -> FloatArray:
         """Return normal scores of run times, by the middle of each step."""
@@ -196,15 +211,13 @@ class RunTimes:
         self.min_at_risk = min_at_risk
         longest = np.sort(run_s[has_ended])[-max(2, round(TAIL_SHARE * int(has_ended.sum()))) :]
         tail = 1.0 / max(float(np.log(longest / longest[0]).mean()), MIN_TAIL)
-        self._curves: list[dict[tuple[str | int, ...], SurvivalCurve]] = []
+        self._curves: list[dict[Group, SurvivalCurve]] = []
         for grouping in GROUPINGS:
-            rows: dict[tuple[str | int, ...], list[int]] = {}
-            for row, key in enumerate(traits.keys(grouping)):
-                rows.setdefault(key, []).append(row)
-            kept = {key: of for key, of in rows.items() if has_ended[of].sum() >= (min_at_risk if grouping else 1)}
-            self._curves.append({key: _curve(run_s[of], has_ended[of], tail) for key, of in kept.items()})
+            keys, rows = _rows_of(traits, grouping)
+            kept = [at for at, of in enumerate(rows) if has_ended[of].sum() >= (min_at_risk if grouping else 1)]
+            self._curves.append({keys[at]: _curve(run_s[rows[at]], has_ended[rows[at]], tail) for at in kept})
         self.week_correlation = self.batch_correlation = 0.0
-        self._week_of: dict[tuple[str | int, ...], tuple[float, int]] = {}
+        self._week_of: dict[Group, tuple[float, int]] = {}
         self._learn(traits, self._scores(traits, run_s, has_ended))
 
     @property
@@ -212,36 +225,39 @@ class RunTimes:
         """The curve of all jobs."""
         return self._curves[-1][()]
 
-    def curves(self, traits: JobTraits, held_s: FloatArray) -> list[SurvivalCurve]:
-        """Return the curve that each job goes by, given how long it has run; shape (jobs,)."""
-        found: list[SurvivalCurve] = [self.pooled] * len(traits)
+    def curves(self, traits: JobTraits, held_s: FloatArray) -> list[tuple[SurvivalCurve, IntArray]]:
+        """Return curves with the rows of the jobs that go by each, given how long each has run; every job has one."""
+        found: list[tuple[SurvivalCurve, IntArray]] = []
         is_open = np.ones(len(traits), np.bool_)
         for grouping, curves in zip(GROUPINGS[:-1], self._curves, strict=False):
-            for row, key in enumerate(traits.keys(grouping)):
-                curve = curves.get(key)
-                if is_open[row] and curve is not None and curve.num_beyond(float(held_s[row])) >= self.min_at_risk:
-                    found[row], is_open[row] = curve, False
-        return found
+            for key, rows in zip(*_rows_of(traits, grouping), strict=True):
+                if key in curves:
+                    own = rows[is_open[rows] & (curves[key].num_beyond(held_s[rows]) >= self.min_at_risk)]
+                    is_open[own] = False
+                    found.append((curves[key], own))
+        found.append((self.pooled, np.flatnonzero(is_open)))
+        return [(curve, rows) for curve, rows in found if len(rows)]
 
     def mean_s(self, traits: JobTraits, held_s: FloatArray) -> FloatArray:
         """Return the mean run time of each job's group, of those that ended after running for longer; twice the time held if none did."""
-        found = []
-        for curve, held in zip(self.curves(traits, held_s), held_s.tolist(), strict=True):
-            later = curve.ended_s[len(curve.ended_s) - curve.num_beyond(held) :]
-            found.append(float(later.mean()) if len(later) else 2 * held)
-        return np.array(found)
+        found = np.empty(len(traits))
+        for curve, rows in self.curves(traits, held_s):
+            count = curve.num_beyond(held_s[rows])
+            total = np.concatenate([[0.0], np.cumsum(curve.ended_s[::-1])])[count]
+            found[rows] = np.where(count > 0, total / np.maximum(count, 1), 2 * held_s[rows])
+        return found
 
     def quantile_s(self, traits: JobTraits, held_s: FloatArray, level: float) -> FloatArray:
         """Return a quantile of each job's run time given how long it has run; shape (jobs,)."""
         found = np.empty(len(traits))
-        for curve, rows in _by_curve(self.curves(traits, held_s)):
+        for curve, rows in self.curves(traits, held_s):
             found[rows] = curve.time_at(np.maximum(curve.at(held_s[rows]) * (1 - level), MIN_SHARE))
         return np.maximum(found, held_s + LEFT_S)
 
     def _scores(self, traits: JobTraits, run_s: FloatArray, has_ended: BoolArray) -> FloatArray:
         """Return normal scores of run times; of a job that runs still the mean of those above what it has run, as the ended of a batch are its short ones."""
         score = np.empty(len(traits))
-        for curve, rows in _by_curve(self.curves(traits, np.zeros(len(traits)))):
+        for curve, rows in self.curves(traits, np.zeros(len(traits))):
             score[rows] = curve.scores(run_s[rows])
         return np.where(has_ended, score, _mean_above(score))
 
@@ -254,31 +270,28 @@ class RunTimes:
         heads = traits.select(first)
         mean = total / size
         age = np.floor((float(traits.submit_s[-1]) - heads.submit_s) / WEEK_S).astype(np.int64)
-        names: dict[tuple[str | int, ...], int] = {}
-        group = np.array([names.setdefault(key, len(names)) for key in heads.keys(DRIFTING)], np.int64)
+        names, group = heads.groups(DRIFTING)
         of_week = np.unique(group * (int(age.max()) + 1) + age, return_inverse=True)[1]
         self.week_correlation = float(np.clip(_mean_product(of_week, mean, weigh_items=False), 0.0, within))
         self.batch_correlation = within - self.week_correlation
         self._batch_spread = max(float(mean.var()) - self.week_correlation, 1e-6)
         self._recent_mean = np.where(age == 0, mean, np.nan)
         self._week_of = {}
-        for key, number in names.items():
+        for number, key in enumerate(names):
             recent = mean[(group == number) & (age == 0)]
             self._week_of[key] = (float(recent.sum()), len(recent))
         last = np.zeros(len(size))
         np.maximum.at(last, batch, traits.submit_s)
-        self._batches: dict[tuple[str | int, ...], list[PastBatch]] = {}
-        for number, key in enumerate(heads.batch_keys()):
-            entry = PastBatch(
-                begin_s=float(heads.submit_s[number]),
-                end_s=float(last[number]),
-                total=float(total[number]),
-                size=int(size[number]),
-                number=number,
-            )
-            self._batches.setdefault(key, []).append(entry)
+        keys, number = heads.groups(BATCHED)
+        self._batches: dict[Group, list[PastBatch]] = {key: [] for key in keys}
+        columns = zip(
+            heads.submit_s.tolist(), last.tolist(), total.tolist(), size.tolist(), number.tolist(), strict=True
+        )
+        for at, (begin, end, all_of_it, count, key) in enumerate(columns):
+            entry = PastBatch(begin_s=begin, end_s=end, total=all_of_it, size=count, number=at)
+            self._batches[keys[key]].append(entry)
 
-    def _known_batch(self, key: tuple[str | int, ...], submit_s: float) -> "PastBatch | None":
+    def _known_batch(self, key: Group, submit_s: float) -> "PastBatch | None":
         """Return the latest past batch that a job belongs to."""
         for entry in reversed(self._batches.get(key, ())):
             if submit_s >= entry.begin_s - BATCH_S:
@@ -299,17 +312,16 @@ class RunTimes:
         """
         curves = self.curves(traits, held_s)
         least = np.full(len(traits), -np.inf)
-        for curve, rows in _by_curve(curves):
+        for curve, rows in curves:
             share = np.maximum(curve.at(held_s[rows]), MIN_SHARE)
             least[rows] = np.where(held_s[rows] > 0, -ndtri(share), -np.inf)
-        known = [
-            self._known_batch(key, submit)
-            for key, submit in zip(traits.batch_keys(), traits.submit_s.tolist(), strict=True)
-        ]
+        keys, number = traits.groups(BATCHED)
+        submits = zip(number.tolist(), traits.submit_s.tolist(), strict=True)
+        known = [self._known_batch(keys[at], submit) for at, submit in submits]
         limit = np.full(len(traits), np.inf) if limit_s is None else np.where(np.isnan(limit_s), np.inf, limit_s)
         week = self._week_effects(traits, known)
         return ConditionalRunTimes(
-            curves=tuple(_by_curve(curves)), held_s=held_s, limit_s=limit, least_score=least,
+            curves=tuple(curves), held_s=held_s, limit_s=limit, least_score=least,
             shared=(week, self._batch_effects(traits, known, week.mean, least)), own_spread=float(np.sqrt(self._own)),
         )  # fmt: skip
 
@@ -319,12 +331,9 @@ class RunTimes:
 
     def _week_effects(self, traits: JobTraits, known: "list[PastBatch | None]") -> "SharedEffect":
         """Return what jobs of a group share in these days: its other batches of the last week tell of it."""
-        numbers: dict[tuple[str | int, ...], int] = {}
-        keys = traits.keys(DRIFTING)
-        member = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
-        total, count = (
-            np.array(column) for column in zip(*(self._week_of.get(key, (0.0, 0)) for key in keys), strict=True)
-        )
+        keys, member = traits.groups(DRIFTING)
+        told = np.array([self._week_of.get(key, (0.0, 0)) for key in keys]).reshape(len(keys), 2)
+        total, count = told[member].T
         own = np.array([np.nan if found is None else self._recent_mean[found.number] for found in known])
         is_in = ~np.isnan(own)
         others, sums = count - is_in, total - np.where(is_in, own, 0.0)
@@ -403,7 +412,7 @@ class ConditionalRunTimes:
         survival = ndtr(-score)
         run_s = np.empty(len(shared))
         for curve, rows in self.curves:
-            run_s[rows] = curve.time_at(np.maximum(survival[rows], 1e-300))
+            run_s[rows] = curve.time_at(np.maximum(survival[rows], MIN_SHARE))
         within = np.where(self.limit_s > self.held_s, self.limit_s, np.inf)
         return np.minimum(np.maximum(run_s, self.held_s + LEFT_S), within)
 
@@ -425,12 +434,11 @@ def _mean_product(group: IntArray, score: FloatArray, *, weigh_items: bool) -> f
     return float(np.average(products, weights=size[several] if weigh_items else np.minimum(pairs, MAX_PAIRS)))
 
 
-def _by_curve(curves: Sequence[SurvivalCurve]) -> list[tuple[SurvivalCurve, IntArray]]:
-    """Return each curve once, with the rows that go by it."""
-    rows: dict[int, list[int]] = {}
-    for row, curve in enumerate(curves):
-        rows.setdefault(id(curve), []).append(row)
-    return [(curves[of[0]], np.array(of, np.int64)) for of in rows.values()]
+def _rows_of(traits: JobTraits, grouping: Sequence[str]) -> tuple[list[Group], list[IntArray]]:
+    """Return the groups that there are, and the rows of each, increasing."""
+    keys, number = traits.groups(grouping)
+    ends = np.cumsum(np.bincount(number, minlength=len(keys)))
+    return keys, np.split(np.argsort(number, kind="stable"), ends)[: len(keys)]
 
 
 def _curve(run_s: FloatArray, has_ended: BoolArray, tail_exponent: float) -> SurvivalCurve:

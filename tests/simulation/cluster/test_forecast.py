@@ -56,10 +56,11 @@ def test_a_thin_group_is_pooled_and_a_full_one_is_not():
     past = JobTraits(user=users, partition=["p"] * 85, gpus=np.ones(85, int), submit_s=1e5 * np.arange(85))
     known = RunTimes(past, run_s, np.ones(85, bool))
     asked = replace(traits(2), user=["many", "few"])
-    many, few = known.curves(asked, np.zeros(2))
+    (many, of_many), (few, of_few) = known.curves(asked, np.zeros(2))
+    assert (of_many.tolist(), of_few.tolist()) == ([0], [1])
     assert many.ended_s.max() == 139.0
     assert len(few.ended_s) == 85  # of partition and size, which is all jobs here
-    assert known.curves(asked, np.array([130.0, 0.0]))[0] is not many  # nine ended later: too few
+    assert known.curves(asked, np.array([130.0, 0.0]))[0][0] is not many  # nine ended later: too few
     assert known.mean_s(asked, np.zeros(2)).tolist() == [pytest.approx(119.5), pytest.approx(run_s.mean())]
 
 
