@@ -71,6 +71,7 @@ LOST_SHOWN = 20
 """Rows of lost work in a table; JSON has all."""
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Classes of gangs in the names of columns, for people."""
+PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
 MARK = " *"
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
 STOPPED = {
@@ -324,16 +325,22 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
 
 
 def _print_promises(rows: list[dict[str, Any]]) -> None:
-    """Print the waits that policies with reservations promised, and those that came of it, by gang."""
+    """Print by gang how long jobs waited at most until a start was reserved for them, which wait that promised, and their wait to the end."""
     body = [
-        [row["policy"], GANGS[name], promised, row[f"wait_max_{name}_h"]]
+        [
+            row["policy"],
+            GANGS[name],
+            row[f"{row['policy']}.reserved_wait_max_{name}_h"],
+            promised,
+            row[f"wait_max_{name}_h"],
+        ]
         for row in rows
         for name in GANGS
         if (promised := row.get(f"{row['policy']}.promised_wait_max_{name}_h")) is not None
     ]
     if not body:
         return
-    print_table(("policy", "gang", "promised within h", "longest wait h"), body, title="waits with reservations")
+    print_table(PROMISE_COLUMNS, body, title="longest times from submission, hours, of jobs with reserved starts")
     for row in rows:
         if (late := row.get(f"{row['policy']}.started_late")) is not None:
             reserved, hours = row[f"{row['policy']}.reserved_jobs"], row[f"{row['policy']}.late_max_h"]

@@ -570,5 +570,5 @@ def test_waits_that_reservations_promised_are_printed(tmp_path):
     jobs.write_text("\n".join(["id,submit,gpus,duration,estimate", *rows, "gang,450,8,1800,1800"]) + "\n")
     words = ("simulate", "cluster", "--trace", jobs, "--gpus", "1x8", "--policy", "easy,fifo")
     said = run(*words, "--option", "fifo.backfill=true").stdout
-    assert re.search(r"easy +5 to 8 +0\.5 +0\.5", said)
+    assert re.search(r"easy +5 to 8 +0 +0\.5 +0\.5", said)
     assert "reserved jobs started later than first promised" in said

@@ -1,14 +1,14 @@
 """What happened in a run: starts, preemptions and ends, with the GPUs that each start took, and machines that failed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.arrays import ComparesByValue, IntArray
-from optim.models.cluster.columns import column, form
+from optim.models.cluster.columns import LATER, column, form
 from optim.models.cluster.proof import Worth
 from optim.models.cluster.rules import Rules
 
@@ -35,6 +35,11 @@ class Event(IntEnum):
 NO_JOB = -1
 """In place of a job where an event is a machine's."""
 
+NEVER = 2**62
+
+PROMISES = ("estimate_us", "reserved_us", "promised_us")
+"""Columns of a log that policies with reservations fill."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EventLog(ComparesByValue):
@@ -55,6 +60,11 @@ class EventLog(ComparesByValue):
         Jobs may hold one GPU together (`Rules.jobs_a_gpu`, `Rules.is_shared`): a sum over starts counts it once for each.
     slot
         Which GPU of its machine a place is, where a policy names single ones; -1 otherwise; shape (places,).
+    estimate_us
+        Of a start under a policy with reservations: how long the job is expected to run, at least 1; -1 otherwise; shape (events,).
+    reserved_us, promised_us
+        Of the first start of a job that had a reservation before: when the policy first made one, and the start that it promised
+        then; -1 otherwise; shape (events,).
     """
 
     time_us: IntArray = field(metadata=form())
@@ -64,11 +74,25 @@ class EventLog(ComparesByValue):
     machine: IntArray = field(metadata=form())
     gpus: IntArray = field(metadata=form())
     slot: IntArray = column(-1, since=1)
+    estimate_us: IntArray = column(-1, least=-1, most=NEVER, since=LATER)
+    reserved_us: IntArray = column(-1, least=-1, most=NEVER, since=LATER)
+    promised_us: IntArray = column(-1, least=-1, most=NEVER, since=LATER)
 
     def __post_init__(self) -> None:
         """Fill what was left out."""
-        if len(self.slot) != len(self.machine):
-            object.__setattr__(self, "slot", np.full(len(self.machine), -1))
+        for name, rows in (("slot", self.machine), *((each, self.time_us) for each in PROMISES)):
+            if len(getattr(self, name)) != len(rows):
+                object.__setattr__(self, name, np.full(len(rows), -1))
+
+    def with_promises(self, estimate_us: IntArray, reserved_us: IntArray, promised_us: IntArray) -> "EventLog":
+        """Return the log with what a policy expected and promised of each job, a row per job, -1 for nothing, at the jobs' starts."""
+        starts = np.flatnonzero(self.kind == Event.START)
+        first = starts[np.unique(self.job[starts], return_index=True)[1]]
+        columns = {name: np.full(len(self), -1) for name in PROMISES}
+        columns["estimate_us"][starts] = estimate_us[self.job[starts]]
+        columns["reserved_us"][first] = reserved_us[self.job[first]]
+        columns["promised_us"][first] = promised_us[self.job[first]]
+        return replace(self, **columns)
 
     @property
     def names_gpus(self) -> bool:

@@ -27,6 +27,8 @@ class JobOutcomes:
     ----------
     start_us, end_us
         First start, -1 if there was none, and when it was done, was sent away, or the run ended; shape (jobs,).
+    reserved_us, promised_us
+        When a start was first reserved for it, and which; -1 where none was; shape (jobs,).
     is_done
         Whether it did all of its work; shape (jobs,).
     cause_us
@@ -39,6 +41,8 @@ class JobOutcomes:
 
     start_us: IntArray
     end_us: IntArray
+    reserved_us: IntArray
+    promised_us: IntArray
     is_done: BoolArray
     cause_us: FloatArray
     preemptions: IntArray
@@ -61,6 +65,9 @@ def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes
     first, latest = np.full(count, -1), np.full(count, -1)
     first[log.job[starts[::-1]]] = log.time_us[starts[::-1]]
     latest[log.job[starts]] = starts
+    reserved, promised = np.full(count, -1), np.full(count, -1)
+    reserved[log.job[starts[::-1]]] = log.reserved_us[starts[::-1]]
+    promised[log.job[starts[::-1]]] = log.promised_us[starts[::-1]]
     lost = log.job[log.is_lost]
     places = []
     for event in latest.tolist():
@@ -71,6 +78,8 @@ def outcomes_of(jobs: Workload, cluster: Cluster, run: LoggedRun) -> JobOutcomes
     return JobOutcomes(
         start_us=first,
         end_us=end,
+        reserved_us=reserved,
+        promised_us=promised,
         is_done=log.is_done(count),
         cause_us=cause,
         preemptions=np.bincount(lost, minlength=count),
@@ -100,6 +109,10 @@ def job_rows(
             "submit": told(int(jobs.submit_us[job])),
             "start": told(int(found.start_us[job])) if found.start_us[job] >= 0 else "",
             "end": told(int(found.end_us[job])),
+            **{
+                name: told(int(us[job])) if us[job] >= 0 else ""
+                for name, us in (("reserved", found.reserved_us), ("promised", found.promised_us))
+            },
             "is_done": bool(found.is_done[job]),
             "wait_h": round(float(found.wait_us[job]) / HOUR_US, 6),
             **{

@@ -56,6 +56,8 @@ class Rules:
         Whether the engine's placement rule gives a gang that finds no other place GPUs anywhere.
     knows_quotas
         Whether the policy goes by quotas of the virtual clusters, so that jobs may wait for theirs.
+    reservation_depth
+        How many waiting jobs have reserved starts, the first in the order of submission; 0 where the policy reserves none.
     quotas
         GPUs of each virtual cluster by which it goes, in the order of their names; empty where it goes by none, and in logs of
         earlier versions, which don't tell them.
@@ -81,6 +83,7 @@ class Rules:
     may_spread: bool = False
     knows_quotas: bool = False
     kills_at_limit: bool = False
+    reservation_depth: int = 0
     quotas: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -112,6 +115,7 @@ RANGES = {
     "retry_wait_us": (0, LATEST_US),
     "preempt_checkpoint_us": (0, LATEST_US),
     "jobs_a_gpu": (1, 64),
+    "reservation_depth": (0, 2**40),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }
 """Least and most of each number."""

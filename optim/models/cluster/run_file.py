@@ -21,8 +21,8 @@ from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
 from optim.core.optional import import_extra
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.columns import ALWAYS, LATER, Column, columns_of
-from optim.models.cluster.log import Event, EventLog
+from optim.models.cluster.columns import ALWAYS, LATER, Column, check_ranges, columns_of
+from optim.models.cluster.log import PROMISES, Event, EventLog
 from optim.models.cluster.metrics import NOT_TOLD, Metrics
 from optim.models.cluster.policy_names import name_error
 from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof, Worth
@@ -43,7 +43,7 @@ OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
 
 LATER_FIELDS = {
     "metrics": {each.name for each in fields(Metrics) if each.default == NOT_TOLD} - FIGURES_SINCE,
-    "rules": {"preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "kills_at_limit"},
+    "rules": {"preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "kills_at_limit", "reservation_depth"},
 }
 """Figures and rules that came after the second schema's first files: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`.
 
@@ -381,14 +381,16 @@ class RunArrays:
         prefix = f"log{number}"
         columns = self.columns("log", prefix)
         first, events, places = columns["first"], len(columns["time_us"]), len(columns["machine"])
-        sizes = {len(columns[name]) for name in ("time_us", "kind", "job")}
+        sizes = {len(columns[name]) for name in ("time_us", "kind", "job", *PROMISES) if name in columns}
         is_whole = len(first) == events + 1 and first[0] == 0 and first[-1] == places and (np.diff(first) >= 0).all()
         slot = columns.get("slot", np.full(len(columns["gpus"]), -1))
         if len(sizes) > 1 or {len(columns["gpus"]), len(slot)} != {places} or not is_whole:
             raise InvalidProblemError(f"{prefix} has columns of different lengths")
         if not ((slot == -1).all() or (slot >= 0).all()):
             raise InvalidProblemError(f"{prefix}.slot must name a GPU of each place, or be -1 for all")
-        return EventLog(**columns)
+        log = EventLog(**columns)
+        check_ranges(log)
+        return log
 
     def _take(self, name: str) -> NDArray[Any]:
         if name not in self._arrays:

@@ -41,8 +41,8 @@ class Wrapper(PlanningPolicy):
         return self.inner.needs
 
     def rules(self, options: EngineOptions) -> Rules:
-        """Return the rules of the policy inside."""
-        return self.inner.rules(options)
+        """Return the rules of the policy inside, whose reservations a wrapper may disturb: they are nobody's promises."""
+        return replace(self.inner.rules(options), reservation_depth=0)
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Tell whether the policy inside can serve such jobs, and be steered."""
@@ -115,7 +115,7 @@ class FailEarly(Wrapper):
 
     def rules(self, options: EngineOptions) -> Rules:
         """Let gangs run on one GPU, and jobs that failed be sent away."""
-        return replace(self.inner.rules(options), is_elastic=True, may_refuse=True)
+        return replace(super().rules(options), is_elastic=True, may_refuse=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Set the pool apart."""
@@ -369,7 +369,7 @@ class StopAtGain(Wrapper):
 
     def rules(self, options: EngineOptions) -> Rules:
         """Let jobs be stopped."""
-        return replace(self.inner.rules(options), may_refuse=True)
+        return replace(super().rules(options), may_refuse=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Forget what was fitted."""

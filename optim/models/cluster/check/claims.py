@@ -11,6 +11,7 @@ from optim.core.errors import InvalidProblemError
 from optim.core.solution import Verification, Violation, violation
 from optim.models.cluster.check.bounds import max_by_prices, min_makespan, min_mean_completion, min_slowdown
 from optim.models.cluster.check.metrics import figures_of
+from optim.models.cluster.check.promises import check_promises
 from optim.models.cluster.check.replay import MACHINE_DOWN, PPM, REPAIR, Replayed, replay
 from optim.models.cluster.check.utility import check_worth
 from optim.models.cluster.cluster import Cluster
@@ -63,7 +64,7 @@ WAITING_BY_CAUSE = ("wait_fair_share", "wait_fragmented_share", "wait_order_shar
 OF_PLACES = ("may_spread", "knows_quotas", "quotas")
 """Rules that say what jobs may wait for, and nothing of what events are allowed."""
 
-OF_LIMITS = ("kills_at_limit",)
+OF_LIMITS = ("kills_at_limit", "reservation_depth")
 """Rules of single runs that index policies have, too."""
 
 
@@ -85,6 +86,8 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
         return Verification(violations=(violation("log", "no job is done", where=run.policy),))
     if run.worth is not None:
         problems += check_worth(record.jobs, record.cluster, replayed, run.worth, run.policy)
+    begins = None if "state" in record.settings else 0
+    problems += check_promises(record.jobs, record.cluster, run.log, run.rules, begins, run.policy)
     figures = figures_of(record.jobs, record.cluster, run.log, run.rules, replayed)
     for each in fields(run.metrics):
         stated, true = getattr(run.metrics, each.name), figures[each.name]

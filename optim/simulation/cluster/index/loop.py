@@ -1197,10 +1197,11 @@ def play_index(
     run = _as_run(jobs, policy, options, state, parts)
     if book is None:
         return run
-    from optim.simulation.cluster.index.reservations import PROMISED
+    from optim.simulation.cluster.index.reservations import promised_by
 
-    figures = promises(jobs.submit_us, jobs.gpus, book.job[:, PROMISED], run.first_start_us)
-    return replace(run, figures=figures)
+    estimates, reserved, promised = promised_by(book)
+    figures = promises(jobs.submit_us, jobs.gpus, reserved, promised, run.first_start_us)
+    return replace(run, log=run.log.with_promises(estimates, reserved, promised), figures=figures)
 
 
 def index_first_starts(
@@ -1298,6 +1299,7 @@ def _as_run(
                 restart_us=options.overhead_us,
                 move_us=options.overhead_us,
                 kills_at_limit=policy.reservations is not None and policy.reservations.kills,
+                reservation_depth=0 if policy.reservations is None else policy.reservations.depth,
             )
         ),
         allocated_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),

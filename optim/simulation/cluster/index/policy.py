@@ -109,15 +109,17 @@ def histories(jobs: Workload) -> tuple[IntArray, int]:
     return jobs.group, len(jobs.groups)
 
 
-def promises(submit_us: IntArray, gpus: IntArray, promised_us: IntArray, first_start_us: IntArray) -> dict[str, float]:
-    """Return what became of reserved starts: jobs that had one, those that started later, and by gang the longest wait promised.
+def promises(
+    submit_us: IntArray, gpus: IntArray, reserved_us: IntArray, promised_us: IntArray, first_start_us: IntArray
+) -> dict[str, float]:
+    """Return what became of reserved starts: jobs that had one, those that started later, and by gang the longest times from the submission to the reservation and to the promised start.
 
     Parameters
     ----------
-    promised_us
-        First reserved start of each job, `2**62` where it had none.
+    reserved_us, promised_us
+        When a start was first reserved for each job, and which; -1 where none was.
     """
-    has_one = promised_us < 2**62
+    has_one = promised_us >= 0
     late = np.where(has_one, first_start_us - promised_us, 0)
     figures = {
         "reserved_jobs": float(has_one.sum()),
@@ -127,6 +129,7 @@ def promises(submit_us: IntArray, gpus: IntArray, promised_us: IntArray, first_s
     for name, least, most in GANG_CLASSES:
         inside = has_one & (gpus >= least) & (gpus <= most)
         if inside.any():
+            figures[f"reserved_wait_max_{name}_h"] = float((reserved_us - submit_us)[inside].max()) / HOUR_US
             figures[f"promised_wait_max_{name}_h"] = float((promised_us - submit_us)[inside].max()) / HOUR_US
     return figures
 

@@ -58,9 +58,11 @@ WAITING, RESERVED, NUM_RUNNING, STAMP, SPARE, NEXT_PLANNED, IS_BROKEN, CHOSEN, D
 node; earliest reserved start; whether reserved starts on some machine may not hold any more; machines that a place has; and the policy's
 options."""
 
-ESTIMATE, LIMIT, HISTORY, LEAF, NEED, ENDS_BY, PLANNED, PROMISED, CHECKED, VERSION, NODE, NUM_COLUMNS = range(12)
+ESTIMATE, LIMIT, HISTORY, LEAF, NEED, ENDS_BY, PLANNED, PROMISED, RESERVED_AT, CHECKED, VERSION, NODE, NUM_COLUMNS = (
+    range(13)
+)
 """Columns of `Book.job`: estimated run time (`NONE`: to be guessed), run time after which it is stopped, whose history its is, place in
-its tree, estimate and pause of its next start, when it is expected to end, reserved start, the first one, the change up to which
+its tree, estimate and pause of its next start, when it is expected to end, reserved start, the first one, when that was made, the change up to which
 earlier starts were looked for, number of its run, and the first of its nodes."""
 
 TIME, GPUS, MACHINE, JOB, NEXT, BEFORE, SIBLING, NUM_NODE_COLUMNS = range(8)
@@ -160,6 +162,12 @@ def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: En
         link_planned(book, each, begin, -int(cluster.gpus[each]))
         link_planned(book, each, end, int(cluster.gpus[each]))
     return book
+
+
+def promised_by(book: Book) -> tuple[IntArray, IntArray, IntArray]:
+    """Return estimates, when starts were first reserved, and which; -1 for none; shape (jobs,) each."""
+    promised = book.job[:, PROMISED]
+    return book.job[:, ESTIMATE].copy(), book.job[:, RESERVED_AT].copy(), np.where(promised < NEVER, promised, NONE)
 
 
 @compiled
@@ -466,7 +474,7 @@ def _reserve(u, s, p, job, start):
     _choose(u, s, p, job, start, False)
     p.job[job, PLANNED] = start
     if p.job[job, PROMISED] == NEVER and s.first_start[job] == NEVER:
-        p.job[job, PROMISED] = start
+        p.job[job, PROMISED], p.job[job, RESERVED_AT] = start, s.scalar[NOW]
     for nth in range(p.scalar[CHOSEN]):
         machine, gpus = p.choice[nth, 0], p.choice[nth, 1]
         _link(p, machine, start, -gpus, job)

@@ -381,6 +381,8 @@ class _Run:
             self._preempt(job)
         events = np.array(self.events, np.int64).reshape(-1, 4)
         log = as_log(self.cluster, events, np.array(self.places, np.int64))
+        if (promised := self.policy.promises()) is not None:
+            log = log.with_promises(*promised)
         over = np.where(books.end >= 0, books.end, np.maximum(self.now, self.jobs.submit_us))
         return Run(
             policy=self.policy.name,

@@ -50,7 +50,11 @@ class IndexPolicyAdapter(PlanningPolicy):
                 f"policy {self.name} reserves whole GPUs, and jobs take parts of them; leave sharing=true out"
             )
         self.options = options
-        return replace(rules, kills_at_limit=reserves.kills)
+        return replace(rules, kills_at_limit=reserves.kills, reservation_depth=reserves.depth)
+
+    def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
+        """Return what was reserved."""
+        return None if self.book is None else self.book.promises()
 
     def figures(self) -> dict[str, float]:
         """Return what became of reserved starts."""

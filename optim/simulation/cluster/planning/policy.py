@@ -141,6 +141,10 @@ class PlanningPolicy(ABC):
         """Return what jobs were worth by when they ended, if the policy goes by that: logged, and recomputed by the checker."""
         return None
 
+    def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
+        """Return what a policy with reservations promised, as `EventLog.with_promises` takes it: logged, and held against the starts by the checker."""
+        return None
+
     def figures(self) -> Mapping[str, float]:
         """Return what it has to say of the run that ended: conflicts, refusals, rounds; numbers by name."""
         return {}

@@ -70,7 +70,7 @@ class ReservationBook:
         self.ends_by: dict[int, int] = {}
         self.started: dict[int, int] = {}
         self.planned: dict[int, tuple[int, Gpus] | None] = {}
-        self.promised = np.full(len(jobs), NEVER)
+        self.promised, self.reserved = np.full(len(jobs), NEVER), np.full(len(jobs), -1)
         self.first_start = np.full(len(jobs), NEVER)
         self.was_up: BoolArray = np.zeros(0, np.bool_)
 
@@ -112,9 +112,15 @@ class ReservationBook:
         again = min((time for time in times if time > self.now), default=None)
         return Plan(gpus=self.gpus, again_us=again, leave=leave, steps=self.steps)
 
+    def promises(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return estimates, when starts were first reserved, and which; -1 for none; shape (jobs,) each."""
+        promised = np.where(self.promised < NEVER, self.promised, -1)
+        return np.array(self.estimate, np.int64), self.reserved, promised
+
     def figures(self) -> dict[str, float]:
         """Return what became of reserved starts."""
-        return promises(self.jobs.submit_us, self.jobs.gpus, self.promised, self.first_start)
+        _, reserved, promised = self.promises()
+        return promises(self.jobs.submit_us, self.jobs.gpus, reserved, promised, self.first_start)
 
     def _note_ends(self) -> None:
         """Add the run times of jobs that are done to histories, and forget runs that are over."""
@@ -242,7 +248,7 @@ class ReservationBook:
         if slot is not None:
             self.calendar.add(slot[0], slot[0] + self._need(job), -self._taken(job, slot[1]))
             if self.promised[job] == NEVER and self.view.first_start_us[job] < 0:
-                self.promised[job] = slot[0]
+                self.promised[job], self.reserved[job] = slot[0], self.now
 
     def _could_start(self, job: int) -> bool:
         if self.room.site.is_plain and self.room.site.widths[job] > self.room.num_free:
