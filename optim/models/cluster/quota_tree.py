@@ -193,9 +193,13 @@ class QuotaTree(ComparesByValue):
         return found
 
     def queue_of(self, name: str) -> int | None:
-        """Return the row of the queue that jobs mean by a name, None if there is none."""
-        local = self.local_queues.get(name)
-        return self.queues.get(local.queue if local else name)
+        """Return the row of the queue that jobs mean by a name, None if there is none; of ``namespace/name`` the name alone will do."""
+        for each in (name, name.rpartition("/")[2]):
+            local = self.local_queues.get(each)
+            row = self.queues.get(local.queue if local else each)
+            if row is not None:
+                return row
+        return None
 
 
 class QuotaLedger:

@@ -121,7 +121,7 @@ def _by_type(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]"
 def _by_partition(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]":
     """Tell which types each job may run on by its partition, where the cluster says what is in which."""
     may_run = np.ones((len(table), len(cluster.kinds)), np.bool_)
-    if cluster.partitions and table.virtual_cluster is not None:
+    if cluster.partitions and table.virtual_cluster is not None and not table.names_queues:
         for text in set(table.virtual_cluster.tolist()) - {""}:
             may_run[table.virtual_cluster == text] = np.array([text in names for names in cluster.partitions])
     return may_run

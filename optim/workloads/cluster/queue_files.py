@@ -527,11 +527,6 @@ def write_kueue(tree: QuotaTree) -> tuple[str, tuple[str, ...]]:
     """Return a tree as Kueue's YAML, and what of it Kueue's objects can't say.
 
     Reading the text gives the same queues, quotas, limits and rules.
-
-    Raises
-    ------
-    InvalidProblemError
-        If a cohort and a queue of the tree have names that only differ in what Kubernetes can't write.
     """
     untranslated = []
     if len(set(tree.priority.tolist())) > 1:

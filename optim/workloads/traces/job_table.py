@@ -113,6 +113,8 @@ class JobTable:
         Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
     has_partitions
         Whether the virtual clusters are partitions: sets of machines, outside of which none of their jobs runs.
+    names_queues
+        Whether the virtual clusters are queues, which say nothing of machines.
     gpu_type
         Types of GPU that the job may run on, with bars between; "" for a job of which the trace doesn't say it; shape (jobs,);
         None where it says it of no job.
@@ -166,6 +168,7 @@ class JobTable:
     demand: FloatArray | None = None
     virtual_cluster: TextArray | None = None
     has_partitions: bool = False
+    names_queues: bool = False
     user: TextArray | None = None
     model: TextArray | None = None
     status: TextArray | None = None

@@ -1,5 +1,6 @@
 """A Kubernetes cluster as it stands: lists of pods, and of Kueue's workloads, as `kubectl get -o json` prints them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from optim.workloads.csv_columns import utc_dates
 from optim.workloads.traces.job_table import EPOCH, NO_GPU
 from optim.workloads.traces.queue_state import HELD, NO_START, OTHER_STATE, QueuedJob, QueueState, given_now
 
-COMMAND = "kubectl get pods,workloads -A -o json"
+COMMAND = "kubectl get pods,workloads,resourceflavors -A -o json"
 RESOURCE = "nvidia.com/gpu"
-PRODUCT = "nvidia.com/gpu.product"
+PRODUCTS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
+"""Labels of nodes that name a type of GPU: of NVIDIA's GPU feature discovery, of GKE, and of Karpenter on AWS."""
 QUEUE = "kueue.x-k8s.io/queue-name"
 GANGS = (
     "kueue.x-k8s.io/pod-group-name",
@@ -58,6 +60,7 @@ class _PodSet(msgspec.Struct):
 
 
 class _Spec(_PodSpec):
+    nodeLabels: dict[str, str] = {}  # noqa: N815
     queueName: str = ""  # noqa: N815
     podSets: list[_PodSet] = []  # noqa: N815
     active: bool = True
@@ -70,10 +73,23 @@ class _Condition(msgspec.Struct):
     lastTransitionTime: str | None = None  # noqa: N815
 
 
+class _Assignment(msgspec.Struct):
+    flavors: dict[str, str] = {}
+
+
+class _Admission(msgspec.Struct):
+    podSetAssignments: list[_Assignment] = []  # noqa: N815
+
+
 class _Status(msgspec.Struct):
+    admission: _Admission | None = None
     phase: str = ""
     startTime: str | None = None  # noqa: N815
     conditions: list[_Condition] = []
+
+
+class _Owner(msgspec.Struct):
+    name: str
 
 
 class _Metadata(msgspec.Struct):
@@ -82,6 +98,7 @@ class _Metadata(msgspec.Struct):
     creationTimestamp: str | None = None  # noqa: N815
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+    ownerReferences: list[_Owner] = []  # noqa: N815
 
 
 class _Item(msgspec.Struct):
@@ -99,10 +116,10 @@ class _List(msgspec.Struct):
 def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
     """Read what runs and waits from a list of pods, of Kueue's workloads, or of both.
 
-    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, its type the node selector ``nvidia.com/gpu.product``, its partition
-    Kueue's queue, else the namespace; pods that share one of the labels `GANGS` are one gang, which runs once all of them do. Of
-    a workload its pod sets count; it runs since its condition `Admitted`, and pods with a queue's label are left to it where workloads are listed. The
-    present time is the latest in the file.
+    A pod's GPUs are its containers' requests (or limits) of ``nvidia.com/gpu``, its type a node selector of `PRODUCTS`, its queue
+    Kueue's (``namespace/name``), else the namespace; pods that share one of the labels `GANGS` are one gang, which runs once all of them do. Of
+    a workload, named after its owner, its pod sets count; it runs since its condition `Admitted`, on the type that the node labels of its
+    flavor name, and pods with a queue's label are left to it where workloads are listed. The present time is the latest in the file.
 
     Raises
     ------
@@ -115,24 +132,29 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
         listed = decode(read_bytes(path), _List)
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: not what {COMMAND} prints: {error}") from error
-    kinds = sorted({item.kind for item in listed.items} - {"Pod", "Workload"})
+    kinds = sorted({item.kind for item in listed.items} - {"Pod", "Workload", "ResourceFlavor"})
     if kinds:
-        raise InvalidProblemError(f"{path}: kind {kinds[0][:40]!r} is neither Pod nor Workload; print {COMMAND}")
+        raise InvalidProblemError(
+            f"{path}: kind {kinds[0][:40]!r} is neither Pod, Workload nor ResourceFlavor; print {COMMAND}"
+        )
     times = _times(path, listed.items)
-    has_workloads = any(item.kind == "Workload" for item in listed.items)
+    flavors = {item.metadata.name: item.spec.nodeLabels for item in listed.items if item.kind == "ResourceFlavor"}
+    names = _names_of([item for item in listed.items if item.kind == "Workload"])
     dropped = dict.fromkeys((OTHER_STATE, HELD, NO_GPU, OF_WORKLOADS, NO_START), 0)
     jobs: list[QueuedJob] = []
     gangs: dict[str, list[_Item]] = {}
     for item in listed.items:
+        if item.kind == "ResourceFlavor":
+            continue
         if item.kind == "Workload":
-            found = _of_workload(path, item, times)
+            found = _of_workload(path, item, names[item.metadata.namespace, item.metadata.name], times, flavors)
             if isinstance(found, QueuedJob):
                 jobs.append(found)
             else:
                 dropped[found] += 1
         elif item.status.phase not in ("Running", "Pending"):
             dropped[OTHER_STATE] += 1
-        elif has_workloads and QUEUE in item.metadata.labels:
+        elif names and QUEUE in item.metadata.labels:
             dropped[OF_WORKLOADS] += 1
         elif not _gpus_of(path, item.metadata.name, item.spec):
             dropped[NO_GPU] += 1
@@ -148,12 +170,29 @@ def read_kubernetes(path: str | Path, now: str | None = None) -> QueueState:
         if now is not None
         else ("a list of Kubernetes doesn't tell when it was printed: the latest time in it counts as now",)
     )
-    return QueueState.of(path, jobs, given_now(now, latest), dropped, notes)
+    return QueueState.of(path, jobs, given_now(now, latest), dropped, notes, has_partitions=False)
 
 
-def _of_workload(path: str | Path, item: _Item, times: Mapping[str, float]) -> "QueuedJob | str":
+def _names_of(workloads: list[_Item]) -> dict[tuple[str, str], str]:
+    """Return what jobs of workloads are called: after their owner, such as a Job, where it has one workload, else after the workload."""
+    metadata = [item.metadata for item in workloads]
+    owners = [each.ownerReferences[0].name if each.ownerReferences else each.name for each in metadata]
+    count = Counter((each.namespace, owner) for each, owner in zip(metadata, owners, strict=True))
+    return {
+        (each.namespace, each.name): f"{each.namespace}/{owner if count[each.namespace, owner] == 1 else each.name}"
+        for each, owner in zip(metadata, owners, strict=True)
+    }
+
+
+def _type_of(labels: Mapping[str, str]) -> str:
+    """Return the type of GPU that labels of nodes name, "" if none does."""
+    return next((labels[key] for key in PRODUCTS if labels.get(key)), "")
+
+
+def _of_workload(
+    path: str | Path, item: _Item, name: str, times: Mapping[str, float], flavors: Mapping[str, Mapping[str, str]]
+) -> "QueuedJob | str":
     """Return a workload's job, or why it is left out."""
-    name = f"{item.metadata.namespace}/{item.metadata.name}"
     conditions = {each.type: each for each in item.status.conditions if each.status == "True"}
     if "Finished" in conditions:
         return OTHER_STATE
@@ -167,6 +206,8 @@ def _of_workload(path: str | Path, item: _Item, times: Mapping[str, float]) -> "
     if admitted is not None and start is None:
         return NO_START
     first = item.spec.podSets[0].template.spec
+    assigned = [] if item.status.admission is None else item.status.admission.podSetAssignments
+    chosen = next((each.flavors[RESOURCE] for each in assigned if RESOURCE in each.flavors), "")
     return QueuedJob(
         name=name,
         gpus=gpus,
@@ -175,8 +216,8 @@ def _of_workload(path: str | Path, item: _Item, times: Mapping[str, float]) -> "
         limit_s=_limit(item.spec.maximumExecutionTimeSeconds),
         user=_user(item.metadata),
         account=item.metadata.namespace,
-        partition=item.spec.queueName or item.metadata.namespace,
-        gpu_type=first.nodeSelector.get(PRODUCT, ""),
+        partition=_queue(item.metadata.namespace, item.spec.queueName),
+        gpu_type=_type_of(first.nodeSelector) or _type_of(flavors.get(chosen, {})),
         priority=item.spec.priority,
     )
 
@@ -200,11 +241,15 @@ def _of_pods(path: str | Path, name: str, pods: list[_Item], times: Mapping[str,
         limit_s=_limit(spec.activeDeadlineSeconds),
         user=_user(first),
         account=first.namespace,
-        partition=first.labels.get(QUEUE, first.namespace),
-        gpu_type=spec.nodeSelector.get(PRODUCT, ""),
+        partition=_queue(first.namespace, first.labels.get(QUEUE, "")),
+        gpu_type=_type_of(spec.nodeSelector),
         priority=spec.priority,
         nodes=tuple(nodes.items()) if is_running and sum(nodes.values()) == sum(counts) else (),
     )
+
+
+def _queue(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if name else namespace
 
 
 def _user(metadata: _Metadata) -> str:

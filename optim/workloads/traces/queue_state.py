@@ -48,7 +48,7 @@ class QueuedJob:
     limit_s
         Its limit of run time, None if there is none.
     user, account, partition, gpu_type
-        Texts, "" where they aren't told.
+        Texts, "" where they aren't told; of Kubernetes the queue stands for the partition.
     priority
         Larger ones first.
     nodes
@@ -80,16 +80,26 @@ class QueueState:
         When it was printed, in seconds since 1970 in UTC.
     dropped, notes
         As of a `JobTable`.
+    has_partitions
+        Whether partitions are sets of machines, rather than queues.
     """
 
     jobs: tuple[QueuedJob, ...]
     now_s: float
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    has_partitions: bool = True
 
     @classmethod
     def of(
-        cls, path: str | Path, jobs: Sequence[QueuedJob], now_s: float, dropped: Mapping[str, int], notes: Sequence[str]
+        cls,
+        path: str | Path,
+        jobs: Sequence[QueuedJob],
+        now_s: float,
+        dropped: Mapping[str, int],
+        notes: Sequence[str],
+        *,
+        has_partitions: bool = True,
     ) -> "QueueState":
         """Return the state of some jobs in any order.
 
@@ -116,7 +126,7 @@ class QueueState:
                 )
         ordered = sorted(jobs, key=lambda job: job.submit_s)
         kept = {reason: count for reason, count in dropped.items() if count}
-        return cls(jobs=tuple(ordered), now_s=now_s, dropped=kept, notes=tuple(notes))
+        return cls(jobs=tuple(ordered), now_s=now_s, dropped=kept, notes=tuple(notes), has_partitions=has_partitions)
 
     def texts(self, name: str) -> TextArray:
         """Return a field of texts, an entry a job."""
@@ -141,7 +151,8 @@ class QueueState:
             duration_s=np.where(is_limited, limit, held + default_s),
             clock=np.zeros(len(submit), dtype=np.int64),
             virtual_cluster=self.texts("partition"),
-            has_partitions=True,
+            has_partitions=self.has_partitions,
+            names_queues=not self.has_partitions,
             user=self.texts("user"),
             account=self.texts("account"),
             gpu_type=gpu_type if (gpu_type != "").any() else None,

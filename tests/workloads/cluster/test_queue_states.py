@@ -1,6 +1,7 @@
 """States as squeue, sacct and kubectl print them, read and laid on a cluster; and one line for what can't be."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -115,25 +116,59 @@ def test_pods_of_one_gang_are_one_job_that_waits_until_all_run(tmp_path):
     assert (state.dropped, state.now_s) == ({"that neither run nor wait": 1, "without a GPU": 1}, NOON - 1800)
 
 
-def test_workloads_count_their_pod_sets_and_leave_their_pods_out(tmp_path):
-    def workload(name, count, *conditions):
-        template = pod("x", 2)["spec"] | {"nodeName": ""}
-        return {
-            "kind": "Workload",
-            "metadata": {"name": name, "namespace": "ml", "creationTimestamp": "2026-11-02T11:00:00Z"},
-            "spec": {"queueName": "team", "priority": 3, "podSets": [{"count": count, "template": {"spec": template}}]},
-            "status": {
-                "conditions": [
-                    {"type": kind, "status": "True", "lastTransitionTime": "2026-11-02T11:20:00Z"}
-                    for kind in conditions
-                ]
-            },
-        }
+def workload_of(name, count, *conditions, selector=None, **metadata):
+    template = pod("x", 2)["spec"] | {"nodeName": ""}
+    template |= {} if selector is None else {"nodeSelector": selector}
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": "2026-11-02T11:20:00Z"} for kind in conditions]
+    return {
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "ml", "creationTimestamp": "2026-11-02T11:00:00Z"} | metadata,
+        "spec": {"queueName": "team", "priority": 3, "podSets": [{"count": count, "template": {"spec": template}}]},
+        "status": {"conditions": conditions},
+    }
 
+
+def test_workloads_count_their_pod_sets_and_leave_their_pods_out(tmp_path):
+    workload = workload_of
     items = [workload("a", 4, "QuotaReserved", "Admitted"), workload("b", 1), workload("c", 1, "Admitted", "Finished")]
     state = read_queue_state(kubectl(tmp_path, *items, pod("a-0", 2, **{"kueue.x-k8s.io/queue-name": "team"})))
     told = [(job.name, job.gpus, job.start_s, job.partition, job.priority) for job in state.jobs]
-    assert told == [("ml/a", 8, NOON - 2400, "team", 3), ("ml/b", 2, None, "team", 3)]
+    assert told == [("ml/a", 8, NOON - 2400, "ml/team", 3), ("ml/b", 2, None, "ml/team", 3)]
+
+
+def test_a_flavor_of_a_workload_names_the_type_on_which_it_runs(tmp_path):
+    """Of two flavors `big` is h100: the admitted workload runs there, the one that waits says nothing, and a selector of its own comes first."""
+    flavors = [
+        {"kind": "ResourceFlavor", "metadata": {"name": name}, "spec": {"nodeLabels": {"pool": "1", key: product}}}
+        for name, key, product in (
+            ("small", "nvidia.com/gpu.product", "a100"),
+            ("big", "cloud.google.com/gke-accelerator", "h100"),
+        )
+    ]
+    admission = {"admission": {"podSetAssignments": [{"flavors": {"cpu": "small", "nvidia.com/gpu": "big"}}]}}
+    runs = workload_of("a", 4, "Admitted", selector={})
+    chosen = workload_of("c", 1, "Admitted", selector={"nvidia.com/gpu.product": "a100"})
+    for each in (runs, chosen):
+        each["status"] |= admission
+    state = read_queue_state(kubectl(tmp_path, *flavors, runs, chosen, workload_of("b", 1, selector={})))
+    assert {job.name: job.gpu_type for job in state.jobs} == {"ml/a": "h100", "ml/c": "a100", "ml/b": ""}
+
+
+def test_a_workload_is_called_after_its_owner_where_it_has_one_workload(tmp_path):
+    own = {"ownerReferences": [{"kind": "Job", "name": "wide"}]}
+    two = {"ownerReferences": [{"kind": "Job", "name": "many"}]}
+    items = [workload_of("job-wide-1a2b3", 1, **own), *(workload_of(f"job-many-{nth}", 1, **two) for nth in range(2))]
+    state = read_queue_state(kubectl(tmp_path, *items))
+    assert [job.name for job in state.jobs] == ["ml/wide", "ml/job-many-0", "ml/job-many-1"]
+
+
+def test_a_queue_of_kubernetes_is_no_partition(tmp_path):
+    """The machines are in partitions, of which neither queue nor namespace says anything."""
+    cluster = replace(TYPED, partitions=(("batch",),) * len(TYPED.kinds))
+    pods = [pod("a", 8), pod("b", 8, "Pending", **{"kueue.x-k8s.io/queue-name": "team"})]
+    jobs, present, _ = begin_from(read_queue_state(kubectl(tmp_path, *pods)), cluster)
+    assert jobs.groups == ("ml", "ml/team")
+    assert present.starts.rows()[0][3] == ((0, 8),)
 
 
 def test_the_present_time_can_be_given(tmp_path):
@@ -169,7 +204,7 @@ def test_what_cannot_be_is_one_line(tmp_path, change, said):
 
 
 def test_other_files_and_kinds_are_refused(tmp_path):
-    with pytest.raises(InvalidProblemError, match="kind 'Node' is neither Pod nor Workload"):
+    with pytest.raises(InvalidProblemError, match="kind 'Node' is neither Pod, Workload nor ResourceFlavor"):
         read_queue_state(kubectl(tmp_path, {"kind": "Node", "metadata": {"name": "n"}}))
     with pytest.raises(InvalidProblemError, match="listed twice"):
         read_queue_state(squeue(tmp_path, RUNNING, RUNNING))

@@ -295,35 +295,35 @@ class HierarchicalQuota(PlanningPolicy):
 
 
 def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
-    """Return the machines of each flavor: those whose type of GPU or partition its name or a label of it names, all where types have no names.
+    """Return the machines of each flavor: those that have all of its labels which name a type of GPU or a partition of the cluster.
+
+    A flavor without such a label goes by its own name. All machines are in every flavor where types have no names, or one flavor without
+    labels is all there is.
 
     Raises
     ------
     InvalidProblemError
-        If a flavor names none of the cluster's types.
+        If a flavor names none of the cluster's types and partitions, or its labels name no machine together.
     """
     everything = np.ones(cluster.num_machines, np.bool_)
     if cluster.kinds == UNNAMED or (len(tree.flavors) == 1 and not tree.labels.get(tree.flavors[0])):
         return [everything] * len(tree.flavors)
+    names = [
+        {name.casefold(), *(each.casefold() for each in (cluster.partitions[at] if cluster.partitions else ()))}
+        for at, name in enumerate(cluster.names_of_gpus)
+    ]
     found = []
     for flavor in tree.flavors:
-        called = {each.casefold() for each in (flavor, *tree.labels.get(flavor, ()))}
-        kinds = [
-            bool(
-                called
-                & {
-                    name.casefold(),
-                    *(each.casefold() for each in (cluster.partitions[at] if cluster.partitions else ())),
-                }
-            )
-            for at, name in enumerate(cluster.names_of_gpus)
-        ]
-        if not any(kinds):
+        known = {each.casefold() for each in tree.labels.get(flavor, ())} & set.union(*names)
+        called = known or {flavor.casefold()}
+        kinds = np.array([called <= each for each in names])
+        if not kinds.any():
+            said = "has node labels that no machine has together" if known else "names no type of GPU of the cluster"
             raise InvalidProblemError(
-                f"flavor {flavor[:40]!r} names no type of GPU of the cluster ({', '.join(cluster.names_of_gpus)[:80]}); give a "
+                f"flavor {flavor[:40]!r} {said} ({', '.join(cluster.names_of_gpus)[:80]}); give a "
                 "ResourceFlavor with such a node label, or a cluster without types"
             )
-        found.append(np.array(kinds)[cluster.kind])
+        found.append(kinds[cluster.kind])
     return found
 
 

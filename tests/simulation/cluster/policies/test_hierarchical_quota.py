@@ -240,6 +240,25 @@ def test_a_label_of_a_flavor_names_its_type_of_gpu():
     assert run.log.machine.tolist() == [1]
 
 
+def test_a_machine_has_all_labels_of_its_flavor_that_name_anything():
+    """Two pools of one type: the flavors differ by the pool alone, and each one's quota is kept; a label of neither says nothing."""
+    labels = {"reserved": ("A100", "bought", "zone-1"), "spot": ("A100", "rented", "zone-1")}
+    tree = quota_tree(("c", "", 0, None, None), ("a", "c", 0, 0, None), flavors=("reserved", "spot"), labels=labels)
+    tree = replace(tree, nominal=np.array([[0, 0], [2000, 1000]]))
+    cluster = Cluster(
+        gpus=np.array([4, 4]),
+        kind=np.array([0, 1]),
+        kinds=("one", "two"),
+        gpu_types=("a100", "a100"),
+        partitions=(("bought",), ("rented",)),
+    )
+    found, run = ends(tree, jobs_of(*[(0, 1, 10, "a")] * 4), cluster)
+    assert found == [10, 10, 10, 20]
+    assert sorted(run.log.machine.tolist()) == [0, 0, 0, 1]
+    with pytest.raises(InvalidProblemError, match="no machine has together"):
+        ends(replace(tree, labels=labels | {"spot": ("A100", "bought", "rented")}), jobs_of((0, 1, 10, "a")), cluster)
+
+
 def test_reclaim_is_only_as_wide_as_the_place_needs():
     """b's gang of two needs one machine: of a's jobs on the other machine none is stopped, and the older of the two is spared in vain."""
     tree = pair((2, None, None), (2, None, None))
