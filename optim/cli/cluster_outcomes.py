@@ -1,6 +1,7 @@
 """What `optim simulate cluster` tells besides its rows: the recorded schedule, differences, waits, jobs, and the list of policies."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,10 +10,12 @@ from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_line, print_table, show_default, write_rows
 from optim.cli.parameters import check_out, option, split_list
 from optim.core.errors import InvalidOptionError
+from optim.models.cluster.policy_names import marked
 
 if TYPE_CHECKING:
     from optim.models.cluster.run_file import LoggedRun, RunRecord
     from optim.models.cluster.workload import Workload
+    from optim.simulation.cluster.options import EngineOptions
 
 PANEL = "Output"
 RECORDED = "as recorded"
@@ -67,6 +70,33 @@ class OutcomeChoice:
 
             jobs, world = record.jobs, record.cluster
             write_rows(self.jobs_csv, [row for run in record.runs for row in job_rows(jobs, world, run, jobs.begin)])
+
+
+STOPPED = {
+    "keeps-all": "keeps all its work",
+    "checkpoint": "loses what it did since its last checkpoint (checkpoint_min={checkpoint_min:g})",
+    "restart": "starts again from nothing",
+}
+PREEMPTS = "* stops running jobs: each {what}, and at its next start holds its GPUs for --option overhead_s={overhead_s:g} without progress"
+OTHERWISE = "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min={checkpoint_min:g}), with restart all"
+
+
+def named(row: "Mapping[str, Any]") -> str:
+    """Return a row's policy, whether others may pass a job that finds no room, and a mark if it stopped jobs that ran."""
+    queue = f" ({row['queue']})" if row.get("queue") else ""
+    return marked(f"{row['policy']}{queue}", row["preemptions"])
+
+
+def print_stops(rows: "Sequence[Mapping[str, Any]]", options: "EngineOptions") -> None:
+    """Print what a marked policy's stops cost, if there is one."""
+    if not any(row["preemptions"] for row in rows):
+        return
+    said = {"overhead_s": options.overhead_s, "checkpoint_min": options.checkpoint_min}
+    keeps = options.preempted == "keeps-all"
+    what = STOPPED[options.preempted].format(**said)
+    print_line(PREEMPTS.format(what=what, **said) + (";" if keeps else ""))
+    if keeps:
+        print_line(OTHERWISE.format(**said))
 
 
 def exit_code_of(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
@@ -142,7 +172,7 @@ def _print_waits(record: "RunRecord", output: OutputFormat) -> None:
                     print_json({"policy": run.policy, "waits_by": by, **row})
             elif rows:
                 header = list(rows[0])
-                title = f"{run.policy}: waits by {by}, hours"
+                title = f"{marked(run.policy, run.metrics.preemptions)}: waits by {by}, hours"
                 print_table(header, [list(row.values()) for row in rows[:MAX_GROUPS]], title=title)
                 if len(rows) > MAX_GROUPS:
                     print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
@@ -171,7 +201,12 @@ def _print_differences(record: "RunRecord", name: str, output: OutputFormat, see
                 | {"weeks": hours.blocks, "is_told": hours.is_told}
             )
         else:
-            print_line(str(found))
+            shown = replace(
+                found,
+                policy=marked(found.policy, run.metrics.preemptions),
+                baseline=marked(found.baseline, baseline.metrics.preemptions),
+            )
+            print_line(str(shown))
 
 
 UNITS = {

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from optim.cli.cluster_outcomes import named, print_stops
 from optim.cli.messages import ExitCode, info
 from optim.cli.output import OutputFormat, print_document, print_json, print_line, print_stacked
 from optim.cli.parameters import option
@@ -149,6 +150,7 @@ def play_what_if(
         print_json(found.summary())
     else:
         _print_paired(runs, found.rows(), found.summary(), f"{len(task.jobs)} jobs on {task.cluster.num_gpus} GPUs")
+        print_stops([each.row.flat() for _, each in runs], task.options)
     unfinished = [name for name, each in runs if each.row.metrics.unfinished]
     if unfinished:
         info(f"{' and '.join(unfinished)} left jobs unfinished")
@@ -162,7 +164,7 @@ def _print_paired(
     flat = [(name, each.row.flat()) for name, each in runs]
     print_stacked(
         ("run", "policy", *SHOWN),
-        [[name, row["policy"], *(row[key] for key in SHOWN)] for name, row in flat],
+        [[name, named(row), *(row[key] for key in SHOWN)] for name, row in flat],
         title=title,
     )
     told = [name for name in COLUMNS if name in COLUMNS[:1] or any(row[name] is not None for row in rows)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from optim.cli.cluster_outcomes import exit_code_of
+from optim.cli.cluster_outcomes import exit_code_of, named, print_stops
 from optim.cli.messages import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_line, print_table
 from optim.core.errors import InvalidOptionError
@@ -71,8 +71,13 @@ def play_sizes(
     played = [row for row in rows if row["policy"] != "lower bound"]
     if output is OutputFormat.TABLE:
         print_table(
-            ("gpus", "policy", *SHOWN), [[row.get(name) for name in ("gpus", "policy", *SHOWN)] for row in rows]
+            ("gpus", "policy", *SHOWN),
+            [
+                [row["gpus"], named(row) if "preemptions" in row else row["policy"], *(row.get(name) for name in SHOWN)]
+                for row in rows
+            ],
         )
+        print_stops(played, task.options)
         for line in worth_of_machines(played, worlds):
             print_line(line)
     return exit_code_of(played, len(worlds) * len(requests))
@@ -87,7 +92,8 @@ def worth_of_machines(rows: Sequence[Mapping[str, Any]], worlds: "Sequence[tuple
         if (small, names[0]) not in mean or (large, names[0]) not in mean:
             continue
         now, then = mean[small, names[0]], mean[large, names[0]]
-        added = f"{more.num_machines - fewer.num_machines} machines more"
+        count = more.num_machines - fewer.num_machines
+        added = "1 machine more" if count == 1 else f"{count} machines more"
         said.append(
             f"{small} to {large} ({added}) under {names[0]}: {now:.2f} h to {then:.2f} h on average ({then - now:+.2f} h)"
         )

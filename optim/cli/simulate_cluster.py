@@ -11,7 +11,9 @@ from optim.cli.cluster_outcomes import (
     distance,
     distance_line,
     exit_code_of,
+    named,
     print_policies,
+    print_stops,
     recorded_row,
 )
 from optim.cli.cluster_settings import SettingsChoice, other_request, play_what_if, print_configuration
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from optim.models.cluster.run_file import RunRecord
     from optim.models.cluster.workload import Workload
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+    from optim.simulation.cluster.options import EngineOptions
 
 SHOWN = (
     *(
@@ -72,15 +75,7 @@ LOST_SHOWN = 20
 GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 """Classes of gangs in the names of columns, for people."""
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
-MARK = " *"
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
-STOPPED = {
-    "keeps-all": "keeps all its work",
-    "checkpoint": "loses what it did since its last checkpoint (checkpoint_min={checkpoint_min})",
-    "restart": "begins anew",
-}
-PREEMPTS = "* stops running jobs: each {what}, and at its next start holds its GPUs for --option overhead_s={overhead_s} without progress"
-OTHERWISE = "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min={checkpoint_min}), with restart all"
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures", "checkpoints", "startup_s")
 """Options that choose jobs and what is drawn of them."""
@@ -270,7 +265,7 @@ def cluster(
         source = outputs.source(engine, need_events=outcomes.need_events or bool(jobs.recorded.any()))
         rows, record = _play(task, requests, record, source, (interruption, progress, output))
     if output is OutputFormat.TABLE:
-        _print_rows(record, rows)
+        _print_rows(record, rows, options)
     elif record.runs and jobs.recorded.any():
         print_json({"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0])})
     outcomes.tell(record, output, seed)
@@ -293,7 +288,7 @@ def _playable(task: "Comparison", requests: "tuple[PolicyRequest, ...]") -> "tup
     return tuple(found)
 
 
-def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
+def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], options: "EngineOptions") -> None:
     """Print the lower bounds, the limit of price bounds, and one row per policy below them."""
     least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
@@ -302,7 +297,7 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
         head.append(["limit of price bounds", *(dual.get(name) for name in SHOWN)])
     if (recorded := recorded_row(record.jobs)) is not None:
         head.append([recorded["policy"], *(recorded.get(name) for name in SHOWN)])
-    body = [*head, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
+    body = [*head, *([named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
     if warning := record.jobs.missing:
         print_line(f"warning: {warning}")
@@ -315,13 +310,7 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
         print_line(BOTH_QUEUES)
     _print_promises(rows)
-    if any(row["preemptions"] for row in rows):
-        said = {"overhead_s": "30", "checkpoint_min": "30", "preempted": "keeps-all"} | record.settings
-        keeps = said["preempted"] == "keeps-all"
-        what = STOPPED[str(said["preempted"])].format_map(said)
-        print_line(PREEMPTS.format(what=what, overhead_s=said["overhead_s"]) + (";" if keeps else ""))
-        if keeps:
-            print_line(OTHERWISE.format_map(said))
+    print_stops(rows, options)
 
 
 def _print_promises(rows: list[dict[str, Any]]) -> None:
@@ -348,12 +337,6 @@ def _print_promises(rows: list[dict[str, Any]]) -> None:
             print_line(
                 f"{row['policy']}: {late:,.0f} of {reserved:,.0f} reserved jobs started later than first promised{said}"
             )
-
-
-def _named(row: "dict[str, Any]") -> str:
-    """Return a row's policy, whether others may pass a job that finds no room, and a mark if it stopped jobs that ran."""
-    queue = f" ({row['queue']})" if row.get("queue") else ""
-    return f"{row['policy']}{queue}{MARK if row['preemptions'] else ''}"
 
 
 def _planned(path: Path | None, world: "Cluster", jobs: "Workload") -> "tuple[tuple[int, int, int], ...]":

@@ -15,6 +15,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.metrics import HOUR_US, Metrics, rho_of_apps
 from optim.models.cluster.per_job import GROUPS, outcomes_of, wait_rows
+from optim.models.cluster.policy_names import marked
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.waiting import CAUSES, held_gpus, last_times, waiting
 from optim.models.cluster.workload import Workload
@@ -345,7 +346,7 @@ def render_cluster(record: RunRecord, *, has_study: bool = False) -> str:
     body.append(_figures(record))
     body.extend(figure_element(figure) for figure in figures[FIRST:])
     for run, wait_us in zip(record.runs, waits, strict=True):
-        body.extend(_waits(jobs, run.policy, wait_us))
+        body.extend(_waits(jobs, marked(run.policy, run.metrics.preemptions), wait_us))
     is_drawn = record.settings.get("failures") == "study"
     for run in record.runs if has_study else ():
         body.append(f"<h2>The Philly study under {escape(run.policy)}</h2>")
@@ -367,10 +368,10 @@ def _numbers(record: RunRecord, waits: Sequence[FloatArray]) -> str:
     tiles = []
     for name, values in rows.items():
         others = "".join(
-            f"<br>{escape(run.policy)} {value}"
+            f"<br>{escape(marked(run.policy, run.metrics.preemptions))} {value}"
             for run, value in zip(record.runs[1 : 1 + MAX_OTHERS], values[1:], strict=False)
         )
-        first = escape(record.runs[0].policy)
+        first = escape(marked(record.runs[0].policy, metrics[0].preemptions))
         tiles.append(f"<div><b>{values[0]}</b><span>{name}, {first}{others}</span></div>")
     return f'<div class="numbers">{"".join(tiles)}</div>'
 
@@ -391,8 +392,11 @@ def _figures(record: RunRecord) -> str:
     """Return a table with a row a policy, the bounds first."""
     names = [field.name for field in fields(Metrics)]
     least: list[object] = ["lower bound", *(record.bounds.get(name) for name in names)]
-    rows = [[run.policy, *asdict(run.metrics).values()] for run in record.runs]
-    return table(("policy", *names), [least, *rows])
+    rows = [[marked(run.policy, run.metrics.preemptions), *asdict(run.metrics).values()] for run in record.runs]
+    caption = (
+        "* stops running jobs, which need checkpoints" if any(run.metrics.preemptions for run in record.runs) else ""
+    )
+    return table(("policy", *names), [least, *rows], caption=caption)
 
 
 def _study(tables: Sequence[StudyTable]) -> list[str]:

@@ -94,6 +94,8 @@ def test_the_table_says_who_waits_less_and_what_queues_lend(world):
     assert result.exit_code == 0, result.output
     for text in (
         "queues, now and then",
+        "hierarchical-quota *",
+        "* stops running jobs",
         "jobs wait less",
         "most more:",
         "GPU-hours borrowed",

@@ -74,7 +74,10 @@ def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (("preempted=restart",), "each begins anew, and at its next start holds its GPUs for --option overhead_s=30"),
+        (
+            ("preempted=restart",),
+            "each starts again from nothing, and at its next start holds its GPUs for --option overhead_s=30",
+        ),
         (
             ("preempted=checkpoint", "checkpoint_min=5", "overhead_s=60"),
             "each loses what it did since its last checkpoint (checkpoint_min=5), and at its next start holds its GPUs for --option overhead_s=60",
@@ -89,6 +92,28 @@ def test_the_table_says_what_stops_cost_by_the_options(tmp_path, settings, said)
     told = run(*words, *options).stdout
     assert said in told
     assert "keeps all its work" not in told
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (("--compare", "fifo"), r"las \* instead of fifo: "),
+        (("--waits",), r"las \*: waits by gang, hours"),
+        (("--gpus", "1x2,2x2"), r"1x2 +las \(backfill\) \* "),
+        (("--report", "{}/page.html"), ""),
+    ],
+)
+def test_every_table_marks_who_stopped_jobs(trace, tmp_path, more, line):
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo,las")
+    result = run(*words, *(each.format(tmp_path) for each in more))
+    assert result.exit_code == 0, result.output
+    assert re.search(line, result.stdout)
+    assert "* stops running jobs: each keeps all its work" in result.stdout
+    if not line:
+        page = (tmp_path / "page.html").read_text()
+        assert "las *</td>" in page
+        assert "fifo *" not in page
+        assert "* stops running jobs, which need checkpoints" in page
 
 
 def test_the_table_shows_the_bounds_first(trace):

@@ -31,3 +31,8 @@ def agrees(policy: str, key: str) -> bool:
     """
     asked = name_in(key)
     return policy == asked or is_file_reference(asked) or asked.rpartition("+")[2] not in shipped_names("cluster")
+
+
+def marked(policy: str, preemptions: int) -> str:
+    """Return a policy's name for people, with a star if it stopped jobs that ran: it needs checkpoints."""
+    return f"{policy} *" if preemptions else policy
