@@ -77,7 +77,7 @@ GANGS = {"1": "1", "2_4": "2 to 4", "5_8": "5 to 8", "above_8": "above 8"}
 PROMISE_COLUMNS = ("policy", "gang", "until a start is reserved", "until the reserved start", "without GPUs, all jobs")
 BOTH_QUEUES = "(strict) lets no job pass one without room, (backfill) does; all alike: --option backfill=true"
 OUTPUT = "Output"
-SELECTING = ("oversized", "failures", "checkpoints", "startup_s")
+SELECTING = ("oversized", "failures", "checkpoints")
 """Options that choose jobs and what is drawn of them."""
 
 

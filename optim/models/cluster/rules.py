@@ -32,6 +32,8 @@ class Rules:
     ----------
     restart_us, move_us
         GPU-time without progress at each start of a job but its first: on the GPUs that it held last, and on others.
+    startup_us
+        The same at its first start.
     is_elastic
         Whether jobs run on anything from their `min_gpus` to their `max_gpus`; otherwise on whole gangs.
     is_shared
@@ -70,6 +72,7 @@ class Rules:
 
     restart_us: int = 0
     move_us: int = 0
+    startup_us: int = 0
     is_elastic: bool = False
     is_shared: bool = False
     jobs_a_gpu: int = 1
@@ -109,6 +112,7 @@ class Rules:
 RANGES = {
     "restart_us": (0, LATEST_US),
     "move_us": (0, LATEST_US),
+    "startup_us": (0, LATEST_US),
     "checkpoint_us": (0, LATEST_US),
     "retries": (0, max(Retries)),
     "max_retries": (0, 1_000),

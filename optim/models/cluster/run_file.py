@@ -43,7 +43,15 @@ OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
 
 LATER_FIELDS = {
     "metrics": {each.name for each in fields(Metrics) if each.default == NOT_TOLD} - FIGURES_SINCE,
-    "rules": {"preempt_checkpoint_us", "may_spread", "knows_quotas", "quotas", "kills_at_limit", "reservation_depth"},
+    "rules": {
+        "preempt_checkpoint_us",
+        "may_spread",
+        "knows_quotas",
+        "quotas",
+        "kills_at_limit",
+        "reservation_depth",
+        "startup_us",
+    },
 }
 """Figures and rules that came after the second schema's first files: where a file doesn't tell a rule, there was none, and a figure, it is `NOT_TOLD`.
 

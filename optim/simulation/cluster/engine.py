@@ -51,7 +51,11 @@ def simulate(
     policy = _playable(jobs, cluster, policy, options)
     if present is not None:
         present.check(jobs, cluster)
-    is_plain = is_compiled(jobs, cluster, options) and not options.preempt_checkpoint_us and present is None
+    is_plain = (
+        is_compiled(jobs, cluster, options)
+        and not (options.preempt_checkpoint_us or options.startup_us)
+        and present is None
+    )
     if type(policy) is YarnCs and is_plain:  # what derives from it may plan otherwise
         from optim.simulation.cluster.compiled_yarn import play_capacity
 

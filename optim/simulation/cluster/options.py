@@ -56,6 +56,8 @@ class EngineOptions:
         Whether a gang that finds no such place takes GPUs anywhere, fewest machines first, instead of waiting.
     overhead_s
         Time without progress, with GPUs held, at each start after a preemption.
+    startup_s
+        The same at a job's first start, as it loads.
     sharing
         Whether jobs take only their share of a GPU.
     neighbour
@@ -90,6 +92,7 @@ class EngineOptions:
     placement: Placement = Placement.BEST_FIT
     spread: bool = False
     overhead_s: float = 30.0
+    startup_s: float = 0.0
     sharing: bool = False
     neighbour: float = 1.0
     mtbf_hours: float = 0.0
@@ -108,7 +111,7 @@ class EngineOptions:
         object.__setattr__(self, "preempted", Preempted(self.preempted))
         object.__setattr__(self, "placement", Placement(self.placement))  # a plain text does as well
         object.__setattr__(self, "retries", RetryRule(self.retries))
-        check_in("[0, 86400]", self, "overhead_s")
+        check_in("[0, 86400]", self, "overhead_s", "startup_s")
         check_in("[1, 1000]", self, "neighbour")
         check_in("[0, 1e6]", self, "mtbf_hours")
         check_in("(0, 1e5]", self, "repair_hours", "checkpoint_min")
@@ -123,6 +126,11 @@ class EngineOptions:
     def overhead_us(self) -> int:
         """Overhead in whole microseconds."""
         return round(self.overhead_s * US)
+
+    @property
+    def startup_us(self) -> int:
+        """Overhead of a job's first start in whole microseconds."""
+        return round(self.startup_s * US)
 
     @property
     def checkpoint_us(self) -> int:
@@ -140,10 +148,11 @@ class EngineOptions:
         return max(1, round(self.checkpoint_min * 60 * US))
 
     def on_failures(self, rules: Rules) -> Rules:
-        """Return rules with what these options say of machines and tries that fail, and of where gangs are placed."""
+        """Return rules with what these options say of first starts, of machines and tries that fail, and of where gangs are placed."""
         kind = Retries[self.retries.name]
         return replace(
             rules,
+            startup_us=self.startup_us,
             checkpoint_us=self.checkpoint_us,
             preempt_checkpoint_us=self.preempt_checkpoint_us,
             retries=int(kind),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray, TextArray
-from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.cluster.cluster import UNNAMED, Cluster
 from optim.models.cluster.philly import STATUSES
 from optim.models.cluster.workload import EARLIER, ELSEWHERE, PPM, US, WHOLE_MILLI, Workload
@@ -199,8 +199,6 @@ class Selection:
     checkpoints
         Minutes between checkpoints by virtual cluster or partition, NAME:MINUTES or NAME:none for jobs that start again, with commas; a
         table's own column counts more. None for those of the run's rules.
-    startup_s
-        Time that a job loads before its first step, which is added to its run time.
     failures
         Whether status and failures are drawn from tables 6 and 7 of the Philly study.
     seed
@@ -216,7 +214,6 @@ class Selection:
     since: str | None = None
     oversized: Oversized = Oversized.REFUSE
     checkpoints: str | None = None
-    startup_s: float = 0.0
     failures: Failures = Failures.NONE
     seed: int = 0
 
@@ -227,7 +224,6 @@ class Selection:
                 raise InvalidOptionError(f"{name} must be {' or '.join(kind)}, got {getattr(self, name)[:40]!r}")
         if self.first is not None and self.first < 1:
             raise InvalidOptionError(f"the number of jobs must be at least 1, got {self.first}")
-        check_in("[0, 86400]", self, "startup_s")
         _ = self.checkpoint_min
 
     @property
@@ -302,7 +298,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         raise InvalidProblemError(
             f"no job of the trace is left (of {table.rows_read} rows: {said or 'none left out'}){_remedy(dropped)}"
         )
-    submit, duration, kinds = table.submit_s[order], table.duration_s[order] + selection.startup_s, None
+    submit, duration, kinds = table.submit_s[order], table.duration_s[order], None
     notes.extend(_remarks(table.submit_s, submit))
     if ratio is not None:
         fastest = np.nanmin(ratio[order], axis=1)

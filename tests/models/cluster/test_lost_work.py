@@ -7,6 +7,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.check.replay import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.lost_work import lost_rows
 from optim.models.cluster.run_file import RunRecord, load_run, save_run
@@ -15,9 +16,11 @@ from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.comparison import Comparison
 from optim.simulation.cluster.engine import is_compiled, simulate
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
+from tests.support.small_clusters import workload
 
 HEADER = "id,submit,gpus,duration,vc"
 ROWS = ("a,0,8,7200,x", "b,600,8,900,y", "c,2400,8,600,y", "d,2500,8,60,x")
@@ -109,8 +112,20 @@ def test_failures_of_machines_undo_by_the_same_intervals(tmp_path):
     assert often < none
 
 
-def test_loading_is_added_to_run_times(tmp_path):
-    assert jobs_of(tmp_path, startup_s=90.0).duration_us.tolist() == [7290 * US, 990 * US, 690 * US, 150 * US]
+def test_loading_is_overhead_and_no_work():
+    """A (10 s) loads for 5 s; it is stopped at 8 by B (2 s, on a type as slow), and at its second start it holds its GPU for 1 s."""
+    world = Cluster.grid("1x1")
+    jobs = workload([(0, 1, 10), (8, 1, 2)])
+    options = EngineOptions(startup_s=5, overhead_s=1)
+    for each in (make_policy("srtf", jobs), IndexPolicyAdapter(make_policy("srtf", jobs), jobs)):
+        run = simulate(jobs, world, each, options)
+        assert (run.end_us / US).tolist() == [23, 15]
+        assert (run.overhead_us / US).tolist() == [6, 5]
+        assert (run.executed_us / US).tolist() == [10, 2]
+        assert (run.rules.startup_us, run.lost_us.sum()) == (5 * US, 0)
+        assert not replay(jobs, world, run.log, run.rules)[1]
+        wrong = replay(jobs, world, run.log, replace(run.rules, startup_us=4 * US))
+        assert wrong[1]
 
 
 @pytest.mark.parametrize("text", ["x", "x:0", "x:-1", ":5", "x:soon", "x:nan"])

@@ -73,6 +73,7 @@ def _world(seed):
         "placement": list(Placement)[rng.integers(4)],
         "spread": spread,
         "overhead_s": float(rng.choice([0, 2, 30])),
+        "startup_s": float(np.random.default_rng([9, seed]).choice([0, 0, 3])),
         "mtbf_hours": float(rng.choice([0, 0, 0.05])),
         "repair_hours": 0.005,
         "checkpoint_min": 0.1,

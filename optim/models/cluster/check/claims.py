@@ -23,8 +23,8 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LATER_FIELDS, LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 
-OF_FAILURES = ("checkpoint_us", "retries", "max_retries", "retry_wait_us", "preempt_checkpoint_us")
-"""Rules that say what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
+OF_FAILURES = ("checkpoint_us", "retries", "max_retries", "retry_wait_us", "preempt_checkpoint_us", "startup_us")
+"""Rules that say what first starts cost, and what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
 
 
 def environment_mismatches(run: LoggedRun, runs: Sequence[LoggedRun]) -> list[Violation]:

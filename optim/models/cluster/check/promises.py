@@ -1,6 +1,6 @@
 """Whether reserved starts that a log promises were owed, are what they have to be, and were kept.
 
-A reserved start may come late for two reasons only: a job that runs outlasts its estimate, or a machine fails, between the promise and
+A reserved start may come late for two reasons only: a job that runs outlasts its estimate, or a machine fails or doesn't return, between the promise and
 the promised start. A job that outlasts its estimate is expected to take twice as long as it was expected to before, again and again.
 """
 
@@ -91,7 +91,7 @@ def _runs(jobs: Workload, log: EventLog, rules: Rules) -> _Runs:
     return _Runs(
         job=log.job[starts],
         begin=begin,
-        progress=begin + np.where(is_first > 0, 0, rules.restart_us),
+        progress=begin + np.where(is_first > 0, rules.startup_us, rules.restart_us),
         end=end,
         estimate=log.estimate_us[starts],
         event=starts,
@@ -185,8 +185,10 @@ def _check_kept(jobs: Workload, log: EventLog, runs: _Runs, at: int) -> None:
     made, promised = int(log.reserved_us[runs.event[at]]), int(log.promised_us[runs.event[at]])
     if runs.begin[at] <= promised:
         return
-    between = (log.time_us >= made) & (log.time_us <= promised)
-    if (log.kind[between] == MACHINE_DOWN).any():
+    until = int(np.searchsorted(log.time_us, promised, side="right"))
+    since = int(np.searchsorted(log.time_us, made))
+    down, repaired = ((log.kind[:until] == kind) for kind in (MACHINE_DOWN, REPAIR))
+    if down[since:].any() or down.sum() > repaired.sum():  # a machine that is away by plan may fail, and return later
         return
     latest = (
         np.minimum(runs.end - 1, promised) - runs.progress

@@ -253,7 +253,7 @@ class _CountedJob(_Job):
         """Count what it did since its start."""
         if self.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
-        run = max(0, time - self.started - (0 if self.started == self.first else rules.restart_us))
+        run = max(0, time - self.started - (rules.startup_us if self.started == self.first else rules.restart_us))
         racks = {rack[machine] for machine, _ in self.places}
         slowdown = self.slowdown[0 if len(self.places) == 1 else 1 if len(racks) == 1 else 2]
         self.check_stop(run, slowdown, kind)
@@ -466,7 +466,7 @@ class _ReplayState:
         self.check(job, places)
         again = self.rules.restart_us if places == one.last else self.rules.move_us
         one.places, one.started, one.since, one.slowdown = places, time, time, 0
-        one.pause = again if one.first >= 0 else 0
+        one.pause = again if one.first >= 0 else self.rules.startup_us
         one.first = time if one.first < 0 else one.first
 
     def stop(self, job: int, time: int, kind: int) -> None:

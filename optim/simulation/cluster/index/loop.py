@@ -71,6 +71,7 @@ class Setup(NamedTuple):
     level_order: IntArray
     may_spread: bool
     overhead: int
+    startup: int
     rank: IntArray
     threshold: IntArray
     threshold_rank: IntArray
@@ -188,6 +189,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         level_order=level_order(options.placement, jobs.gpus, int(cluster.gpus.max())),
         may_spread=options.spread,
         overhead=options.overhead_us,
+        startup=options.startup_us,
         rank=rank.astype(np.int64),
         threshold=np.asarray(policy.thresholds, np.int64),
         threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
@@ -908,7 +910,7 @@ def begin_run(u, s, b, job):
     s.status[job] = RUNNING
     s.version[job] += 1
     s.factor[job] = slowdown(u, s, job)
-    s.run_since[job] = now if is_first else now + u.overhead
+    s.run_since[job] = now + (u.startup if is_first else u.overhead)
     s.slot[job] = s.scalar[RUNNING_JOBS]
     s.running[s.slot[job]] = job
     s.scalar[RUNNING_JOBS] += 1
@@ -930,7 +932,7 @@ def stop_job(u, s, b, job, kind):
     """Take a job's GPUs back by an event; it waits again unless it is over or held back."""
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
-    started = s.run_since[job] - u.overhead if s.version[job] > 1 else s.run_since[job]
+    started = s.run_since[job] - (u.overhead if s.version[job] > 1 else u.startup)
     s.executed[job] += elapsed
     s.overhead[job] += now - started - elapsed
     done = u.duration[job] if kind == END else s.served[job] + work_in(elapsed, s.factor[job])

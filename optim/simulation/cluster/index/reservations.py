@@ -536,7 +536,7 @@ def _take_in(u, s, p):
             pop_waiting(s, kind)
             if p.job[job, ESTIMATE] == NONE:
                 p.job[job, ESTIMATE] = _guess(p, job)
-            p.job[job, NEED] = p.job[job, ESTIMATE] + (u.overhead if s.first_start[job] != NEVER else 0)
+            p.job[job, NEED] = p.job[job, ESTIMATE] + (u.overhead if s.first_start[job] != NEVER else u.startup)
             p.job[job, PLANNED] = NEVER
             _set_leaf(u, p, job, p.job[job, NEED])
             p.scalar[WAITING] += 1

@@ -76,7 +76,7 @@ class ReservationBook:
 
     def plan(self, view: View, options: EngineOptions) -> Plan:
         """Go through the waiting jobs once."""
-        self.now, self.overhead = view.now_us, options.overhead_us
+        self.now = view.now_us
         self.view, self.options = view, options
         self.late: set[int] = set()
         self.gpus = dict(view.running)
@@ -204,7 +204,8 @@ class ReservationBook:
             self.estimate[job] = max(1, sorted(past)[rank]) if past else self.rule.default_us
 
     def _need(self, job: int) -> int:
-        return int(self.estimate[job]) + (self.overhead if self.view.first_start_us[job] >= 0 else 0)
+        started = self.view.first_start_us[job] >= 0
+        return int(self.estimate[job]) + (self.options.overhead_us if started else self.options.startup_us)
 
     def _find(self, job: int, begin: int) -> Gpus | None:
         """Return GPUs that are free from a time on for a job's need, the first that there are, None if there are none."""

@@ -86,7 +86,7 @@ class ClusterState:
         self.shown[job] = gpus
         self.is_running[job] = True
         self.started[job] = now
-        self.run_since[job] = self.pause_end[job] = now if is_first else now + pause
+        self.run_since[job] = self.pause_end[job] = now + (self.rules.startup_us if is_first else pause)
         self.factor[job] = 0  # not yet known: all starts of the instant come first
         self._hold(job, gpus, 1, now)
 

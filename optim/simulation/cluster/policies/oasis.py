@@ -74,7 +74,7 @@ class Oasis(PlanningPolicy):
 
     def rules(self, options: EngineOptions) -> Rules:
         """Let jobs change their width up to the gang, and be refused."""
-        self.pause_us = options.overhead_us
+        self.pause_us = max(options.overhead_us, options.startup_us)
         return replace(super().rules(options), is_elastic=True, may_refuse=True)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
