@@ -106,7 +106,9 @@ def exit_code_of(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
     unfinished = dict.fromkeys(row["policy"] for row in rows if row["unfinished"])
     if not unfinished:
         return ExitCode.DONE
-    return error_exit(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING)
+    why = {row["halted"]: row["policy"] for row in reversed(rows) if row.get("halted")}
+    said = "".join(f"; {policy}: {text}" for text, policy in why.items())
+    return error_exit(f"{', '.join(unfinished)} left jobs unfinished{said}", ExitCode.NOTHING)
 
 
 def recorded_row(jobs: "Workload") -> "dict[str, Any] | None":

@@ -163,6 +163,8 @@ class Run:
         What the policy says of itself by name: conflicts, refusals, rounds.
     worth
         What jobs are worth by when they end, where the policy goes by that.
+    halted
+        Why the run ended with jobs unfinished, where an engine ended it; empty otherwise.
     """
 
     policy: str
@@ -178,3 +180,4 @@ class Run:
     overhead_gpu_us: float
     figures: Mapping[str, float] = field(default_factory=dict)
     worth: Worth | None = None
+    halted: str = ""

@@ -79,6 +79,8 @@ class Row:
         Makespan over its bound, likewise.
     own
         What the policy says of itself by name: conflicts, refusals, rounds.
+    halted
+        Why the engine ended the run with jobs unfinished; empty if it didn't.
     """
 
     policy: str
@@ -89,6 +91,7 @@ class Row:
     ratio_to_bound: float | None
     makespan_ratio_to_bound: float | None = None
     own: Mapping[str, float] = field(default_factory=dict)
+    halted: str = ""
 
     def flat(self) -> dict[str, Any]:
         """Return all fields at one level, for tables and JSON."""
@@ -100,6 +103,8 @@ class Row:
             "oracle_inputs": self.oracle_inputs,
         }
         head["queue"] = self.queue
+        if self.halted:
+            head["halted"] = self.halted
         return {**head, **asdict(self.metrics), **{f"{self.policy}.{name}": value for name, value in self.own.items()}}
 
 
@@ -308,6 +313,7 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             if self.least_makespan_h and is_comparable
             else None,
             own=run.figures,
+            halted=run.halted,
         )
         logged = LoggedRun(
             policy=run.policy, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures, worth=run.worth

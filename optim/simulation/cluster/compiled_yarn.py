@@ -19,8 +19,18 @@ from optim.models.cluster.log import NO_JOB, Event, Run
 from optim.models.cluster.rules import Rules, tries_of
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.index.loop import WHO, level_order, next_event, pop_event, push_event, time_for, work_in
-from optim.simulation.cluster.options import KNOWN_OUTAGES, LOGGED, STEPS, EngineOptions, OutageFeed, Placement
-from optim.simulation.cluster.planning.engine import MAX_CALLS, MAX_IDLE_CALLS, as_log
+from optim.simulation.cluster.options import (
+    BY_MACHINES,
+    HALTS,
+    KNOWN_OUTAGES,
+    LOGGED,
+    MAX_IDLE_CALLS,
+    STEPS,
+    EngineOptions,
+    OutageFeed,
+    Placement,
+)
+from optim.simulation.cluster.planning.engine import MAX_CALLS, as_log
 from optim.simulation.cluster.policies.yarn_cs import YarnCs
 
 NEVER = 2**62
@@ -31,9 +41,9 @@ NONE = -1
 NOT_COME, WAITING, STARTING, RUNNING, STOPPING, BACKOFF, OVER = range(7)
 """States of a job; those that a pass starts or stops are told apart until it is over."""
 
-NUM_SCALARS = 29
+NUM_SCALARS = 28
 
-NOW, ARRIVED, ACTIVE, ENDS, TURNS, FREE, HELD, DOWN, RUNNING_JOBS, *_REST = range(NUM_SCALARS)
+NOW, ARRIVED, ACTIVE, ENDS, TURNS, FREE, HELD, RUNNING_JOBS, *_REST = range(NUM_SCALARS)
 
 EVENTS, PLACES, IS_OVER, OUTAGES, AGAIN, IDLE_CALLS, CALLS, LAST_RUNNING, ORDERS, STARTED, STOPPED, CHOSEN, *_REST = (
     _REST
@@ -57,8 +67,8 @@ TRIED, TRY_BASE, ORDER, BEFORE, AFTER, EARLIER, LATER, FIRST_GPU = _REST
 and `LATER` are those in the list of jobs of its width and level of locality, by when they began to wait.
 """
 
-SIZE, RACK, FIRST, FREE_GPUS, TRIAL, BY_SIZE, BY_RACK = range(7)
-"""Columns of `World.machine`; `BY_SIZE` and `BY_RACK` list machines in these orders."""
+SIZE, RACK, FIRST, FREE_GPUS, TRIAL, BY_SIZE, BY_RACK, GONE_FROM = range(8)
+"""Columns of `World.machine`; `BY_SIZE` and `BY_RACK` list machines in these orders; `GONE_FROM`: since when it is away for good."""
 
 HOLDER, NEXT_GPU, MACHINE_OF = range(3)
 """Columns of `World.gpu`: which job has it, the job's next one, and its machine."""
@@ -163,7 +173,7 @@ def make_world(
         scalar=_scalars(cluster, step_us, share, options),
         version=np.zeros(len(jobs), np.int64),
         job=_jobs(jobs, kind, len(widths), options),
-        machine=_machines(cluster),
+        machine=_machines(cluster, options),
         gpu=np.column_stack([np.full((gpus, 2), NONE), np.repeat(np.arange(cluster.num_machines), cluster.gpus)]),
         rack=_racks(cluster, racks),
         queue=np.tile(np.array([NONE, NONE, 0, 0, 0]), (len(jobs.groups) * len(widths), 1)),
@@ -221,7 +231,7 @@ def _jobs(jobs: Workload, kind: NDArray[np.intp], kinds: int, options: EngineOpt
     return table
 
 
-def _machines(cluster: Cluster) -> IntArray:
+def _machines(cluster: Cluster, options: EngineOptions) -> IntArray:
     columns = {
         SIZE: cluster.gpus,
         RACK: cluster.rack,
@@ -230,6 +240,7 @@ def _machines(cluster: Cluster) -> IntArray:
         TRIAL: 0 * cluster.gpus,
         BY_SIZE: np.lexsort((np.arange(cluster.num_machines), -cluster.gpus)),
         BY_RACK: np.argsort(cluster.rack, kind="stable"),
+        GONE_FROM: options.gone_from(cluster),
     }
     return np.column_stack([columns[column] for column in range(len(columns))]).astype(np.int64)
 
@@ -978,7 +989,6 @@ def _apply_outages(w):
         while fails and _first_on(w, machine) != NONE:
             lose(w, _first_on(w, machine), CRASHED)
         set_free(w, machine, 0 if fails else w.machine[machine, SIZE])
-        w.scalar[DOWN] += 1 if fails else -1
 
 
 @compiled
@@ -1025,7 +1035,16 @@ def _next_time(w):
 
 
 @compiled
-def _give_up(w):
+def _are_up(w):
+    """Tell whether all machines are up that haven't left for good; no job runs."""
+    for machine in range(len(w.machine)):
+        if w.machine[machine, FREE_GPUS] < w.machine[machine, SIZE] and w.machine[machine, GONE_FROM] > w.scalar[NOW]:
+            return False
+    return True
+
+
+@compiled
+def _give_up(w, why):
     """Stop whoever runs, in the order of their starts: nobody gets done any more."""
     w.scalar[STOPPED] = 0
     job = w.scalar[LAST_RUNNING]
@@ -1034,7 +1053,7 @@ def _give_up(w):
         w.scalar[STOPPED] += 1
         job = w.job[job, BEFORE]
     _log_stops(w)
-    w.scalar[IS_OVER] = 1
+    w.scalar[IS_OVER] = why
 
 
 @compiled
@@ -1052,7 +1071,7 @@ def advance(w, steps, margin):
         is_through = w.scalar[ARRIVED] == len(w.job)
         when = NEVER if is_through and w.scalar[ACTIVE] == 0 else _next_time(w)
         if when == NEVER or w.scalar[IDLE_CALLS] > MAX_IDLE_CALLS or w.scalar[CALLS] > MAX_CALLS:
-            _give_up(w)
+            _give_up(w, BY_MACHINES if when < NEVER and w.scalar[IDLE_CALLS] > MAX_IDLE_CALLS else 1)
             return
         w.scalar[NOW] = when
         _end_jobs(w)
@@ -1068,7 +1087,7 @@ def advance(w, steps, margin):
         for nth in range(w.scalar[STARTED]):
             begin(w, w.started[nth])
         is_idle = w.scalar[RUNNING_JOBS] == 0 and w.scalar[ARRIVED] == len(w.job)
-        w.scalar[IDLE_CALLS] = w.scalar[IDLE_CALLS] + (w.scalar[DOWN] == 0) if is_idle else 0
+        w.scalar[IDLE_CALLS] = w.scalar[IDLE_CALLS] + _are_up(w) if is_idle else 0
 
 
 def play_capacity(
@@ -1129,4 +1148,5 @@ def _as_run(
         overhead_gpu_us=float(jobs.gpus @ table[PAUSED]),
         figures=dict(policy.figures()),
         worth=policy.worth(),
+        halted=HALTS[int(world.scalar[IS_OVER])],
     )

@@ -143,6 +143,14 @@ class EngineOptions:
         steps = {Preempted.KEEPS_ALL: 0, Preempted.CHECKPOINT: self._step_us, Preempted.RESTART: LATEST_US}
         return steps[self.preempted]
 
+    def gone_from(self, cluster: Cluster) -> IntArray:
+        """Return from when each machine is away for good by plan, in microseconds, `2**62` for never; shape (machines,)."""
+        found = np.full(cluster.num_machines, ENDLESS)
+        for machine, begin, end in self.planned:
+            if end >= ENDLESS:
+                found[machine] = min(int(found[machine]), begin)
+        return found
+
     @property
     def _step_us(self) -> int:
         return max(1, round(self.checkpoint_min * 60 * US))
@@ -177,6 +185,24 @@ STREAM = 0x0A7A6E
 
 MAX_FAILURES = 1_000_000
 """Failures without an end or a submission after which a run ends with its jobs unfinished: none of them gets on any more."""
+
+MAX_STALLED = 100
+"""Stops for each job that waits or runs, all of which undid the work of the turn that they ended, after which a run ends likewise."""
+
+MAX_IDLE_CALLS = 1_000
+"""Instants in a row without a running job, those when all machines are up that return, after which a run ends likewise."""
+
+BY_FAILURES, BY_STOPS, BY_MACHINES = range(2, 5)
+
+HALTS = (
+    "",
+    "",
+    f"machines failed {MAX_FAILURES:,} times without a job's end; set a smaller checkpoint_min, or a larger mtbf_hours",
+    "jobs were stopped again and again before their next checkpoint, so that none got on; set checkpoint_min below the policy's turns, "
+    "or preempted=keeps-all",
+    "no job was started any more though all machines that return were up; leave out gangs that are too wide for them, or let more return",
+)
+"""Why a run ended with its jobs unfinished."""
 
 Outage = tuple[int, int, bool]
 """When, in microseconds; which machine; whether it fails or leaves, or is repaired or returns."""

@@ -48,6 +48,9 @@ def _events(run):
         for machine, gpus in places:
             taken[machine] += gpus
         events.append((time, kind, job, sorted(taken.items())))
+    if run.halted:  # all that run are stopped: in which order is of no account
+        last = next((at for at, event in enumerate(events) if event[0] == events[-1][0]), 0)
+        events[last:] = sorted(events[last:])
     return events
 
 
@@ -81,7 +84,7 @@ def _world(seed):
         "retries": list(RetryRule)[rng.integers(3)],
         "retry_wait_min": 0.05,
     }
-    options["planned"] = _planned(len(sizes), np.random.default_rng([8, seed]), bool(options["mtbf_hours"]))
+    options["planned"] = _planned(len(sizes), np.random.default_rng([8, seed]))
     submit = jobs.submit_us - jobs.submit_us[0]
     object.__setattr__(jobs, "submit_us", submit)
     name = sorted(OPTIONS)[seed % len(OPTIONS)]
@@ -90,19 +93,17 @@ def _world(seed):
         return jobs, Cluster(gpus=sizes, rack=rng.integers(0, 2, len(sizes))), make_policy(name, jobs, own), options
     own = OPTIONS[name] | ({"backfill": bool(rng.random() < 0.5)} if name in ("fifo", "random") else {})
     racks = rng.integers(0, 2, len(sizes))
-    if name == "las":
-        options["preempted"] = Preempted.KEEPS_ALL  # turns shorter than a restart and a checkpoint never get a job done
     return jobs, Cluster(gpus=sizes, rack=racks), make_policy(name, jobs, own), options
 
 
-def _planned(machines, rng, may_fail):
-    """Return when machines leave and return by plan, at most once each; some don't return unless others fail, and often none leaves."""
+def _planned(machines, rng):
+    """Return when machines leave and return by plan, at most once each; some don't return, and often none leaves."""
     if rng.random() < 0.6:
         return ()
     windows = []
     for machine in range(machines):
         begin, length = (int(each) for each in rng.integers(0, 60, 2))
-        end = 2**62 if rng.random() < 0.1 and not may_fail else (begin + 1 + length) * US
+        end = 2**62 if rng.random() < 0.1 else (begin + 1 + length) * US
         windows += [(machine, begin * US, end)] * (rng.random() < 0.5)
     return tuple(windows)
 
@@ -148,6 +149,7 @@ def _same_log(seed):
         assert planned.executed_us.tolist() == compiled.executed_us.tolist()
         assert planned.lost_us.tolist() == compiled.lost_us.tolist()
         assert planned.figures == compiled.figures
+        assert planned.halted == compiled.halted
     for run in (compiled, planned):
         found, problems = replay(jobs, cluster, run.log, run.rules)
         assert not problems

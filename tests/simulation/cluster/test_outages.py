@@ -289,3 +289,36 @@ def test_a_run_without_a_running_job_ends_though_machines_fail():
     run = simulate(jobs, CLUSTER, policy, EngineOptions(mtbf_hours=5, repair_hours=2))
     assert not run.is_done.any()
     assert 1_000 < policy.calls < 30_000
+
+
+@pytest.mark.parametrize("name", ["fifo", "easy", "yarn-cs", "multifactor", "patience+srtf"])
+def test_a_run_ends_when_no_machine_that_returns_can_hold_the_jobs_that_wait(name):
+    """The second machine leaves for good while the gang of both runs there; the first one fails and is repaired again and again."""
+    jobs = workload([(0, 4, 600), (50, 1, 30)])
+    options = EngineOptions(mtbf_hours=1, repair_hours=0.1, planned=((1, 60 * US, 2**62),))
+    run = simulate(jobs, Cluster.grid("2x2"), make_policy(name, jobs), options, seed=1)
+    assert run.is_done.tolist() == [False, name not in ("fifo", "multifactor")]
+    assert "all machines that return were up" in run.halted
+    assert (run.log.kind == Event.FAIL).sum() < 1_010
+
+
+@pytest.mark.parametrize("name", ["fifo", "yarn-cs", "multifactor"])
+def test_a_gang_waits_for_all_machines_however_often_they_fail(name):
+    """Both machines are up at once a hundredth of the time: that is no reason to give up."""
+    jobs = workload([(0, 4, 5)])
+    options = EngineOptions(mtbf_hours=0.01, repair_hours=0.1, planned=((1, 0, 600 * US), (0, 0, 900 * US)))
+    run = simulate(jobs, Cluster.grid("2x2"), make_policy(name, jobs), options, seed=1)
+    assert (run.is_done.all(), run.halted) == (True, "")
+
+
+@pytest.mark.parametrize("name", ["las", "patience+las"])
+def test_a_run_ends_when_every_stop_undoes_all_work_of_its_turn(name):
+    """Two jobs of a minute take turns of 3 s, and a checkpoint comes every 10 s of work; in turns of 12 s they get done."""
+    jobs = workload([(0, 1, 60)] * 2)
+    options = EngineOptions(overhead_s=0, preempted="checkpoint", checkpoint_min=1 / 6)
+    run = simulate(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"quantum_s": 3}), options)
+    assert not run.is_done.any()
+    assert "before their next checkpoint" in run.halted
+    assert 200 < (run.log.kind == Event.PREEMPT).sum() < 210
+    longer = simulate(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"quantum_s": 12}), options)
+    assert (longer.is_done.all(), longer.halted) == (True, "")

@@ -19,9 +19,15 @@ from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import PPM, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, promises, random_priorities
 from optim.simulation.cluster.options import (
+    BY_FAILURES,
+    BY_MACHINES,
+    BY_STOPS,
+    HALTS,
     KNOWN_OUTAGES,
     LOGGED,
     MAX_FAILURES,
+    MAX_IDLE_CALLS,
+    MAX_STALLED,
     STEPS,
     EngineOptions,
     OutageFeed,
@@ -42,12 +48,15 @@ STEPS_BETWEEN_LOOKS = 256
 NOT_COME, WAITING, RUNNING, OVER, BACKOFF = 0, 1, 2, 3, 4
 """States of a job."""
 
-NUM_SCALARS = 15
+NUM_SCALARS = 17
 
 NOW, ARRIVED, ENDS, DEMOTIONS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
 
-EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
-"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures (with stops, where these undo work) that brought nobody an end."""
+EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS, STALLED, IDLE = _REST
+"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures that brought nobody an
+end; `STALLED` counts stops that undid all work since the stop before, while no job ended, was submitted or saved work; `IDLE` counts
+instants in a row without a running job, those when all machines that return are up; `IS_OVER` is 1, or the entry of `HALTS` that says why
+jobs are unfinished."""
 
 
 @by_reference
@@ -79,6 +88,7 @@ class Setup(NamedTuple):
     checkpoint: int
     preempt_checkpoint: int
     outage: IntArray
+    gone_from: IntArray
     tries: IntArray
     fails: IntArray
     good: IntArray
@@ -202,6 +212,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         last_try=tries.last.astype(np.int64),
         retry_wait=options.on_failures(Rules()).retry_wait_us,
         outage=np.zeros((0, 3), np.int64),
+        gone_from=options.gone_from(cluster),
     )
 
 
@@ -937,9 +948,10 @@ def stop_job(u, s, b, job, kind):
     s.overhead[job] += now - started - elapsed
     done = u.duration[job] if kind == END else s.served[job] + work_in(elapsed, s.factor[job])
     step = u.checkpoint if kind == KILLED_BY_OUTAGE else u.preempt_checkpoint if kind == PREEMPT else 0
+    s.scalar[STALLED] *= kind in (PREEMPT, KILLED_BY_OUTAGE)
     if step > 0:
-        s.scalar[FAILURES] += kind == PREEMPT
         kept = max(s.served[job], done // step * step)
+        s.scalar[STALLED] = 0 if kept > s.served[job] else s.scalar[STALLED] + (kind == PREEMPT)
         s.lost[job] += done - kept
         done = kept
     if kind in (ATTEMPT_FAILED, JOB_FAILED):
@@ -973,7 +985,7 @@ def take_turns(u, s, b):
             enqueue(u, s, job)
         else:
             stop_job(u, s, b, job, JOB_FAILED if s.tried[job] + 1 >= u.last_try[job] else ATTEMPT_FAILED)
-        s.scalar[FAILURES] = 0
+        s.scalar[FAILURES] = s.scalar[STALLED] = 0
 
 
 @compiled
@@ -1084,14 +1096,14 @@ def apply_outages(u, s, b):
 
 
 @compiled
-def give_up(u, s, b):
-    """Stop whoever runs: nobody gets done any more between failures."""
+def give_up(u, s, b, why):
+    """Stop whoever runs: nobody gets done any more."""
     while s.scalar[RUNNING_JOBS]:
         first = s.running[0]
         for at in range(1, s.scalar[RUNNING_JOBS]):
             first = min(first, s.running[at])
         stop_job(u, s, b, first, PREEMPT)
-    s.scalar[IS_OVER] = 1
+    s.scalar[IS_OVER] = why
 
 
 @compiled
@@ -1130,8 +1142,27 @@ def is_halted(u, s, b, margin):
     if len(u.outage) and s.scalar[OUTAGES] == len(u.outage):
         return True
     if s.scalar[FAILURES] > MAX_FAILURES:
-        give_up(u, s, b)
+        give_up(u, s, b, BY_FAILURES)
+    elif s.scalar[STALLED] > MAX_STALLED and s.scalar[STALLED] > MAX_STALLED * (
+        _num_waiting(s) + s.scalar[RUNNING_JOBS]
+    ):
+        give_up(u, s, b, BY_STOPS)
+    if s.scalar[RUNNING_JOBS] or s.scalar[ARRIVED] < len(u.submit):
+        s.scalar[IDLE] = 0
+    elif _are_up(u, s):
+        s.scalar[IDLE] += 1
+        if s.scalar[IDLE] > MAX_IDLE_CALLS:
+            s.scalar[IS_OVER] = BY_MACHINES
     return s.scalar[IS_OVER] > 0
+
+
+@compiled
+def _are_up(u, s):
+    """Tell whether all machines are up that haven't left for good; no job runs."""
+    for machine in range(len(u.size)):
+        if s.free[machine] < u.size[machine] and u.gone_from[machine] > s.scalar[NOW]:
+            return False
+    return True
 
 
 @compiled
@@ -1140,7 +1171,7 @@ def take_submitted(u, s, now):
     while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == now:
         enqueue(u, s, s.scalar[ARRIVED])
         s.scalar[ARRIVED] += 1
-        s.scalar[FAILURES] = 0
+        s.scalar[FAILURES] = s.scalar[STALLED] = 0
 
 
 @compiled
@@ -1306,4 +1337,5 @@ def _as_run(
         ),
         allocated_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
         overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
+        halted=HALTS[int(state.scalar[IS_OVER])],
     )

@@ -15,7 +15,15 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
 from optim.models.cluster.present import Present
 from optim.models.cluster.workload import WHOLE_MILLI, Workload
-from optim.simulation.cluster.options import EngineOptions, OutageFeed
+from optim.simulation.cluster.options import (
+    BY_MACHINES,
+    BY_STOPS,
+    HALTS,
+    MAX_IDLE_CALLS,
+    MAX_STALLED,
+    EngineOptions,
+    OutageFeed,
+)
 from optim.simulation.cluster.planning.free_gpus import Gpus, SimulationContext
 from optim.simulation.cluster.planning.policy import COLUMNS, BrokenRuleError, Plan, PlanningPolicy, View
 from optim.simulation.cluster.planning.state import NEVER, ClusterState
@@ -99,9 +107,8 @@ def _broken(books: ClusterState, job: int, rule: str) -> None:
 WATCH_EVERY = 200
 """Instants between two looks at progress and interruption."""
 
-MAX_IDLE_CALLS, MAX_CALLS = 1_000, 1_000_000
-"""Calls in a row without a running job (those when all machines are up count), and without an end or a submission, after which a run ends with its jobs
-unfinished."""
+MAX_CALLS = 1_000_000
+"""Calls in a row without an end or a submission after which a run ends with its jobs unfinished."""
 
 
 def play_plans(
@@ -217,7 +224,8 @@ class _Run:
             column.flags.writeable = False
         self.now, self.submitted, self.num_active = 0, 0, 0
         self.again: int | None = None
-        self.idle_calls = self.calls = 0
+        self.idle_calls = self.calls = self.stalled = 0
+        self.gone_from, self.halted = options.gone_from(cluster), 0
         self.events: list[tuple[int, int, int, int]] = []
         self.places: list[int] = []
 
@@ -249,7 +257,7 @@ class _Run:
         outage = self.outages.next[0] if self.outages.next is not None else NEVER
         back = books.held_back[0][0] if books.held_back else NEVER
         when = min(books.next_of(books.ends), books.next_of(books.fails), back, outage, arrival, again)
-        if when == NEVER or self.idle_calls > MAX_IDLE_CALLS or self.calls > MAX_CALLS:
+        if when == NEVER or self.calls > MAX_CALLS or self._is_halted():
             return False
         self.now = when
         happened = self._end_jobs()
@@ -260,13 +268,24 @@ class _Run:
             self.submitted += 1
             self.num_active += 1
             happened = True
+        if happened:
+            self.stalled = 0
         if self.policy.plans_at_events or self.again is None or when >= self.again:
             self.calls = 0 if happened else self.calls + 1
             self._plan()
             is_idle = not books.shown and self.submitted == len(self.submit)
-            self.idle_calls = self.idle_calls + bool(books.is_up.all()) if is_idle else 0
+            are_up = books.is_up[self.gone_from > when].all()
+            self.idle_calls = self.idle_calls + bool(are_up) if is_idle else 0
         books.refresh(when)
         return True
+
+    def _is_halted(self) -> bool:
+        """Tell whether no job gets on any more: stops undo all work, or none is started though all machines that return are up."""
+        if self.stalled > MAX_STALLED * max(1, int(self.books.is_active.sum())):
+            self.halted = BY_STOPS
+        elif self.idle_calls > MAX_IDLE_CALLS:
+            self.halted = BY_MACHINES
+        return self.halted > 0
 
     def _end_jobs(self) -> bool:
         """Let jobs end whose work is done."""
@@ -303,7 +322,9 @@ class _Run:
             self._log(Event.FAIL if fails else Event.REPAIR, NO_JOB, (int(books.site.first[machine]),))
             if fails:
                 for job in books.jobs_on(machine):
+                    saved = int(books.saved[job])
                     books.crash(job, self.now)
+                    self.stalled *= int(books.saved[job]) <= saved
                     self._log(Event.CRASH, job)
             books.set_up(machine, is_up=not fails)
 
@@ -357,7 +378,10 @@ class _Run:
             self._start(job, gpus)
 
     def _preempt(self, job: int) -> None:
+        saved = int(self.books.saved[job])
         self.books.preempt(job, self.now)
+        if self.books.rules.preempt_checkpoint_us:
+            self.stalled = 0 if self.books.saved[job] > saved else self.stalled + 1
         self._log(Event.PREEMPT, job)
 
     def _start(self, job: int, gpus: Gpus) -> None:
@@ -398,4 +422,5 @@ class _Run:
             overhead_gpu_us=books.overhead_gpu_us / WHOLE_MILLI,
             figures=dict(self.policy.figures()),
             worth=self.policy.worth(),
+            halted=HALTS[self.halted],
         )

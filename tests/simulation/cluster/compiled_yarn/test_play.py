@@ -14,8 +14,8 @@ from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster import compiled_yarn as capacity
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
-from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
-from optim.simulation.cluster.planning.engine import MAX_IDLE_CALLS, play_plans
+from optim.simulation.cluster.options import MAX_IDLE_CALLS, EngineOptions, Placement, RetryRule
+from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.policy import Plan
 from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
 from tests.support.small_clusters import workload
