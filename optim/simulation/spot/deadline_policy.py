@@ -18,11 +18,13 @@ from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
+from optim.compiled import compiled
+from optim.core.arrays import FloatArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.files import write_bytes
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.lifetimes import AvailabilityTrace
-from optim.models.bidding.market.spells import SpellHazards, fit_traces, prior_hazards
+from optim.models.bidding.market.spells import ABSENT, PRESENT, SpellHazards, fit_traces, prior_hazards
 from optim.solvers.bidding.deadline_table import (
     KEPT,
     MAX_ENTRIES,
@@ -77,11 +79,72 @@ class DeadlineView(NamedTuple):
     spell_s: float | None = None
 
 
-PRIOR_ENDS = 5.0
-"""Spells that hazards from elsewhere count for, beside those that were seen to end within the run."""
+TIME_TOL = 1e-6
+"""Times that differ by less, in ticks or units, are the same."""
 
-LEVEL, MAX_LEVEL = 2.0, 1
+
+LEVEL, MAX_LEVEL = 8.0, 1
 """Hazards in a run are those from elsewhere times a power of this, at most so high or low."""
+
+DOUBT = 4.5
+"""By how much, as a logarithm, a power of one is less likely than none before anything is seen."""
+
+MIN_CHANCE = 1e-3
+"""A tick is taken to end a spell, or not to, with this probability at least: hazards of 0 and 1 may be wrong."""
+
+LAST, WAS_THERE, BEGAN = range(3)
+"""What `SpellWatch` remembers: when it last looked, what it saw, when that began; NaN for not at all, before the start."""
+
+
+@lru_cache(maxsize=64)
+def log_lasting(hazards: SpellHazards) -> FloatArray:
+    """Return the logarithms of the probabilities that a spell lasts another tick, by power of `LEVEL`.
+
+    Returns
+    -------
+    FloatArray
+        Shape (powers, 2, 2, ages): by power, whether the spell is the one that was found, kind and age.
+    """
+    found = np.empty((2 * MAX_LEVEL + 1, 2, 2, hazards.num_ages))
+    for row, power in enumerate(range(-MAX_LEVEL, MAX_LEVEL + 1)):
+        scaled = hazards.scaled(LEVEL**power, LEVEL**power)
+        found[row, 0], found[row, 1] = scaled.hazard, scaled.first_hazard(hazards.num_ages).T
+    return np.asarray(np.log1p(-np.clip(found, MIN_CHANCE, 1.0 - MIN_CHANCE)))
+
+
+@compiled
+def take_up(
+    seen: FloatArray, log_weight: FloatArray, lasting: FloatArray, tick_s: float, now_s: float, is_there: bool
+) -> None:
+    """Take up one sight: what is remembered, and how likely it is by kind and power."""
+    last_s, began_s = seen[LAST], seen[BEGAN]
+    if not math.isnan(last_s):
+        kind, is_found = int(seen[WAS_THERE]), math.isnan(began_s)
+        age = int((last_s - (0.0 if is_found else began_s)) / tick_s + TIME_TOL)
+        age = min(age, lasting.shape[3] - 1)
+        for row in range(len(lasting)):
+            lasts = lasting[row, 1 if is_found else 0, kind, age] * (now_s - last_s) / tick_s
+            if kind == is_there:
+                log_weight[kind, row] += lasts
+            elif lasts < 0.0:  # or no time has passed
+                log_weight[kind, row] += math.log(-math.expm1(lasts))
+        if kind != is_there:
+            seen[BEGAN] = now_s
+    seen[LAST], seen[WAS_THERE] = now_s, 1.0 if is_there else 0.0
+
+
+@compiled
+def likeliest(log_weight: FloatArray, kind: int) -> int:
+    """Return the likeliest power of `LEVEL` of a kind of spells, of several the least."""
+    return int(np.argmax(log_weight[kind])) - len(log_weight[kind]) // 2
+
+
+@compiled
+def lasted(seen: FloatArray, now_s: float, is_there: bool) -> float:
+    """Return for how long there would be machines, or none, if that is so at a time; NaN since before the start."""
+    if math.isnan(seen[LAST]) or seen[WAS_THERE] == is_there:
+        return now_s - float(seen[BEGAN])
+    return 0.0
 
 
 class SpellWatch:
@@ -94,55 +157,40 @@ class SpellWatch:
 
     Notes
     -----
-    With a gamma distribution of mean 1 and `PRIOR_ENDS` for the factor by which a kind's hazards differ here, the mean of
-    what is known after n ends where x were expected is ``(PRIOR_ENDS + n) / (PRIOR_ENDS + x)``.
-
-    An insurance: where hazards are about right runs cost no less with it; where they are four times too high, or too low,
-    48 hours due in 52 in us-west-2a (2023, 40 starts) cost 13 % and 7 % less with it.
+    Hazards of a kind are those expected times a power of `LEVEL`, which is likeliest by Bayes' rule: every tick that a spell
+    was seen to last, or not to, is as likely as that power's hazard at its age says. Powers are far apart, and others than
+    none are doubted: it is an insurance against hazards that are wrong by much.
     """
 
     def __init__(self, hazards: SpellHazards) -> None:
-        self._tick_s = hazards.tick_s
-        self._hazard: list[list[float]] = hazards.hazard.tolist()
-        self._first: list[list[float]] = hazards.first_hazard(hazards.num_ages).T.tolist()
-        self._last: tuple[float, bool] | None = None
-        self._begin: float | None = None
-        self._expected, self._ended = [0.0, 0.0], [0, 0]
+        self._tick_s = float(hazards.tick_s)
+        self._lasting = log_lasting(hazards)
+        self._seen, self._log_weight = new_memory()
 
     def see(self, now_s: float, *, is_available: bool) -> None:
         """Take up whether there are machines at a time, not before the last."""
-        if self._last is not None:
-            then_s, was_available = self._last
-            rows = self._hazard if self._begin is not None else self._first
-            age = int((then_s - (self._begin or 0.0)) / self._tick_s + TIME_TOL)
-            row = rows[was_available]
-            self._expected[was_available] += row[min(age, len(row) - 1)] * (now_s - then_s) / self._tick_s
-            if was_available != is_available:
-                self._ended[was_available] += 1
-                self._begin = now_s
-        self._last = now_s, is_available
+        take_up(self._seen, self._log_weight, self._lasting, self._tick_s, float(now_s), bool(is_available))
 
     def lasted_s(self, now_s: float, *, is_available: bool) -> float | None:
         """Return for how long there would be machines, or none, if that is so at a time; None since before the start."""
-        if self._last is None:
-            return None
-        if self._last[1] != is_available:
-            return 0.0
-        return None if self._begin is None else now_s - self._begin
+        found_s = float(lasted(self._seen, float(now_s), bool(is_available)))
+        return None if math.isnan(found_s) else found_s
 
     @property
     def is_there(self) -> bool:
         """Whether there were machines when it was last looked."""
-        return self._last is not None and self._last[1]
+        return bool(self._seen[WAS_THERE])
 
     @property
     def levels(self) -> tuple[int, int]:
         """Powers of `LEVEL` that hazards of absence and of availability are to be multiplied by."""
-        found = []
-        for expected, ended in zip(self._expected, self._ended, strict=True):
-            power = math.log((PRIOR_ENDS + ended) / (PRIOR_ENDS + expected), LEVEL)
-            found.append(max(-MAX_LEVEL, min(MAX_LEVEL, round(power))))
-        return found[0], found[1]
+        return likeliest(self._log_weight, ABSENT), likeliest(self._log_weight, PRESENT)
+
+
+def new_memory() -> tuple[FloatArray, FloatArray]:
+    """Return what a run remembers before it has seen anything: see `LAST`, and the logarithms of the powers' weights by kind."""
+    powers = np.arange(-MAX_LEVEL, MAX_LEVEL + 1)
+    return np.array([np.nan, 0.0, np.nan]), np.tile(-DOUBT * np.abs(powers), (2, 1))
 
 
 FORMAT = "optim-deadline-policy-1"
@@ -240,7 +288,10 @@ class DeadlinePolicy:
 
     def updated(self, watch: SpellWatch) -> Self:
         """Return the policy of hazards as a run has seen them so far; as safe at every moment, made once a pair of levels."""
-        levels = watch.levels
+        return self.of_levels(watch.levels)
+
+    def of_levels(self, levels: tuple[int, int]) -> Self:
+        """Return the policy of hazards times powers of `LEVEL`, of absence and of availability."""
         if levels not in self._variants:
             absent, present = (LEVEL**level for level in levels)
             self._variants[levels] = type(self).of(self.job, self.hazards.scaled(absent, present), spare_s=self.spare_s)
@@ -402,9 +453,6 @@ MAX_SECONDS = 2**53
 
 MAX_BYTES = 8 * MAX_ENTRIES
 """Of a file, unpacked."""
-
-TIME_TOL = 1e-6
-"""Times that differ by less, in ticks or units, are the same."""
 
 
 @lru_cache(maxsize=24)

@@ -1,12 +1,17 @@
 """`deadline-dp` in the engine: its mean on the chain that it knows is the least, and zones are weighed by a spell's cost."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.deadlines import SpellHazards
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.zones import ZoneJob, ZoneMarket
-from optim.simulation.spot.deadline_policy import SpellWatch, table_of
+from optim.simulation.spot.deadline_policy import DOUBT, LEVEL, MIN_CHANCE, SpellWatch, new_memory, table_of
 from optim.simulation.spot.deadline_zones import DeadlineProgramme, least_mean_usd
 from optim.simulation.spot.zones import Offer, facts_of, run_zones
 from optim.statistics import Interval
@@ -22,7 +27,7 @@ class Unlearning(DeadlineProgramme):
 
     def _decided(self, view):
         for watch in self._watches:
-            watch._ended = list(watch._expected)
+            watch._log_weight[:] = new_memory()[1]
         return super()._decided(view)
 
 
@@ -73,10 +78,6 @@ def test_the_cheaper_zone_is_asked_first_and_a_move_that_pays_is_made():
 def test_a_run_learns_that_spells_end_sooner_or_later():
     watch = SpellWatch(CHAIN)
     assert watch.levels == (0, 0)
-    lost = SpellWatch(CHAIN)
-    lost.see(0.0, is_available=True)
-    lost.see(600.0, is_available=False)
-    assert lost._ended == [0, 1]
     for tick in range(60):
         watch.see(600 * tick, is_available=tick % 2 == 0)
     assert watch.levels == (1, 1)
@@ -86,6 +87,34 @@ def test_a_run_learns_that_spells_end_sooner_or_later():
     assert calm.levels[1] == -1
     assert calm.lasted_s(600 * 400, is_available=True) is None
     assert calm.lasted_s(600 * 400, is_available=False) == 0.0
+
+
+@given(seed=st.integers(0, 10**9))
+def test_a_watch_weighs_hazards_by_how_likely_what_it_saw_is(seed):
+    rng = np.random.default_rng(seed)
+    flags = CHAIN.draw(30, rng).tolist()
+    ticks = sorted(rng.choice(30, size=int(rng.integers(2, 31)), replace=False).tolist())
+    watch = SpellWatch(CHAIN)
+    for tick in ticks:
+        watch.see(600 * tick, is_available=flags[tick])
+    likely = {(kind, power): math.exp(-DOUBT * abs(power)) for kind in (0, 1) for power in (-1, 0, 1)}
+    for kind, power in likely:
+        hazards = CHAIN.scaled(LEVEL**power, LEVEL**power)
+        begun = None
+        for then, now in itertools.pairwise(ticks):
+            # The first spell's hazards are those of one that was met at a moment of the long run.
+            chance = hazards.first_hazard(4)[min(then, 3), int(flags[then])]
+            if begun is not None:
+                chance = hazards.hazard[int(flags[then]), min(then - begun, 3)]
+            lasts = (1.0 - min(max(chance, MIN_CHANCE), 1.0 - MIN_CHANCE)) ** (now - then)
+            if flags[then] == kind:
+                likely[kind, power] *= lasts if flags[now] == flags[then] else 1.0 - lasts
+            if flags[now] != flags[then]:
+                begun = now
+    for kind, level in enumerate(watch.levels):
+        assert likely[kind, level] == pytest.approx(max(likely[kind, power] for power in (-1, 0, 1)), rel=1e-9)
+        for row, power in enumerate((-1, 0, 1)):
+            assert math.exp(watch._log_weight[kind, row]) == pytest.approx(likely[kind, power], rel=1e-9)
 
 
 def test_the_least_mean_is_told_by_the_table_that_was_played():
