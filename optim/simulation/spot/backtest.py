@@ -26,6 +26,7 @@ from optim.simulation.spot.oracle import Oracle, OracleResult
 from optim.simulation.spot.oracle_check import ReferenceChecker
 from optim.simulation.spot.policies import check_policies, make_policy, policy_class
 from optim.simulation.spot.policy import SpotOptions, World
+from optim.simulation.spot.replay import Replay
 from optim.simulation.spot.zones import IN_ONE_ZONE, ZoneRun, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
 from optim.statistics import Interval, wilson
@@ -606,6 +607,8 @@ class ZoneBacktest(AbstractStarts):
     def __init__(self, world: ZoneStarts, policies: Sequence[str], seed: int) -> None:
         super().__init__(policies, seed)
         self._world = world
+        told: dict[str, Any] = {"billing": world.billing, "probe_s": world.probe_s, "hazards": world.hazards}
+        self._replay = Replay(world.market, world.job, **told)
         if world.num_starts < 1:
             market, ticks = world.market, world.job.num_ticks(world.market.tick_s)
             raise InvalidOptionError(
@@ -628,8 +631,11 @@ class ZoneBacktest(AbstractStarts):
                 return StartRows(index=index, rows=(), error=f"the least cost isn't proven: {problems[0]}")
         rows = {}
         for name in dict.fromkeys(("on-demand", *(name for name in self._policies if name != OPTIMUM))):
-            made = policy_class(name, "zones")(facts)
-            run = run_zones(market, job, made, first, billing=world.billing, probe_s=world.probe_s)
+            if self._replay.can(name):
+                run = self._replay.run(name, first)
+            else:
+                made = policy_class(name, "zones")(facts)
+                run = run_zones(market, job, made, first, billing=world.billing, probe_s=world.probe_s)
             rows[name] = _row_of_zone_run(world, run, name)
         if best is not None:
             rows[OPTIMUM] = _row_of_optimum(world, best)
