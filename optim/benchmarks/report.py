@@ -64,12 +64,12 @@ def draw_profiles(gallery: "FigureList", records: Sequence[Record], colours: Map
     by_objective = objective_profile(verified)
     caption = _CAPTION
     panels: list[tuple[Draw, Profile, str]] = [
-        (_draw_factors, by_objective, "times as bad as the best objective, at most")
+        (draw_factors, by_objective, "times as bad as the best objective, at most")
     ]
     seconds, num_timed = common_figures(verified, _time_of)
     if num_timed:
         caption += _TIME.format(count=_instances(num_timed), solvers=len(seconds))
-        panels.append((_draw_factors, performance_profile(seconds), "seconds / least seconds, at most"))
+        panels.append((draw_factors, performance_profile(seconds), "seconds / least seconds, at most"))
     gaps, num_bounded = common_figures(verified, certified_gap)
     if num_bounded:
         caption += _GAP.format(count=_instances(num_bounded), solvers=len(gaps))
@@ -126,7 +126,8 @@ def _instances(count: int) -> str:
     return "one instance" if count == 1 else f"{count} instances"
 
 
-def _draw_factors(panel: "Axes", profile: Profile, colours: Mapping[str, str]) -> None:
+def draw_factors(panel: "Axes", profile: Profile, colours: Mapping[str, str]) -> None:
+    """Draw for each solver the share of cases within a factor of the least cost."""
     right = 1.05 * max(float(factors[-1]) for factors, _ in profile.values())
     for name, (factors, shares) in profile.items():
         _step(panel, np.append(factors, right), np.append(shares, shares[-1]), name, colours)

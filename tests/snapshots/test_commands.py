@@ -144,7 +144,7 @@ def test_formats(name):
 def test_work_of_suites():
     lines = []
     for spec in SUITES:
-        if spec.name in ("bidding", "fractional", "auction", "paper", "pricing"):
+        if spec.name in ("bidding", "fractional", "auction", "paper", "pricing", "peers"):
             continue
         for size in (SMALL, FULL):
             work = [one for one in spec.build(BenchRequest(size=size, seeds=(0,))) if not isinstance(one, Skipped)]
