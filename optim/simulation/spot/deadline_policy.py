@@ -282,8 +282,11 @@ class DeadlinePolicy:
         return cls(job=job, hazards=hazards, table=table_of(job, hazards), spare_s=spare_s)
 
     @property
-    def least_mean_usd(self) -> float:
-        """The least mean dollars of any rule that decides tick by tick and is never late, if spells end as the hazards say."""
+    def least_mean_usd(self) -> float | None:
+        """The least mean dollars of any rule that decides tick by tick and is never late, if spells end as the hazards say.
+
+        None where bills are by the hour and ticks don't divide it, or set-ups had to be rounded.
+        """
         return self.table.least_mean_usd
 
     def updated(self, watch: SpellWatch) -> Self:

@@ -182,12 +182,20 @@ class DeadlineTable(ComparesByValue):
     leases: Leases = field(compare=False)
 
     @property
-    def least_mean_usd(self) -> float:
+    def is_exact(self) -> bool:
+        """Whether bills and set-ups are those of the job: hours of ``aws-2009`` are whole ticks, set-ups whole units."""
+        job = self.job
+        is_hourly = job.billing is Billing.AWS_2009
+        return job.setup_s % self.unit_s == 0 and (not is_hourly or HOUR_S % job.tick_s == 0)
+
+    @property
+    def least_mean_usd(self) -> float | None:
         """The least mean dollars of any rule that decides tick by tick, knows the hazards and misses no deadline.
 
-        Under ``aws-2009`` with ticks that don't divide an hour, hours are rounded up to ticks: then it is an estimate, mostly
-        too low, and no bound.
+        None where the table is only near to the job's bills, see `is_exact`.
         """
+        if not self.is_exact:
+            return None
         share = self.hazards.share
         means = [(1.0 - share, float(self.mean_usd[0])), (share, float(self.mean_usd[1]))]
         return sum(chance * mean for chance, mean in means if chance > 0)

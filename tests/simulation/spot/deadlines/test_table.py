@@ -1,5 +1,7 @@
 """The table's least mean is that of trying everything, and its entries are safe whatever hazards say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,6 +39,19 @@ def test_least_mean_is_that_of_trying_everything(billing):
         for there in (False, True):
             tried = least_mean(job, hazards.hazard.tolist(), there, table.unit_s, first)
             assert table.mean_usd[int(there)] == pytest.approx(float(tried), rel=1e-9), (seed, there)
+
+
+@pytest.mark.parametrize(
+    ("billing", "tick_s", "is_told"),
+    [(Billing.AWS_2009, 600, True), (Billing.AWS_2009, 585, False), (Billing.AWS_2017, 585, True)],
+)
+def test_the_least_mean_is_told_where_it_is_exact(billing, tick_s, is_told):
+    job = DeadlineJob(
+        work_s=36_000, deadline_s=45_000, setup_s=0, spot_usd=1.0, on_demand_usd=3.0, tick_s=tick_s, billing=billing
+    )
+    assert (solve_table(job, prior_hazards(tick_s)).least_mean_usd is not None) == is_told
+    rough = replace(solve_table(job, prior_hazards(tick_s)), job=replace(job, setup_s=1))
+    assert replace(rough, unit_s=tick_s).least_mean_usd is None
 
 
 def test_a_lease_costs_a_minute_at_least():
