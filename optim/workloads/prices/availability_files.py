@@ -116,10 +116,13 @@ OnDemand = int | Mapping[str, int] | None
 
 
 class ZoneTraces(Mapping[str, AvailabilityTrace]):
-    """Traces by zone, each put together when it is asked for: the price on demand of no other zone need be known."""
+    """Traces by zone, each put together when it is asked for: the price on demand of no other zone need be known.
 
-    def __init__(self, builders: Mapping[str, Callable[[], AvailabilityTrace]]) -> None:
-        self._builders = dict(builders)
+    `num_ticks` are those of all of them together.
+    """
+
+    def __init__(self, builders: Mapping[str, Callable[[], AvailabilityTrace]], num_ticks: int = 0) -> None:
+        self._builders, self.num_ticks = dict(builders), num_ticks
 
     def __getitem__(self, zone: str) -> AvailabilityTrace:
         return self._builders[zone]()
@@ -189,13 +192,21 @@ def read_availability(
             told = polarity if is_json(file) else None
             return read_availability(file, on_demand_micro=on_demand_micro, spot_micro=spot_micro, polarity=told)
 
+        ticks: list[int] = []
+
+        def read_within(file: Path) -> ZoneTraces:
+            traces = read(file)
+            ticks.append(traces.num_ticks)
+            check_limit("cells", sum(ticks), f"{path}: ticks of all files")
+            return traces
+
         found: dict[str, Callable[[], AvailabilityTrace]] = {}
-        for traces in read_each(files, read, root=path, skip_bad=skip_bad):
+        for traces in read_each(files, read_within, root=path, skip_bad=skip_bad):
             for zone in traces:
                 if zone in found:
                     raise InvalidProblemError(f"{path}: two files have a zone {zone!r}; rename one, or leave one out")
                 found[zone] = traces.builder(zone)
-        return ZoneTraces(found)
+        return ZoneTraces(found, sum(ticks))
     _check_polarity(path, (path,), polarity)
     if is_json(path):
         return _recorded(path, read_recording(path, polarity), on_demand_micro, spot_micro)
@@ -225,7 +236,7 @@ def _recorded(path: str | Path, recording: Recording, given: OnDemand, spot_micr
         spot = on_demand * SPOT_PERCENT // 100 if spot_micro is None else spot_micro
         return recording.trace(on_demand_micro=on_demand, spot_micro=spot)
 
-    return ZoneTraces({recording.zone: build})
+    return ZoneTraces({recording.zone: build}, len(recording.is_available))
 
 
 def read_windows(
@@ -332,7 +343,7 @@ def _with_prices(path: str | Path, header: tuple[str, ...], given: OnDemand) -> 
             end_s=int(times[rows][-1] + np.median(np.diff(times[rows]))) if len(rows) > 1 else int(times[rows][-1]) + 1,
         )
 
-    return ZoneTraces({zone: partial(build, zone, rows) for zone, rows in zones.items()})
+    return ZoneTraces({zone: partial(build, zone, rows) for zone, rows in zones.items()}, len(times))
 
 
 def _without_prices(path: str | Path, given: OnDemand, spot_micro: int | None) -> ZoneTraces:
@@ -360,7 +371,7 @@ def _without_prices(path: str | Path, given: OnDemand, spot_micro: int | None) -
             end_s=int(times[rows[-1]] + columns["gap_seconds"][first]),
         )
 
-    return ZoneTraces({zone: partial(build, zone, rows) for zone, rows in zones.items()})
+    return ZoneTraces({zone: partial(build, zone, rows) for zone, rows in zones.items()}, len(times))
 
 
 def _on_demand(path: str | Path, zone: str, kind: str, given: OnDemand, listed: int | None) -> int:

@@ -137,6 +137,20 @@ def test_sizes_of_all_recordings_together_are_limited(tmp_path):
         assert len(read_windows(tmp_path, **told)) == 3
     with read_limits(cells=149), pytest.raises(InvalidProblemError, match="ticks of all zones: at most 149 are read"):
         read_windows(tmp_path, **told)
+    with read_limits(cells=150):
+        assert len(read_availability(tmp_path, **told)) == 3
+    with read_limits(cells=149), pytest.raises(InvalidProblemError, match="ticks of all files: at most 149 are read"):
+        read_availability(tmp_path, **told)
+    told_by_table = tmp_path / "tables"
+    told_by_table.mkdir()
+    for name in "ab":
+        rows = "".join(f"availability,1,c,{name},v100_1,600,{tick},1\n" for tick in range(30))
+        (told_by_table / f"{name}.csv").write_text(f"kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n{rows}")
+    with (
+        read_limits(cells=59),
+        pytest.raises(InvalidProblemError, match="ticks of all files: at most 59 are read, got 60"),
+    ):
+        read_availability(told_by_table)
 
 
 def test_zones_of_a_folder_are_put_on_one_grid_and_other_files_are_left_alone(tmp_path):
