@@ -75,7 +75,8 @@ class Row:
     ratio_to_on_demand, ratio_to_oracle, ratio_to_oracle_paid
         Cost over that of the baseline, over the proven bound, and over the plan of paid hours.
     min_mean_usd
-        The least mean of any rule in one zone, if spells end as `deadline-dp` knows; None where that isn't played.
+        The least mean of any rule in one zone, if spells end as `deadline-dp` knows; None where that isn't played, or bills
+        by the hour are of ticks that don't divide it.
     ratio_to_optimum, probes
         Over zones: cost over the proven least, and how often zones were asked only to know.
     redrawn
@@ -251,10 +252,19 @@ def compare(rows: Sequence[Row], others: Sequence[Row], window_s: int | None = N
 
 
 def _clusters(rows: Sequence[Row], window_s: int | None) -> list[int] | None:
-    """Return which span of a length each row's start lies in; None where none is given."""
+    """Return which span of a length each row's start lies in, a number each; None where none is given.
+
+    A recording without a date, whose clock starts at 0, is a cluster of its own: nobody knows what it overlaps.
+    """
     if window_s is None:
         return None
-    return [int(datetime.fromisoformat(row.start).timestamp()) // window_s for row in rows]
+    numbers: dict[int | str, int] = {}
+    found = []
+    for row in rows:
+        begin_s = int(datetime.fromisoformat(row.start).timestamp())
+        key = row.file if row.file is not None and begin_s == 0 else begin_s // window_s
+        found.append(numbers.setdefault(key, len(numbers)))
+    return found
 
 
 def _interval(

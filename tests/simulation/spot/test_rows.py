@@ -140,3 +140,14 @@ def test_means_are_over_the_starts_that_all_policies_have_done_but_those_that_ne
     assert (found["all"].mean["cost_usd"], found["some"].mean["cost_usd"]) == (2.0, 3.0)
     assert found["none"].mean["cost_usd"] is None
     assert found["all"].paired["some"].mean == -1.0
+
+
+def test_recordings_without_a_date_are_clusters_of_their_own():
+    row = replace(row_of_run(RUN), start="1970-01-01T00:00:00Z")
+    rows = [replace(row, file=file, cost_usd=cost) for file, cost in (("a", 1.0), ("b", 2.0), ("c", 6.0))]
+    apart = summarise("p", rows, window_s=3600)
+    # Of three independent costs, mean 3 and standard deviation sqrt(7): half a width of 4.303 sqrt(7 / 3).
+    assert apart.high["cost_usd"] == pytest.approx(3.0 + 4.302653 * math.sqrt(7 / 3), rel=1e-6)
+    dated = [replace(each, start="2023-01-01T00:00:00Z") for each in rows]
+    assert summarise("p", dated, window_s=3600).high["cost_usd"] is None
+    assert summarise("p", [replace(each, file=None) for each in rows], window_s=3600).high["cost_usd"] is None
