@@ -394,7 +394,7 @@ class Replay:
         self._steps: dict[int, IntArray] = {}
         self._policies: dict[tuple[int, int], DeadlinePolicy] = {}
         self._looks: dict[int, tuple[DeadlinePolicy, Look]] = {}
-        self._stays = np.empty((min(len(market), 2 * job.num_ticks(market.tick_s)) + 1, 4), dtype=np.int64)
+        self._max_stays = min(len(market), 2 * job.num_ticks(market.tick_s)) + 1
         self._times = Times(
             tick_s=market.tick_s,
             work_s=int(job.work_s),
@@ -427,19 +427,20 @@ class Replay:
         rule, at = RULES[name], np.zeros(1, dtype=RUN)
         at["seen_tick"] = at["told_tick"] = at["kept"] = -1
         seen, log_weight = new_memory()
+        stays = np.empty((self._max_stays, 4), dtype=np.int64)
         steps, lasting, look = self._no_steps, NO_LASTING, NO_TABLE
         if rule == TABLE:
-            steps, lasting = self._steps_from(first), log_lasting(known_hazards(self._facts))
+            steps, lasting = self._steps_from(first), self._lasting
             look = self._look(first, at)
         while not _go(
             rule,
             first,
-            *(self._flags, self._micro, steps, self._times, look, lasting, at, seen, log_weight, self._stays),
+            *(self._flags, self._micro, steps, self._times, look, lasting, at, seen, log_weight, stays),
         ):
             look = self._look(first, at)
-        return self._told(name, first, at)
+        return self._told(name, first, at, stays)
 
-    def _told(self, name: str, first: int, at: NDArray[Any]) -> ZoneRun:
+    def _told(self, name: str, first: int, at: NDArray[Any], stays: IntArray) -> ZoneRun:
         """Return a run that is over."""
         run = at[0]
         worked_s, now_s = int(run["worked_s"]), int(run["now_s"])
@@ -458,7 +459,7 @@ class Replay:
             free_s=0,
             stays=tuple(
                 Allocation(0, is_spot == 1, begin_s, end_s, is_lost == 1)
-                for is_spot, begin_s, end_s, is_lost in self._stays[: int(run["num_stays"])].tolist()
+                for is_spot, begin_s, end_s, is_lost in stays[: int(run["num_stays"])].tolist()
             ),
         )
 
@@ -495,6 +496,10 @@ class Replay:
             )
             self._looks[id(policy)] = policy, look
         return self._looks[id(policy)][1]
+
+    @cached_property
+    def _lasting(self) -> FloatArray:
+        return log_lasting(known_hazards(self._facts))
 
     @cached_property
     def _pool(self) -> SpellHazards:
