@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optim.models.cluster.workload import Workload
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest
     from optim.simulation.cluster.forecast import Forecast, ForecastOptions, History
+    from optim.simulation.cluster.forecast_calibration import Calibration
 
 COLUMNS = ("job", "user", "partition", "gpus", "waited_h", "start_10", "start_50", "start_90")
 MAX_ROWS = 40
@@ -205,19 +206,26 @@ def print_forecast(
 ) -> ExitCode:
     """Draw the future under each policy, and print and write when pending jobs start."""
     from optim.simulation.cluster.forecast import forecast
+    from optim.simulation.cluster.forecast_calibration import calibrate
 
     assert begun.history is not None
     found: list[tuple[str, Forecast]] = []
+    told: list[str] = []
     with terminal_progress() as progress, listening("the draws so far are kept") as stop:
         for request in requests:
             if stop.is_requested:
                 break
-            made = forecast(
-                begun.jobs, begun.present, task.cluster, request.build, begun.history, options=begun.options,
-                engine=task.options, limit_s=begun.limit_s, seed=begun.seed, progress=progress,
-                should_stop=lambda: stop.is_requested,
-            )  # fmt: skip
-            found.append((request.name, made))
+            about = (begun.jobs, begun.present, task.cluster, request.build, begun.history)
+            how: dict[str, Any] = {
+                "options": begun.options, "engine": task.options, "limit_s": begun.limit_s, "seed": begun.seed,
+                "progress": progress, "should_stop": lambda: stop.is_requested,
+            }  # fmt: skip
+            made = forecast(*about, **how)
+            known = calibrate(*about, **how)
+            found.append((request.name, replace(made, spread=known.spread)))
+            told.append(f"{request.name}: {calibration_text(known)}")
+    for line in told:
+        info(line)
     rows: list[dict[str, Any]] = []
     for name, made in found:
         own = forecast_rows(begun, name, made)
@@ -231,9 +239,21 @@ def print_forecast(
     if report is not None:
         from optim.report.cluster_forecast import write_forecast_report
 
-        write_forecast_report(begun.jobs, begun.present, begun.begin, found, report)
+        write_forecast_report(begun.jobs, begun.present, begun.begin, found, told, report)
     is_cut = len(found) < len(requests) or len(found[-1][1].start_us) < begun.options.draws
     return ExitCode.INTERRUPTED if is_cut else ExitCode.DONE
+
+
+def calibration_text(known: "Calibration") -> str:
+    """Return what past moments tell of ranges, in a line."""
+    if not known.moments:
+        return f"ranges aren't calibrated: {known.reason}"
+    as_drawn = f"at {known.moments} past moments as drawn they held {known.held:.0%} of the starts"
+    if not known.spread:
+        return f"ranges are calibrated: {as_drawn}"
+    return (
+        f"ranges are calibrated: {as_drawn}, so that waits are stretched (spread of their logarithm: {known.spread:g})"
+    )
 
 
 def forecast_rows(begun: Begun, policy: str, made: "Forecast") -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def forecast_figure(jobs: Workload, present: Present, begin: datetime, policy: s
         [mdates.date2num(begin + timedelta(microseconds=float(us))) for us in each[shown]]
         for each in (low, middle, high)
     ]
-    caption = "Each bar holds 80 % of the drawn starts of a job, the dot is their median; times are UTC."
+    caption = "Each bar is the range in which a job starts with 80 %, the dot is the median; times are UTC."
     if len(shown) < len(middle):
         caption += f" The first {len(shown)} of {len(middle)} jobs."
     with gallery.picture(
@@ -51,14 +51,19 @@ def forecast_figure(jobs: Workload, present: Present, begin: datetime, policy: s
 
 
 def write_forecast_report(
-    jobs: Workload, present: Present, begin: datetime, found: "Sequence[tuple[str, Forecast]]", path: Path
+    jobs: Workload,
+    present: Present,
+    begin: datetime,
+    found: "Sequence[tuple[str, Forecast]]",
+    told: Sequence[str],
+    path: Path,
 ) -> None:
-    """Write the page; it is whole or absent."""
+    """Write the page, with what is told of calibration; it is whole or absent."""
     now = begin + timedelta(microseconds=present.now_us)
     pending = int(present.is_pending(jobs).sum())
     said = f"{len(present.starts)} jobs run and {pending} are pending at {now:%Y-%m-%d %H:%M} UTC"
     body = ["<h1>When pending jobs start</h1>", f'<p class="headline">{escape(said)}</p>']
-    body.extend(f"<p>{escape(text)}</p>" for text in (*jobs.left_out, *jobs.notes))
+    body.extend(f"<p>{escape(text)}</p>" for text in (*told, *jobs.left_out, *jobs.notes))
     for policy, made in found:
         body.append(figure_element(forecast_figure(jobs, present, begin, policy, made)))
         rows = []

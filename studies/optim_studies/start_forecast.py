@@ -1,33 +1,36 @@
 """How well forecasts of starts hold on weeks that they don't know: coverage and error on published lists of jobs.
 
-A list is played under a policy, which tells when each job starts. At moments of the later weeks, at which jobs wait, the state is
-taken and forecast from what ended before it alone. Run it as
-``python -m optim_studies.start_forecast pollux pollux_philly_82k.csv.gz --gpus 84x8 --policy fifo --days 0``.
+A list is played under a policy, which tells when each job starts. At moments at which jobs wait, the state is taken and forecast from
+what ended before it alone. Ranges of the later moments are stretched by what earlier ones tell, as `simulate cluster --forecast` does it.
+Run it as ``python -m optim_studies.start_forecast pollux pollux_philly_82k.csv.gz --gpus 84x8 --policy fifo --days 0``.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from optim.core.arrays import FloatArray
 from optim.models.cluster.cluster import Cluster
-from optim.models.cluster.log import Run
-from optim.models.cluster.present import present_at
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import Policy, simulate
-from optim.simulation.cluster.forecast import ForecastOptions, History, estimated, forecast
+from optim.simulation.cluster.engine import Policy, first_starts, simulate
+from optim.simulation.cluster.forecast import WEEK_US, ForecastOptions, estimated, forecast
+from optim.simulation.cluster.forecast_calibration import SPREADS, Outcome, PastMoment, Played, learn_spread
 from optim.simulation.cluster.run_times import JobTraits, RunTimes
 from optim.workloads.cluster.jobs import Oversized, Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 
+FIRST = 0.1
+"""Share of the list's time before the first moment that ranges are learnt from."""
 HELD_OUT = 0.4
-"""Share of the list's time before the first moment."""
+"""Share of the list's time before the first moment that counts."""
 LAST = 0.98
 LEAST_PENDING = 20
 HOUR_US = 3_600 * US
@@ -35,20 +38,46 @@ HOUR_US = 3_600 * US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What came of one forecast: which jobs' intervals hold their start, and errors in hours of the median and of group means; shape (pending,)."""
+    """What came of one forecast.
 
-    is_covered: FloatArray
-    error_h: FloatArray
-    error_of_means_h: FloatArray
+    Parameters
+    ----------
+    now_us, num_known, start_us, drawn_us
+        As of `optim.simulation.cluster.forecast_calibration.Outcome`.
+    held
+        Share of the pending jobs whose start lies in the interval, for each of `SPREADS`.
+    error_h, error_of_means_h
+        Errors of the median and of group means in hours, one a pending job; none of the means unless they were asked for.
+    """
+
+    now_us: int
+    num_known: int
+    start_us: list[int]
+    drawn_us: list[list[int]]
+    held: list[float]
+    error_h: list[float]
+    error_of_means_h: list[float]
+
+    def outcome(self) -> Outcome:
+        """Return what ranges are learnt from."""
+        return Outcome(
+            now_us=self.now_us,
+            num_known=self.num_known,
+            start_us=np.array(self.start_us),
+            drawn_us=np.array(self.drawn_us),
+        )
+
+    def held_with(self, spread: float) -> float:
+        """Return the share of starts that intervals hold at one of the spreads."""
+        return self.held[int(np.abs(SPREADS - spread).argmin())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """A list that was played to its end under a policy."""
 
-    jobs: Workload
+    played: Played
     cluster: Cluster
-    run: Run
     policy: str
     backfill: bool
 
@@ -56,39 +85,52 @@ class World:
         """Return the policy."""
         return make_policy(self.policy, jobs, {"backfill": True} if self.backfill else {})
 
-    def moments(self, count: int, seed: int) -> list[int]:
-        """Return times of the later weeks at which at least `LEAST_PENDING` jobs wait."""
-        end = int(self.jobs.submit_us[-1])
-        times = np.arange(int(HELD_OUT * end), int(LAST * end), HOUR_US // 2)
-        begun = np.searchsorted(np.sort(self.run.first_start_us), times, side="right")
-        busy = times[np.searchsorted(self.jobs.submit_us, times, side="right") - begun >= LEAST_PENDING]
-        rng = np.random.default_rng(seed)
-        return [int(time) for time in np.sort(rng.choice(busy, min(count, len(busy)), replace=False))]
+    def busy(self, share: float) -> list[int]:
+        """Return the times behind a share of the list's at which at least `LEAST_PENDING` jobs wait."""
+        end = int(self.played.jobs.submit_us[-1])
+        return [int(each) for each in self.played.busy_times_us(int(share * end), int(LAST * end), LEAST_PENDING)]
 
-    def forecast_at(self, now: int, options: ForecastOptions, seed: int) -> Moment | None:
-        """Return what comes of the forecast at a moment, None if no job is pending."""
-        rest, present = present_at(self.jobs, self.run.log, now)
-        here = np.flatnonzero(rest.submit_us <= now)
-        jobs, truth = rest.select(here), self.run.first_start_us[self.run.end_us > now][here]
-        if not present.is_pending(jobs).any():
-            return None
-        past = np.flatnonzero(self.jobs.submit_us <= now)
-        has_ended = self.run.end_us[past] <= now
-        ran = np.where(has_ended, self.jobs.duration_us[past], np.maximum(0, now - self.run.first_start_us[past]))
-        history = History(jobs=self.jobs.select(past), run_us=ran, has_ended=has_ended, now_us=now)
-        made = forecast(jobs, present, self.cluster, self.make, history, options=options, seed=seed)
-        held = present.held_us(len(jobs))
-        mean_s = history.run_times(jobs, present).mean_s(JobTraits.of(jobs), held / US)
-        meant = replace(jobs, duration_us=np.maximum(held + 1, np.rint(mean_s * US).astype(np.int64)))
-        by_means = simulate(meant, self.cluster, self.make(meant), present=present)
-        assert by_means is not None
-        low, middle, high = made.quantiles_us()
-        start = truth[made.rows]
+    def counting(self, count: int, seed: int) -> list[int]:
+        """Return some of the later times, drawn."""
+        busy, rng = self.busy(HELD_OUT), np.random.default_rng(seed)
+        return [int(each) for each in np.sort(rng.choice(busy, min(count, len(busy)), replace=False))]
+
+    def spaced(self, count: int) -> list[int]:
+        """Return some of all times, evenly spaced among those at which jobs wait."""
+        busy = self.busy(FIRST)
+        return sorted({busy[at] for at in np.linspace(0, len(busy) - 1, count).astype(int).tolist()}) if count else []
+
+    def forecast_at(self, now: int, options: ForecastOptions, seed: int, *, with_means: bool) -> Moment:
+        """Return what comes of the forecast at a moment."""
+        then = self.played.moment(now)
+        made = forecast(then.jobs, then.present, self.cluster, self.make, then.history, options=options, seed=seed)
+        start = then.start_us[made.rows]
+        held = []
+        for spread in SPREADS.tolist():
+            low, high = replace(made, spread=spread).quantiles_us((0.1, 0.9))
+            held.append(float(((start >= np.floor(low)) & (start <= np.ceil(high))).mean()))
+        few = Outcome.of(then, made)
+        means = self._starts_by_means(then, made.rows) if with_means else start[:0]
         return Moment(
-            is_covered=((start >= low) & (start <= high)).astype(np.float64),
-            error_h=np.abs(middle - start) / HOUR_US,
-            error_of_means_h=np.abs(by_means.first_start_us[made.rows] - start) / HOUR_US,
+            now_us=now,
+            num_known=few.num_known,
+            start_us=few.start_us.tolist(),
+            drawn_us=few.drawn_us.tolist(),
+            held=held,
+            error_h=_hours(made.quantiles_us((0.5,))[0] - start),
+            error_of_means_h=_hours(means - start) if with_means else [],
         )
+
+    def _starts_by_means(self, then: PastMoment, pending: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> FloatArray:
+        """Return when pending jobs start if each runs for as long as its group does on average."""
+        held = then.present.held_us(len(then.jobs))
+        mean_s = then.history.run_times(then.jobs, then.present).mean_s(JobTraits.of(then.jobs), held / US)
+        meant = replace(then.jobs, duration_us=np.maximum(held + 1, np.rint(mean_s * US).astype(np.int64)))
+        return first_starts(meant, self.cluster, self.make(meant), then.present, pending).astype(np.float64)
+
+
+def _hours(error_us: FloatArray) -> list[float]:
+    return [round(abs(each) / HOUR_US, 4) for each in error_us.tolist()]
 
 
 def with_estimates(jobs: Workload) -> Workload:
@@ -96,6 +138,29 @@ def with_estimates(jobs: Workload) -> Workload:
     past = np.flatnonzero(jobs.submit_us <= HELD_OUT * jobs.submit_us[-1])
     known = RunTimes(JobTraits.of(jobs).select(past), jobs.duration_us[past] / US, np.ones(len(past), np.bool_))
     return estimated(jobs, known, JobTraits.of(jobs), np.zeros(len(jobs), np.int64))
+
+
+def stretched(counted: Sequence[Moment], known: Sequence[Moment], weeks: int) -> list[float]:
+    """Return the spread at each moment that counts, from those that were before it in so many weeks."""
+    found = []
+    for each in counted:
+        begin = each.now_us - weeks * WEEK_US
+        before = [moment.outcome() for moment in known if begin <= moment.now_us < each.now_us]
+        found.append(learn_spread(before, each.now_us, each.num_known).spread)
+    return found
+
+
+def summary(name: str, counted: Sequence[Moment], spreads: Sequence[float]) -> str:
+    """Return a line on some moments: pooled over jobs, and as means of moments."""
+    sizes = [len(each.error_h) for each in counted]
+    drawn = [each.held_with(0.0) for each in counted]
+    stretched = [each.held_with(spread) for each, spread in zip(counted, spreads, strict=True)]
+    noise = np.std(stretched, ddof=1) / np.sqrt(len(counted)) if len(counted) > 1 else np.nan
+    return (
+        f"{name}: {len(counted)} moments, {sum(sizes):,} pending jobs; 80 % intervals hold {np.average(stretched, weights=sizes):.1%} "
+        f"(mean of moments {np.mean(stretched):.1%}, standard error {noise:.1%}); as drawn {np.average(drawn, weights=sizes):.1%} "
+        f"({np.mean(drawn):.1%}); mean spread {np.mean(spreads):.2f}\n"
+    )
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -106,9 +171,13 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--gpus", default="84x8")
     parser.add_argument("--policy", default="fifo", help="fifo, fifo.backfill or easy")
     parser.add_argument("--days", type=float, default=7.0, help="of new jobs; 0 where later jobs pass nobody")
-    parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--moments", type=int, default=20, help="drawn among those of held-out weeks")
+    parser.add_argument(
+        "--spaced", type=int, default=60, help="more, evenly over all weeks; ranges are learnt from those"
+    )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, help="file of JSON lines; moments that it holds are not forecast again")
     asked = parser.parse_args(words)
     cluster = Cluster.grid(asked.gpus)
     table = read_jobs(asked.trace, asked.trace_format, ReadOptions())
@@ -116,27 +185,49 @@ def main(words: Sequence[str] | None = None) -> None:
     name, _, backfill = asked.policy.partition(".")
     run = simulate(jobs, cluster, make_policy(name, jobs, {"backfill": True} if backfill else {}))
     assert run is not None
-    world = World(jobs=jobs, cluster=cluster, run=run, policy=name, backfill=bool(backfill))
+    world = World(played=Played(jobs=jobs, run=run), cluster=cluster, policy=name, backfill=bool(backfill))
     options, began = ForecastOptions(draws=asked.draws, arrival_days=asked.days), time.process_time()
-    found: list[Moment] = []
-    for now in world.moments(asked.moments, asked.seed):
-        moment = world.forecast_at(now, options, asked.seed)
-        if moment is not None:
-            found.append(moment)
-            sys.stdout.write(
-                f"day {now / 24 / HOUR_US:.1f}: {len(moment.error_h)} pending, {moment.is_covered.mean():.0%} covered, median "
-                f"error {np.median(moment.error_h):.2f} h, by means {np.median(moment.error_of_means_h):.2f} h\n"
-            )
-            sys.stdout.flush()
-    covered, error, means = (
-        np.concatenate([getattr(each, part) for each in found])
-        for part in ("is_covered", "error_h", "error_of_means_h")
+    drawn, spaced = world.counting(asked.moments, asked.seed), world.spaced(asked.spaced)
+    same = {key: str(getattr(asked, key)) for key in ("trace", "gpus", "policy", "days", "draws", "seed")}
+    found = _stored(asked.results, same)
+    times = dict.fromkeys([*drawn, *spaced])
+    for number, now in enumerate(times):
+        is_known = now in found and (now not in drawn or bool(found[now].error_of_means_h))
+        if not is_known:
+            found[now] = world.forecast_at(now, options, asked.seed, with_means=now in drawn)
+        moment = found[now]
+        if asked.results is not None and not is_known:
+            with asked.results.open("a") as file:
+                file.write(json.dumps({"asked": same, **asdict(moment)}) + "\n")
+        sys.stdout.write(
+            f"{number + 1} of {len(times)}, day {now / 24 / HOUR_US:.1f}: {len(moment.error_h)} pending, {moment.held_with(0.0):.0%} held "
+            f"as drawn, median error {np.median(moment.error_h):.2f} h\n"
+        )
+        sys.stdout.flush()
+    known = [found[now] for now in spaced]
+    counted = [found[now] for now in drawn]
+    later = [each for each in known if each.now_us >= min(drawn)]
+    weeks = options.history_weeks
+    sys.stdout.write(summary("drawn moments", counted, stretched(counted, known, weeks)))
+    if later:
+        both = [*counted, *later]
+        sys.stdout.write(summary("with the spaced ones of those weeks", both, stretched(both, known, weeks)))
+    error, means = (
+        np.concatenate([getattr(each, part) for each in counted]) for part in ("error_h", "error_of_means_h")
     )
     sys.stdout.write(
-        f"{len(found)} moments, {len(error):,} pending jobs: 80 % intervals cover {covered.mean():.1%} (mean of moments "
-        f"{np.mean([each.is_covered.mean() for each in found]):.1%}); median absolute error {np.median(error):.2f} h, of group means "
-        f"{np.median(means):.2f} h, ratio {np.median(error) / np.median(means):.2f}; {time.process_time() - began:.0f} s of processor time\n"
+        f"median absolute error {np.median(error):.2f} h, of group means {np.median(means):.2f} h, ratio "
+        f"{np.median(error) / np.median(means):.2f}; {time.process_time() - began:.0f} s of processor time\n"
     )
+
+
+def _stored(path: Path | None, asked: dict[str, str]) -> dict[int, Moment]:
+    """Return the moments that a file holds of the same question."""
+    if path is None or not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+    same = [row for row in rows if row.pop("asked") == asked]
+    return {row["now_us"]: Moment(**row) for row in same}
 
 
 if __name__ == "__main__":

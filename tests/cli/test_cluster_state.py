@@ -74,6 +74,30 @@ def test_a_forecast_is_printed_written_and_drawn(state, tmp_path):
         assert [each["start_50"] for each in csv.DictReader(file)] == [each["start_50"] for each in rows]
     assert "When pending jobs start: easy" in page.read_text()
     assert "now is 2026-11-02T12:00:00 UTC: 1 jobs run, 2 are pending" in result.stderr
+    # Nobody waited in that month.
+    assert "easy: ranges aren't calibrated: the past has 0 moments like now" in result.stderr
+
+
+def test_ranges_are_calibrated_on_a_past_in_which_jobs_waited(tmp_path):
+    """Two jobs of two hours a day, the second of which waits for the first."""
+    over = [
+        row(10 * n + m, f"2026-10-{n:02}T08:0{m}:00", f"2026-10-{n:02}T{8 + 2 * m:02}:00:00", 7200, 8, "COMPLETED", f"2026-10-{n:02}T{10 + 2 * m}:00:00")
+        for n in range(1, 31)
+        for m in (0, 1)
+    ]  # fmt: skip
+    now = [
+        row(400, "2026-11-02T11:00:00", "2026-11-02T11:30:00", 1800, 8, "RUNNING"),
+        row(401, "2026-11-02T11:40:00", "Unknown", 0, 8, "PENDING"),
+    ]
+    path, page = tmp_path / "now.txt", tmp_path / "page.html"
+    path.write_text("\n".join([HEADER, *over, *now]) + "\n")
+    words = ("--state", path, "--gpus", "1x8", "--policy", "easy", "--forecast", 20)
+    result = run(*words, "--option", "forecast.arrival_days=0", "--report", page)
+    assert result.exit_code == 0, result.output
+    # All run for two hours, so that every range is exact and nothing is stretched.
+    assert "easy: ranges are calibrated: at 12 past moments as drawn they held 100% of the starts" in result.stderr
+    assert "ranges are calibrated" in page.read_text()
+    assert "2026-11-02T13:30:00" in result.stdout
 
 
 def test_a_run_begins_in_the_state_and_its_log_is_verified(state, tmp_path):

@@ -1,10 +1,11 @@
 """When pending jobs will start: the present state played on, with run times and submissions drawn from history."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError, check_in
@@ -14,11 +15,23 @@ from optim.models.cluster.columns import columns_of
 from optim.models.cluster.present import Present
 from optim.models.cluster.workload import LABELS, LATEST_US, US, Workload
 from optim.simulation.cluster.engine import Policy, first_starts
+from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import ConditionalRunTimes, JobTraits, RunTimes
 
 LEVELS = (0.1, 0.5, 0.9)
 """Quantiles of start times that are told: between the outer two lie 80 % of the draws."""
+
+ROUNDED_S = 60.0
+"""Waits of less than so many seconds are all the same."""
+
+_MIDDLES = ndtri((np.arange(11) + 0.5) / 11)
+
+FACTOR_SCORES = _MIDDLES / np.sqrt(np.mean(_MIDDLES**2))
+"""Equally likely scores that stand for the factor of waits: the middles of a normal's parts, with variance 1."""
+
+MAX_NUMBERS = 4_000_000
+"""Stretched waits held at a time."""
 
 DAY_US = 86_400 * US
 WEEK_US = 7 * DAY_US
@@ -36,7 +49,11 @@ class ForecastOptions:
         For how many days from now on new jobs come: those of as many days of the history, drawn anew for each draw, which begin a whole
         number of weeks before now where the history has as many; 0 for none. A later job may pass a pending one.
     history_weeks
-        How far back new jobs are drawn from.
+        How far back new jobs are drawn from, and past moments lie.
+    calibration_moments
+        At how many past moments forecasts are made, by whose errors ranges are stretched; 0 for ranges as drawn.
+    calibration_draws
+        How often the future is played at each of them, at most as often as `draws`.
 
     Raises
     ------
@@ -47,12 +64,16 @@ class ForecastOptions:
     draws: int = 200
     arrival_days: float = 7.0
     history_weeks: int = 8
+    calibration_moments: int = 12
+    calibration_draws: int = 25
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_in("[1, 10000]", self, "draws")
         check_in("[0, 60]", self, "arrival_days")
         check_in("[1, 520]", self, "history_weeks")
+        check_in("[0, 200]", self, "calibration_moments")
+        check_in("[1, 10000]", self, "calibration_draws")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,14 +124,50 @@ class Forecast:
         Which of the jobs they are; shape (pending,).
     start_us
         When each starts in each draw, on the jobs' clock; shape (draws, pending).
+    now_us
+        The present time on that clock.
+    spread
+        What quantiles are stretched by, see `stretched_s`.
     """
 
     rows: IntArray
     start_us: IntArray
+    now_us: int
+    spread: float = 0.0
 
     def quantiles_us(self, levels: tuple[float, ...] = LEVELS) -> FloatArray:
         """Return quantiles of each job's start; shape (levels, pending)."""
-        return np.asarray(np.quantile(self.start_us, levels, axis=0), np.float64)
+        if not self.spread:
+            return np.asarray(np.quantile(self.start_us, levels, axis=0), np.float64)
+        return self.now_us + US * stretched_s((self.start_us - self.now_us) / US, self.spread, levels)
+
+
+def stretched_s(wait_s: FloatArray, spread: float, levels: Sequence[float]) -> FloatArray:
+    """Return quantiles of drawn waits that are multiplied by a factor which all of them share.
+
+    The factor multiplies `ROUNDED_S` plus the wait, and is log-normal with median 1; `spread` is the deviation of its logarithm.
+
+    Parameters
+    ----------
+    wait_s
+        Drawn waits in seconds, at least 0; shape (draws, jobs).
+    levels
+        Shares of the draws below each quantile.
+
+    Returns
+    -------
+    FloatArray
+        Shape (levels, jobs), at least 0.
+    """
+    draws, count = wait_s.shape
+    shift = spread * FACTOR_SCORES if spread else np.zeros(1)
+    found = np.empty((len(levels), count))
+    at_once = max(1, MAX_NUMBERS // (draws * len(shift)))
+    for first in range(0, count, at_once):
+        log_wait = np.log(wait_s[:, first : first + at_once] + ROUNDED_S)
+        drawn = (log_wait[:, None] + shift[:, None]).reshape(draws * len(shift), -1)
+        found[:, first : first + at_once] = np.quantile(drawn, levels, axis=0)
+    return np.asarray(np.maximum(np.exp(found) - ROUNDED_S, 0.0))
 
 
 def forecast(
@@ -159,8 +216,9 @@ def forecast(
     held_us = present.held_us(len(jobs))
     known = history.run_times(jobs, present)
     of_jobs = known.given(history.traits_of(jobs, present), held_us / US, limit_s)
+    is_guess, kills = jobs.estimate_us == 0, _kills(make(jobs))
     jobs = estimated(jobs, known, history.traits_of(jobs, present), held_us)
-    arrivals = _Arrivals(history, known, options) if options.arrival_days else None
+    arrivals = _Arrivals(history, known, options, kills=kills) if options.arrival_days else None
     jobs = replace(jobs, duration_us=np.maximum(jobs.duration_us, held_us + 1))
     present.check(jobs, cluster)
     starts: list[IntArray] = []
@@ -169,19 +227,30 @@ def forecast(
         if should_stop() and starts:
             break
         rng = np.random.default_rng([seed, number])
-        drawn = replace(jobs, duration_us=_whole_us(of_jobs.draw(rng), held_us))
+        drawn = _lasting(jobs, _whole_us(of_jobs.draw(rng), held_us), is_guess & kills)
         if arrivals is not None:
             drawn = joined(drawn, arrivals.draw(rng), present.now_us)
         starts.append(first_starts(drawn, cluster, make(drawn), present, pending, engine, seed))
         progress.update(number + 1)
     progress.finish()
-    return Forecast(rows=pending, start_us=np.array(starts))
+    return Forecast(rows=pending, start_us=np.array(starts), now_us=present.now_us)
 
 
 def estimated(jobs: Workload, known: RunTimes, traits: JobTraits, held_us: IntArray) -> Workload:
     """Return jobs of which those that state no estimate have the run time that 90 % of their group's stay below, given the time held."""
     guess = _whole_us(known.quantile_s(traits, held_us / US, LEVELS[-1]), held_us)
     return replace(jobs, estimate_us=np.where(jobs.estimate_us > 0, jobs.estimate_us, guess))
+
+
+def _kills(policy: Policy) -> bool:
+    """Tell whether a policy stops jobs at their estimates."""
+    return isinstance(policy, IndexPolicy) and policy.reservations is not None and policy.reservations.kills
+
+
+def _lasting(jobs: Workload, duration_us: IntArray, is_spared: BoolArray) -> Workload:
+    """Return jobs with other run times; some are spared to be stopped at an estimate that they don't state."""
+    stated = np.where(is_spared, np.maximum(jobs.estimate_us, duration_us), jobs.estimate_us)
+    return replace(jobs, duration_us=duration_us, estimate_us=stated)
 
 
 def _whole_us(run_s: FloatArray, held_us: IntArray) -> IntArray:
@@ -192,7 +261,7 @@ def _whole_us(run_s: FloatArray, held_us: IntArray) -> IntArray:
 class _Arrivals:
     """New jobs of some days: those of as many days of the history."""
 
-    def __init__(self, history: History, known: RunTimes, options: ForecastOptions) -> None:
+    def __init__(self, history: History, known: RunTimes, options: ForecastOptions, *, kills: bool) -> None:
         submit, now = history.jobs.submit_us, history.now_us
         self.span = round(options.arrival_days * DAY_US)
         past = min(now - int(submit[0]), options.history_weeks * WEEK_US)
@@ -201,6 +270,7 @@ class _Arrivals:
         self.begins = now - weeks * WEEK_US if len(weeks) > 1 else None
         self.latest, self.earliest = now - self.span, now - past
         nothing, traits = np.zeros(len(submit), np.int64), JobTraits.of(history.jobs)
+        self.is_spared = (history.jobs.estimate_us == 0) & kills
         self.jobs = estimated(history.jobs, known, traits, nothing)
         self.lasting = np.maximum(1, history.run_us)
         self.going_on = np.flatnonzero(~history.has_ended & (submit > self.earliest))
@@ -220,7 +290,8 @@ class _Arrivals:
         lasting = self.lasting.copy()
         lasting[self.going_on] = _whole_us(self.times.draw(rng), np.zeros(len(self.going_on), np.int64))
         chosen = jobs.select(rows)
-        return replace(chosen, submit_us=chosen.submit_us - begin, duration_us=lasting[rows])
+        chosen = replace(chosen, submit_us=chosen.submit_us - begin)
+        return _lasting(chosen, lasting[rows], self.is_spared[rows])
 
 
 def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:

@@ -1,0 +1,272 @@
+"""How far forecasts of starts were off in the past, and by how much their ranges are stretched for it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.core.arrays import FloatArray, IntArray
+from optim.core.errors import InvalidProblemError
+from optim.core.progress import Progress, SilentProgress
+from optim.models.cluster.cluster import Cluster
+from optim.models.cluster.log import Run
+from optim.models.cluster.present import Present, present_at
+from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.engine import Policy, simulate
+from optim.simulation.cluster.forecast import (
+    LEVELS,
+    WEEK_US,
+    Forecast,
+    ForecastOptions,
+    History,
+    estimated,
+    forecast,
+    stretched_s,
+)
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.run_times import JobTraits
+
+COVERED = LEVELS[-1] - LEVELS[0]
+"""Share of starts that an interval between the outer levels is to hold."""
+
+MIN_MOMENTS = 3
+"""Past moments below which nothing is learnt from them."""
+
+ENOUGH_PENDING = 20
+"""Pending jobs of a past moment that are enough, however many wait now."""
+
+MAX_JOBS = 100
+"""Pending jobs of a past moment that count, evenly spaced in their order: they share most of their error."""
+
+LOOKED_AT_US = 1800 * US
+"""Distance of the times among which past moments are chosen."""
+
+LEARNT_FROM = 0.25
+"""Share of the history's time before the first past moment, from which that one's run times are learnt."""
+
+SPREADS = np.linspace(0.0, 2.0, 41)
+"""Spreads that are tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PastMoment:
+    """A past moment as it was known then, and when its jobs started.
+
+    Parameters
+    ----------
+    jobs, present, history
+        What a forecast takes.
+    start_us
+        When each of the jobs starts; shape (jobs,).
+    rows
+        Which of the played jobs they are; shape (jobs,).
+    """
+
+    jobs: Workload
+    present: Present
+    history: History
+    start_us: IntArray
+    rows: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Played:
+    """Jobs and what became of them under a policy that stops none."""
+
+    jobs: Workload
+    run: Run
+
+    def busy_times_us(self, begin_us: int, end_us: int, least_pending: int) -> IntArray:
+        """Return times, `LOOKED_AT_US` apart, at which so many jobs wait; shape (times,)."""
+        times = np.arange(begin_us, end_us, LOOKED_AT_US)
+        begun = np.searchsorted(np.sort(self.run.first_start_us), times, side="right")
+        return times[np.searchsorted(self.jobs.submit_us, times, side="right") - begun >= least_pending]
+
+    def moment(self, now_us: int) -> PastMoment:
+        """Return what was known at a time.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a job was stopped before, so that the state isn't known.
+        """
+        rest, present = present_at(self.jobs, self.run.log, now_us)
+        here = np.flatnonzero(rest.submit_us <= now_us)
+        rows = np.flatnonzero(self.run.end_us > now_us)[here]
+        past = np.flatnonzero(self.jobs.submit_us <= now_us)
+        has_ended = self.run.end_us[past] <= now_us
+        so_far = np.maximum(0, now_us - self.run.first_start_us[past])
+        ran = np.where(has_ended, self.jobs.duration_us[past], so_far)
+        return PastMoment(
+            jobs=rest.select(here),
+            present=present,
+            history=History(jobs=self.jobs.select(past), run_us=ran, has_ended=has_ended, now_us=now_us),
+            start_us=self.run.first_start_us[rows],
+            rows=rows,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """A past forecast and what came of it.
+
+    Parameters
+    ----------
+    now_us
+        When it was made.
+    num_known
+        How many jobs had ended by then.
+    start_us, drawn_us
+        When jobs that were pending started, and when they did in each draw; shapes (jobs,) and (draws, jobs).
+    """
+
+    now_us: int
+    num_known: int
+    start_us: IntArray
+    drawn_us: IntArray
+
+    @classmethod
+    def of(cls, moment: PastMoment, made: Forecast) -> "Outcome":
+        """Return that of at most `MAX_JOBS` jobs."""
+        count = len(made.rows)
+        kept = np.arange(count) if count <= MAX_JOBS else np.linspace(0, count - 1, MAX_JOBS).astype(np.int64)
+        return cls(
+            now_us=moment.present.now_us,
+            num_known=int(moment.history.has_ended.sum()),
+            start_us=moment.start_us[made.rows[kept]],
+            drawn_us=made.start_us[:, kept],
+        )
+
+    def share_held(self, spread: float, known_us: int) -> float:
+        """Return the share of the starts that stretched intervals hold, as far as is known at a later time: who waits still may start then."""
+        low, high = stretched_s((self.drawn_us - self.now_us) / US, spread, (LEVELS[0], LEVELS[-1]))
+        wait = (np.minimum(self.start_us, known_us) - self.now_us) / US
+        return float(((wait >= low - 1e-6) & (wait <= high + 1e-6)).mean())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What past moments tell of ranges.
+
+    Parameters
+    ----------
+    spread
+        What waits are stretched by, see `optim.simulation.cluster.forecast.stretched_s`.
+    moments
+        Past moments that it was learnt from; 0 where ranges are as drawn.
+    held
+        Share of their starts that intervals held as drawn, NaN without moments.
+    reason
+        Why there are none.
+    """
+
+    spread: float = 0.0
+    moments: int = 0
+    held: float = float("nan")
+    reason: str = ""
+
+
+def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Calibration:
+    """Return the least spread with which intervals held the share that they are to hold, on average over past moments.
+
+    Parameters
+    ----------
+    outcomes
+        Of moments before now.
+    num_known
+        How many jobs have ended by now. What is learnt from n jobs errs in proportion to 1 / sqrt(n), so that a spread
+        now stands for a larger one at a moment at which fewer had ended.
+
+    Notes
+    -----
+    Intervals are widened until they hold the wanted share of a calibration set, as in conformal prediction; moments are the units, as jobs
+    that wait together share their error. The set is of the past, so that the promise holds as far as the future resembles it.
+
+    References
+    ----------
+    Romano, Patterson, Candes, "Conformalized Quantile Regression", NeurIPS 2019, arXiv:1905.03222, section 3.
+    Kuleshov, Fenner, Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression", ICML 2018, arXiv:1807.00263.
+    """
+    if len(outcomes) < MIN_MOMENTS:
+        reason = f"the past has {len(outcomes)} moments like now, and {MIN_MOMENTS} are needed"
+        return Calibration(reason=reason)
+
+    def held(spread: float) -> float:
+        shares = [
+            each.share_held(spread * float(np.sqrt(num_known / max(each.num_known, 1))), now_us) for each in outcomes
+        ]
+        return float(np.mean(shares))
+
+    low, high = 0, len(SPREADS) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if held(float(SPREADS[middle])) >= COVERED - 1e-9:
+            high = middle
+        else:
+            low = middle + 1
+    return Calibration(spread=float(SPREADS[low]), moments=len(outcomes), held=held(0.0))
+
+
+def calibrate(
+    jobs: Workload,
+    present: Present,
+    cluster: Cluster,
+    make: Callable[[Workload], Policy],
+    history: History,
+    *,
+    options: ForecastOptions,
+    engine: EngineOptions | None = None,
+    limit_s: FloatArray | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Calibration:
+    """Play the history under the policy, forecast at some of its moments, and learn how far ranges must be stretched.
+
+    Parameters
+    ----------
+    jobs, present, cluster, make, history, options, engine, limit_s, seed
+        As of `optim.simulation.cluster.forecast.forecast`; where jobs have limits now, what past ones stated were limits, too.
+    should_stop
+        Asked before each past moment; if it says so, there is no calibration.
+
+    Returns
+    -------
+    Calibration
+        Without moments where there is none, with the reason.
+    """
+    progress = progress or SilentProgress()
+    if not options.calibration_moments:
+        return Calibration(reason="forecast.calibration_moments=0")
+    over = np.flatnonzero(history.has_ended)
+    past = replace(history.jobs, duration_us=np.maximum(1, history.run_us)).select(over)
+    stated_s = past.estimate_us / US
+    past = estimated(past, history.run_times(jobs, present), JobTraits.of(past), np.zeros(len(past), np.int64))
+    has_limits = limit_s is not None and bool(np.isfinite(limit_s).any())
+    run = simulate(past, cluster, make(past), engine, seed)
+    assert run is not None
+    played = Played(jobs=past, run=run)
+    first, now = int(past.submit_us[0]), history.now_us
+    begin = max(now - options.history_weeks * WEEK_US, round(first + LEARNT_FROM * (now - first)))
+    times = played.busy_times_us(begin, now, min(ENOUGH_PENDING, int(present.is_pending(jobs).sum())))
+    if not len(times):
+        return learn_spread([], now, len(past))
+    chosen = np.unique(times[np.linspace(0, len(times) - 1, options.calibration_moments).astype(np.int64)])
+    fewer = replace(options, draws=min(options.draws, options.calibration_draws))
+    outcomes: list[Outcome] = []
+    progress.start("past moments", len(chosen))
+    for number, time in enumerate(chosen.tolist()):
+        if should_stop():
+            return Calibration(reason="it was interrupted")
+        try:
+            moment = played.moment(time)
+        except InvalidProblemError:
+            return Calibration(reason="the policy stops jobs, so that past states aren't known")
+        made = forecast(
+            moment.jobs, moment.present, cluster, make, moment.history, options=fewer, engine=engine, seed=seed,
+            limit_s=np.where(stated_s > 0, stated_s, np.nan)[moment.rows] if has_limits else None,
+        )  # fmt: skip
+        outcomes.append(Outcome.of(moment, made))
+        progress.update(number + 1)
+    progress.finish()
+    return learn_spread(outcomes, now, len(past))
