@@ -380,6 +380,8 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     summary: ClassVar[str]
     options_type: ClassVar[type[Any]]
     sense: ClassVar[Sense] = Sense.MAXIMISE
+    is_reproducible: ClassVar[bool] = True
+    """Whether the same seed gives the same decision, bound and work; if not, it does so for the objective of an optimum."""
 
     @abstractmethod
     def run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:

@@ -177,9 +177,21 @@ def check_not_worse_than_nothing(trial: Trial) -> None:
 
 
 def check_same_seed_same_answer(trial: Trial) -> None:
-    """Demand that solving again with the same seed gives the same decision, objective, bound and work."""
+    """Demand that solving again with the same seed gives the same decision, objective, bound and work.
+
+    A solver that calls itself not reproducible (its `is_reproducible`) gives the same objective where both runs prove it
+    optimal.
+    """
     first, second = trial.solution, trial.repetition
     if first.termination in CLOCK or second.termination in CLOCK:
+        return
+    if not getattr(trial.solver, "is_reproducible", True):
+        if first.termination is second.termination is Termination.OPTIMAL:
+            assert first.objective is not None
+            assert second.objective is not None
+            gap = abs(first.objective - second.objective)
+            is_same = gap <= OPTIMALITY_TOL * max(1.0, abs(first.objective))
+            _demand(is_same, f"the same seed must give the same optimum: {first.objective}", second.objective)
         return
     for name, one, other in zip(("decision", "outcome"), _answer(trial, first), _answer(trial, second), strict=True):
         _demand(one == other, f"the same seed must give the same {name}: {one}", other)

@@ -38,7 +38,7 @@ CAUSAL = {
 READS_FUTURE = ("oracle", "paper", "estimated", "first")
 SLOT_SOLVERS = ("dorm", "drf", "fifo", "rrh")
 OTHERS = {"online", "online-learned"}  # `online-learned`: tests/solvers/admission/posted_prices/test_learned_run.py
-PLAN_OFFLINE = {"branch-and-price", "column-generation", "compact-milp", "search"}
+PLAN_OFFLINE = {"branch-and-price", "column-generation", "compact-milp", "exact", "search"}
 
 
 def with_worths(instance: AdmissionInstance, rng: np.random.Generator, since: int) -> AdmissionInstance:

@@ -27,6 +27,7 @@ ADMISSION = {
     "search": ({"num_moves": 600, "first_cycle": 400}, {"num_moves": 200, "chains": 1, "dives": False}),
     "branch-and-price": ({"search_moves": 60}, {"tol": 0.02, "max_nodes": 3, "search_moves": 0}),
     "compact-milp": ({}, {"mip_gap": 0.1}),
+    "exact": ({"search_moves": 60}, {"max_variables": 0, "max_nodes": 3, "search_moves": 0}),
     "online": (
         {},
         {"price": "exponential", "bounds": "paper"},
@@ -38,7 +39,7 @@ ADMISSION = {
     "rrh": ({}, {"rate": 0.1, "alpha": 0.9, "threshold": 2.0}, {"max_workers": 4}),
     "dorm": ({}, {"theta1": 0.4, "theta2": 0.3, "max_waiting": 2}),
 }
-SLOW = ("column-generation", "search", "branch-and-price", "dorm", "online-learned")
+SLOW = ("column-generation", "search", "branch-and-price", "exact", "dorm", "online-learned")
 AUCTION = {
     "exact": ({}, {"payments": "closed", "rule": "nearest"}),
     "greedy": ({}, {"moves": 0, "rule": "lottery"}),
@@ -68,7 +69,7 @@ def test_admission(solver):
     if solver == "compact-milp":  # its time on tiny-0 is limited
         tiny = BY_HAND["capped"]
     lines = [solved(one, solver, first) for one in (tiny, BY_HAND["shared-capped"], BY_HAND["by-slot"])]
-    if solver not in ("compact-milp", "branch-and-price"):
+    if solver not in ("compact-milp", "branch-and-price", "exact"):
         lines += [solved(one, solver, first, stop=IterationLimit(40)) for one in seeded]
     assert_snapshot("solvers-admission", solver, [*lines, *(solved(tiny, solver, options) for options in others)])
 

@@ -103,3 +103,13 @@ def test_what_belongs_together_is_refused_when_any_one_of_it_is_missing(lie):
     dishonest = replace(trial.solution, **lie)
     with pytest.raises(ConformanceError, match="must come together"):
         CHECKS["statuses"](tampered(trial, "solution", dishonest))
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(1.0, False), (0.99, True)])
+def test_a_solver_that_is_not_reproducible_owes_the_same_optimum(share, is_refused, monkeypatch):
+    trial = Trial(saturated(), "branch-and-price")
+    assert trial.solution.termination is Termination.OPTIMAL
+    monkeypatch.setattr(type(trial.solver), "is_reproducible", False)
+    other = replace(trial.solution, decision=NOBODY, objective=share * trial.solution.objective)
+    found = failures(tampered(trial, "repetition", other))
+    assert any(text.startswith("same_seed") for text in found) == is_refused

@@ -5,6 +5,7 @@ from optim.solvers.admission import column_generation as column_generation
 from optim.solvers.admission import compact_milp as compact_milp
 from optim.solvers.admission import dorm as dorm
 from optim.solvers.admission import drf as drf
+from optim.solvers.admission import exact as exact
 from optim.solvers.admission import fifo as fifo
 from optim.solvers.admission import online as online
 from optim.solvers.admission import online_learned as online_learned

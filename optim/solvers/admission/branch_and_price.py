@@ -11,6 +11,7 @@ DOI 10.1287/opre.46.3.316. Achterberg, Koch, Martin, "Branching rules revisited"
 DOI 10.1016/j.orl.2004.04.002.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from optim.core.solution import Termination, relative_gap
 from optim.core.stopping import IterationLimit
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.branching.tree import TreeSearch
+from optim.solvers.admission.branching.tree import TreeSearch, nothing
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
@@ -89,40 +90,74 @@ class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
 
     def run(self, instance: AdmissionInstance, options: BranchAndPriceOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan and the bound of the tree's leaves; any stop leaves both."""
-        with monitor.clock.phase("build"):
-            tables = JobTables.build(instance)
-            rows = CapacityRows.of(tables)
-        limits = () if options.max_nodes is None else (IterationLimit(options.max_nodes, Termination.NODE_LIMIT),)
-        tree_monitor = monitor.part(*limits)
-        with monitor.clock.phase("solve"):
-            guide = _Guide(tables, rows, options.search_moves, monitor, seed)
-            search = TreeSearch(
-                tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=tree_monitor
-            )
-            plan = run_iteration(search, tree_monitor, task=self.name)
-        tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
-        gap = relative_gap(search.incumbent_value, search.bound, self.sense)
-        is_close = gap is not None and tol < gap <= options.tol
-        return Outcome(
-            decision=plan,
-            objective=search.incumbent_value,
-            bound=search.bound,
-            proof=tree.proof(rows),
-            statement=f"no plan is worth more than {{bound}}: the leaves of a tree of {len(tree)} nodes",
-            optimal_statement=f"the plan attains the bound {{bound}} of a tree of {len(tree)} nodes to {tol:g}",
-            tol=tol,
-            termination=tree_monitor.reason or (Termination.GAP_LIMIT if is_close else None),
-            iterations=search.num_bounded,
-            counts={
-                "nodes": float(len(tree)),
-                "open": float(tree.num_open),
-                "rounds": float(search.bounder.num_rounds),
-                "schedules": float(len(master.schedules)),
-                "cuts": float(len(master.cuts)),
-                "unsplittable": float(search.num_unsplittable),
-                "admitted": float(len(plan.admitted)),
-            },
+        return grow_tree(instance, options, monitor, seed, task=self.name)
+
+
+def grow_tree(
+    instance: AdmissionInstance,
+    options: BranchAndPriceOptions,
+    monitor: Monitor,
+    seed: int,
+    *,
+    task: str,
+    on_start: Callable[[AdmissionPlan], None] = nothing,
+    find_elsewhere: Callable[[], AdmissionPlan | None] = nothing,
+) -> Outcome:
+    """Grow a tree until the best plan is proven optimal, or the monitor ends it.
+
+    Parameters
+    ----------
+    instance, options, monitor, seed
+        As a solver's `run` gets them.
+    task
+        Name for the progress.
+    on_start
+        Given the first plan.
+    find_elsewhere
+        Asked after each round of pricing for a feasible plan that somebody else found.
+    """
+    with monitor.clock.phase("build"):
+        tables = JobTables.build(instance)
+        rows = CapacityRows.of(tables)
+    limits = () if options.max_nodes is None else (IterationLimit(options.max_nodes, Termination.NODE_LIMIT),)
+    tree_monitor = monitor.part(*limits)
+    with monitor.clock.phase("solve"):
+        guide = _Guide(tables, rows, options.search_moves, monitor, seed)
+        first = guide.first_plan()
+        on_start(first)
+        search = TreeSearch(
+            tables,
+            rows,
+            first,
+            improve=guide.improve,
+            find_elsewhere=find_elsewhere,
+            tol=options.tol,
+            monitor=tree_monitor,
         )
+        plan = run_iteration(search, tree_monitor, task=task)
+    tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
+    gap = relative_gap(search.incumbent_value, search.bound, monitor.sense)
+    is_close = gap is not None and tol < gap <= options.tol
+    return Outcome(
+        decision=plan,
+        objective=search.incumbent_value,
+        bound=search.bound,
+        proof=tree.proof(rows),
+        statement=f"no plan is worth more than {{bound}}: the leaves of a tree of {len(tree)} nodes",
+        optimal_statement=f"the plan attains the bound {{bound}} of a tree of {len(tree)} nodes to {tol:g}",
+        tol=tol,
+        termination=tree_monitor.reason or (Termination.GAP_LIMIT if is_close else None),
+        iterations=search.num_bounded,
+        counts={
+            "nodes": float(len(tree)),
+            "open": float(tree.num_open),
+            "rounds": float(search.bounder.num_rounds),
+            "schedules": float(len(master.schedules)),
+            "cuts": float(len(master.cuts)),
+            "unsplittable": float(search.num_unsplittable),
+            "admitted": float(len(plan.admitted)),
+        },
+    )
 
 
 class _Guide:

@@ -96,6 +96,10 @@ Watch = Callable[[HighsState], Termination | None]
 """Called at HiGHS' interrupt points and in between, by one thread at a time; a reason ends the run."""
 
 
+OnSolution = Callable[[FloatArray], None]
+"""Given the columns' values at a point."""
+
+
 def keep_going(state: HighsState) -> Termination | None:
     """Let HiGHS run."""
     return None
@@ -215,6 +219,7 @@ def run_highs(
     seed: int = 0,
     options: Mapping[str, OptionValue] | None = None,
     watch: Watch = keep_going,
+    on_solution: OnSolution | None = None,
 ) -> HighsOutcome:
     """Run HiGHS on the programme that it holds.
 
@@ -230,6 +235,8 @@ def run_highs(
         Further options by HiGHS' names. A relative gap alone decides when to stop unless an absolute one is among them.
     watch
         Asked at HiGHS' interrupt points and in between whether to stop.
+    on_solution
+        Given every better point of a mixed-integer programme when it is found, in HiGHS' thread.
 
     Returns
     -------
@@ -249,7 +256,7 @@ def run_highs(
     for name, value in chosen.items():
         capped = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a limit beyond is none
         _must_be_ok(highs.setOptionValue(name, capped), f"option {name}={value!r}")
-    run = _Run(highs, watch)
+    run = _Run(highs, watch, on_solution)
     run.execute()
     info = highs.getInfo()
     has_values = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -270,8 +277,8 @@ def run_highs(
 class _Run:
     """One run in a thread of its own."""
 
-    def __init__(self, highs: Any, watch: Watch) -> None:
-        self._highs, self._watch = highs, watch
+    def __init__(self, highs: Any, watch: Watch, on_solution: OnSolution | None) -> None:
+        self._highs, self._watch, self._on_solution = highs, watch, on_solution
         self._begun = time.perf_counter()
         self._state = HighsState(elapsed_s=0.0, nodes=0, objective=None, bound=None)
         self._asking = threading.Lock()
@@ -288,6 +295,8 @@ class _Run:
         events = [highs.cbMipInterrupt] if is_mip else [highs.cbSimplexInterrupt, highs.cbIpmInterrupt]
         for event in events:
             event.subscribe(self._answer)
+        if is_mip and self._on_solution is not None:
+            highs.cbMipImprovingSolution.subscribe(self._hand_over)
         threading.Thread(target=self._run, name="highs", daemon=True).start()
         # Not Thread.join: interrupted by Ctrl-C it may take a running thread for a finished one (Python 3.11).
         has_ended = False
@@ -325,6 +334,14 @@ class _Run:
         if self._must_stop(state):
             event.interrupt()
         self._state = state
+
+    def _hand_over(self, event: Any) -> None:
+        """Hand a better point over; an exception must not cross into HiGHS."""
+        assert self._on_solution is not None
+        try:
+            self._on_solution(np.array(event.data_out.mip_solution, dtype=np.float64))
+        except BaseException as error:
+            self._error = error
 
     def _must_stop(self, state: HighsState) -> bool:
         """Ask whether there is a reason to stop; an exception must not cross into HiGHS."""
@@ -530,7 +547,7 @@ def empty_programme(num_rows: int) -> "highspy.Highs":
     """Return a programme without columns, solved by the simplex method on one thread."""
     import highspy
 
-    highs = silent_highs(solver="simplex", presolve="off")
+    highs = silent_highs(solver="simplex", presolve="off", simplex_scale_strategy=0)
     highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
     add_rows(highs, csr_array((num_rows, 0)))
     return highs

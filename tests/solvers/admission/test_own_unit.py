@@ -25,6 +25,7 @@ SOLVERS = {
     "search": {"num_moves": 2_000},
     "branch-and-price": {"search_moves": 2_000},
     "compact-milp": {},
+    "exact": {"search_moves": 2_000},
 }
 
 LP_TOL = {"search": 1e-4}

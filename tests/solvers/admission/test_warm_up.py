@@ -17,6 +17,7 @@ CASES = [
     ("compact-milp", {}, {"bound"}),
     ("dorm", {}, {"placement", "bound"}),
     ("drf", {}, {"placement", "bound"}),
+    ("exact", {}, {COLUMNS, MOVES, NODES}),
     ("fifo", {}, {"placement", "bound"}),
     ("online", {}, {"online"}),
     ("rrh", {}, {"placement", "bound"}),

@@ -20,7 +20,7 @@ from optim.models.admission.decision import Cut
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions, NodePricer
 from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.cuts.separation import CountSeparator, CutSeparator
-from optim.solvers.admission.packing.capacity_rows import CapacityRows, usage_matrix
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, dominated_rows, usage_matrix
 from optim.solvers.admission.packing.column_pool import ScheduleKeys, class_loads, sorted_counts
 from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
@@ -65,14 +65,13 @@ class MasterPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MasterBasis:
-    """A basis of the programme as it was: later columns and rows are nonbasic and basic, as added ones are.
+    """The basic columns and the nonbasic rows of the programme, by serial numbers that stay when others are deleted.
 
-    HiGHS' statuses by number, a byte each: every open node keeps its parent's basis.
+    Columns that were forgotten since leave the basis to HiGHS to complete; later rows are basic, as added ones are.
     """
 
-    epoch: int
-    columns: NDArray[np.int8]
-    rows: NDArray[np.int8]
+    columns: IntArray
+    rows: IntArray
 
 
 class NodeMaster:
@@ -88,7 +87,7 @@ class NodeMaster:
 
     def __init__(self, tables: JobTables, rows: CapacityRows, penalty: float) -> None:
         self._tables, self._rows, self._penalty = tables, rows, penalty
-        self._live = np.flatnonzero(rows.capacity > 0)
+        self._live = np.flatnonzero((rows.capacity > 0) & ~dominated_rows(tables, rows))
         self._scale = np.zeros(rows.num_rows)
         self._scale[self._live] = 1.0 / rows.capacity[self._live]
         self.schedules = PricedSchedules.blank(tables, np.zeros(0, dtype=np.int64))
@@ -99,7 +98,8 @@ class NodeMaster:
         self._last_use: IntArray = np.zeros(0, dtype=np.int64)
         self._last_cut_use: IntArray = np.zeros(0, dtype=np.int64)
         self._num_solves = 0
-        self._epoch = 0
+        self._serial, self._cut_serial = (np.zeros(0, dtype=np.int64) for _ in range(2))
+        self._num_serials = self._num_cut_serials = 0
         self._penalty_factor = 1.0
         self._strategy = DUAL
         self._limits = BranchRestrictions.free(tables)
@@ -112,12 +112,14 @@ class NodeMaster:
 
     def basis(self) -> MasterBasis:
         """Return the present basis."""
-        basis = self._highs.getBasis()
+        import highspy
+
+        basis, basic = self._highs.getBasis(), highspy.HighsBasisStatus.kBasic
         columns, rows = (
-            np.array([int(status) for status in statuses], dtype=np.int8)
+            np.array([status == basic for status in statuses], dtype=np.bool_)
             for statuses in (basis.col_status, basis.row_status)
         )
-        return MasterBasis(epoch=self._epoch, columns=columns, rows=rows)
+        return MasterBasis(columns=self._column_serials()[columns], rows=self._row_serials()[~rows])
 
     def load_node(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
         """Turn to a node: fix what it forbids, and free the rest; start from a basis if it is still of use."""
@@ -133,7 +135,7 @@ class NodeMaster:
         for i, is_admitted in zip(jobs.tolist(), admitted.tolist(), strict=True):
             self._highs.changeRowBounds(len(self._live) + i, 1.0 if is_admitted else -np.inf, 1.0)
         self._is_admitted = limits.is_admitted
-        if basis is not None and basis.epoch == self._epoch:
+        if basis is not None:
             self._restore(basis)
         if self._penalty_factor > 1.0:
             self._set_penalty(1.0)
@@ -164,6 +166,8 @@ class NodeMaster:
         use = hstack([penalties, csr_array(self._cut_shares(self.schedules, first))], format="csr")
         add_rows(self._highs, use)
         self._last_cut_use = np.concatenate([self._last_cut_use, np.full(len(cuts), self._num_solves)])
+        self._cut_serial = np.concatenate([self._cut_serial, self._num_cut_serials + np.arange(len(cuts))])
+        self._num_cut_serials += len(cuts)
 
     def solve(self) -> MasterPoint:
         """Solve the present node's programme."""
@@ -212,10 +216,12 @@ class NodeMaster:
         """Forget what was not used lately, if there is too much of it, and start the programme again."""
         if len(self.schedules) <= max_schedules and len(self.cuts) <= max_cuts:
             return
-        self._rebuild(
-            np.sort(np.argsort(-self._last_use, kind="stable")[: max_schedules // 2]),
-            np.sort(np.argsort(-self._last_cut_use, kind="stable")[: max_cuts // 2]),
-        )
+        columns, cuts = np.arange(len(self.schedules)), np.arange(len(self.cuts))
+        if len(columns) > max_schedules:
+            columns = np.sort(np.argsort(-self._last_use, kind="stable")[: max_schedules // 2])
+        if len(cuts) > max_cuts:
+            cuts = np.sort(np.argsort(-self._last_cut_use, kind="stable")[: max_cuts // 2])
+        self._rebuild(columns, cuts)
 
     def drop_idle_cuts(self) -> None:
         """Forget the cuts that the last point doesn't price, and start the programme again."""
@@ -229,28 +235,37 @@ class NodeMaster:
         self._keys.take(columns)
         self.cuts.keep(kept_cuts)
         self._last_cut_use = self._last_cut_use[kept_cuts]
-        last_use = self._last_use[columns]
+        self._cut_serial = self._cut_serial[kept_cuts]
+        last_use, serial = self._last_use[columns], self._serial[columns]
         self._is_admitted = np.zeros_like(self._is_admitted)
         self._is_allowed = np.zeros(0, dtype=np.bool_)
         self._last_use = np.zeros(0, dtype=np.int64)
         self._penalty_factor = 1.0
         self._highs = self._empty_programme()
-        self._epoch += 1
         add_rows(self._highs, csr_array((len(self.cuts), self._tables.num_jobs)))
         self._append_columns(self.schedules, is_allowed=self._limits.allows(self._tables, self.schedules))
-        self._last_use = last_use
+        self._last_use, self._serial = last_use, serial
+
+    def _column_serials(self) -> IntArray:
+        """Return serial numbers of all columns: the jobs' penalties come first."""
+        num_jobs = self._tables.num_jobs
+        return np.concatenate([np.arange(num_jobs), num_jobs + self._serial])
+
+    def _row_serials(self) -> IntArray:
+        """Return serial numbers of all rows: capacities and jobs come first."""
+        return np.concatenate([np.arange(self.num_base_rows), self.num_base_rows + self._cut_serial])
 
     def _restore(self, basis: MasterBasis) -> None:
         import highspy
 
         status, restored = highspy.HighsBasisStatus, highspy.HighsBasis()
-        num_columns = self._tables.num_jobs + len(self.schedules)
-        num_rows = self.num_base_rows + len(self.cuts)
-        by_number = {int(known): known for known in status.__members__.values()}
-        columns, rows = ([by_number[k] for k in statuses.tolist()] for statuses in (basis.columns, basis.rows))
-        restored.col_status = columns + [status.kLower] * (num_columns - len(columns))
-        restored.row_status = rows + [status.kBasic] * (num_rows - len(rows))
+        is_basic = np.isin(self._column_serials(), basis.columns)
+        is_nonbasic = np.isin(self._row_serials(), basis.rows)
+        restored.col_status = [status.kBasic if basic else status.kNonbasic for basic in is_basic.tolist()]
+        restored.row_status = [status.kNonbasic if nonbasic else status.kBasic for nonbasic in is_nonbasic.tolist()]
         restored.valid = True
+        # With a column or row forgotten the rest may be too few, too many, or dependent: HiGHS completes them then.
+        restored.alien = int(is_basic.sum()) != len(basis.columns) or int(is_nonbasic.sum()) != len(basis.rows)
         self._highs.setBasis(restored)
 
     def _empty_programme(self) -> Any:
@@ -273,6 +288,8 @@ class NodeMaster:
         add_columns(self._highs, value, matrix, np.where(is_allowed, np.inf, 0.0))
         self._is_allowed = np.concatenate([self._is_allowed, is_allowed])
         self._last_use = np.concatenate([self._last_use, np.full(number, self._num_solves)])
+        self._serial = np.concatenate([self._serial, self._num_serials + np.arange(number)])
+        self._num_serials += number
 
     def _job_rows(self, jobs: IntArray) -> csr_array:
         """Return the jobs' rows of columns that belong to `jobs`."""
@@ -302,6 +319,9 @@ PAYOFF_TOL = 1e-9
 
 INFEASIBILITY_TOL = 1e-7
 """Weight of admitted jobs without room that is a rounding error."""
+
+CENTER_SHARE = 0.5
+"""Weight of the best point's prices where schedules are priced; that of the master's is the rest."""
 
 CONVERGED_TOL = 1e-8
 """Relative gap between bound and master at which column generation ends."""
@@ -407,18 +427,29 @@ class NodeBounder:
         """
         best, master = start, self.master
         master.load_node(limits, basis)
+        center, share = self._center(start), CENTER_SHARE
         num_cut_rounds, last_value = 0, math.inf
         for _ in range(effort.max_rounds):
             point = master.solve()
-            priced, candidate = self._price(point, limits)
+            out = point.row_prices, point.multiplier
             self.num_rounds += 1
-            if candidate.bound < best.bound:
-                best = candidate
-            if best.bound <= cutoff:
-                return NodeResult(point=best, master=None, is_converged=False)
-            if should_stop(best.bound):
-                return NodeResult(point=best, master=point, is_converged=False)
-            if self._improve(point, priced, best.bound):
+            is_improved = False
+            while True:
+                # In between the best point and the master's the bound is lower, and schedules there are better.
+                prices = tuple(share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
+                priced, candidate = self._price(prices, limits)
+                if candidate.bound < best.bound:
+                    best, center = candidate, prices
+                if best.bound <= cutoff:
+                    return NodeResult(point=best, master=None, is_converged=False)
+                if should_stop(best.bound):
+                    return NodeResult(point=best, master=point, is_converged=False)
+                is_improved = self._improve(point, priced, best.bound)
+                if is_improved or share == 0.0:
+                    break
+                share = 0.0
+            share = CENTER_SHARE
+            if is_improved:
                 continue
             if point.infeasibility > INFEASIBILITY_TOL and master.raise_penalty():
                 continue
@@ -434,26 +465,51 @@ class NodeBounder:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
             num_cut_rounds += 1
             master.add_cuts(cuts)
+            center = center[0], np.concatenate([center[1], np.zeros(len(cuts))])
         return NodeResult(point=best, master=point, is_converged=False, basis=master.basis())
+
+    def estimate(self, limits: BranchRestrictions, basis: MasterBasis | None) -> float:
+        """Return the value of a node's master over the known schedules, which says nothing for certain: it may be too low."""
+        self.master.load_node(limits, basis)
+        return self.master.solve().value
 
     def _improve(self, point: MasterPoint, priced: PricedSchedules, bound: float) -> bool:
         """Add the schedules that are worth more than their job's price; return whether that helps."""
         if bound - point.value <= CONVERGED_TOL * max(1.0, abs(point.value)):
             return False
         needed = point.job_price + PAYOFF_TOL * np.maximum(1.0, np.abs(point.job_price))
-        priced.completion[priced.payoff <= needed] = -1
+        on = np.flatnonzero(priced.completion >= 0)
+        payoff = np.full(len(priced), -math.inf)
+        payoff[on] = self._payoff(priced.select(on), point)
+        priced.completion[payoff <= needed] = -1
         return self.master.add_schedules(priced) > 0
 
-    def _price(self, point: MasterPoint, limits: BranchRestrictions) -> tuple[PricedSchedules, DualPoint]:
-        """Price all jobs at the master's duals, which gives schedules and a bound."""
+    def _payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
+        """Return what schedules leave of their value at the master's duals, shape (schedules,)."""
+        cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices
+        if len(self.master.cuts):
+            cost = cost + point.multiplier @ self.master.cuts.use(schedules)
+        return self._tables.value[schedules.jobs, schedules.completion] - cost
+
+    def _center(self, start: DualPoint) -> tuple[FloatArray, FloatArray]:
+        """Return a point's prices and its multipliers of the master's cuts; of cuts that are gone nothing stays."""
+        known = {id(cut): multiplier for cut, multiplier in zip(start.cuts, start.multiplier.tolist(), strict=True)}
+        multiplier = np.array([known.get(id(cut), 0.0) for cut in self.master.cuts.cuts])
+        return start.row_prices, multiplier
+
+    def _price(
+        self, point: tuple[FloatArray, FloatArray], limits: BranchRestrictions
+    ) -> tuple[PricedSchedules, DualPoint]:
+        """Price all jobs at prices of rows and multipliers of cuts, which gives schedules and a bound."""
+        row_prices, multiplier = point
         cuts = self.master.cuts
-        prices = cuts.charged(self._rows.prices(point.row_prices), point.multiplier)
+        prices = cuts.charged(self._rows.prices(row_prices), multiplier)
         priced = self.pricer.price(prices, limits)
-        rents = float(point.row_prices @ self._rows.capacity + point.multiplier @ cuts.right_hand_side)
+        rents = float(row_prices @ self._rows.capacity + multiplier @ cuts.right_hand_side)
         return priced, DualPoint(
-            row_prices=point.row_prices,
+            row_prices=row_prices,
             cuts=cuts.cuts,
-            multiplier=point.multiplier,
+            multiplier=multiplier,
             payoff=priced.payoff,
             bound=float(priced.payoff.sum()) + rents,
         )

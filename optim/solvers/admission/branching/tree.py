@@ -362,8 +362,8 @@ price there lower all nodes' bounds, and more of them at every node cost more th
 COUNT_EVERY = 25
 """Nodes between two at which cuts of counts are looked for."""
 
-MAX_TRIALS = 8
-"""Splits of a node that are tried before one is chosen."""
+MAX_ESTIMATES, MAX_TRIALS = 16, 5
+"""Splits of a node whose children are solved over the known schedules, and splits that are tried with pricing after that."""
 
 RELIABLE = 4
 """Losses known of a kind of split and job from which it is no longer tried."""
@@ -373,8 +373,12 @@ COUNT_CANDIDATES = 12
 DIVE_EVERY = 25
 """Nodes between two dives for plans."""
 
-MAX_SCHEDULES, MAX_CUTS = 6_000, 3_000
+MAX_SCHEDULES, MAX_CUTS = 1_200, 3_000
 """What the master may hold before it forgets what was not used lately."""
+
+
+def nothing(*_: object) -> None:
+    """Do nothing, and know of nothing."""
 
 
 class TreeSearch(AbstractIteration[AdmissionPlan]):
@@ -392,6 +396,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         Relative gap at which the plan counts as optimal.
     monitor
         Told and asked after every round of pricing.
+    find_elsewhere
+        Asked then for a feasible plan that somebody else found.
     """
 
     def __init__(
@@ -403,6 +409,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         improve: Callable[[AdmissionPlan], AdmissionPlan],
         tol: float,
         monitor: Monitor,
+        find_elsewhere: Callable[[], AdmissionPlan | None] = nothing,
     ) -> None:
         self._tables = tables
         self._instance: AdmissionInstance = tables.instance
@@ -411,6 +418,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         self.tree = SearchTree(limits, self.bounder.zero_dual_point())
         self.plan, self.incumbent_value = plan, plan.objective(tables.instance)
         self._improve, self._tol, self._monitor = improve, tol, monitor
+        self._find_elsewhere = find_elsewhere
         self._pseudo_costs = PseudoCosts()
         self.num_bounded = 0
         self.num_unsplittable = 0
@@ -456,6 +464,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         return self._is_over()
 
     def _is_over(self, _: float = 0.0) -> bool:
+        self._adopt(self._find_elsewhere())
         standing = self.standing()
         self._monitor.show(standing)
         return self._monitor.is_over(standing)
@@ -560,7 +569,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             candidates, key=lambda candidate: (-self._pseudo_costs.score(candidate, default), _key(candidate.branch))
         )
         best: tuple[float, Branch, tuple[Child, Child] | None] | None = None
-        for candidate in ranked[:MAX_TRIALS]:
+        for candidate in self._short_list(node, result, ranked[:MAX_ESTIMATES]):
             if self._is_over():
                 break
             if self._pseudo_costs.number(candidate) >= RELIABLE:
@@ -568,7 +577,8 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             else:
                 children = self._strong_branch(node, result, candidate)
                 losses = [
-                    default if child.point is None else result.point.bound - child.point.bound for child in children
+                    default if child.point is None else min(result.point.bound - child.point.bound, default)
+                    for child in children
                 ]
                 split_score = score(losses[0], losses[1])
             if best is None or split_score > best[0]:
@@ -577,6 +587,25 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self.tree.put_back(node, result.point)
         else:
             self._make_children(node, result, best[1], best[2])
+
+    def _short_list(self, node: OpenNode, result: NodeResult, ranked: list[Candidate]) -> list[Candidate]:
+        """Return the candidates whose children lose most over the known schedules: without pricing, that costs little."""
+        if len(ranked) <= MAX_TRIALS:
+            return ranked
+        assert result.master is not None
+        most = max(result.point.bound - self.incumbent_value, 0.0)
+        scores = []
+        for candidate in ranked:
+            losses = []
+            for is_high in (False, True):
+                if self._is_over():
+                    return ranked[:MAX_TRIALS]
+                limits = node.limits.narrowed(self._tables, candidate.branch, is_high=is_high)
+                value = self.bounder.estimate(limits, result.basis)
+                losses.append(min(result.master.value - value, most))
+            scores.append(score(losses[0], losses[1]))
+        order = np.argsort(-np.array(scores), kind="stable")[:MAX_TRIALS]
+        return [ranked[k] for k in order.tolist()]
 
     def _strong_branch(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
         """Bound both children of a split a little, and learn from it."""

@@ -77,6 +77,38 @@ class CapacityRows:
         return np.concatenate([prices.worker.ravel(), prices.ps.ravel()])
 
 
+def dominated_rows(tables: JobTables, rows: CapacityRows) -> NDArray[np.bool_]:
+    """Tell which rows follow from another resource's row of the same class and slot, shape (rows,).
+
+    There every unit takes at most as large a share of the one resource as of the other. Of rows that follow from each
+    other the first stays. Shares are compared in floats: a programme without such rows is a relaxation to rounding.
+    """
+    instance, jobs = tables.instance, tables.instance.jobs
+    present = (jobs.arrival[:, None] <= np.arange(instance.horizon)) & (
+        np.arange(instance.horizon) <= instance.deadline[:, None]
+    )
+    present = present[instance.segment_job][:, None, :]
+    sides = [
+        (jobs.worker_demand, (instance.workers_per_server > 0) & present, instance.worker_servers),
+        (jobs.ps_demand, (instance.ps_per_server > 0) & present, instance.ps_servers),
+    ]
+    if instance.has_shared_servers:
+        (demand, holds, servers), (ps_demand, ps_holds, _) = sides
+        sides = [(np.concatenate([demand, ps_demand]), np.concatenate([holds, ps_holds]), servers)]
+    found = []
+    for demand, holds, servers in sides:
+        capacity = servers.capacity
+        share = demand[:, None, None, :] / np.maximum(capacity, 1)
+        share[~holds] = 0.0
+        is_dominated = np.zeros(capacity.shape, dtype=np.bool_)
+        for r, other in np.ndindex(capacity.shape[2], capacity.shape[2]):
+            if r != other:
+                is_below = (share[..., r] <= share[..., other]).all(axis=0) & (capacity[..., other] > 0)
+                is_dominated[..., r] |= is_below & ~is_dominated[..., other]
+        found.append(is_dominated.ravel())
+    return np.concatenate(found)
+
+
 def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> csc_array:
     """Return how much of each row each schedule uses, shape (rows, schedules), whole units.
 

@@ -2,15 +2,19 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import optim
+from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branching.node import NodeBounder, NodeMaster
 from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.branching.tree import ROOT_EFFORT
 from optim.solvers.admission.cuts.separation import CutSeparator
-from optim.solvers.admission.packing.capacity_rows import CapacityRows
+from optim.solvers.admission.packing.capacity_rows import CapacityRows, dominated_rows, usage_matrix
 from optim.solvers.admission.packing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.classes import JobTables
+from optim.solvers.admission.pricing.classes import JobTables, price
+from tests.support.admission.strategies import tiny_instances
 
 
 def bounded_root(name: str) -> tuple[JobTables, CapacityRows, NodeBounder]:
@@ -79,3 +83,48 @@ def test_an_admitted_job_without_schedules_costs_its_penalty_which_rises_a_hundr
         assert master.raise_penalty() == (factor < 1e6)
     master.load_node(limits)
     assert master.solve().value == pytest.approx(-14.0)
+
+
+def check_left_out_rows(instance: AdmissionInstance, seed: int) -> bool:
+    """Load random schedules: the fullest row of a class and slot is one that stays; tell whether any row is left out."""
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    is_left_out, rng, side = dominated_rows(tables, rows), np.random.default_rng(seed), rows.num_worker_rows
+    for _ in range(10):
+        priced = price(tables, rows.prices(rng.exponential(0.01, rows.num_rows)))
+        use = usage_matrix(tables, rows, priced) @ rng.exponential(size=len(priced))
+        share = np.divide(use, rows.capacity, out=np.zeros_like(use), where=rows.capacity > 0)
+        stays = np.where(is_left_out, 0.0, share)
+        for part in (slice(0, side), slice(side, None)):
+            places = (-1, instance.num_resources)
+            full, kept = share[part].reshape(places), stays[part].reshape(places)
+            assert (full.max(axis=1, initial=0.0) <= kept.max(axis=1, initial=0.0) * (1 + 1e-12)).all()
+    return bool(is_left_out.any())
+
+
+@given(st.booleans().flatmap(lambda is_shared: tiny_instances(is_shared=is_shared)), st.integers(0, 2**32 - 1))
+def test_rows_that_are_left_out_follow_from_others(instance: AdmissionInstance, seed: int) -> None:
+    check_left_out_rows(instance, seed)
+
+
+@pytest.mark.parametrize("name", ["small-0", "shared-0"])
+def test_half_of_the_rows_are_left_out_of_real_mixes(name: str) -> None:
+    assert check_left_out_rows(optim.reference_instance(name), 0)
+
+
+def test_a_forgotten_schedule_leaves_a_basis_that_still_leads_to_the_optimum() -> None:
+    _, _, bounder = bounded_root("tiny-1")
+    master = bounder.master
+    basis, value = master.basis(), master.solve().value
+    assert len(basis.columns) + master.num_base_rows + len(master.cuts) - len(basis.rows) == master.num_base_rows + len(
+        master.cuts
+    )
+    master.purge_columns(4, 3_000)
+    assert len(master.schedules) == 2
+    limits = BranchRestrictions.free(JobTables.build(optim.reference_instance("tiny-1")))
+    master.load_node(limits, basis)
+    assert master.solve().value <= value
+    point = bounder.bound(
+        limits, bounder.zero_dual_point(), cutoff=0.0, effort=ROOT_EFFORT, should_stop=lambda _: False
+    )
+    assert point.point.bound == pytest.approx(value, rel=1e-6)

@@ -1,0 +1,161 @@
+"""`exact`: optima of an independent programme, plans handed over by HiGHS, and proofs that tampering spoils."""
+
+import time
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+import optim
+from optim.core.driver import Monitor
+from optim.core.errors import InvalidOptionError, SolverError
+from optim.core.solution import CertificateKind
+from optim.core.stopping import IterationLimit
+from optim.models.admission.decision import AdmissionPlan, TreeProof
+from optim.solvers.admission import exact as module
+from optim.solvers.admission.exact import CompactThread
+from tests.support.admission.oracle import ilp_optimum, packing
+from tests.support.admission.strategies import tiny_instances
+
+FEW_MOVES = {"search_moves": 20}
+OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
+NOBODY = AdmissionPlan.from_rows([], [])
+
+
+@cache
+def solved(name):
+    """Return a reference instance, and what is proven of it."""
+    instance = optim.reference_instance(name)
+    return instance, optim.solve(instance, "exact", options=FEW_MOVES)
+
+
+@pytest.mark.parametrize(("name", "optimum"), OPTIMA.items())
+def test_proves_the_optimum_of_tiny_instances(name, optimum):
+    instance, solution = solved(name)
+    assert solution.termination == "optimal"
+    assert solution.certificate.kind is CertificateKind.OPTIMALITY
+    assert solution.objective == pytest.approx(optimum, rel=1e-8)
+    assert optim.verify(instance, solution).is_ok
+
+
+@given(st.booleans().flatmap(lambda is_shared: tiny_instances(is_shared=is_shared)))
+def test_equals_the_packing_of_all_schedules_on_real_servers(instance):
+    try:
+        optimum = ilp_optimum(packing(instance))
+    except OverflowError:
+        reject()  # more schedules than are worth listing
+    solution = optim.solve(instance, "exact", options=FEW_MOVES)
+    assert solution.termination == "optimal"
+    assert solution.objective == pytest.approx(optimum, rel=2e-6, abs=1e-9)
+    assert optim.verify(instance, solution).violations == ()
+
+
+def test_the_same_seed_gives_the_same_objective_and_status():
+    instance, first = solved("tiny-2")
+    second = optim.solve(instance, "exact", options=FEW_MOVES)
+    assert (first.termination, first.objective) == (second.termination, second.objective)
+
+
+def test_without_the_compact_programme_it_is_branch_and_price():
+    instance = optim.reference_instance("tiny-2")
+    alone = optim.solve(instance, "exact", options={"max_variables": 0, **FEW_MOVES})
+    tree = optim.solve(instance, "branch-and-price", options=FEW_MOVES)
+    assert alone.stats.counts == tree.stats.counts
+    assert alone.decision == tree.decision
+
+
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_any_stop_leaves_a_plan_and_a_bound_that_verify(nodes):
+    instance = optim.reference_instance("tiny-2")
+    stopped = optim.solve(instance, "exact", stop=IterationLimit(nodes), options=FEW_MOVES)
+    assert stopped.bound >= OPTIMA["tiny-2"] * (1 - 1e-9)
+    assert optim.verify(instance, stopped).is_ok
+
+
+@pytest.mark.parametrize("number", [-1, 400_001])
+def test_refuses_a_size_that_the_compact_programme_cannot_have(number):
+    with pytest.raises(InvalidOptionError, match="max_variables"):
+        optim.solve(optim.reference_instance("tiny-0"), "exact", options={"max_variables": number})
+
+
+def waited_for(compact, has_come):
+    """Wait for a thread's plan; the last one that was handed over."""
+    plan, deadline = None, time.monotonic() + 60
+    while not has_come() and time.monotonic() < deadline:
+        newer = compact.find_plan()
+        plan = plan if newer is None else newer
+        time.sleep(0.01)
+    newer = compact.find_plan()
+    return plan if newer is None else newer
+
+
+def test_the_compact_programme_hands_its_best_plan_over():
+    instance = optim.reference_instance("tiny-0")
+    compact = CompactThread(instance, Monitor(), 0)
+    compact.start(NOBODY)
+    plan = waited_for(compact, lambda: not compact.is_running)
+    compact.stop()
+    assert plan.objective(instance) == pytest.approx(OPTIMA["tiny-0"], rel=1e-8)
+    assert compact.bound == pytest.approx(OPTIMA["tiny-0"], rel=1e-5)
+
+
+def test_a_plan_that_is_handed_over_is_the_answer(monkeypatch):
+    # Neither the first plan nor the tree's search finds any; what the tree proves is unchanged by where a plan is from.
+    instance, known = solved("tiny-1")
+    monkeypatch.setattr(CompactThread, "find_plan", lambda self: known.decision)
+    monkeypatch.setattr(CompactThread, "start", lambda self, plan: None)
+    solution = optim.solve(instance, "exact", options={"search_moves": 0})
+    assert solution.termination == "optimal"
+    assert solution.objective == known.objective
+
+
+def test_an_error_of_highs_is_raised_where_plans_are_asked_for(monkeypatch):
+    def fail(*_, **__):
+        raise SolverError("no answer")
+
+    monkeypatch.setattr(module, "run_highs", fail)
+    compact = CompactThread(optim.reference_instance("tiny-0"), Monitor(), 0)
+    compact.start(NOBODY)
+    with pytest.raises(SolverError, match="no answer"):
+        waited_for(compact, lambda: False)
+    compact.stop()
+
+
+def tampered(solution, rng):
+    """Return a solution that claims more than it proves."""
+    change = rng.integers(6)
+    nodes = list(solution.certificate.proof.nodes)
+    leaf = int(rng.choice([k for k, node in enumerate(nodes) if node.proof is not None]))
+    proof, share = nodes[leaf].proof, float(rng.uniform(0.01, 0.5))
+    inner = [k for k, node in enumerate(nodes) if node.branch is not None]
+    match change:
+        case 0:
+            return replace(solution, objective=solution.objective * (1 + share))
+        case 1:
+            return replace(solution, bound=solution.bound * (1 - share))
+        case 2:
+            rows = solution.decision.workers.copy()
+            rows[rng.integers(len(rows)), 3] += 1_000
+            return replace(solution, decision=replace(solution.decision, workers=rows))
+        case 3:  # a job of which too little is said that it can earn
+            job = int(np.argmax(proof.payoff))
+            payoff = proof.payoff.copy()
+            payoff[job] *= 1 - share
+            nodes[leaf] = replace(nodes[leaf], proof=replace(proof, payoff=payoff))
+        case 4 if inner:  # a branch whose one side is left out
+            k = int(rng.choice(inner))
+            nodes[k] = replace(nodes[k], high=nodes[k].low)
+        case _:  # a leaf that is said to be empty
+            nodes[leaf] = replace(nodes[leaf], proof=None)
+    return replace(solution, certificate=replace(solution.certificate, proof=TreeProof(nodes=tuple(nodes))))
+
+
+@pytest.mark.parametrize("number", [20, pytest.param(200, marks=pytest.mark.prove)])
+def test_tampered_solutions_are_refused(number):
+    instance, solution = solved("tiny-2")
+    rng = np.random.default_rng(0)
+    passed = [k for k in range(number) if optim.verify(instance, tampered(solution, rng)).is_ok]
+    assert passed == []
