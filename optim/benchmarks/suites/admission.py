@@ -38,7 +38,7 @@ USUAL_DAYS = 4
 
 _LOG = logging.getLogger(__name__)
 
-EXACT_SOLVERS = frozenset({"branch-and-price", "compact-milp"})
+EXACT_SOLVERS = frozenset({"branch-and-price", "compact-milp", "exact"})
 """Solvers whose trees are for tiny and small instances: left out of larger ones unless asked for."""
 
 PROFILED_LIMIT_S = 15.0
@@ -54,7 +54,7 @@ BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Options with which solvers end in seconds on all but large instances, by themselves: so rows can be compared."""
 
 TINY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {"search": {"num_moves": 5_000}, "branch-and-price": {"max_nodes": 10}}
+    {"search": {"num_moves": 5_000}, "branch-and-price": {"max_nodes": 10}, "exact": {"max_nodes": 10}}
 )
 
 
