@@ -28,9 +28,7 @@ NO_APPLICATION = "--command profiles a script of one's own; leave --application,
 def profile(
     *,
     out: Annotated[Path | None, option("--out", "Where to write; else it goes to stdout as JSON.", "FILE")] = None,
-    application: Annotated[
-        list[str] | None, option("--application", "Repeat or commas; default: all three.", "NAME")
-    ] = None,
+    application: Annotated[list[str] | None, option("--application", "Repeat or commas; default: all.", "NAME")] = None,
     scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = SCALE,
     settings: Annotated[
         list[str] | None, option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE")

@@ -2,14 +2,24 @@
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from optim.core.errors import InvalidProblemError
 from optim.training.messages import RowGradient, Vector
+
+if TYPE_CHECKING:
+    import jax
+
+Parameters = Any
+"""A pytree of float32 arrays."""
+
+Batch = Any
+"""A pytree of arrays: the data that a loss is computed from."""
 
 
 class Application(Protocol):
@@ -105,6 +115,184 @@ def name_of(application: Application) -> str:
     weights = np.array([application.weight(partition) for partition in range(application.num_partitions)], np.float64)
     data = f"{zlib.crc32(weights.tobytes()):08x}"
     return f"{cls.__module__}.{cls.__qualname__} of {application.num_parameters} parameters, data {data}"
+
+
+Parts = tuple[Any, ...]
+"""A flat vector of JAX cut into pieces, one per shard."""
+
+
+@lru_cache(maxsize=16)
+def _compiled(kind: type, application: "DeviceApplication") -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return the compiled gradients of an application; equal applications of a class share them."""
+    import jax
+
+    del kind
+    return jax.jit(application._whole_gradient), jax.jit(application._row_gradient)
+
+
+def _are_finite(arrays: Sequence[Any]) -> Any:
+    import jax.numpy as jnp
+
+    result = jnp.array(True)
+    for array in arrays:
+        result &= jnp.isfinite(array).all()
+    return result
+
+
+class DeviceApplication(ABC):
+    """An application in JAX: a loss of parameters and data, whose gradient is its derivative.
+
+    `init`, `loss` and `sample` are pure functions that JAX traces. Parameters and batches are pytrees. The arrays of a
+    partition go to the device once and stay there.
+
+    Attributes
+    ----------
+    seed
+        Seeds `init`.
+    row_width
+        Columns of the table of parameters, where `rows` names some.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> class Line(DeviceApplication):
+    ...     num_partitions = 2
+    ...
+    ...     def init(self, key):
+    ...         return {"slope": jnp.float32(0), "offset": jnp.float32(0)}
+    ...
+    ...     def partition(self, index):
+    ...         x = jnp.arange(3, dtype=jnp.float32)
+    ...         return x, 2 * x + index
+    ...
+    ...     def loss(self, parameters, batch):
+    ...         x, y = batch
+    ...         return ((parameters["slope"] * x + parameters["offset"] - y) ** 2).mean()
+    ...
+    ...     def weight(self, partition):
+    ...         return 3.0
+    >>> Line().gradient(Line().initial_parameters(), 0, 0)[0].round(2)  # offset first: names are sorted
+    array([-4.  , -6.67], dtype=float32)
+    """
+
+    num_partitions: int
+    seed: int = 0
+    row_width: int = 1
+
+    @abstractmethod
+    def init(self, key: "jax.Array") -> Parameters:
+        """Return the parameters before the first clock, a pytree of float32 arrays."""
+
+    @abstractmethod
+    def partition(self, index: int) -> Batch:
+        """Return a partition's data as arrays on the device; the same arrays at each call are never copied again."""
+
+    @abstractmethod
+    def loss(self, parameters: Parameters, batch: Batch) -> "jax.Array":
+        """Return the mean loss over a batch, a scalar of float32."""
+
+    @abstractmethod
+    def weight(self, partition: int) -> float:
+        """Return how much data stands behind a partition's gradient."""
+
+    def rows(self, partition: int) -> "NDArray[np.int32] | None":
+        """Return the rows of the parameters that a partition's loss depends on, rising; None for all of them.
+
+        Where there are rows, the parameters are one table of `row_width` columns, and `loss` is given these rows alone.
+        """
+        del partition
+        return None
+
+    def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
+        """Return the part of a partition that a clock computes; the whole partition by default."""
+        del clock
+        return batch
+
+    @cached_property
+    def num_parameters(self) -> int:
+        """Numbers in all arrays of the parameters."""
+        import jax
+
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes))
+
+    def initial_parameters(self) -> Vector:
+        """Return the parameters before the first clock as a flat NumPy vector, shape (n,)."""
+        import jax
+        from jax.flatten_util import ravel_pytree
+
+        flat: Vector = np.array(jax.device_get(ravel_pytree(self.init(jax.random.key(self.seed)))[0]), np.float32)
+        return flat
+
+    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
+        """Return the flat mean gradient and the summed loss, for callers that hold NumPy vectors."""
+        import jax
+
+        arguments = jax.device_put((np.ascontiguousarray(parameters, np.float32), *self._place(partition, clock)))
+        (gradient,), loss, _ = jax.device_get(
+            self.compiled_gradient((arguments[0],), self.partition(partition), *arguments[1:])
+        )
+        return np.asarray(gradient), float(loss) * self.weight(partition)
+
+    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
+        """Return what `gradient` does, by the rows of a partition that has some."""
+        import jax
+
+        arguments = jax.device_put((np.ascontiguousarray(parameters, np.float32), *self._place(partition, clock)))
+        values, loss, _ = jax.device_get(
+            self.compiled_row_gradient((arguments[0],), self.partition(partition), *arguments[1:])
+        )
+        rows = self.rows(partition)
+        assert rows is not None, "only applications with rows are asked"
+        return RowGradient(rows, np.asarray(values)), float(loss) * self.weight(partition)
+
+    def _place(self, partition: int, clock: int) -> tuple[Any, ...]:
+        """Return what a gradient depends on beside parameters and data."""
+        return np.int32(clock), self.rows(partition)
+
+    @property
+    def compiled_gradient(self) -> Callable[..., Any]:
+        """The compiled function of parameters in parts, a batch, the clock, and the partition's rows or None.
+
+        It returns the mean gradient in the same parts, the mean loss, and whether both are finite.
+        """
+        return _compiled(type(self), self)[0]
+
+    @property
+    def compiled_row_gradient(self) -> Callable[..., Any]:
+        """As `compiled_gradient`, with the gradients of the partition's rows alone, shape (rows, row_width)."""
+        return _compiled(type(self), self)[1]
+
+    def _whole_gradient(self, parts: Parts, batch: Batch, clock: Any, rows: Any) -> tuple[Parts, Any, Any]:
+        import jax
+        import jax.numpy as jnp
+        from jax.flatten_util import ravel_pytree
+
+        if rows is not None:
+            values, loss, is_finite = self._row_gradient(parts, batch, clock, rows)
+            table = jnp.zeros((self.num_parameters // values.shape[1], values.shape[1]), jnp.float32)
+            whole = table.at[rows].set(values, indices_are_sorted=True, unique_indices=True).ravel()
+            return tuple(jnp.split(whole, np.cumsum([part.size for part in parts])[:-1])), loss, is_finite
+        shapes = jax.eval_shape(self.init, jax.random.key(0))
+        _, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
+
+        def loss_of(parts: Parts) -> Any:
+            return self.loss(unravel(jnp.concatenate(parts)), self.sample(batch, clock))
+
+        loss, gradients = jax.value_and_grad(loss_of)(parts)
+        return gradients, loss, _are_finite((loss, *gradients))
+
+    def _row_gradient(self, parts: Parts, batch: Batch, clock: Any, rows: Any) -> tuple[Any, Any, Any]:
+        import jax
+        import jax.numpy as jnp
+
+        table = jnp.concatenate(parts).reshape(-1, self.row_width)
+        loss, values = jax.value_and_grad(lambda taken: self.loss(taken, self.sample(batch, clock)))(table[rows])
+        return values, loss, _are_finite((loss, values))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without what is computed from the rest."""
+        return {name: value for name, value in self.__dict__.items() if name != "num_parameters"}
 
 
 class UserApplication(ABC):

@@ -5,12 +5,11 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.training.application import HasRows
-from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.applications import LogisticRegression, MatrixFactorisation
 from optim.training.machine import check_rows, compute
 from optim.training.messages import Compute, RowGradient
 
 FACTORS = MatrixFactorisation(num_users=40, num_items=30, num_ratings=60, num_factors=3, num_partitions=4)
-TOPICS = TopicModel(num_documents=8, num_words=60, num_topics=3, num_tokens=6, num_partitions=4)
 CLASSES = LogisticRegression(num_observations=30, num_features=5, num_classes=4, num_partitions=3)
 
 
@@ -23,15 +22,13 @@ def parameters(application):
 
 
 def touched(application):
-    """Rows of the users and items rated, or of the words used, from the data."""
+    """Rows of the users and items rated, from the data."""
     data = application.data(1)
-    if isinstance(application, TopicModel):
-        return sorted({word for document in data for word, count in enumerate(document) if count})
     users, items = data.tocoo().coords
     return sorted({*users.tolist(), *(application.num_users + items).tolist()})
 
 
-@pytest.mark.parametrize("application", [FACTORS, TOPICS])
+@pytest.mark.parametrize("application", [FACTORS])
 def test_rows_hold_all_that_is_not_zero_besides_what_draws(application):
     computed = compute(application, order(application, densest=1.0))
     assert computed.rows.tolist() == touched(application)
@@ -46,7 +43,7 @@ def test_rows_hold_all_that_is_not_zero_besides_what_draws(application):
     assert isinstance(application, HasRows)
 
 
-@pytest.mark.parametrize("application", [FACTORS, TOPICS])
+@pytest.mark.parametrize("application", [FACTORS])
 def test_more_rows_than_are_worth_it_go_as_the_whole_gradient(application):
     density = len(touched(application)) * application.row_width / application.num_parameters
     at, below = (compute(application, order(application, densest=density * share)) for share in (1 + 1e-9, 1 - 1e-9))
@@ -63,13 +60,6 @@ def test_own_pushes_that_are_not_applied_yet_are_seen():
     seen = compute(CLASSES, order(CLASSES, unapplied=own, rate=0.2))
     expected, _ = CLASSES.gradient(parameters(CLASSES) - np.float32(0.15), 1, 2)
     assert seen.gradient == pytest.approx(expected, abs=1e-6)
-
-
-def test_documents_without_words_push_no_row(monkeypatch):
-    monkeypatch.setattr(TopicModel, "data", lambda self, partition: np.zeros((2, self.num_words)))
-    computed = compute(TOPICS, order(TOPICS, densest=0.5))
-    assert (computed.rows.tolist(), computed.gradient.tolist()) == ([], [])
-    assert (computed.loss, computed.is_finite, computed.weight_decay_center) == (0.0, True, TOPICS.eta)
 
 
 def test_what_is_not_finite_is_told_and_left_as_it_is():

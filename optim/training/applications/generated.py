@@ -3,12 +3,12 @@
 Formats, one a kind of application (docs/training.md): plain text or gzip, read whole within the limits of what is read.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,12 @@ from optim.core.arrays import IntArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
 from optim.core.files import read_bytes
 from optim.core.limits import check_limit
+from optim.training.application import Batch, DeviceApplication
 from optim.training.messages import Vector
 from optim.training.stages import bounds
+
+if TYPE_CHECKING:
+    import jax
 
 MARKS = ("::", ",", ";", "\t")
 """What may stand between the columns of ratings, besides blanks."""
@@ -178,8 +182,30 @@ def partitions_of(num_examples: int, asked: int | None) -> int:
     return max(1, min(USUAL_PARTITIONS, num_examples)) if asked is None else asked
 
 
+def window(batch: Batch, clock: "jax.Array", share: float) -> Batch:
+    """Return a clock's share of the examples: the next ones in their order, from the first again after the last."""
+    import jax
+    import jax.numpy as jnp
+
+    size = jax.tree.leaves(batch)[0].shape[0]
+    count = size if share >= 1 else max(1, round(share * size))
+    if count == size:
+        return batch
+    places = (clock % size * count + jnp.arange(count, dtype=jnp.int32)) % size
+    return jax.tree.map(lambda array: array[places], batch)
+
+
+def cross_entropy(scores: "jax.Array", labels: "jax.Array") -> "jax.Array":
+    """Return the mean over examples of log sum exp of the scores, minus the score of the example's class."""
+    import jax
+    import jax.numpy as jnp
+
+    chosen = jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
+    return (jax.nn.logsumexp(scores, axis=1) - chosen).mean()
+
+
 @dataclass(frozen=True, kw_only=True)
-class GeneratedApplication(ABC, Generic[DataT]):
+class GeneratedApplication(DeviceApplication, Generic[DataT]):
     """An application whose data follows from a seed, partition by partition.
 
     Parameters
@@ -196,6 +222,7 @@ class GeneratedApplication(ABC, Generic[DataT]):
     seed: int = 0
     source: str = ""
     _data: dict[int, DataT] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _batches: dict[int, Batch] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, *(option.name for option in fields(self) if option.name.startswith("num_")))
@@ -208,19 +235,6 @@ class GeneratedApplication(ABC, Generic[DataT]):
     @abstractmethod
     def num_examples(self) -> int:
         """Number of things that are dealt out to partitions."""
-
-    @property
-    @abstractmethod
-    def num_parameters(self) -> int:
-        """Length of the flat vector of parameters."""
-
-    @abstractmethod
-    def initial_parameters(self) -> Vector:
-        """Return the parameters before the first clock."""
-
-    @abstractmethod
-    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the mean gradient over the partition and its summed loss."""
 
     @abstractmethod
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> DataT:
@@ -248,9 +262,25 @@ class GeneratedApplication(ABC, Generic[DataT]):
             self._data[partition] = self._make(partition, self.size(partition), rng)
         return self._data[partition]
 
+    def partition(self, index: int) -> Batch:
+        """Return a partition's data on the device, put there on first use."""
+        import jax
+
+        if index not in self._batches:
+            self._batches[index] = jax.device_put(self.arrays(index))
+        return self._batches[index]
+
+    @abstractmethod
+    def arrays(self, partition: int) -> Batch:
+        """Return a partition's data as NumPy arrays in the form that `loss` takes."""
+
+    def order(self, partition: int) -> IntArray:
+        """Return the random order in which `window` goes through a partition's examples."""
+        return np.random.default_rng([self.seed, 3, partition]).permutation(self.size(partition))
+
     def _model_rng(self) -> np.random.Generator:
         """Return the stream of what all partitions share."""
         return np.random.default_rng([self.seed, 0])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_data": {}}
+        return {**super().__getstate__(), "_data": {}, "_batches": {}}

@@ -1,11 +1,22 @@
 """Multinomial logistic regression."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.training.applications.generated import GeneratedApplication, partitions_of, read_examples
+from optim.training.application import Batch
+from optim.training.applications.generated import (
+    GeneratedApplication,
+    cross_entropy,
+    partitions_of,
+    read_examples,
+    window,
+)
 from optim.training.messages import Vector
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +32,7 @@ class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[in
     num_observations, num_features, num_classes
         Sizes; `at_scale` shrinks those of the published experiment.
     batch
-        Share of a partition that a clock draws at random; 1 takes all of it.
+        Share of a partition that a clock computes: the next examples in random order; 1 takes all of them.
     decay
         Weight of the regularisation.
 
@@ -69,34 +80,29 @@ class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[in
         """Number of observations."""
         return self.num_observations
 
-    @property
-    def num_parameters(self) -> int:
-        """Features times classes."""
-        return self.num_features * self.num_classes
+    def init(self, key: "jax.Array") -> "jax.Array":
+        """Return zeros, shape (features, classes): all classes alike."""
+        import jax.numpy as jnp
 
-    def initial_parameters(self) -> Vector:
-        """Return zeros: all classes alike."""
-        return np.zeros(self.num_parameters, dtype=np.float32)
+        del key
+        return jnp.zeros((self.num_features, self.num_classes), jnp.float32)
 
-    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the mean gradient over what is drawn, and the loss scaled to the whole partition."""
+    def arrays(self, partition: int) -> "tuple[Vector, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]":
+        """Return observations, shape (size, features), and their classes, in random order."""
         observations, labels = self.data(partition)
-        if self.batch < 1:
-            rng = np.random.default_rng([self.seed, 3, partition, clock])
-            batch = rng.choice(len(labels), max(1, round(self.batch * len(labels))), replace=False)
-            observations, labels = observations[batch], labels[batch]
-        weights = parameters.reshape(self.num_features, self.num_classes)
-        scores = observations @ weights
-        scores -= scores.max(axis=1, keepdims=True)
-        shares = np.exp(scores)
-        totals = shares.sum(axis=1, keepdims=True)
-        each = np.arange(len(labels))
-        mean_loss = float(np.mean(np.log(totals[:, 0]) - scores[each, labels]))
-        mean_loss += 0.5 * self.decay * float(np.dot(parameters, parameters))
-        shares /= totals
-        shares[each, labels] -= 1.0
-        gradient = observations.T @ shares / np.float32(len(labels)) + np.float32(self.decay) * weights
-        return gradient.ravel().astype(np.float32), mean_loss * self.size(partition)
+        order = self.order(partition)
+        return observations[order], labels[order].astype(np.int32)
+
+    def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
+        """Return the clock's observations."""
+        return window(batch, clock, self.batch)
+
+    def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
+        """Return the mean cross-entropy, and the regularisation."""
+        import jax.numpy as jnp
+
+        observations, labels = batch
+        return cross_entropy(observations @ parameters, labels) + jnp.float32(0.5 * self.decay) * (parameters**2).sum()
 
     def _make(
         self, partition: int, size: int, rng: np.random.Generator

@@ -1,13 +1,19 @@
 """Matrix factorisation: known entries of a ratings matrix are explained by short vectors of users and items."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
+from optim.training.application import Batch
 from optim.training.applications.generated import GeneratedApplication, partitions_of, read_ratings
-from optim.training.messages import RowGradient, Vector
+from optim.training.messages import Vector
 from optim.training.stages import bounds
+
+if TYPE_CHECKING:
+    import jax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +42,10 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
     num_factors: int = 8
     noise: float = 0.1
     decay: float = 0.01
+    _rows: dict[int, NDArray[np.int32]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_rows": {}}
 
     @classmethod
     def at_scale(cls, scale: float, *, num_partitions: int = 8, seed: int = 0) -> "MatrixFactorisation":
@@ -72,19 +82,17 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         """Number of known ratings."""
         return self.num_ratings
 
-    @property
-    def num_parameters(self) -> int:
-        """Users and items times factors."""
-        return (self.num_users + self.num_items) * self.num_factors
+    def init(self, key: "jax.Array") -> "jax.Array":
+        """Return small random factors, shape (users and items, factors): users' rows come first."""
+        import jax
+        import jax.numpy as jnp
 
-    def initial_parameters(self) -> Vector:
-        """Return small random factors."""
-        rng = np.random.default_rng([self.seed, 2])
-        return rng.normal(0.0, 0.3, self.num_parameters).astype(np.float32)
+        shape = (self.num_users + self.num_items, self.num_factors)
+        return jnp.float32(0.3) * jax.random.normal(key, shape, jnp.float32)
 
     @property
-    def row_width(self) -> int:
-        """Factors: users' rows come first, then items'."""
+    def row_width(self) -> int:  # type: ignore[override]  # of a dataclass's option
+        """Factors of a user or item."""
         return self.num_factors
 
     @property
@@ -92,40 +100,32 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         """Nothing: the decay is of what is rated."""
         return
 
-    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the mean gradient over the partition's ratings, and the summed loss."""
-        gradient, loss = self.row_gradient(parameters, partition, clock)
-        return gradient.dense(self.num_parameters), loss
+    def rows(self, partition: int) -> NDArray[np.int32]:
+        """Return the rows of the users and items that the partition has ratings of."""
+        if partition not in self._rows:
+            self._rows[partition] = np.unique(np.concatenate(self._pairs(partition)))
+        return self._rows[partition]
 
-    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
-        """Return the mean gradient over the partition's ratings by the rows of their users and items."""
-        del clock
+    def arrays(self, partition: int) -> "tuple[NDArray[np.int32], NDArray[np.int32], Vector]":
+        """Return for each rating the user's and the item's place among the partition's rows, and the rating."""
+        users, items = (np.searchsorted(self.rows(partition), rows) for rows in self._pairs(partition))
+        return users.astype(np.int32), items.astype(np.int32), self.data(partition).data
+
+    def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
+        """Return the mean over ratings of half the squared error, and the decay of both factors."""
+        import jax.numpy as jnp
+
+        rated_by, rated, ratings = batch
+        users, items = parameters[rated_by], parameters[rated]
+        errors = (users * items).sum(axis=1) - ratings
+        decay = jnp.float32(self.decay)
+        return jnp.float32(0.5) * (errors**2 + decay * ((users**2).sum(axis=1) + (items**2).sum(axis=1))).mean()
+
+    def _pairs(self, partition: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the table's row of each rating's user, and of its item."""
         ratings = self.data(partition)
-        users, items = self._factors(parameters)
-        counts = np.diff(ratings.indptr), np.bincount(ratings.indices, minlength=self.num_items)
-        local_users, local_items = (np.flatnonzero(count) for count in counts)
-        place = np.zeros(self.num_items, dtype=np.int32)
-        place[local_items] = np.arange(len(local_items), dtype=np.int32)
-        pointers = np.concatenate([[0], np.cumsum(counts[0][local_users])]).astype(np.int32)
-        users, items = users[local_users], items[local_items]
-        columns = place[ratings.indices]
-        rows = np.repeat(np.arange(len(local_users)), np.diff(pointers))
-        errors = np.einsum("ij,ij->i", users[rows], items[columns]) - ratings.data
-        residuals = sparse.csr_array((errors, columns, pointers), shape=(len(local_users), len(local_items)))
-        seen_users, seen_items = counts[0][local_users, None], counts[1][local_items, None]
-        decay = np.float32(self.decay)
-        of_users = residuals @ items + decay * seen_users.astype(np.float32) * users
-        of_items = residuals.T @ users + decay * seen_items.astype(np.float32) * items
-        loss = 0.5 * float(np.dot(errors, errors))
-        loss += 0.5 * self.decay * float((seen_users * users**2).sum() + (seen_items * items**2).sum())
-        values = np.concatenate([of_users, of_items]) / np.float32(len(errors))
-        numbers = np.concatenate([local_users, self.num_users + local_items]).astype(np.int32)
-        return RowGradient(numbers, values.astype(np.float32)), loss
-
-    def _factors(self, parameters: Vector) -> tuple[Vector, Vector]:
-        cut = self.num_users * self.num_factors
-        shape = (-1, self.num_factors)
-        return parameters[:cut].reshape(shape), parameters[cut:].reshape(shape)
+        users = np.repeat(np.arange(self.num_users, dtype=np.int32), np.diff(ratings.indptr))
+        return users, self.num_users + ratings.indices.astype(np.int32)
 
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> sparse.csr_array:
         """Draw distinct entries of the partition's users; their values are the true ones and noise."""

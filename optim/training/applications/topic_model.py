@@ -6,13 +6,16 @@ it leaves nothing behind at a worker that could be lost with it.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma
 
+from optim.training.application import Batch
 from optim.training.applications.generated import GeneratedApplication, partitions_of, read_bags
-from optim.training.messages import RowGradient, Vector
+
+if TYPE_CHECKING:
+    import jax
 
 Counts = NDArray[np.float64]
 
@@ -77,50 +80,52 @@ class TopicModel(GeneratedApplication[Counts]):
         """Number of documents."""
         return self.num_documents
 
-    @property
-    def num_parameters(self) -> int:
-        """Words times topics, word after word."""
-        return self.num_words * self.num_topics
+    def init(self, key: "jax.Array") -> "jax.Array":
+        """Return random positive weights, shape (words, topics)."""
+        import jax
+        import jax.numpy as jnp
 
-    @property
-    def row_width(self) -> int:
-        """Topics: a word has a row of weights."""
-        return self.num_topics
+        return jnp.float32(0.01) * jax.random.gamma(key, 100.0, (self.num_words, self.num_topics), jnp.float32)
 
-    @property
-    def weight_decay_center(self) -> float:
-        """The prior: without a word's tokens its weights fall to it."""
-        return self.eta
-
-    def initial_parameters(self) -> Vector:
-        """Return random positive weights of words."""
-        rng = np.random.default_rng([self.seed, 2])
-        return rng.gamma(100.0, 0.01, self.num_parameters).astype(np.float32)
-
-    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
-        """Return the natural gradient of the partition's documents, and their negative log-likelihood."""
-        gradient, loss = self.row_gradient(parameters, partition, clock)
-        return gradient.dense(self.num_parameters) + (parameters - np.float32(self.eta)), loss
-
-    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
-        """Return what the documents' tokens add to the natural gradient, by the rows of their words."""
-        del clock
+    def arrays(self, partition: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return the words that occur in the partition, and their counts, shape (documents, occurring words)."""
         counts = self.data(partition)
-        topics = np.maximum(parameters.reshape(self.num_words, self.num_topics).T.astype(np.float64), 1e-10)
-        totals = topics.sum(axis=1, keepdims=True)
         used = np.flatnonzero(counts.any(axis=0))
-        topics, counts = topics[:, used], counts[:, used]
-        words = np.exp(digamma(topics) - digamma(totals))
-        gamma = np.ones((len(counts), self.num_topics))
-        for _ in range(self.num_passes):
-            theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
-            gamma = self.alpha + theta * ((counts / (theta @ words + 1e-100)) @ words.T)
-        theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
-        statistics = words * (theta.T @ (counts / (theta @ words + 1e-100)))
+        return used.astype(np.int32), counts[:, used].astype(np.float32)
+
+    def loss(self, parameters: "jax.Array", batch: Batch) -> "jax.Array":
+        """Return the mean negative log-likelihood of the documents; its derivative is the natural gradient.
+
+        The inference of the documents' topics isn't differentiated: a term that is zero has the natural gradient for its
+        derivative.
+        """
+        import jax
+        import jax.numpy as jnp
+        from jax.scipy.special import digamma
+
+        def expected_log(weights: jax.Array) -> jax.Array:
+            """Return the mean of the logarithm of a Dirichlet vector in each row."""
+            return digamma(weights) - digamma(weights.sum(axis=1, keepdims=True))
+
+        used, counts = batch
+        fixed = jax.lax.stop_gradient(parameters)
+        topics = jnp.maximum(fixed.T, jnp.float32(1e-10))
+        totals = topics.sum(axis=1, keepdims=True)
+        words = jnp.exp(digamma(topics[:, used]) - digamma(totals))
+        tiny = jnp.float32(1e-30)
+
+        def infer(_: Any, gamma: jax.Array) -> jax.Array:
+            theta = jnp.exp(expected_log(gamma))
+            return jnp.float32(self.alpha) + theta * ((counts / (theta @ words + tiny)) @ words.T)
+
+        gamma = jax.lax.fori_loop(0, self.num_passes, infer, jnp.ones((len(counts), self.num_topics), jnp.float32))
+        theta = jnp.exp(expected_log(gamma))
+        statistics = words * (theta.T @ (counts / (theta @ words + tiny)))
         shares = gamma / gamma.sum(axis=1, keepdims=True)
-        loss = -float(np.sum(counts * np.log(shares @ (topics / totals))))
-        values = np.float32(-self.num_documents / len(counts)) * statistics.T.astype(np.float32)
-        return RowGradient(used.astype(np.int32), np.ascontiguousarray(values)), loss
+        loss = -(counts * jnp.log(shares @ (topics[:, used] / totals))).sum() / jnp.float32(len(counts))
+        target = jnp.full_like(fixed, self.eta)
+        target = target.at[used].add(jnp.float32(self.num_documents / len(counts)) * statistics.T)
+        return loss + ((parameters - fixed) * (fixed - target)).sum()
 
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> Counts:
         del partition

@@ -1,5 +1,6 @@
 """Gradients are the derivatives of the losses, data belongs to its partition, and training helps."""
 
+import itertools
 import pickle
 from dataclasses import replace
 
@@ -8,13 +9,17 @@ import pytest
 from scipy.special import digamma
 
 from optim.core.errors import InvalidOptionError
-from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.applications import LogisticRegression, MatrixFactorisation, NeuralNetwork, TopicModel
 
 SMALL = (
     MatrixFactorisation(num_users=12, num_items=7, num_ratings=90, num_factors=3, num_partitions=3),
     LogisticRegression(num_observations=30, num_features=5, num_classes=4, num_partitions=3),
 )
-ALL = (*SMALL, TopicModel(num_documents=9, num_words=11, num_topics=3, num_tokens=20, num_partitions=3))
+ALL = (
+    *SMALL,
+    TopicModel(num_documents=9, num_words=11, num_topics=3, num_tokens=20, num_partitions=3),
+    NeuralNetwork(num_observations=30, num_features=5, num_classes=4, num_hidden=6, num_partitions=3, batch=1.0),
+)
 
 
 def plain_factorisation(application, parameters, partition):
@@ -63,9 +68,37 @@ def plain_topics(application, parameters, partition):
     return (topics - target).T.ravel(), loss
 
 
+def plain_network(application, parameters, partition):
+    """Loss and mean gradient of a perceptron, observation by observation in float64, by the chain rule."""
+    widths = [application.num_features, *[application.num_hidden] * application.num_layers, application.num_classes]
+    layers, at = [], 0
+    for inputs, outputs in itertools.pairwise(widths):  # biases come first: names are sorted
+        biases, weights = np.split(parameters[at : at + outputs * (inputs + 1)].astype(np.float64), [outputs])
+        layers.append((weights.reshape(inputs, outputs), biases))
+        at += outputs * (inputs + 1)
+    assert at == len(parameters)
+    observations, labels = application.data(partition)
+    gradients, loss = [[np.zeros_like(weights), np.zeros_like(biases)] for weights, biases in layers], 0.0
+    for x, label in zip(observations.astype(np.float64), labels, strict=True):
+        values = [x]
+        for number, (weights, biases) in enumerate(layers):
+            out = values[-1] @ weights + biases
+            values.append(out if number == len(layers) - 1 else np.where(out > 0, out, 0.0))
+        shares = np.exp(values[-1]) / np.exp(values[-1]).sum()
+        loss -= np.log(shares[label])
+        back = shares - np.eye(application.num_classes)[label]
+        for number in reversed(range(len(layers))):
+            gradients[number][0] += np.outer(values[number], back) / len(labels)
+            gradients[number][1] += back / len(labels)
+            back = (layers[number][0] @ back) * (values[number] > 0)
+    flat = np.concatenate([part for weights, biases in gradients for part in (biases, weights.ravel())])
+    return flat, loss
+
+
 @pytest.mark.parametrize(
     ("application", "plain"),
     [
+        (ALL[3], plain_network),
         (replace(SMALL[0], decay=0.7), plain_factorisation),
         (replace(SMALL[1], decay=0.3), plain_regression),
         (replace(SMALL[1], decay=0.0), plain_regression),
@@ -89,12 +122,13 @@ def test_more_partitions_than_users_share_them():
     assert {int(user) for ratings in drawn for user in ratings.row} == {0, 1}
 
 
-def test_a_batch_is_the_share_that_partition_and_clock_draw():
+def test_a_batch_is_the_share_that_comes_next_in_the_partitions_random_order():
     application = LogisticRegression(
         num_observations=60, num_features=4, num_classes=3, batch=0.3, num_partitions=2, seed=8
     )
     parameters = np.linspace(-1, 1, 12, dtype=np.float32)
-    drawn = np.random.default_rng([8, 3, 1, 5]).choice(30, 9, replace=False)
+    order = np.random.default_rng([8, 3, 1]).permutation(30)
+    drawn = [order[(5 * 9 + place) % 30] for place in range(9)]
     gradient, loss = application.gradient(parameters, 1, 5)
     expected_gradient, expected_loss = plain_regression(application, parameters, 1, drawn)
     assert loss == pytest.approx(expected_loss, rel=1e-5)
@@ -141,7 +175,7 @@ def test_a_batch_is_drawn_from_partition_and_clock_alone():
     assert not np.array_equal(application.gradient(parameters, 1, 4)[0], application.gradient(parameters, 1, 5)[0])
 
 
-@pytest.mark.parametrize("kind", [MatrixFactorisation, LogisticRegression, TopicModel])
+@pytest.mark.parametrize("kind", [MatrixFactorisation, LogisticRegression, TopicModel, NeuralNetwork])
 def test_published_shapes_shrink_with_the_scale(kind):
     small, large = kind.at_scale(0.0005), kind.at_scale(0.001)
     assert small.num_parameters < large.num_parameters
@@ -188,3 +222,17 @@ def test_drawn_ratings_are_products_of_standard_factors_and_noise(noise):
     assert len(ratings) == 20_000
     assert abs(ratings.mean()) < 0.05
     assert ratings.var() == pytest.approx(1.0 + noise**2, rel=0.1)
+
+
+def test_a_network_of_a_few_megabytes_learns_what_it_is_given():
+    """Whole partitions, plain descent: the loss falls below that of guessing."""
+    application = NeuralNetwork(num_partitions=2)
+    assert 2e6 < 4 * application.num_parameters < 8e6
+    small = replace(application, num_hidden=64, batch=1.0)
+    parameters = small.initial_parameters()
+    losses = []
+    for clock in range(30):
+        found = [small.gradient(parameters, partition, clock) for partition in range(2)]
+        parameters = parameters - np.float32(0.3) * (found[0][0] + found[1][0])
+        losses.append(sum(loss for _, loss in found) / small.num_examples)
+    assert losses[-1] < 0.8 * np.log(10) < losses[0]
