@@ -17,6 +17,7 @@ import numpy as np
 
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.benchmarks.suite import FULL, SMALL
+from optim.core.arrays import BoolArray
 from optim.core.driver import PhaseClock
 from optim.core.errors import InvalidProblemError, check_choices, check_in
 from optim.core.options import options_as_dict
@@ -32,7 +33,7 @@ from optim.simulation.spot.backtest import OPTIMUM
 from optim.simulation.spot.policies import policy_class
 from optim.simulation.spot.zones import IN_ONE_ZONE, Offer, ZoneFacts, ZonePolicy, ZoneView, facts_of, run_zones
 from optim.solvers.bidding.zones import least_cost
-from optim.workloads.prices.availability_files import ZoneOptions, job_of, read_history, read_windows
+from optim.workloads.prices.availability_files import SpellHistory, ZoneOptions, job_of, read_history, read_windows
 from optim.workloads.prices.trace_files import Polarity
 from optim_studies.deadline_windows import draw_windows
 
@@ -77,7 +78,7 @@ class DeadlineOptions:
         Leave out files that can't be read.
     history
         What policies that learn know of how spells end: ``other-zones``, the windows of all zones but their own, whatever the type; or a
-        file or folder of traces, without those of zones that a window's path names; nothing by default.
+        file or folder of traces, or several separated by commas, without those of zones that a window's path names; nothing by default.
     history_zones
         Of a history the zones whose names begin so, separated by commas; all by default.
     """
@@ -176,7 +177,7 @@ def windows_of(options: DeadlineOptions, seed: int) -> tuple[Window, ...]:
     if not options.folder:
         drawn = draw_windows(options.zones, count=options.windows, hours=max(DEADLINES_H), tick_s=TICK_S, seed=seed)
         return tuple(
-            Window(zone=zone, file=f"{zone}/{number}", changeover_h=None, market=_market(zone, flags))
+            Window(zone=zone, file=f"{zone}/{number}", changeover_h=None, market=market_at(zone, flags))
             for number, (zone, _, flags) in enumerate(drawn)
         )
     read = read_windows(
@@ -221,8 +222,9 @@ def hazards_of(options: DeadlineOptions, windows: Sequence[Window]) -> dict[str,
             for zone in sorted({window.zone for window in windows})
         }
         return {window.file: of_zone[window.zone] for window in windows}
-    history = read_history(options.history, polarity=Polarity(options.polarity), skip_bad=options.skip_bad)
-    chosen = history.of(tuple(options.history_zones.split(",")))
+    told: dict[str, Any] = {"polarity": Polarity(options.polarity), "skip_bad": options.skip_bad}
+    read = [read_history(path, **told) for path in options.history.split(",")]
+    chosen = SpellHistory([trace for each in read for trace in each.traces]).of(tuple(options.history_zones.split(",")))
     if not chosen.traces:
         raise InvalidProblemError(f"{options.history}: no zone begins with {options.history_zones}; name another")
     return {window.file: chosen.learn(window.market, window.file)[0] for window in windows}
@@ -233,13 +235,13 @@ def _location(zone: str) -> str:
     return zone.split("_", maxsplit=1)[0]
 
 
-def _market(zone: str, flags: "np.ndarray[Any, np.dtype[np.bool_]]") -> ZoneMarket:
-    """Return one zone at the benchmark's prices."""
+def market_at(zone: str, flags: BoolArray, begin_s: int = 0) -> ZoneMarket:
+    """Return one zone at the benchmark's prices, from a second since 1970 on."""
     size = len(flags)
     return ZoneMarket(
         zones=(zone,),
         regions=(zone,),
-        time_s=TICK_S * np.arange(size, dtype=np.int64),
+        time_s=begin_s + TICK_S * np.arange(size, dtype=np.int64),
         tick_s=TICK_S,
         is_available=flags[:, None],
         spot_micro=np.full((size, 1), round(MICRO * SPOT_USD), dtype=np.int64),

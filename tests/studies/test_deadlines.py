@@ -16,9 +16,9 @@ from optim_studies.deadlines import (
     DeadlineOptions,
     Guaranteed,
     Window,
-    _market,
     board_job,
     hazards_of,
+    market_at,
     mixes_of,
     place_of,
     run_window,
@@ -40,7 +40,7 @@ from tests.support.public_traces import spot_file
 
 
 def window(flags, zone="z"):
-    return Window(zone=zone, file=f"{zone}/0", changeover_h=None, market=_market(zone, np.asarray(flags, dtype=bool)))
+    return Window(zone=zone, file=f"{zone}/0", changeover_h=None, market=market_at(zone, np.asarray(flags, dtype=bool)))
 
 
 def rows(**options):
@@ -97,7 +97,7 @@ class Greedy(ZonePolicy):
 def test_the_engine_and_the_guarantee_bill_what_a_simulation_by_hand_does(seed, share, deadline_h, changeover_h):
     (_, _, flags) = next(iter(draw_windows(1, count=1, hours=72, tick_s=600, seed=seed)))
     flags = flags ^ (np.random.default_rng(seed).random(len(flags)) > share)
-    market = _market("z", flags)
+    market = market_at("z", flags)
     job = board_job(market, deadline_h, changeover_h)
     facts = facts_of(market, job, Billing.WHOLE_TICKS)
     run = run_zones(market, job, Guaranteed(facts, Greedy(facts)), 0, billing=Billing.WHOLE_TICKS)
@@ -133,7 +133,7 @@ def test_a_policy_without_a_guard_is_late_only_where_the_guarantee_leaves_it_alo
             del view
             return ()
 
-    market = _market("z", np.zeros(420, dtype=bool))
+    market = market_at("z", np.zeros(420, dtype=bool))
     job = board_job(market, 52.0, 0.2)
     facts = facts_of(market, job, Billing.WHOLE_TICKS)
     guaranteed = Guaranteed(facts, Nothing(facts))
@@ -192,7 +192,9 @@ def test_a_row_has_all_variants_proven_and_nobody_beats_the_optimum():
     for record in found.values():
         assert set(COLUMNS) <= set(record.findings)
         assert record.findings["mean"] == pytest.approx(np.mean([record.findings[name] for name in COLUMNS]), abs=0.01)
-        assert (record.findings["late"], record.findings["forced"]) == (0, 0)
+        assert record.findings["late"] == 0
+        # A table counts seconds, the guarantee whole ticks: with less than a tick of slack it may still ask for spot machines.
+        assert record.findings["forced"] == 0 or record.solver == "deadline-dp"
         assert all(record.findings[name] <= least[name] for name in COLUMNS)
 
 
@@ -255,6 +257,10 @@ def test_policies_that_learn_know_other_zones_or_a_file_and_never_their_own(tmp_
     every = hazards_of(DeadlineOptions(history=str(path)), windows)
     sources = {window.zone: every[window.file].source for window in windows}
     assert sources == {"drawn-0": "3 zones, 60 h", "drawn-1": "2 zones, 40 h", "drawn-2": "3 zones, 60 h"}
+    more = tmp_path / "more.csv"
+    more.write_text(path.read_text().replace(",a,", ",c,").replace(",b,", ",d,"))
+    both = hazards_of(DeadlineOptions(history=f"{path},{more}"), windows)
+    assert {each.source for each in both.values()} == {"5 zones, 120 h", "4 zones, 80 h"}
     with pytest.raises(InvalidProblemError, match="no zone begins with x; name another"):
         hazards_of(DeadlineOptions(history=str(path), history_zones="x"), windows)
     seen = []
