@@ -87,7 +87,12 @@ LEVEL, MAX_LEVEL = 8.0, 1
 """Hazards in a run are those from elsewhere times a power of this, at most so high or low."""
 
 DOUBT = 4.5
-"""By how much, as a logarithm, a power of one is less likely than none before anything is seen."""
+"""By how much, as a logarithm, a power of one is less likely than none before anything is seen.
+
+Of 1, 2, 4.5, 7 and 12 the least that costs at most 0.1 % more than the best where hazards are right. That is 4.5 on the
+campaign of 2022 (learned from 2023) and on that of 2023 (learned from 2022), so that each confirms the other's choice: 3.7 % and
+5.9 % less than `uniform-progress`. With hazards ten times too low it is 2.0 % more instead of 4.3 % with 12, in 2022.
+"""
 
 MIN_CHANCE = 1e-3
 """A tick is taken to end a spell, or not to, with this probability at least: hazards of 0 and 1 may be wrong."""

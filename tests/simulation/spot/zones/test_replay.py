@@ -47,7 +47,7 @@ def one_zone(rng, ticks):
     return market, job
 
 
-def check_starts(seed, ticks, starts):
+def check_starts(seed, ticks, starts, names=tuple(RULES)):
     rng = np.random.default_rng(seed)
     market, job = one_zone(rng, ticks)
     billing = PLAIN[seed % 2]
@@ -55,7 +55,7 @@ def check_starts(seed, ticks, starts):
     facts = facts_of(market, job, billing, hazards)
     replay = Replay(market, job, billing=billing, probe_s=45, hazards=hazards)
     for first in starts:
-        for name in RULES:
+        for name in names:
             assert replay.can(name)
             made = policy_class(name, "zones")(facts)
             run = run_zones(market, job, made, first, billing=billing, probe_s=45)
@@ -66,6 +66,11 @@ def check_starts(seed, ticks, starts):
 @given(seed=st.integers(0, 10**9))
 def test_a_replay_is_the_engine_s_run(seed):
     check_starts(seed, 40, (3,))
+
+
+@given(seed=st.integers(0, 10**9))
+def test_losses_of_a_long_run_are_remembered_as_by_the_engine(seed):
+    check_starts(seed, 250, (0, 5), [name for name in RULES if name != "deadline-dp"])
 
 
 @pytest.mark.prove
