@@ -1,23 +1,27 @@
-"""The policy `deadline-dp`: a table by time, work left, what is held and the age of spells, learned from other traces."""
+"""The policy `deadline-dp`: what to do by backward recursion, if spells of availability end as they did in other traces."""
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
+import numpy as np
+
+from optim.core.arrays import IntArray
 from optim.core.policies import policy
+from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.prices import HOUR_S, MICRO
 from optim.models.bidding.market.spells import SpellHazards, decision_s, prior_hazards
 from optim.simulation.spot.deadline_policy import (
     CHOICES,
-    LEVEL,
     DeadlinePolicy,
     DeadlineView,
     Machines,
     SpellWatch,
     table_of,
 )
-from optim.simulation.spot.zone_policies import PROBE_EVERY_H
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
 from optim.solvers.bidding.deadline_table import DeadlineJob
+from optim.solvers.bidding.zone_values import ZoneGroup, ZoneProblem, ZoneValues, solve_zones, tick_of, worth
 
 PRICE_STEP = 0.1
 """Logarithms of spot prices are rounded to the first one's and multiples of this from there: they share a table."""
@@ -25,52 +29,75 @@ PRICE_STEP = 0.1
 OLD_S = 1e9
 """Older than any age that is told apart."""
 
+TABLE_TICK_S = 1200
+"""Ticks of a table of several zones last so long, or one decision: finer ones cost the same in the mean (24 starts)."""
+
+ALIKE, NEW_PRICES = 0.005, 0.02
+"""Zones whose prices differ by less, as a logarithm, are of one group; values are made anew when a price moves by more."""
+
+PACE, MAX_PACE, PACE_ENDS = 2.0, 1, 5.0
+"""A zone's hazards are those from elsewhere times a power of this, at most so high or low; these count for so many spells
+beside those that were seen to end."""
+
 
 @policy(
     "deadline-dp",
     world="zones",
     summary="The cheapest in the mean, and never late, if spells end by age as they did in the traces of `--history`; without "
-    "it by a prior. By backward recursion over time, work left, what is held and the spell's age.",
+    "it by a prior. By backward recursion over time, work left, what is held and the spell's age; over several zones with "
+    "their prices and transfers.",
     is_default=True,
     traits=[IN_ONE_ZONE],
 )
 class DeadlineProgramme(DeadlineGuard):
-    """Do what the table of `DeadlinePolicy` says; in several zones that of the cheapest, whose machines are asked for by price.
+    """Do what a backward recursion says: `DeadlinePolicy` in one zone, `solve_zones` in several.
 
-    Where ticks are shorter than ten minutes it decides every ten or so, and whenever something was lost; what is left of
-    ten minutes then counts as lost, too.
-
-    Machines are asked for where the table would take them. Where it would not, but does another thing if there are some,
-    the zone is probed.
+    Never late: the guard of the base class overrules values, however wrong they are.
     """
 
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
+        self._rule: _OneZone | _SeveralZones = (_OneZone if len(facts.zones) == 1 else _SeveralZones)(facts, self)
+
+    def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
+        """Return the longest set-up of the places, if the last has machines for sure: on demand, or those that are held."""
+        if not wanted or (wanted[-1].is_spot and wanted[-1] != view.held):
+            return self.facts.tick_s
+        setups = self.facts.job.setup_s[view.state]
+        lost = (view.setup_left_s if place == view.held else int(setups[place.zone]) for place in wanted)
+        return min(self.facts.tick_s, max(lost))
+
+    def choose(self, view: ZoneView) -> Sequence[Offer]:
+        """Return what the recursion says."""
+        return self._rule.choose(view)
+
+
+class _OneZone:
+    """The table of `DeadlinePolicy`.
+
+    Where ticks are shorter than ten minutes it decides every ten or so, and whenever something was lost; what is left of
+    ten minutes then counts as lost, too. Machines are asked for where the table would take them. Where it would not, but
+    does another thing if there are some, the zone is probed.
+    """
+
+    def __init__(self, facts: ZoneFacts, guard: DeadlineGuard) -> None:
+        self._facts, self._guard = facts, guard
         self._tick_s = decision_s(facts.tick_s)
-        hazards = known_hazards(facts)
         self._kept: Offer | None = None
         self._held: Offer | None = None
         self._held_at_s = self._since_s = 0
-        self._watches = [SpellWatch(hazards) for _ in facts.zones]
-        self._seen: Sequence[tuple[int, bool] | None] = [None] * len(facts.zones)
+        self._watch = SpellWatch(known_hazards(facts))
+        self._seen: tuple[int, bool] | None = None
         self._policies: dict[int, DeadlinePolicy] = {}
         self._first_micro: int | None = None
-        self._pool = pooled_hazards(facts)
-        self._residual_s = (hazards.residual_ticks * self._tick_s).tolist()
-
-    def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
-        """Return the longest set-up of the places, where machines on demand are the last: then some are there for sure."""
-        if not wanted or wanted[-1].is_spot:
-            return self.facts.tick_s
-        setups = self.facts.job.setup_s[view.state]
-        return min(self.facts.tick_s, max(int(setups[place.zone]) for place in wanted))
+        self._hazards = pooled_hazards(facts)
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
-        """Return what the table says, for a zone that may have machines and, after it, for one that has none."""
-        for zone, (watch, seen) in enumerate(zip(self._watches, view.seen, strict=True)):
-            if seen is not None and seen != self._seen[zone]:
-                watch.see(seen[0] * self.facts.tick_s, is_available=seen[1])
-        self._seen = tuple(view.seen)
+        """Return what the table says if there are machines and, after it, if there are none."""
+        seen = view.seen[0]
+        if seen is not None and seen != self._seen:
+            self._watch.see(seen[0] * self._facts.tick_s, is_available=seen[1])
+        self._seen = seen
         if view.held != self._held:  # launched when it was last asked
             self._since_s = self._held_at_s
         self._held, self._held_at_s = view.held, view.elapsed_s
@@ -82,80 +109,22 @@ class DeadlineProgramme(DeadlineGuard):
         return wanted
 
     def _decided(self, view: ZoneView) -> tuple[Offer, ...]:
-        """Return what is wanted, for a best zone that may have machines and, after it, for none that has."""
-        held = view.held
-        self._look(view)
-        order = sorted(range(len(self.facts.zones)), key=lambda zone: (self._cost_of(view, zone), zone))
-        best = order[0]
+        held, spot = view.held, Offer(0, True)
         if held is not None and held.is_spot:
-            wanted = self._places(view, held.zone, is_available=True)
-            return (Offer(best, True), *wanted) if wanted == (held,) and self._pays(view, best) else wanted
-        there = self._places(view, best, is_available=True)
-        absent = self._places(view, best, is_available=False)
+            return self._places(view, is_available=True)
+        there = self._places(view, is_available=True)
+        absent = self._places(view, is_available=False)
         if there and there[0].is_spot:
-            return (*self._worth_it(view, order), *absent)
+            return (spot, *absent)
         # How old a spell is only those know who look: worth a probe where some age would be taken.
-        if there == absent and self._places(view, best, is_available=True, lasted_s=OLD_S)[:1] != (Offer(best, True),):
+        if there == absent and self._places(view, is_available=True, lasted_s=OLD_S)[:1] != (spot,):
             return absent
-        return there if view.probe(best) else absent
+        return there if view.probe(0) else absent
 
-    def _worth_it(self, view: ZoneView, order: Sequence[int]) -> tuple[Offer, ...]:
-        """Return the spot machines to ask for in order, without those that cost more than machines on demand."""
-        most = min(self.facts.on_demand_micro)
-        return tuple(Offer(zone, True) for zone in order if zone == order[0] or self._cost_of(view, zone) < most)
-
-    def _look(self, view: ZoneView) -> None:
-        """Probe the cheaper zones that weren't seen for long, while spot machines are held; otherwise asking is free."""
-        held = view.held
-        if held is None or not held.is_spot:
-            return
-        stale = view.tick - round(PROBE_EVERY_H * HOUR_S / self.facts.tick_s)
-        for zone, price in enumerate(view.spot_micro):
-            seen = view.seen[zone]
-            if price < view.spot_micro[held.zone] and (seen is None or seen[0] <= stale):
-                self._watches[zone].see(view.elapsed_s, is_available=view.probe(zone))
-
-    def _life_s(self, view: ZoneView, zone: int) -> float:
-        """Return the seconds that machines of a zone are expected to be held, if there are any: no longer than there is work."""
-        watch = self._watches[zone]
-        lasted_s = watch.lasted_s(view.elapsed_s, is_available=True)
-        residual = self._residual_s
-        age = len(residual) - 1 if lasted_s is None else min(len(residual) - 1, int(lasted_s / self._tick_s))
-        expected_s = float(residual[age]) / float(LEVEL ** watch.levels[1])
-        return max(float(self._tick_s), min(expected_s, float(view.work_left_s)))
-
-    def _cost_of(self, view: ZoneView, zone: int) -> float:
-        """Return the micro-dollars an hour that work on a zone's spot machines is expected to cost, launch and move included."""
-        job, price = self.facts.job, float(view.spot_micro[zone])
-        if len(self.facts.zones) == 1 or view.held == Offer(zone, True):
-            return price
-        life_s, setup_s = self._life_s(view, zone), int(job.setup_s[view.state, zone])
-        move = int(job.move_micro[view.state, zone]) * HOUR_S / job.machines
-        return (price * life_s + move) / (life_s - setup_s) if life_s > setup_s else math.inf
-
-    def _pays(self, view: ZoneView, best: int) -> bool:
-        """Tell whether leaving spot machines for those of a zone that had some pays for the launch and the move."""
-        held, watch = view.held, self._watches[best]
-        if held is None or best == held.zone or view.setup_left_s or not watch.is_there:
-            return False
-        if self._places(view, best, is_available=True, held=Machines.NONE)[:1] != (Offer(best, True),):
-            return False
-        return self._cost_of(view, best) < view.spot_micro[held.zone]
-
-    def _places(
-        self,
-        view: ZoneView,
-        zone: int,
-        *,
-        is_available: bool,
-        lasted_s: float | None = None,
-        held: Machines | None = None,
-    ) -> tuple[Offer, ...]:
-        watch = self._watches[zone]
-        if held is None:
-            held = CHOICES[0 if view.held is None else 1 if view.held.is_spot else 2]
+    def _places(self, view: ZoneView, *, is_available: bool, lasted_s: float | None = None) -> tuple[Offer, ...]:
+        held = CHOICES[0 if view.held is None else 1 if view.held.is_spot else 2]
         if lasted_s is None:
-            lasted_s = watch.lasted_s(view.elapsed_s, is_available=is_available)
+            lasted_s = self._watch.lasted_s(view.elapsed_s, is_available=is_available)
         seen = DeadlineView(
             elapsed_s=view.elapsed_s,
             work_left_s=view.work_left_s,
@@ -165,23 +134,195 @@ class DeadlineProgramme(DeadlineGuard):
             held_s=view.elapsed_s - self._since_s,
             spell_s=lasted_s,
         )
-        chosen = self._policy(view, zone).updated(watch).decide(seen)
+        chosen = self._policy(view).updated(self._watch).decide(seen)
         if chosen is Machines.NONE:
             return ()
         if chosen is held and view.held is not None:
             return (view.held,)
-        return (Offer(zone, True),) if chosen is Machines.SPOT else (self.on_demand(view),)
+        return (Offer(0, True),) if chosen is Machines.SPOT else (self._guard.on_demand(view),)
 
-    def _policy(self, view: ZoneView, zone: int) -> DeadlinePolicy:
-        """Return the policy at the zone's present price."""
-        price = view.spot_micro[zone]
+    def _policy(self, view: ZoneView) -> DeadlinePolicy:
+        """Return the policy at the present price."""
+        price = view.spot_micro[0]
         if self._first_micro is None:
             self._first_micro = price
         step = round(math.log(price / self._first_micro) / PRICE_STEP)
         if step not in self._policies:
-            job = deadline_job(self.facts, self._first_micro * math.exp(step * PRICE_STEP))
-            self._policies[step] = DeadlinePolicy.of(job, self._pool)
+            job = deadline_job(self._facts, self._first_micro * math.exp(step * PRICE_STEP))
+            self._policies[step] = DeadlinePolicy.of(job, self._hazards)
         return self._policies[step]
+
+
+class _PacedWatch(SpellWatch):
+    """A watch of a zone among several, whose pace follows by smaller steps: zones are compared with one another.
+
+    With a gamma distribution of mean 1 and `PACE_ENDS` for the factor by which a kind's hazards differ here, the mean of
+    what is known after n ends where x were expected is ``(PACE_ENDS + n) / (PACE_ENDS + x)``.
+    """
+
+    def __init__(self, hazards: SpellHazards) -> None:
+        super().__init__(hazards)
+        self._every_s = hazards.tick_s
+        self._rows = (hazards.first_hazard(hazards.num_ages).T.tolist(), hazards.hazard.tolist())
+        self._sight: tuple[float, bool] | None = None
+        self._due, self._ends = [0.0, 0.0], [0, 0]
+
+    def see(self, now_s: float, *, is_available: bool) -> None:
+        """Take up whether there are machines at a time, not before the last."""
+        if self._sight is not None:
+            then_s, was_there = self._sight
+            lasted_s = self.lasted_s(then_s, is_available=was_there)
+            row = self._rows[lasted_s is not None][was_there]
+            age = int(then_s if lasted_s is None else lasted_s) // self._every_s
+            self._due[was_there] += row[min(age, len(row) - 1)] * (now_s - then_s) / self._every_s
+            self._ends[was_there] += was_there != is_available
+        super().see(now_s, is_available=is_available)
+        self._sight = now_s, is_available
+
+    @property
+    def pace(self) -> tuple[int, int]:
+        """Powers of `PACE` that hazards of absence and of availability are to be multiplied by."""
+        absent, present = (
+            max(-MAX_PACE, min(MAX_PACE, round(math.log((PACE_ENDS + ended) / (PACE_ENDS + due), PACE))))
+            for due, ended in zip(self._due, self._ends, strict=True)
+        )
+        return absent, present
+
+
+class _SeveralZones:
+    """Take what the job then costs least in the mean: spot machines of some zone, on demand, or nothing.
+
+    Every tick each zone is weighed as if its machines were there now: price, transfer and set-up, how long they may last by
+    age, and what can be done after. Those that are worth more than doing without are asked for, the best first: asking
+    costs nothing, so that no zone is probed.
+    """
+
+    def __init__(self, facts: ZoneFacts, guard: DeadlineGuard) -> None:
+        self._facts, self._guard = facts, guard
+        size, job = len(facts.zones), facts.job
+        self._watches = [_PacedWatch(known_hazards(facts)) for _ in range(size)]
+        self._seen: Sequence[tuple[int, bool] | None] = [None] * size
+        self._rows = job.state_class
+        self._move_usd = job.move_micro / MICRO
+        self._setup_s = job.setup_s.astype(np.float64)
+        self._prices: tuple[int, ...] = ()
+        self._paces: tuple[tuple[int, int], ...] = ()
+        self._values: ZoneValues | None = None
+        self._group = np.zeros(size, dtype=np.int64)
+        self._last_s = self._priced_s = 0
+        self._found = np.empty(size)
+        self._order = list(range(size))
+
+    def choose(self, view: ZoneView) -> Sequence[Offer]:
+        """Return the zones that are worth it, the best first, and what to do if none has machines."""
+        now_s, held, job = view.elapsed_s, view.held, self._facts.job
+        for zone, (watch, seen) in enumerate(zip(self._watches, view.seen, strict=True)):
+            if seen is not None and seen != self._seen[zone]:
+                watch.see(seen[0] * self._facts.tick_s, is_available=seen[1])
+        self._seen = tuple(view.seen)
+        if held is not None and held.is_spot:
+            self._last_s = now_s
+        values, row = self._values_now(view), int(self._rows[view.state])
+        at, left_s = values.place(now_s, view.work_left_s), float(view.work_left_s)
+        last = values.residual.shape[1] - 1
+        setups, moves = self._setup_s[view.state].copy(), self._move_usd[view.state].copy()
+        if held is not None and held.is_spot:
+            setups[held.zone], moves[held.zone] = view.setup_left_s, 0.0
+        prices = np.array(view.spot_micro) * (job.machines / MICRO)
+        ages = np.array([self._age(zone, now_s, values.grid.tick_s, last) for zone in self._order], dtype=np.int64)
+        worth(
+            *(values.grid, values.chances, values.costs, values.values, values.residual),
+            *(at, left_s, row, self._group, ages, prices, setups, moves, self._found),
+        )
+        absent = min(last, int((now_s - self._last_s) / values.grid.tick_s))
+        otherwise: tuple[Offer, ...]
+        if held is not None and held.is_spot:
+            least, otherwise = float(self._found[held.zone]), (held,)
+        elif held is not None:
+            least = values.idle_usd(at, row, absent, on_demand=True)
+            keeps = view.setup_left_s > 0 or values.takes_on_demand(at, row, absent, held=True)
+            otherwise = (held,) if keeps else ()
+        else:
+            least = values.idle_usd(at, row, absent)
+            otherwise = (self._guard.on_demand(view),) if values.takes_on_demand(at, row, absent) else ()
+        found = self._found.tolist()
+        better = [zone for zone in self._order if found[zone] < least and Offer(zone, True) != held]
+        return (*(Offer(zone, True) for zone in sorted(better, key=found.__getitem__)), *otherwise)
+
+    def _age(self, zone: int, now_s: int, tick_s: float, last: int) -> int:
+        """Return for how many ticks of the values machines of a zone would have been there, if they are; -1 if nobody knows."""
+        lasted_s = self._watches[zone].lasted_s(now_s, is_available=True)
+        return -1 if lasted_s is None else min(last, int(lasted_s / tick_s))
+
+    def _values_now(self, view: ZoneView) -> ZoneValues:
+        """Return the values at the present prices, and of zones' spells as they have been seen."""
+        prices, paces = self._prices, tuple(watch.pace for watch in self._watches)
+        is_due = view.elapsed_s - self._priced_s >= TABLE_TICK_S
+        if not prices or (
+            is_due and any(abs(a - b) > NEW_PRICES * b for a, b in zip(view.spot_micro, prices, strict=True))
+        ):
+            prices, self._priced_s = tuple(view.spot_micro), view.elapsed_s
+        if self._values is None or prices != self._prices or paces != self._paces:
+            self._prices, self._paces = prices, paces
+            self._values, self._group = _values_of(_Known(self._facts), prices, paces)
+        return self._values
+
+
+class _Known:
+    """Facts, the same ones of which are one key."""
+
+    def __init__(self, facts: ZoneFacts) -> None:
+        job = facts.job
+        self.facts = facts
+        numbers = (job.work_s, job.deadline_s, job.machines, job.setup_s.tobytes(), job.move_micro.tobytes())
+        self._key = (numbers, facts.on_demand_micro, facts.tick_s, facts.billing, known_hazards(facts))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Known) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key[:-1])
+
+
+@lru_cache(maxsize=8)
+def _values_of(
+    known: _Known, prices: tuple[int, ...], paces: tuple[tuple[int, int], ...]
+) -> tuple[ZoneValues, IntArray]:
+    """Return the values at zones' prices and paces, and by zone its group."""
+    facts, job = known.facts, known.facts.job
+    rows = job.state_class
+    firsts = np.unique(rows, return_index=True)[1]
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for zone, price in enumerate(prices):
+        where = job.setup_s[:, zone].tobytes(), job.move_micro[:, zone].tobytes(), int(rows[1 + zone])
+        alike.setdefault((where, round(math.log(price / min(prices)) / ALIKE), paces[zone]), []).append(zone)
+    known_ages = known_hazards(facts)
+    cells = (len(alike) + 2 * len(firsts)) * known_ages.num_ages
+    every_s, parts = tick_of(known_ages.tick_s, TABLE_TICK_S, cells, job.work_s, job.slack_s)
+    groups, first_zone, group_of = [], [], np.zeros(len(prices), dtype=np.int64)
+    for number, ((_, _, pace), zones) in enumerate(alike.items()):
+        group_of[zones] = number
+        first_zone.append(zones[0])
+        mean = sum(prices[zone] for zone in zones) / len(zones)
+        hazards = known_ages.scaled(*(PACE**power for power in pace)).every(every_s)  # type: ignore[misc]
+        groups.append(ZoneGroup(num_zones=len(zones), price_usd=mean * job.machines / MICRO, hazards=hazards))
+    held = (job.work_s + job.setup_s[firsts]) * job.machines * np.array(facts.on_demand_micro)
+    sure = np.argmin(held + HOUR_S * job.move_micro[firsts], axis=1)
+    each = np.arange(len(firsts))
+    problem = ZoneProblem(
+        work_s=int(job.work_s),
+        deadline_s=int(job.deadline_s),
+        groups=tuple(groups),
+        row_of=rows[1 + np.array(first_zone)],
+        setup_s=job.setup_s[firsts][:, first_zone].astype(np.float64),
+        move_usd=job.move_micro[firsts][:, first_zone] / MICRO,
+        sure_usd=np.array(facts.on_demand_micro)[sure] * (job.machines / MICRO),
+        sure_setup_s=job.setup_s[firsts][each, sure].astype(np.float64),
+        sure_move_usd=job.move_micro[firsts][each, sure] / MICRO,
+        sure_row=rows[1 + sure],
+        is_whole=facts.billing is Billing.WHOLE_TICKS,
+    )
+    return solve_zones(problem, parts), group_of
 
 
 def known_hazards(facts: ZoneFacts) -> SpellHazards:

@@ -1,0 +1,535 @@
+"""What a job with a deadline still costs in the mean over several zones, by backward recursion over groups of zones alike.
+
+Ages of all spells don't fit into a table. A situation knows the spell of the machines held, or for how long nothing that is
+wanted was there, and the rest by rule: (B.19) of docs/mathematics/bidding.md. The values are estimates: they compare zones,
+waiting and machines on demand with one another; what keeps a deadline is not in them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.compiled import by_reference, compiled
+from optim.core.arrays import BoolArray, FloatArray, IntArray
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.market.spells import ABSENT, PRESENT, SpellHazards
+
+FAR = 1e18
+"""Dollars of what can't be in time."""
+
+MAX_VALUES = 2**22
+"""Values of a table, 32 MiB; above, its ticks are longer."""
+
+PARTS = 3
+"""Steps of time without work in a tick of the table, where they fit."""
+
+PLACE_TOL = 1e-9
+"""Places on the grid that differ by less are the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneGroup:
+    """Zones alike: of one region, price and pace of spells.
+
+    Parameters
+    ----------
+    num_zones
+        How many.
+    price_usd
+        Dollars an hour of all machines.
+    hazards
+        How their spells end.
+    """
+
+    num_zones: int
+    price_usd: float
+    hazards: SpellHazards
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ZoneProblem:
+    """A job over groups of zones. A row is where the state lies; the first is that of a job without any yet.
+
+    Parameters
+    ----------
+    work_s, deadline_s
+        Work, and time for it.
+    groups
+        The groups, whose hazards are of ticks of one length.
+    row_of
+        Shape (groups,): the row that work in a group leads to.
+    setup_s, move_usd
+        Shape (rows, groups): from a launch to the first work, and what the transfer costs.
+    sure_usd, sure_setup_s, sure_move_usd, sure_row
+        Shape (rows,): the same of machines on demand, where they cost least, and the row they lead to.
+    is_whole
+        Whether started ticks are charged in full.
+
+    Raises
+    ------
+    InvalidProblemError
+        If shapes don't fit, or hazards are of ticks of different lengths.
+    """
+
+    work_s: int
+    deadline_s: int
+    groups: tuple[ZoneGroup, ...]
+    row_of: IntArray
+    setup_s: FloatArray
+    move_usd: FloatArray
+    sure_usd: FloatArray
+    sure_setup_s: FloatArray
+    sure_move_usd: FloatArray
+    sure_row: IntArray
+    is_whole: bool = False
+
+    def __post_init__(self) -> None:
+        shape = len(self.sure_usd), len(self.groups)
+        if self.setup_s.shape != shape or self.move_usd.shape != shape or self.row_of.shape != shape[1:]:
+            raise InvalidProblemError(f"set-ups and moves must be of shape (rows, groups), {shape}")
+        if len({(group.hazards.tick_s, group.hazards.num_ages) for group in self.groups}) != 1:
+            raise InvalidProblemError(
+                "hazards of all groups must be of ticks of one length; resample them with `every`"
+            )
+
+
+@by_reference
+class Chances(NamedTuple):
+    """Probabilities of groups: `hazard` by group, kind and age, the others by group, and age where they have one.
+
+    `drawn` that some zone has machines, for all that is known; `other` the same of the zones beside one that was just lost;
+    `met` the age of a spell met in the long run; `back` that machines come back after an absence of an age, `back_mean`
+    after one met in the long run.
+    """
+
+    hazard: FloatArray
+    drawn: FloatArray
+    other: FloatArray
+    met: FloatArray
+    back: FloatArray
+    back_mean: FloatArray
+
+
+@by_reference
+class Costs(NamedTuple):
+    """Dollars of a tick of the table by group, and of launches; on demand by row. See `ZoneProblem`."""
+
+    price: FloatArray
+    setup_s: FloatArray
+    move: FloatArray
+    row_of: IntArray
+    sure: FloatArray
+    sure_setup_s: FloatArray
+    sure_move: FloatArray
+    sure_row: IntArray
+
+
+@by_reference
+class Values(NamedTuple):
+    """Mean dollars to the end by tick, place on the grid of time without work, and more.
+
+    `held` by group and age: its machines are there and set up. `lost` by group: they were just lost. `idle` and `sure` by
+    row and age: nothing is held, or machines on demand, and nothing wanted was there for so long. `starts` and `stays`:
+    whether machines on demand are to be taken, or kept.
+    """
+
+    held: FloatArray
+    lost: FloatArray
+    idle: FloatArray
+    sure: FloatArray
+    starts: BoolArray
+    stays: BoolArray
+
+
+@by_reference
+class Grid(NamedTuple):
+    """Seconds of a tick and of a step without work, steps in a tick, work, last place, its seconds without work at place 1, ticks."""
+
+    tick_s: float
+    unit_s: float
+    per_tick: int
+    work_s: float
+    last: int
+    lost_s: float
+    ticks: int
+    is_whole: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ZoneValues:
+    """The values of a problem.
+
+    Parameters
+    ----------
+    problem
+        Of which.
+    grid, chances, costs, values
+        What compiled loops read.
+    residual
+        Shape (groups, ages): mean ticks that machines of an age are still there.
+    """
+
+    problem: ZoneProblem
+    grid: Grid
+    chances: Chances
+    costs: Costs
+    values: Values
+    residual: FloatArray
+
+    def place(self, elapsed_s: float, work_left_s: float) -> tuple[int, float, float]:
+        """Return the tick, the part of it that has passed, and the place of the time without work on the grid."""
+        tick, beyond_s = divmod(min(elapsed_s, self.grid.ticks * self.grid.tick_s), self.grid.tick_s)
+        lost_s = elapsed_s - (self.problem.work_s - work_left_s)
+        return int(tick), beyond_s / self.grid.tick_s, (lost_s - self.grid.lost_s) / self.grid.unit_s + 1.0
+
+    def idle_usd(self, at: tuple[int, float, float], row: int, age: int, *, on_demand: bool = False) -> float:
+        """Return the mean dollars to the end with nothing held, or machines on demand, if nothing wanted is there."""
+        tick, part, place = at
+        array = self.values.sure if on_demand else self.values.idle
+        return float(look(array, tick, part, place, self.grid.last, row, age))
+
+    def takes_on_demand(self, at: tuple[int, float, float], row: int, age: int, *, held: bool = False) -> bool:
+        """Tell whether machines on demand are to be taken, or those held to be kept, if nothing wanted is there."""
+        array = self.values.stays if held else self.values.starts
+        return bool(array[at[0], min(self.grid.last, max(0, round(at[2]))), row, age])
+
+
+def tick_of(tick_s: int, least_s: int, cells: int, work_s: int, slack_s: int) -> tuple[int, int]:
+    """Return the seconds of a table's tick, a multiple of `tick_s`, and its steps: the finest with room for `cells` values a place."""
+    times = max(1, least_s // tick_s)
+    while True:
+        length = times * tick_s
+        for parts in (PARTS, 1):
+            rows = (-(-(work_s + slack_s) // length) + 2) * (slack_s * parts // length + 3)
+            if rows * cells <= MAX_VALUES or (parts == 1 and length > work_s + slack_s):
+                return length, parts
+        times *= 2
+
+
+def solve_zones(problem: ZoneProblem, parts: int = PARTS) -> ZoneValues:
+    """Return the values of a problem, for decisions every tick of its groups' hazards.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    parts
+        Steps of time without work in a tick; set-ups between steps are interpolated.
+
+    Notes
+    -----
+    Of n zones of a group the square root of n are taken to be independent, groups are independent of one another, and
+    prices stay. Time and memory grow with ticks x steps x (groups + rows) x ages, time once more with groups.
+    """
+    groups = problem.groups
+    tick_s = groups[0].hazards.tick_s
+    ages, rows = groups[0].hazards.num_ages, len(problem.sure_usd)
+    unit_s, most_s = tick_s / parts, problem.deadline_s - problem.work_s - float(problem.sure_setup_s.max())
+    last = max(0, math.ceil(most_s / unit_s - PLACE_TOL)) + 1
+    ticks = -(-problem.deadline_s // tick_s)
+    grid = Grid(
+        tick_s=float(tick_s),
+        unit_s=unit_s,
+        per_tick=parts,
+        work_s=float(problem.work_s),
+        last=last,
+        lost_s=most_s - (last - 1) * unit_s,
+        ticks=ticks,
+        is_whole=problem.is_whole,
+    )
+    alike = np.array([math.sqrt(group.num_zones) for group in groups])
+    share = np.array([group.hazards.share for group in groups])
+    hazard = np.array([group.hazards.hazard for group in groups])
+    absences = np.array([_met(group.hazards) for group in groups])
+    chances = Chances(
+        hazard=hazard,
+        drawn=1.0 - (1.0 - share) ** alike,
+        other=1.0 - (1.0 - share) ** (alike - 1.0),
+        met=np.array([group.hazards.ages_met for group in groups]),
+        back=1.0 - (1.0 - hazard[:, ABSENT]) ** alike[:, None],
+        back_mean=1.0 - (1.0 - (absences * hazard[:, ABSENT]).sum(axis=1)) ** alike,
+    )
+    hours = tick_s / 3600.0
+    costs = Costs(
+        price=hours * np.array([group.price_usd for group in groups]),
+        setup_s=problem.setup_s,
+        move=problem.move_usd,
+        row_of=problem.row_of,
+        sure=hours * problem.sure_usd,
+        sure_setup_s=problem.sure_setup_s,
+        sure_move=problem.sure_move_usd,
+        sure_row=problem.sure_row,
+    )
+    shape = ticks + 2, last + 1
+    values = Values(
+        held=np.full((*shape, len(groups), ages), FAR),
+        lost=np.full((*shape, len(groups)), FAR),
+        idle=np.full((*shape, rows, ages), FAR),
+        sure=np.full((*shape, rows, ages), FAR),
+        starts=np.ones((*shape, rows, ages), dtype=bool),
+        stays=np.ones((*shape, rows, ages), dtype=bool),
+    )
+    _solve(grid, chances, costs, values)
+    residual = np.array([group.hazards.residual_ticks for group in groups])
+    return ZoneValues(problem=problem, grid=grid, chances=chances, costs=costs, values=values, residual=residual)
+
+
+def _met(hazards: SpellHazards) -> FloatArray:
+    """Return the probabilities that an absence met in the long run is of each age."""
+    turned = SpellHazards(tick_s=hazards.tick_s, hazard=hazards.hazard[::-1])
+    return turned.ages_met
+
+
+@compiled
+def _parts_of(seconds: float, unit_s: float) -> tuple[int, float]:
+    """Return whole steps of a time, and the part of a step beyond."""
+    steps = math.floor(seconds / unit_s + PLACE_TOL)
+    beyond = seconds / unit_s - steps
+    return steps, (beyond if beyond > PLACE_TOL else 0.0)
+
+
+@compiled
+def _between(values: FloatArray, place: int, beyond: float, first: int, second: int) -> float:
+    """Return a value between two places; none is beyond the last."""
+    if place + (beyond > 0.0) >= len(values):
+        return FAR
+    value: float = values[place, first, second]
+    return value if beyond == 0.0 else (1.0 - beyond) * value + beyond * values[place + 1, first, second]
+
+
+@compiled
+def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise: float) -> float:
+    """Return the mean of the cheapest that is there, each at a chance, `otherwise` if none is cheaper; sorts `order` for it."""
+    mean, rest = 0.0, 1.0
+    for i in range(1, len(order)):  # hardly out of order since the last time
+        group, j = order[i], i - 1
+        while j >= 0 and worth[order[j]] > worth[group]:
+            order[j + 1] = order[j]
+            j -= 1
+        order[j + 1] = group
+    for group in order:
+        if worth[group] >= otherwise:
+            break
+        mean += rest * chance[group] * worth[group]
+        rest *= 1.0 - chance[group]
+    return mean + rest * otherwise
+
+
+@compiled
+def _solve(grid: Grid, chances: Chances, costs: Costs, values: Values) -> None:
+    """Fill the values, the last tick first."""
+    held, lost, idle, sure, starts, stays = (
+        *(values.held, values.lost, values.idle, values.sure),
+        *(values.starts, values.stays),
+    )
+    hazard, back, back_mean, drawn = chances.hazard, chances.back, chances.back_mean, chances.drawn
+    price, row_of = costs.price, costs.row_of
+    groups, ages, rows, last, tick_s = len(price), back.shape[1], len(costs.sure), grid.last, grid.tick_s
+    size = last + 1
+    # Of launches of machines that came just now, and of those of an age that nobody knows: at this tick, and the next.
+    fresh, met = np.full((size, rows, groups), FAR), np.full((size, rows, groups), FAR)
+    fresh_later, met_later = np.full((size, rows, groups), FAR), np.full((size, rows, groups), FAR)
+    after, after_met = np.full((size, groups, ages), FAR), np.full((size, groups, 1), FAR)
+    order = np.zeros((size, rows, groups), np.int64)
+    order[:] = np.arange(groups)
+    chance, choice = np.empty(groups), np.empty(groups)
+    for t in range(grid.ticks + 1, -1, -1):
+        top = min((t + 2) * grid.per_tick + 1, last)
+        for x in range(size):
+            if grid.work_s - t * tick_s + grid.lost_s + (x - 1) * grid.unit_s <= 0.0:
+                held[t, x], lost[t, x], idle[t, x], sure[t, x], fresh[x], met[x] = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        if t < grid.ticks:
+            for x in range(min(top + grid.per_tick + 1, last) + 1):
+                for g in range(groups):
+                    after_met[x, g, 0] = 0.0
+                    for k in range(ages):
+                        ends = hazard[g, PRESENT, k]
+                        after[x, g, k] = (1.0 - ends) * held[t + 1, x, g, min(k + 1, ages - 1)] + ends * lost[
+                            t + 1, x, g
+                        ]
+                        after_met[x, g, 0] += chances.met[g, k] * after[x, g, k]
+            for x in range(top + 1):
+                left_s = grid.work_s - t * tick_s + grid.lost_s + (x - 1) * grid.unit_s
+                if left_s <= 0.0:
+                    continue
+                for r in range(rows):
+                    for g in range(groups):
+                        setup_s = costs.setup_s[r, g]
+                        if tick_s < setup_s + left_s and setup_s <= tick_s:
+                            steps, beyond = _parts_of(setup_s, grid.unit_s)
+                            paid = costs.move[r, g] + price[g]
+                            fresh[x, r, g] = paid + _between(after, x + steps, beyond, g, 0)
+                            met[x, r, g] = paid + _between(after_met, x + steps, beyond, g, 0)
+                        else:
+                            at = t, 0.0, float(x)
+                            fresh[x, r, g] = costs.move[r, g] + hold(
+                                grid, chances, values, at, g, 0, price[g], left_s, setup_s, r
+                            )
+                            met[x, r, g] = costs.move[r, g] + hold(
+                                grid, chances, values, at, g, -1, price[g], left_s, setup_s, r
+                            )
+            for x in range(top + 1):
+                left_s = grid.work_s - t * tick_s + grid.lost_s + (x - 1) * grid.unit_s
+                if left_s <= 0.0:
+                    continue
+                for r in range(rows):
+                    setup_s, to = costs.sure_setup_s[r], costs.sure_row[r]
+                    steps, beyond = _parts_of(setup_s, grid.unit_s)
+                    num_ticks = max(1, math.ceil(setup_s / tick_s - PLACE_TOL))
+                    waits, y = x + grid.per_tick <= last, min(last, x + grid.per_tick)
+                    to_the_end = costs.sure_move[r] + costs.sure[r] * (
+                        math.ceil((setup_s + left_s) / tick_s) if grid.is_whole else (setup_s + left_s) / tick_s
+                    )
+                    for k in range(ages):
+                        older = min(k + 1, ages - 1)
+                        launch = to_the_end
+                        if tick_s < setup_s + left_s and t + num_ticks <= grid.ticks:
+                            then = _between(sure[t + num_ticks], x + steps, beyond, to, min(k + num_ticks, ages - 1))
+                            if num_ticks == 1 and then < FAR:
+                                for g in range(groups):
+                                    choice[g] = _between(fresh_later, x + steps, beyond, to, g)
+                                then = _first_of(order[x, to], choice, back[:, k], then)
+                            launch = min(launch, costs.sure_move[r] + costs.sure[r] * num_ticks + then)
+                        wait = FAR
+                        if waits:
+                            # As if all were waited for; those that weren't worth it are then known to be as usual.
+                            otherwise = idle[t + 1, y, r, older]
+                            wait = _first_of(order[y, r], fresh_later[y, r], back[:, k], otherwise)
+                            least = min(wait, launch)
+                            for g in range(groups):
+                                waited = fresh[x, r, g] < least
+                                choice[g] = fresh_later[y, r, g] if waited else met_later[y, r, g]
+                                chance[g] = back[g, k] if waited else drawn[g]
+                            wait = _first_of(order[y, r], choice, chance, otherwise)
+                        idle[t, x, r, k] = min(wait, launch)
+                        starts[t, x, r, k] = launch <= wait
+                        if left_s <= tick_s:
+                            keep = costs.sure[r] if grid.is_whole else costs.sure[r] * left_s / tick_s
+                        else:
+                            keep = costs.sure[r] + _first_of(
+                                order[x, r], fresh_later[x, r], back[:, k], sure[t + 1, x, r, older]
+                            )
+                        sure[t, x, r, k] = min(keep, wait)
+                        stays[t, x, r, k] = keep <= wait
+                for g in range(groups):
+                    r = row_of[g]
+                    typical = price[g] + after[x, g, ages // 2]
+                    for other in range(groups):
+                        chance[other] = back_mean[other] if fresh[x, r, other] < typical else drawn[other]
+                    chance[g] = chances.other[g]
+                    lost[t, x, g] = _first_of(order[x, r], met[x, r], chance, idle[t, x, r, 0])
+                    chance[:] = back_mean
+                    chance[g] = 0.0
+                    for k in range(ages):
+                        if left_s <= tick_s:
+                            stay = price[g] if grid.is_whole else price[g] * left_s / tick_s
+                        else:
+                            stay = price[g] + after[x, g, k]
+                        stay = min(stay, idle[t, x, r, ages - 1])
+                        held[t, x, g, k] = _first_of(order[x, r], fresh[x, r], chance, stay)
+        for x in range(size):
+            for r in range(rows):
+                fresh_later[x, r], met_later[x, r] = fresh[x, r], met[x, r]
+
+
+@compiled
+def look(values: NDArray[Any], tick: int, part: float, place: float, last: int, first: int, second: int) -> float:
+    """Return a value between two ticks and two places of the grid; `FAR` beyond the last place."""
+    x = math.floor(place + PLACE_TOL)
+    beyond = place - x
+    if x < 0:
+        x, beyond = 0, 0.0
+    if beyond < PLACE_TOL:
+        beyond = 0.0
+    if x + (beyond > 0.0) > last:
+        return FAR
+    value = _between(values[tick], x, beyond, first, second)
+    return value if part <= 0.0 else (1.0 - part) * value + part * _between(values[tick + 1], x, beyond, first, second)
+
+
+@compiled
+def hold(
+    grid: Grid,
+    chances: Chances,
+    values: Values,
+    at: tuple[int, float, float],
+    group: int,
+    age: int,
+    price: float,
+    left_s: float,
+    setup_s: float,
+    row: int,
+) -> float:
+    """Return the mean dollars to the end of holding machines of a group for a tick of the table, or until they are set up.
+
+    Parameters
+    ----------
+    at
+        Tick, part of it that has passed, and place.
+    group, age
+        Which, and in ticks how long they have been there; below 0 nobody knows.
+    price
+        Dollars of a tick.
+    left_s, setup_s, row
+        Work that is left, the set-up before it, and where the state lies.
+    """
+    tick, part, place = at
+    if setup_s + left_s <= grid.tick_s:
+        return price if grid.is_whole else price * (setup_s + left_s) / grid.tick_s
+    num_ticks = max(1, math.ceil(setup_s / grid.tick_s - PLACE_TOL))
+    then = place + setup_s / grid.unit_s
+    if tick + num_ticks > grid.ticks or then > grid.last + PLACE_TOL:
+        return FAR
+    hazard, ages = chances.hazard[group, PRESENT], chances.hazard.shape[2]
+    lost = values.lost.reshape((*values.lost.shape, 1))
+    mean = 0.0
+    for k in range(ages):
+        weight = chances.met[group, k] if age < 0 else 1.0 if k == age else 0.0
+        if weight == 0.0:
+            continue
+        lasts, usd = 1.0, 0.0
+        for j in range(1, num_ticks + 1):
+            ends = hazard[min(k + j - 1, ages - 1)]
+            usd += lasts * price
+            if j < num_ticks:
+                usd += lasts * ends * look(values.idle, tick + j, part, place + j * grid.per_tick, grid.last, row, 0)
+            else:
+                usd += lasts * ends * look(lost, tick + j, part, then, grid.last, group, 0)
+            lasts *= 1.0 - ends
+        mean += weight * (
+            usd
+            + lasts * look(values.held, tick + num_ticks, part, then, grid.last, group, min(k + num_ticks, ages - 1))
+        )
+    return mean
+
+
+@compiled
+def worth(
+    grid: Grid,
+    chances: Chances,
+    costs: Costs,
+    values: Values,
+    residual: FloatArray,
+    at: tuple[int, float, float],
+    left_s: float,
+    row: int,
+    group: IntArray,
+    age: IntArray,
+    price: FloatArray,
+    setup_s: FloatArray,
+    move: FloatArray,
+    found: FloatArray,
+) -> None:
+    """Set `found` to the mean dollars to the end by zone, if its machines are there and launched, or kept, now.
+
+    A price that differs from that of the zone's group is paid for as long as its machines are expected to be held.
+    """
+    for zone in range(len(group)):
+        g, k = group[zone], age[zone]
+        usd = price[zone] * grid.tick_s / 3600.0
+        stays = min(residual[g, k if k >= 0 else residual.shape[1] // 2], left_s / grid.tick_s) - 1.0
+        value = hold(grid, chances, values, at, g, k, usd, left_s, setup_s[zone], row)
+        found[zone] = move[zone] + value + (usd - costs.price[g]) * max(0.0, stays)
