@@ -21,7 +21,7 @@ from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import Policy, first_starts, simulate
 from optim.simulation.cluster.forecast import WEEK_US, ForecastOptions, estimated, forecast
-from optim.simulation.cluster.forecast_calibration import SPREADS, Outcome, PastMoment, Played, learn_spread
+from optim.simulation.cluster.forecast_calibration import Outcome, PastMoment, Played, learn_spread
 from optim.simulation.cluster.run_times import JobTraits, RunTimes
 from optim.workloads.cluster.jobs import Oversized, Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
@@ -44,8 +44,10 @@ class Moment:
     ----------
     now_us, num_known, start_us, drawn_us
         As of `optim.simulation.cluster.forecast_calibration.Outcome`.
-    held
-        Share of the pending jobs whose start lies in the interval, for each of `SPREADS`.
+    spread
+        What ranges are stretched by, as earlier moments tell.
+    held, held_as_drawn
+        Share of the pending jobs whose start lies in the interval, stretched or not.
     error_h, error_of_means_h
         Errors of the median and of group means in hours, one a pending job; none of the means unless they were asked for.
     """
@@ -54,7 +56,9 @@ class Moment:
     num_known: int
     start_us: list[int]
     drawn_us: list[list[int]]
-    held: list[float]
+    spread: float
+    held: float
+    held_as_drawn: float
     error_h: list[float]
     error_of_means_h: list[float]
 
@@ -66,10 +70,6 @@ class Moment:
             start_us=np.array(self.start_us),
             drawn_us=np.array(self.drawn_us),
         )
-
-    def held_with(self, spread: float) -> float:
-        """Return the share of starts that intervals hold at one of the spreads."""
-        return self.held[int(np.abs(SPREADS - spread).argmin())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,23 +100,28 @@ class World:
         busy = self.busy(FIRST)
         return sorted({busy[at] for at in np.linspace(0, len(busy) - 1, count).astype(int).tolist()}) if count else []
 
-    def forecast_at(self, now: int, options: ForecastOptions, seed: int, *, with_means: bool) -> Moment:
-        """Return what comes of the forecast at a moment."""
+    def forecast_at(
+        self, now: int, options: ForecastOptions, seed: int, before: Sequence[Outcome], *, with_means: bool
+    ) -> Moment:
+        """Return what comes of the forecast at a moment, its ranges stretched by what earlier moments tell."""
         then = self.played.moment(now)
         made = forecast(then.jobs, then.present, self.cluster, self.make, then.history, options=options, seed=seed)
         start = then.start_us[made.rows]
-        held = []
-        for spread in SPREADS.tolist():
-            low, high = replace(made, spread=spread).quantiles_us((0.1, 0.9))
-            held.append(float(((start >= np.floor(low)) & (start <= np.ceil(high))).mean()))
         few = Outcome.of(then, made)
+        spread = learn_spread(before, now, few.num_known).spread
+        held = []
+        for each in (spread, 0.0):
+            low, high = replace(made, spread=each).quantiles_us((0.1, 0.9))
+            held.append(float(((start >= np.floor(low)) & (start <= np.ceil(high))).mean()))
         means = self._starts_by_means(then, made.rows) if with_means else start[:0]
         return Moment(
             now_us=now,
             num_known=few.num_known,
             start_us=few.start_us.tolist(),
             drawn_us=few.drawn_us.tolist(),
-            held=held,
+            spread=spread,
+            held=held[0],
+            held_as_drawn=held[1],
             error_h=_hours(made.quantiles_us((0.5,))[0] - start),
             error_of_means_h=_hours(means - start) if with_means else [],
         )
@@ -140,26 +145,15 @@ def with_estimates(jobs: Workload) -> Workload:
     return estimated(jobs, known, JobTraits.of(jobs), np.zeros(len(jobs), np.int64))
 
 
-def stretched(counted: Sequence[Moment], known: Sequence[Moment], weeks: int) -> list[float]:
-    """Return the spread at each moment that counts, from those that were before it in so many weeks."""
-    found = []
-    for each in counted:
-        begin = each.now_us - weeks * WEEK_US
-        before = [moment.outcome() for moment in known if begin <= moment.now_us < each.now_us]
-        found.append(learn_spread(before, each.now_us, each.num_known).spread)
-    return found
-
-
-def summary(name: str, counted: Sequence[Moment], spreads: Sequence[float]) -> str:
+def summary(name: str, counted: Sequence[Moment]) -> str:
     """Return a line on some moments: pooled over jobs, and as means of moments."""
     sizes = [len(each.error_h) for each in counted]
-    drawn = [each.held_with(0.0) for each in counted]
-    stretched = [each.held_with(spread) for each, spread in zip(counted, spreads, strict=True)]
-    noise = np.std(stretched, ddof=1) / np.sqrt(len(counted)) if len(counted) > 1 else np.nan
+    held, drawn = [each.held for each in counted], [each.held_as_drawn for each in counted]
+    noise = np.std(held, ddof=1) / np.sqrt(len(held)) if len(held) > 1 else np.nan
     return (
-        f"{name}: {len(counted)} moments, {sum(sizes):,} pending jobs; 80 % intervals hold {np.average(stretched, weights=sizes):.1%} "
-        f"(mean of moments {np.mean(stretched):.1%}, standard error {noise:.1%}); as drawn {np.average(drawn, weights=sizes):.1%} "
-        f"({np.mean(drawn):.1%}); mean spread {np.mean(spreads):.2f}\n"
+        f"{name}: {len(counted)} moments, {sum(sizes):,} pending jobs; 80 % intervals hold {np.average(held, weights=sizes):.1%} "
+        f"(mean of moments {np.mean(held):.1%}, standard error {noise:.1%}); as drawn {np.average(drawn, weights=sizes):.1%} "
+        f"({np.mean(drawn):.1%}); mean spread {np.mean([each.spread for each in counted]):.2f}\n"
     )
 
 
@@ -188,30 +182,26 @@ def main(words: Sequence[str] | None = None) -> None:
     world = World(played=Played(jobs=jobs, run=run), cluster=cluster, policy=name, backfill=bool(backfill))
     options, began = ForecastOptions(draws=asked.draws, arrival_days=asked.days), time.process_time()
     drawn, spaced = world.counting(asked.moments, asked.seed), world.spaced(asked.spaced)
-    same = {key: str(getattr(asked, key)) for key in ("trace", "gpus", "policy", "days", "draws", "seed")}
+    same = {key: str(getattr(asked, key)) for key in ("trace", "gpus", "policy", "days", "draws", "spaced", "seed")}
     found = _stored(asked.results, same)
-    times = dict.fromkeys([*drawn, *spaced])
+    times = sorted({*drawn, *spaced})
     for number, now in enumerate(times):
-        is_known = now in found and (now not in drawn or bool(found[now].error_of_means_h))
-        if not is_known:
-            found[now] = world.forecast_at(now, options, asked.seed, with_means=now in drawn)
+        if now not in found or (now in drawn and not found[now].error_of_means_h):
+            begin = now - options.history_weeks * WEEK_US
+            before = [found[each].outcome() for each in spaced if begin <= each < now]
+            found[now] = world.forecast_at(now, options, asked.seed, before, with_means=now in drawn)
+            if asked.results is not None:
+                with asked.results.open("a") as file:
+                    file.write(json.dumps({"asked": same, **asdict(found[now])}) + "\n")
         moment = found[now]
-        if asked.results is not None and not is_known:
-            with asked.results.open("a") as file:
-                file.write(json.dumps({"asked": same, **asdict(moment)}) + "\n")
         sys.stdout.write(
-            f"{number + 1} of {len(times)}, day {now / 24 / HOUR_US:.1f}: {len(moment.error_h)} pending, {moment.held_with(0.0):.0%} held "
-            f"as drawn, median error {np.median(moment.error_h):.2f} h\n"
+            f"{number + 1} of {len(times)}, day {now / 24 / HOUR_US:.1f}: {len(moment.error_h)} pending, {moment.held:.0%} held, "
+            f"{moment.held_as_drawn:.0%} as drawn, median error {np.median(moment.error_h):.2f} h\n"
         )
         sys.stdout.flush()
-    known = [found[now] for now in spaced]
     counted = [found[now] for now in drawn]
-    later = [each for each in known if each.now_us >= min(drawn)]
-    weeks = options.history_weeks
-    sys.stdout.write(summary("drawn moments", counted, stretched(counted, known, weeks)))
-    if later:
-        both = [*counted, *later]
-        sys.stdout.write(summary("with the spaced ones of those weeks", both, stretched(both, known, weeks)))
+    sys.stdout.write(summary("drawn moments", counted))
+    sys.stdout.write(summary("all moments of those weeks", [found[now] for now in times if now >= drawn[0]]))
     error, means = (
         np.concatenate([getattr(each, part) for each in counted]) for part in ("error_h", "error_of_means_h")
     )
