@@ -14,6 +14,7 @@ from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from optim.cli.parameters import EngineChoice
     from optim.core.arrays import FloatArray
     from optim.models.cluster.cluster import Cluster
     from optim.models.cluster.present import Present
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.forecast_calibration import Calibration
 
 COLUMNS = ("job", "user", "partition", "gpus", "waited_h", "start_10", "start_50", "start_90")
+FEW = 8
+"""Draws that take less time than a process to begin."""
+
 MAX_ROWS = 40
 """Pending jobs that the table shows; all are in the CSV file and in JSON."""
 
@@ -202,6 +206,7 @@ def print_forecast(
     requests: "tuple[PolicyRequest, ...]",
     jobs_csv: Path | None,
     report: Path | None,
+    where: "EngineChoice",
     output: OutputFormat,
 ) -> ExitCode:
     """Draw the future under each policy, and print and write when pending jobs start."""
@@ -211,14 +216,18 @@ def print_forecast(
     assert begun.history is not None
     found: list[tuple[str, Forecast]] = []
     told: list[str] = []
-    with terminal_progress() as progress, listening("the draws so far are kept") as stop:
+    with (
+        terminal_progress() as progress,
+        listening("the draws so far are kept") as stop,
+        where.opened(num_short=begun.options.draws // FEW) as executor,
+    ):
         for request in requests:
             if stop.is_requested:
                 break
             about = (begun.jobs, begun.present, task.cluster, request.build, begun.history)
             how: dict[str, Any] = {
                 "options": begun.options, "engine": task.options, "limit_s": begun.limit_s, "seed": begun.seed,
-                "progress": progress, "should_stop": lambda: stop.is_requested,
+                "executor": executor, "stop": stop, "progress": progress,
             }  # fmt: skip
             made = forecast(*about, **how)
             known = calibrate(*about, **how)

@@ -230,7 +230,7 @@ def cluster(
         return print_configuration(task, requests[0], settings_choice.write_config)
     _print_header(jobs, world, seed)
     if begun is not None and start.forecast is not None:
-        return print_forecast(begun, task, requests, outcomes.jobs_csv, outputs.report, output)
+        return print_forecast(begun, task, requests, outcomes.jobs_csv, outputs.report, where, output)
     for warning in task.warnings(requests):
         info(f"warning: {warning}")
     for line in task.notes(requests):

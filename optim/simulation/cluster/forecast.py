@@ -10,6 +10,9 @@ from scipy.special import ndtri
 from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError, check_in
 from optim.core.progress import Progress, SilentProgress
+from optim.core.stopping import Interruption, StoppingCriterion
+from optim.execution import AbstractTask, run_in_order
+from optim.execution import Engine as Executor
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.columns import columns_of
 from optim.models.cluster.present import Present
@@ -181,8 +184,9 @@ def forecast(
     engine: EngineOptions | None = None,
     limit_s: FloatArray | None = None,
     seed: int = 0,
+    executor: Executor | None = None,
+    stop: Interruption | None = None,
     progress: Progress | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> Forecast:
     """Play the present state on under a policy, as often as `options` say; starts of jobs that are stopped are their first ones.
 
@@ -196,44 +200,80 @@ def forecast(
         Of which run times and new jobs are drawn.
     limit_s
         Limits of run times, NaN for none; shape (jobs,).
-    should_stop
-        Asked before each draw; if it says so, the draws so far are returned.
+    executor
+        Where draws are made; here by default.
+    stop
+        Once it is requested, the draws so far are returned, at least one.
 
     Returns
     -------
     Forecast
-        The same for the same seed; fewer draws only if it was stopped.
+        The same for the same seed wherever draws are made; fewer draws only if it was stopped.
 
     Raises
     ------
     InvalidProblemError
         If nothing is pending, or the state can't be.
     """
-    options, progress = options or ForecastOptions(), progress or SilentProgress()
+    options, stop = options or ForecastOptions(), stop or Interruption()
     pending = np.flatnonzero(present.is_pending(jobs))
     if not len(pending):
         raise InvalidProblemError("no job is pending, so that there is no start to forecast")
     held_us = present.held_us(len(jobs))
     known = history.run_times(jobs, present)
-    of_jobs = known.given(history.traits_of(jobs, present), held_us / US, limit_s)
     is_guess, kills = jobs.estimate_us == 0, _kills(make(jobs))
+    of_jobs = known.given(history.traits_of(jobs, present), held_us / US, limit_s)
     jobs = estimated(jobs, known, history.traits_of(jobs, present), held_us)
-    arrivals = _Arrivals(history, known, options, kills=kills) if options.arrival_days else None
     jobs = replace(jobs, duration_us=np.maximum(jobs.duration_us, held_us + 1))
     present.check(jobs, cluster)
-    starts: list[IntArray] = []
-    progress.start("draws", options.draws)
-    for number in range(options.draws):
-        if should_stop() and starts:
-            break
-        rng = np.random.default_rng([seed, number])
-        drawn = _lasting(jobs, _whole_us(of_jobs.draw(rng), held_us), is_guess & kills)
-        if arrivals is not None:
-            drawn = joined(drawn, arrivals.draw(rng), present.now_us)
-        starts.append(first_starts(drawn, cluster, make(drawn), present, pending, engine, seed))
-        progress.update(number + 1)
-    progress.finish()
+    task = _Draws(
+        jobs=jobs,
+        present=present,
+        cluster=cluster,
+        make=make,
+        engine=engine,
+        run_times=of_jobs,
+        held_us=held_us,
+        is_spared=is_guess & kills,
+        arrivals=_Arrivals(history, known, options, kills=kills) if options.arrival_days else None,
+        pending=pending,
+        seed=seed,
+    )
+    starts = list(run_in_order(task, range(options.draws), executor, stop, progress))
+    if not starts:
+        starts = [task.do(0, stop, SilentProgress())]
     return Forecast(rows=pending, start_us=np.array(starts), now_us=present.now_us)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Draws(AbstractTask[int, IntArray]):
+    """Starts of the pending jobs in one future, by its number."""
+
+    jobs: Workload
+    present: Present
+    cluster: Cluster
+    make: Callable[[Workload], Policy]
+    engine: EngineOptions | None
+    run_times: ConditionalRunTimes
+    held_us: IntArray
+    is_spared: BoolArray
+    arrivals: "_Arrivals | None"
+    pending: IntArray
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """What is done."""
+        return "draws"
+
+    def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> IntArray:
+        """Play one future, whose numbers hang on the seed and on its own number."""
+        del stop, progress
+        rng = np.random.default_rng([self.seed, piece])
+        drawn = _lasting(self.jobs, _whole_us(self.run_times.draw(rng), self.held_us), self.is_spared)
+        if self.arrivals is not None:
+            drawn = joined(drawn, self.arrivals.draw(rng), self.present.now_us)
+        return first_starts(drawn, self.cluster, self.make(drawn), self.present, self.pending, self.engine, self.seed)
 
 
 def estimated(jobs: Workload, known: RunTimes, traits: JobTraits, held_us: IntArray) -> Workload:

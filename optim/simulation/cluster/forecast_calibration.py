@@ -7,7 +7,10 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
-from optim.core.progress import Progress, SilentProgress
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption, StoppingCriterion
+from optim.execution import AbstractTask, run_in_order
+from optim.execution import Engine as Executor
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Run
 from optim.models.cluster.present import Present, present_at
@@ -218,24 +221,25 @@ def calibrate(
     engine: EngineOptions | None = None,
     limit_s: FloatArray | None = None,
     seed: int = 0,
+    executor: Executor | None = None,
+    stop: Interruption | None = None,
     progress: Progress | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> Calibration:
     """Play the history under the policy, forecast at some of its moments, and learn how far ranges must be stretched.
 
     Parameters
     ----------
-    jobs, present, cluster, make, history, options, engine, limit_s, seed
-        As of `optim.simulation.cluster.forecast.forecast`; where jobs have limits now, what past ones stated were limits, too.
-    should_stop
-        Asked before each past moment; if it says so, there is no calibration.
+    jobs, present, cluster, make, history, options, engine, limit_s, seed, executor
+        As of `optim.simulation.cluster.forecast.forecast`; where jobs have limits now, estimates of past jobs were limits.
+    stop
+        Once it is requested, there is no calibration.
 
     Returns
     -------
     Calibration
         Without moments where there is none, with the reason.
     """
-    progress = progress or SilentProgress()
+    stop = stop or Interruption()
     if not options.calibration_moments:
         return Calibration(reason="forecast.calibration_moments=0")
     over = np.flatnonzero(history.has_ended)
@@ -252,21 +256,49 @@ def calibrate(
     if not len(times):
         return learn_spread([], now, len(past))
     chosen = np.unique(times[np.linspace(0, len(times) - 1, options.calibration_moments).astype(np.int64)])
-    fewer = replace(options, draws=min(options.draws, options.calibration_draws))
-    outcomes: list[Outcome] = []
-    progress.start("past moments", len(chosen))
-    for number, time in enumerate(chosen.tolist()):
-        if should_stop():
-            return Calibration(reason="it was interrupted")
-        try:
-            moment = played.moment(time)
-        except InvalidProblemError:
-            return Calibration(reason="the policy stops jobs, so that past states aren't known")
-        made = forecast(
-            moment.jobs, moment.present, cluster, make, moment.history, options=fewer, engine=engine, seed=seed,
-            limit_s=np.where(stated_s > 0, stated_s, np.nan)[moment.rows] if has_limits else None,
-        )  # fmt: skip
-        outcomes.append(Outcome.of(moment, made))
-        progress.update(number + 1)
-    progress.finish()
+    try:
+        played.moment(int(chosen[0]))
+    except InvalidProblemError:
+        return Calibration(reason="the policy stops jobs, so that past states aren't known")
+    task = _PastForecasts(
+        played=played,
+        cluster=cluster,
+        make=make,
+        options=replace(options, draws=min(options.draws, options.calibration_draws)),
+        engine=engine,
+        limit_s=np.where(stated_s > 0, stated_s, np.nan) if has_limits else None,
+        seed=seed,
+    )
+    outcomes = list(run_in_order(task, chosen.tolist(), executor, stop, progress))
+    if len(outcomes) < len(chosen):
+        return Calibration(reason="it was interrupted")
     return learn_spread(outcomes, now, len(past))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _PastForecasts(AbstractTask[int, Outcome]):
+    """What came of a forecast at a past moment, by its time."""
+
+    played: Played
+    cluster: Cluster
+    make: Callable[[Workload], Policy]
+    options: ForecastOptions
+    engine: EngineOptions | None
+    limit_s: FloatArray | None
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """What is done."""
+        return "past moments"
+
+    def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> Outcome:
+        """Forecast from what had ended before it."""
+        del stop
+        moment = self.played.moment(piece)
+        limit_s = None if self.limit_s is None else self.limit_s[moment.rows]
+        made = forecast(
+            moment.jobs, moment.present, self.cluster, self.make, moment.history, options=self.options,
+            engine=self.engine, limit_s=limit_s, seed=self.seed, progress=progress,
+        )  # fmt: skip
+        return Outcome.of(moment, made)

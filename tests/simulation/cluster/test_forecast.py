@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.core.stopping import Interruption
+from optim.execution import local_engine
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.present import Present, starts_of
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.comparison import PolicyRequest
 from optim.simulation.cluster.forecast import ForecastOptions, History, forecast, joined
 from optim.simulation.cluster.run_times import JobTraits, RunTimes
 
@@ -145,7 +148,17 @@ def test_the_same_seed_gives_the_same_and_nothing_pending_is_said():
     alone = JOBS.select(np.array([0]))
     with pytest.raises(InvalidProblemError, match="no job is pending"):
         forecast(alone, *words, options=few)
-    assert forecast(JOBS, *words, options=few, should_stop=lambda: True).start_us.shape == (1, 2)
+    halted = Interruption()
+    halted.request()
+    assert forecast(JOBS, *words, options=few, stop=halted).start_us.shape == (1, 2)
+
+
+def test_processes_draw_what_one_draws():
+    words = (JOBS, HELD, Cluster.grid("1x8"), PolicyRequest(name="fifo").build, history(exponential(100)))
+    few = ForecastOptions(draws=3)
+    here, there = (forecast(*words, options=few, executor=local_engine(count)).start_us for count in (1, 2))
+    assert here.tolist() == there.tolist()
+    assert len({tuple(row) for row in here.tolist()}) == 3
 
 
 def test_joined_jobs_keep_names_and_labels():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from optim.core.stopping import Interruption
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.present import Present, starts_of
 from optim.models.cluster.workload import Workload
@@ -154,7 +155,9 @@ def test_what_cannot_be_calibrated_says_why():
     assert "stops jobs" in calibrate(pending, present, cluster, las, history, options=options).reason
     none = replace(options, calibration_moments=0)
     assert calibrate(pending, present, cluster, fifo, history, options=none).reason == "forecast.calibration_moments=0"
-    cut = calibrate(pending, present, cluster, fifo, history, options=options, should_stop=lambda: True)
+    halted = Interruption()
+    halted.request()
+    cut = calibrate(pending, present, cluster, fifo, history, options=options, stop=halted)
     assert cut.reason == "it was interrupted"
 
 
