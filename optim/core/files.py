@@ -191,11 +191,12 @@ class Source(io.RawIOBase):
             if self._num_bytes > current_limits().expansion * packed:
                 raise self._too_much(f"{packed} bytes of gzip data become {self._num_bytes} and more", "expansion")
         if self._max_line_bytes is not None:
-            begun, *others = map(len, content.split(b"\n"))
-            lengths = [self._line_bytes + begun, *others]
-            if max(lengths) > self._max_line_bytes:
-                raise self._too_much(f"it has a line of more than {self._max_line_bytes} bytes", "line_bytes")
-            self._line_bytes = lengths[-1]
+            most, begun, end = self._max_line_bytes, content.find(b"\n"), content.rfind(b"\n")
+            first = self._line_bytes + (begun if begun >= 0 else len(content))
+            # Lines within few bytes can't be too long: their lengths are counted where there are more alone.
+            if first > most or (len(content) > most and max(map(len, content.split(b"\n"))) > most):
+                raise self._too_much(f"it has a line of more than {most} bytes", "line_bytes")
+            self._line_bytes = len(content) - end - 1 if end >= 0 else first
 
     def _too_much(self, what: str, limit: str) -> InvalidProblemError:
         return InvalidProblemError(f"{self._path}: {what}; {remedy(limit)}")

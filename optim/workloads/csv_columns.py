@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -44,6 +45,9 @@ def utc_dates(texts: Sequence[str] | NDArray[Any]) -> Any:
 
 BLOCK_CELLS = 1_000_000
 """Fields in memory at once as texts."""
+
+READ_BYTES = 2**20
+"""Bytes that are read at a time."""
 
 LARGEST = 1e18
 """Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
@@ -118,6 +122,57 @@ def column_blocks(
     InvalidProblemError
         As `read_columns` does.
     """
+    for block in coded_blocks(path, (*numbers, *texts), separator, names=names):
+        columns = {name: block[name].values for name in texts}
+        yield columns | {name: block[name].numbers() for name in numbers}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedColumn:
+    """A column of some rows of a table: each of its texts once in `known`, and which of them each row has in `codes`, shape (rows,)."""
+
+    path: str | Path
+    name: str
+    rows_before: int
+    codes: NDArray[np.intp]
+    known: NDArray[Any]
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The texts, shape (rows,)."""
+        return np.asarray(self.known[self.codes])
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Return the numbers, NaN for empty fields, shape (rows,); each text is read once.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a field is no finite number; it names the row.
+        """
+        pd = require_package("pandas", "reading CSV files")
+
+        found = pd.to_numeric(pd.Series(self.known, dtype=object), errors="coerce").to_numpy(np.float64)
+        is_wrong = ~np.isfinite(found)
+        doubtful = np.flatnonzero(is_wrong)
+        is_wrong[doubtful] = [str(field).strip() != "" for field in self.known[doubtful]]
+        is_large = np.abs(found) > LARGEST
+        for wrong, due in ((is_wrong, "a finite number is due"), (is_large, f"a number of at most {LARGEST:g} is due")):
+            if wrong.any():
+                refuse(self.path, self.name, wrong[self.codes], due, self.values, self.rows_before)
+        return np.asarray(found[self.codes])
+
+
+def coded_blocks(
+    path: str | Path, columns: Sequence[str], separator: str = ",", *, names: Sequence[str] = ()
+) -> Iterator[dict[str, CodedColumn]]:
+    """Yield columns as `column_blocks` does, each text of a block once: for columns of few texts in many rows.
+
+    Raises
+    ------
+    InvalidProblemError
+        As `read_columns` does, but of numbers.
+    """
     pd = require_package("pandas", "reading CSV files")
 
     num_rows = 0
@@ -125,18 +180,15 @@ def column_blocks(
         header = list(names) or _header(path, separator, errors="strict")
         check_limit("columns", len(header), f"{path}: columns")
         if header:
-            _require_columns(path, (*numbers, *texts), header, separator)
+            _require_columns(path, columns, header, separator)
         for block in _blocks(path, max(1, BLOCK_CELLS // max(1, len(header))), separator, names):
-            columns: dict[str, NDArray[Any]] = {}
-            for name in texts:
-                # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
+            coded = {}
+            for name in columns:
                 codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
-                columns[name] = known[codes]
-            for name in numbers:
-                columns[name] = _numbers(path, block[name], num_rows)
+                coded[name] = CodedColumn(path=path, name=name, rows_before=num_rows, codes=codes, known=known)
+            yield coded
             num_rows += len(block)
             check_limit("rows", num_rows, f"{path}: rows")
-            yield columns
         _refuse_wide(path, len(header), separator, "the first row" if names else "the header")
     except pd.errors.EmptyDataError as error:
         raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
@@ -158,7 +210,7 @@ def _blocks(path: str | Path, rows: int, separator: str, names: Sequence[str] = 
     if names:
         options |= {"header": None, "names": list(names)}
     with _open(path) as source:
-        for block in pd.read_csv(io.BufferedReader(source), **options):
+        for block in pd.read_csv(io.BufferedReader(source, READ_BYTES), **options):
             if not isinstance(block.index, pd.RangeIndex):  # the first fields were taken for names of the rows
                 raise pd.errors.ParserError("rows have more fields than the header")
             yield block
@@ -223,19 +275,6 @@ def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[st
         remedy = f"is {near[0][:40]!r} meant? rename it" if near and not alike else remedy
         remedy = f"rename {alike[0][:40]!r}" if alike else remedy
         raise InvalidProblemError(f"{path}: column {missing[0]!r} is missing (there are: {shown}); {remedy}")
-
-
-def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.float64]:
-    """Return a column's numbers, NaN for empty fields."""
-    pd = require_package("pandas", "reading CSV files")
-
-    values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-    fields, is_wrong = column.to_numpy(dtype=object), ~np.isfinite(values)
-    doubtful = np.flatnonzero(is_wrong)
-    is_wrong[doubtful] = [str(field).strip() != "" for field in fields[doubtful]]
-    refuse(path, column.name, is_wrong, "a finite number is due", fields, rows_before)
-    refuse(path, column.name, np.abs(values) > LARGEST, f"a number of at most {LARGEST:g} is due", fields, rows_before)
-    return values
 
 
 def header_of(path: str | Path, separator: str = ",") -> tuple[str, ...]:

@@ -13,19 +13,19 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from optim.core.arrays import FloatArray
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.core.files import Source, cant_be_read, is_json
 from optim.core.optional import import_extra
 from optim.core.progress import Progress, SilentProgress
 from optim.models.containers.gpu_use import GpuUse, Holder, IdleOptions, joined
 from optim.workloads.containers.prometheus import answer_of
-from optim.workloads.csv_columns import column_blocks, header_of, refuse
+from optim.workloads.csv_columns import CodedColumn, coded_blocks, header_of, refuse
 from optim.workloads.traces.job_table import EPOCH, times_of
 
 METRICS: Mapping[str, float] = {
@@ -54,7 +54,7 @@ TIMES, UTILISATIONS = (
 )
 HOLDERS = ("namespace", "user", "job", "pod")
 
-BLOCK_ROWS = 2_000_000
+BLOCK_ROWS = 8_000_000
 """Rows of a table that are looked at together."""
 
 
@@ -256,8 +256,6 @@ def job_of_pod(pod: str) -> str:
 
 def _table_parts(path: str | Path) -> Iterator[Part]:
     """Yield the samples of a table by GPU and holder, some millions of rows at a time."""
-    pd = import_extra("pandas", "reading tables")
-
     header = header_of(path)
     time = _one_of(path, header, TIMES, "of times")
     value = _one_of(path, header, UTILISATIONS, "of utilisation in per cent")
@@ -265,36 +263,73 @@ def _table_parts(path: str | Path) -> Iterator[Part]:
     if not texts:
         raise InvalidProblemError(f"{path}: no column names who holds a GPU; add one of {', '.join(HOLDERS)}")
     before: dict[Holder, float] = {}
-    for columns in _large_blocks(column_blocks(path, (value,), (time, "gpu", *texts))):
-        seconds, begin, _ = times_of(path, time, columns[time])
-        time_s = seconds + (0.0 if begin is None else (begin - EPOCH).total_seconds())
-        refuse(path, value, np.isnan(columns[value]), "a number is due", columns[value])
-        key = np.zeros(len(time_s), np.int64)
-        for name in ("gpu", *texts):
-            codes, known = pd.factorize(columns[name])
-            key = pd.factorize(key * len(known) + codes)[0]
-        order = np.argsort(key, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
-            said = {name: str(columns[name][rows[0]]) for name in ("gpu", *texts)}
-            job = said.get("job") or job_of_pod(said.get("pod", ""))
-            holder = Holder(said.get("namespace", ""), said.get("user", ""), job, said["gpu"])
-            times = time_s[rows]
-            if (np.diff(times) < 0).any() or times[0] < before.get(holder, -np.inf):
+    for *columns, said in _large_blocks(path, time, value, ("gpu", *texts)):
+        # Numbers of 16 bits are sorted in linear time.
+        order = np.argsort(columns[2].astype(np.uint16) if len(said) <= 2**16 else columns[2], kind="stable")
+        time_s, percent, key = (column[order] for column in columns)
+        is_alike = np.diff(key) == 0
+        back = np.flatnonzero(is_alike & (np.diff(time_s) < 0))
+        cuts = np.flatnonzero(~is_alike) + 1
+        is_last = np.append(~is_alike | (np.diff(time_s) > 0), True)  # of equal times the last one counts
+        for begin, end in pairwise((0, *cuts.tolist(), len(key))):
+            names = said[key[begin]]
+            job = names.get("job") or job_of_pod(names.get("pod", ""))
+            holder = Holder(names.get("namespace", ""), names.get("user", ""), job, names["gpu"])
+            goes_back = len(back) and begin <= back[0] < end
+            if goes_back or time_s[begin] < before.get(holder, -np.inf):
                 raise InvalidProblemError(f"{path}: rows of GPU {holder.gpu[:60]!r} go back in time; sort them by time")
-            before[holder] = float(times[-1])
-            is_last = np.append(np.diff(times) > 0, True)  # of equal times the last one counts
-            yield holder, times[is_last], columns[value][rows][is_last]
+            before[holder] = float(time_s[end - 1])
+            kept = is_last[begin:end]
+            yield holder, time_s[begin:end][kept], percent[begin:end][kept]
 
 
-def _large_blocks(blocks: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield several blocks as one: each GPU then has more than a few rows in it."""
-    held: list[dict[str, Any]] = []
-    for block in chain(blocks, [None]):
+def _large_blocks(
+    path: str | Path, time: str, value: str, names: tuple[str, ...]
+) -> Iterator[tuple[FloatArray, FloatArray, IntArray, list[dict[str, str]]]]:
+    """Yield times, utilisation, and a number of who holds which GPU, for as many rows as give each GPU more than a few; and names by number."""
+    numbers: dict[tuple[str, ...], int] = {}
+    said: list[dict[str, str]] = []
+    held: list[tuple[FloatArray, FloatArray, IntArray]] = []
+    for block in chain(coded_blocks(path, (time, value, *names)), [None]):
         if block is not None:
-            held.append(block)
-        if held and (block is None or sum(len(each["gpu"]) for each in held) >= BLOCK_ROWS):
-            yield {name: np.concatenate([each[name] for each in held]) for name in held[0]}
+            percent = block[value].numbers()
+            refuse(path, value, np.isnan(percent), "a number is due", percent, block[value].rows_before)
+            key, firsts = _combined([block[name].codes for name in names])
+            own = np.empty(len(firsts), np.int64)
+            for nth, row in enumerate(firsts.tolist()):
+                texts = tuple(str(block[name].known[block[name].codes[row]]) for name in names)
+                if texts not in numbers:
+                    numbers[texts] = len(said)
+                    said.append(dict(zip(names, texts, strict=True)))
+                own[nth] = numbers[texts]
+            held.append((_seconds(path, block[time]), percent, own[key]))
+        if held and (block is None or sum(len(each[0]) for each in held) >= BLOCK_ROWS):
+            time_s, percent, key = (np.concatenate(parts) for parts in zip(*held, strict=True))
+            yield time_s, percent, key, said
             held = []
+
+
+def _combined(codes: "list[NDArray[np.intp]]") -> tuple[IntArray, IntArray]:
+    """Return a number of each combination of codes, shape (rows,), and a row that has it, shape (combinations,)."""
+    pd = import_extra("pandas", "reading tables")
+
+    key = np.zeros(len(codes[0]), np.int64)
+    for each in codes:
+        key = pd.factorize(key * (int(each.max()) + 1) + each)[0].astype(np.int64)
+    firsts = np.empty(int(key.max()) + 1, np.int64)
+    firsts[key[::-1]] = np.arange(len(key) - 1, -1, -1)
+    return key, firsts
+
+
+def _seconds(path: str | Path, column: CodedColumn) -> FloatArray:
+    """Return times in seconds since 1970, or of the table's own clock; each text is read once, unless one is wrong: then for its row."""
+    try:
+        seconds, begin, _ = times_of(path, column.name, column.known)
+    except InvalidProblemError:
+        seconds, begin, _ = times_of(path, column.name, column.values)
+        raise
+    offset = 0.0 if begin is None else (begin - EPOCH).total_seconds()
+    return np.asarray(seconds[column.codes] + offset)
 
 
 def _one_of(path: str | Path, header: tuple[str, ...], names: tuple[str, ...], what: str) -> str:
