@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -230,6 +230,8 @@ def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> No
 
     Whatever pandas makes of them: before 3.1 it drops what is too much in the first row of each of its blocks.
     """
+    if not _may_be_wide(path, width, separator):
+        return
     with suppress(csv.Error):
         with _open(path) as source:
             lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors="replace", newline="")
@@ -246,6 +248,23 @@ def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> No
                         else ", or name the column"
                     )
                 )
+
+
+def _may_be_wide(path: str | Path, width: int, separator: str) -> bool:
+    """Tell whether a row may have more fields, by the separators of each line: quick, and sure where no quotation mark has a meaning."""
+    rest = b""
+    with _open(path) as source:
+        reader = io.BufferedReader(source, READ_BYTES)
+        for part in chain(iter(lambda: reader.read(READ_BYTES), b""), [b"\n"]):
+            if b'"' in part and _quoting(separator) != csv.QUOTE_NONE:
+                return True
+            whole, _, rest = (rest + part).rpartition(b"\n")
+            signs = np.frombuffer(whole, np.uint8)
+            begins = np.concatenate([[0], np.flatnonzero(signs == ord("\n")) + 1])
+            begins = begins[begins < len(signs)]
+            if len(signs) and np.add.reduceat(signs == ord(separator), begins, dtype=np.int64).max() >= width:
+                return True
+    return False
 
 
 def require_all_fields(path: str | Path, separator: str = ",", first: str = "the header") -> None:
