@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, Updated, after
 
 Arrays = tuple[jax.Array, ...]
 Aggregate = Callable[[Arrays], jax.Array]
@@ -48,7 +48,7 @@ def update_in_blocks(
     def update_all(parameters: jax.Array, slots: OptState, pushes: Arrays) -> Updated:
         return optimiser.update(parameters, slots, aggregate(pushes), step)
 
-    if optimiser.num_slots == 0 or parameters.size < 2 * BLOCK:
+    if optimiser.num_slots == 0 or parameters.size == 0:
         return update_all(parameters, slots, pushes)
     in_blocks = partial(_by_blocks, optimiser, aggregate, step)
     updated: Updated = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=update_all)
@@ -68,27 +68,34 @@ def _by_blocks(
     What it finds done there it leaves alone. A shorter block of its own would be written to a copy of the whole array.
     """
     size = parameters.size
+    block = min(BLOCK, size)
 
-    def visit(index: jax.Array, state: Updated) -> Updated:
-        start = jnp.minimum(index * BLOCK, size - BLOCK)
+    def visit(index: jax.Array, state: tuple[jax.Array, OptState, jax.Array]) -> tuple[jax.Array, OptState, jax.Array]:
+        start = jnp.minimum(index * block, size - block)
 
         def part(array: jax.Array) -> jax.Array:
-            return lax.dynamic_slice(array, (start,), (BLOCK,))
+            return lax.dynamic_slice(array, (start,), (block,))
 
-        def put(array: jax.Array, new: jax.Array) -> jax.Array:
-            if size % BLOCK != 0:
-                is_due = start + jnp.arange(BLOCK) >= index * BLOCK
+        def put(array: jax.Array, new: jax.Array, at: jax.Array) -> jax.Array:
+            if size % block != 0:
+                is_due = start + jnp.arange(block) >= index * block
                 new = jnp.where(is_due, new, part(array))
-            return lax.dynamic_update_slice(array, new, (start,))
+            return lax.dynamic_update_slice(array, new, (at,))
 
-        weights, old = state
-        gradient = aggregate(tuple(part(push) for push in pushes))
-        new = optimiser.update_state(tuple(part(slot) for slot in old), gradient)
-        written = tuple(put(slot, values) for slot, values in zip(old, new, strict=True))
-        # The slots are read back as they have been written: if the parameters were made of the old ones, these would
-        # have to live on, and XLA would copy whole arrays in every block.
-        read = tuple(part(slot) for slot in written)
-        return put(weights, optimiser.apply_updates(part(weights), read, gradient, step)), written
+        weights, slots, scratch = state
+        # Written to memory, the gradient is worked out once and not once for each array; one element more, as XLA would
+        # see through an update of all of them.
+        scratch = lax.dynamic_update_slice(scratch, aggregate(tuple(part(push) for push in pushes)), (start * 0,))
+        gradient = lax.dynamic_slice(scratch, (start * 0,), (block,))
+        new, new_slots = optimiser.update(part(weights), tuple(part(slot) for slot in slots), gradient, step)
+        written = [put(weights, new, start)]
+        for slot, values in zip(slots, new_slots, strict=True):
+            written.append(put(slot, values, after(start, written[-1], start)))
+        return written[0], tuple(written[1:]), scratch
 
-    done: Updated = lax.fori_loop(0, -(-size // BLOCK), visit, (parameters, slots))
-    return done
+    scratch = jnp.zeros((block + 1,), jnp.float32)
+    # The number of turns is one that XLA doesn't know: it would unroll a loop of one, and round a short vector otherwise.
+    done: tuple[jax.Array, OptState, jax.Array] = lax.fori_loop(
+        0, -(-size // block) + ((step & 1) >> 1), visit, (parameters, slots, scratch)
+    )
+    return done[:2]

@@ -134,7 +134,7 @@ def apply_pushes(
     Parameters
     ----------
     parameters, slots
-        Shape (n,) each, float32; donated unless `keep`.
+        Shape (n,) each, float32; donated, but for the parameters where `keep` says so.
     pushes
         One array of shape (n,) for each data partition, float32 or bfloat16. Any number: beyond `MAX_FOLD` they are
         added in groups, which costs two more passes over the sum a group and leaves the order as it is.
@@ -145,7 +145,7 @@ def apply_pushes(
     optimiser
         The rule.
     keep
-        Leave the old arrays alive: once at a snapshot, the copy on the first write.
+        Leave the old parameters alive, for those that read them.
 
     Returns
     -------
@@ -216,5 +216,5 @@ def _total(weights: jax.Array) -> jax.Array:
 
 
 _apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(_updated)
-_apply_kept = compiled_for_rule(static_argnames="optimiser")(_updated)
+_apply_kept = compiled_for_rule(donate_argnums=1, static_argnames="optimiser")(_updated)
 _fold = jax.jit(ordered_weighted_sum, donate_argnums=2)

@@ -1,6 +1,7 @@
-"""Elementwise optimisers: how a mean gradient changes parameters and their slots.
+"""Optimisers, by optax: how a mean gradient changes parameters and their slots.
 
-All are elementwise, so cutting a vector into shards or rows changes no bit of the result.
+All are elementwise, so cutting a vector into shards or rows changes no bit of the result. The arrays of optax's state are
+the slots; its counters are the number of the update, and aren't kept.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +12,8 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import optax
+from jax import lax
 
 from optim.core.errors import InvalidOptionError, check_in
 
@@ -20,15 +23,50 @@ Updated = tuple[jax.Array, OptState]
 
 
 @dataclass(frozen=True, kw_only=True)
+class WarmupCosine:
+    """A learning rate that rises from 0 in proportion to the updates, then falls to 0 as half a wave of the cosine.
+
+    Parameters
+    ----------
+    peak
+        The largest rate.
+    warmup_steps, num_steps
+        Updates until the peak, and in all; the rate is 0 after them.
+
+    References
+    ----------
+    `optax.warmup_cosine_decay_schedule`.
+    """
+
+    peak: float
+    warmup_steps: int
+    num_steps: int
+
+    def __post_init__(self) -> None:
+        check_in("(0, inf)", self, "peak")
+        check_in("[0, inf)", self, "warmup_steps")
+        if self.num_steps <= self.warmup_steps:
+            raise InvalidOptionError(
+                f"num_steps must be more than warmup_steps {self.warmup_steps}, got {self.num_steps}"
+            )
+
+    def __call__(self, count: jax.Array) -> jax.Array:
+        """Return the rate after `count` updates."""
+        rate: jax.Array = optax.warmup_cosine_decay_schedule(0.0, self.peak, self.warmup_steps, self.num_steps)(count)
+        return rate
+
+
+@dataclass(frozen=True, kw_only=True)
 class AbstractOptimiser(ABC):
     """A rule of update; hashable, so that it can be a static argument of a compiled function.
 
     Attributes
     ----------
     num_slots
-        Arrays of the parameters' shape that the rule keeps beside them.
+        Arrays of the parameters' shape that the rule keeps beside them; zeros before the first update.
     learning_rate
-        Positive. It may be traced: a caller may compile, map or differentiate over it.
+        Positive, or a schedule: a hashable function of the updates before. It may be traced: a caller may compile, map or
+        differentiate over it.
     zero_grad_is_noop
         Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
     """
@@ -36,10 +74,10 @@ class AbstractOptimiser(ABC):
     num_slots: ClassVar[int]
     zero_grad_is_noop: ClassVar[bool] = False
 
-    learning_rate: float
+    learning_rate: float | WarmupCosine
 
     def __post_init__(self) -> None:
-        if has_traced_rate(self):
+        if has_traced_rate(self) or callable(self.learning_rate):
             return
         if isinstance(self.learning_rate, jax.Array):  # which has no hash
             if self.learning_rate.ndim:
@@ -49,17 +87,13 @@ class AbstractOptimiser(ABC):
             object.__setattr__(self, "learning_rate", float(self.learning_rate))
         check_in("(0, inf)", self, "learning_rate")
 
+    @abstractmethod
+    def transformation(self) -> optax.GradientTransformation:
+        """Return the rule as optax has it."""
+
     def initial_slots(self, parameters: jax.Array) -> OptState:
         """Return the slots before the first update: zeros."""
         return tuple(jnp.zeros_like(parameters) for _ in range(self.num_slots))
-
-    @abstractmethod
-    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
-        """Return the slots after one update, each made of its own old value and the gradient alone."""
-
-    @abstractmethod
-    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
-        """Return the parameters after one update, given the slots that `update_state` returned."""
 
     def update(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> Updated:
         """Return parameters and slots after one update.
@@ -73,8 +107,15 @@ class AbstractOptimiser(ABC):
         step
             Number of this update, 1 for the first; a scalar.
         """
-        advanced = self.update_state(slots, gradient)
-        return self.apply_updates(parameters, advanced, gradient, step), advanced
+        # Counters are in float32, exact up to 2^24: powers by whole numbers would be reckoned in double precision.
+        rule = self.transformation()
+        leaves, tree = jax.tree.flatten(jax.eval_shape(rule.init, parameters))
+        arrays, count = iter(slots), step - 1
+        is_counter = [jnp.issubdtype(leaf.dtype, jnp.integer) for leaf in leaves]
+        state = tree.unflatten([count.astype(jnp.float32) if counts else next(arrays) for counts in is_counter])
+        updates, state = rule.update(gradient, state, parameters)
+        kept = zip(jax.tree.leaves(state), is_counter, strict=True)
+        return parameters + updates, tuple(leaf for leaf, counts in kept if not counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,42 +125,32 @@ class Sgd(AbstractOptimiser):
     num_slots: ClassVar[int] = 0
     zero_grad_is_noop: ClassVar[bool] = True
 
-    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
-        """Return no slots."""
-        del gradient
-        return slots
-
-    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
-        """Return ``w - rate g``."""
-        del slots, step
-        return parameters - self.learning_rate * gradient
+    def transformation(self) -> optax.GradientTransformation:
+        """Return `optax.sgd`."""
+        return optax.sgd(self.learning_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Momentum(AbstractOptimiser):
-    """Heavy ball: u = decay u + g; w -= rate u."""
+    """Heavy ball: u = decay u + g; w -= rate u, or w -= rate (decay u + g) after Nesterov."""
 
     num_slots: ClassVar[int] = 1
 
     decay: float = 0.9
+    nesterov: bool = False
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
         check_untraced("[0, 1)", self, "decay")
 
-    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
-        """Return ``(decay u + g,)``."""
-        return (self.decay * slots[0] + gradient,)
-
-    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
-        """Return ``w - rate u``."""
-        del gradient, step
-        return parameters - self.learning_rate * slots[0]
+    def transformation(self) -> optax.GradientTransformation:
+        """Return `optax.sgd` with momentum."""
+        return optax.sgd(self.learning_rate, momentum=self.decay, nesterov=self.nesterov)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adagrad(AbstractOptimiser):
-    """Adagrad: h += g^2; w -= rate g / (sqrt(h) + epsilon).
+    """Adagrad: h += g^2; w -= rate g / sqrt(h + epsilon).
 
     References
     ----------
@@ -129,20 +160,15 @@ class Adagrad(AbstractOptimiser):
     num_slots: ClassVar[int] = 1
     zero_grad_is_noop: ClassVar[bool] = True
 
-    epsilon: float = 1e-10
+    epsilon: float = 1e-20
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
         check_untraced("(0, inf)", self, "epsilon")  # it keeps the quotient finite
 
-    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
-        """Return ``(h + g^2,)``."""
-        return (slots[0] + gradient * gradient,)
-
-    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
-        """Return ``w - rate g / (sqrt(h) + epsilon)``."""
-        del step
-        return parameters - self.learning_rate * gradient / (jnp.sqrt(slots[0]) + self.epsilon)
+    def transformation(self) -> optax.GradientTransformation:
+        """Return `optax.adagrad` with squares that begin at zero."""
+        return optax.adagrad(self.learning_rate, initial_accumulator_value=0.0, eps=self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,20 +191,48 @@ class Adam(AbstractOptimiser):
         check_untraced("[0, 1)", self, "first_decay", "second_decay")
         check_untraced("(0, inf)", self, "epsilon")
 
-    def update_state(self, slots: OptState, gradient: jax.Array) -> OptState:
-        """Return ``(b1 m + (1 - b1) g, b2 v + (1 - b2) g^2)``."""
-        first = self.first_decay * slots[0] + (1.0 - self.first_decay) * gradient
-        second = self.second_decay * slots[1] + (1.0 - self.second_decay) * (gradient * gradient)
-        return first, second
+    def transformation(self) -> optax.GradientTransformation:
+        """Return `optax.adam`."""
+        return optax.adam(self.learning_rate, self.first_decay, self.second_decay, self.epsilon)
 
-    def apply_updates(self, parameters: jax.Array, slots: OptState, gradient: jax.Array, step: jax.Array) -> jax.Array:
-        """Return ``w - rate mhat / (sqrt(vhat) + epsilon)``."""
-        del gradient
-        count = step.astype(jnp.float32)
-        # The corrections are scalars: they are worked out once, not for every element.
-        rate = self.learning_rate / (1.0 - self.first_decay**count)
-        scale = 1.0 / (1.0 - self.second_decay**count)
-        return parameters - rate * slots[0] / (jnp.sqrt(slots[1] * scale) + self.epsilon)
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW(Adam):
+    """Adam whose parameters decay besides: w -= rate (step of Adam + weight_decay w).
+
+    References
+    ----------
+    Loshchilov, Hutter (2019), Decoupled weight decay regularization, ICLR, arXiv 1711.05101, algorithm 2.
+    """
+
+    weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        Adam.__post_init__(self)
+        check_untraced("[0, inf)", self, "weight_decay")
+
+    def transformation(self) -> optax.GradientTransformation:
+        """Return `optax.adamw`."""
+        decays = self.first_decay, self.second_decay, self.epsilon
+        return optax.adamw(self.learning_rate, *decays, weight_decay=self.weight_decay)
+
+
+def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
+    """Return an integer that is `value`, and that XLA works out only when an array of float32 has been written.
+
+    Parameters and slots change in place, one after the other, each made of the old ones. Nothing but a dependence keeps XLA
+    from changing a slot before the parameters have read it, and it would copy the whole slot for that.
+
+    Parameters
+    ----------
+    value
+        Scalar.
+    array, place
+        Shape (n,) or (rows, width), and an element or row of it that is read.
+    """
+    read = lax.dynamic_slice(array, (place, *[jnp.zeros_like(place)] * (array.ndim - 1)), (1,) * array.ndim)
+    bit = lax.bitcast_convert_type(read.ravel()[0], jnp.int32) & 1
+    return value + (bit >> 1).astype(value.dtype)
 
 
 def has_traced_rate(rule: AbstractOptimiser) -> bool:

@@ -6,9 +6,6 @@ every push to the sum at that place, and then every array of the table is visite
 changes only at its first place. One array a loop, each updated in place: a loop that carries two would copy them. On an
 accelerator, where a loop over rows would starve, equal rows are found by sorting; a kernel by hand then goes through the
 sorted message once, and adds, updates and writes (see `push_sorted`).
-
-Rows are far apart in memory, and going there is what a push costs. So an optimiser with one slot has parameters and
-slot in one array, as real and imaginary parts: there each pushed row is visited once.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +21,13 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.kernels import gpu
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, OptState, compiled_for_rule, has_traced_rate
+from optim.kernels.parameter_server.optimisers import (
+    AbstractOptimiser,
+    OptState,
+    after,
+    compiled_for_rule,
+    has_traced_rate,
+)
 from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
 Vector = NDArray[Any]
@@ -49,7 +52,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     arrays
-        Shape (rows, width) each: parameters and slots, or one of complex numbers that holds both.
+        Shape (rows, width) each: parameters, then slots.
     """
 
     arrays: tuple[jax.Array, ...]
@@ -77,11 +80,6 @@ class RowLayout:
         check_in("[1, inf)", self, "width")
         check_choices(self, {"method": ("loop", "sort")})
 
-    @property
-    def is_paired(self) -> bool:
-        """Whether parameters and slot are real and imaginary parts of one array."""
-        return self.method == "loop" and self.optimiser.num_slots == 1
-
 
 def initial_rows(parameters: jax.Array, layout: RowLayout, slots: OptState | None = None) -> Rows:
     """Return a table with the given parameters and slots, empty ones if not given; it shares no memory with them.
@@ -99,17 +97,19 @@ def initial_rows(parameters: jax.Array, layout: RowLayout, slots: OptState | Non
         slots = layout.optimiser.initial_slots(copied)
     else:
         slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in slots)
-    return Rows((lax.complex(copied, slots[0]),) if layout.is_paired else (copied, *slots))
+    return Rows((copied, *slots))
 
 
 def row_parameters(table: Rows, layout: RowLayout) -> jax.Array:
     """Return the parameters of all rows, shape (rows, width)."""
-    return lax.real(table.arrays[0]) if layout.is_paired else table.arrays[0]
+    del layout
+    return table.arrays[0]
 
 
 def row_slots(table: Rows, layout: RowLayout) -> OptState:
     """Return the optimiser's slots of all rows."""
-    return (lax.imag(table.arrays[0]),) if layout.is_paired else table.arrays[1:]
+    del layout
+    return table.arrays[1:]
 
 
 def _held_rows(rows: Any) -> Any:
@@ -180,8 +180,8 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
 @compiled_for_rule(static_argnames="layout")
 def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
-    read = _read_rows(table.arrays[0], rows)
-    return lax.real(read) if layout.is_paired else read
+    del layout
+    return _read_rows(table.arrays[0], rows)
 
 
 def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vector | None = None) -> Vector:
@@ -206,7 +206,7 @@ def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vect
         np.copyto(out, read)
         return out
     wanted, host_array = np.asarray(rows), np.asarray(table.arrays[0])
-    parameters = host_array.real if layout.is_paired else host_array
+    parameters = host_array
     read = np.take(parameters, wanted, axis=0, out=out, mode="clip")
     is_out = (wanted < 0) | (wanted >= len(parameters))
     if is_out.any():
@@ -484,7 +484,7 @@ def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[ja
 
 
 def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLayout) -> Rows:
-    """Update rows in the order given where that is due: slot after slot, then the parameters by the new slots."""
+    """Update rows in the order given where that is due: the parameters, then slot after slot."""
     rule, width = layout.optimiser, layout.width
 
     def read(array: jax.Array, row: jax.Array) -> jax.Array:
@@ -499,21 +499,19 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
 
         return lax.scan(visit, array, messages)[0]
 
-    def update_pair(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
-        del row
-        new, (slot,) = rule.update(lax.real(old), (lax.imag(old),), gradient, step)
-        return lax.complex(new, slot)
+    # Parameters first, from the slots as they were; then each slot, when that is done.
+    width_zeros = jnp.zeros((1, width), jnp.float32)
 
-    if layout.is_paired:
-        return Rows((visit_all(table.arrays[0], update_pair),))
+    def updated(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
+        return rule.update(old, tuple(read(slot, row) for slot in table.arrays[1:]), gradient, step)[0]
 
     def updated_slot(number: int) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
-        # A slot's new value depends on no other slot, so any may stand for them.
-        return lambda old, gradient, row: rule.update_state((old,) * rule.num_slots, gradient)[number]
+        # A slot's new value depends on no other array, so any may stand for them.
+        return lambda old, gradient, row: rule.update(width_zeros, (old,) * rule.num_slots, gradient, step)[1][number]
 
-    slots = tuple(visit_all(slot, updated_slot(number)) for number, slot in enumerate(table.arrays[1:]))
-
-    def updated_parameters(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
-        return rule.apply_updates(old, tuple(read(slot, row) for slot in slots), gradient, step)
-
-    return Rows((visit_all(table.arrays[0], updated_parameters), *slots))
+    rows, is_due, gradients = messages
+    written = [visit_all(table.arrays[0], updated)]
+    for number, slot in enumerate(table.arrays[1:]):
+        messages = after(rows, written[-1], jnp.zeros((), rows.dtype)), is_due, gradients
+        written.append(visit_all(slot, updated_slot(number)))
+    return Rows(tuple(written))

@@ -3,16 +3,19 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import (
     Adagrad,
     Adam,
+    AdamW,
     Damping,
     Momentum,
     RowLayout,
     Sgd,
+    WarmupCosine,
     apply_accumulated,
     apply_damped,
     apply_damped_batch,
@@ -39,13 +42,15 @@ def plain(rule):
             first = rule.first_decay * first + (1 - rule.first_decay) * g
             second = rule.second_decay * second + (1 - rule.second_decay) * g**2
             mean, square = first / (1 - rule.first_decay**step), second / (1 - rule.second_decay**step)
-            w = w - rule.learning_rate * mean / (np.sqrt(square) + rule.epsilon)
+            w = w - rule.learning_rate * (
+                mean / (np.sqrt(square) + rule.epsilon) + getattr(rule, "weight_decay", 0.0) * w
+            )
         elif isinstance(rule, Adagrad):
             second = second + g**2
-            w = w - rule.learning_rate * g / (np.sqrt(second) + rule.epsilon)
+            w = w - rule.learning_rate * g / np.sqrt(second + rule.epsilon)
         else:
             first = getattr(rule, "decay", 0.0) * first + g
-            w = w - rule.learning_rate * first
+            w = w - rule.learning_rate * (g + rule.decay * first if getattr(rule, "nesterov", False) else first)
         yield w
 
 
@@ -54,6 +59,8 @@ def plain(rule):
     [
         Sgd(learning_rate=0.3),
         Momentum(learning_rate=0.3, decay=0.7),
+        Momentum(learning_rate=0.3, decay=0.7, nesterov=True),
+        AdamW(learning_rate=0.3, first_decay=0.8, second_decay=0.9, epsilon=0.2, weight_decay=0.1),
         Adagrad(learning_rate=0.3, epsilon=0.2),
         Adam(learning_rate=0.3, first_decay=0.8, second_decay=0.9, epsilon=0.2),
     ],
@@ -219,3 +226,40 @@ def test_parameters_of_16_bits_are_refused():
             initial_state(jnp.ones(4, bits), Sgd(learning_rate=0.1))
         with pytest.raises(InvalidOptionError, match="parameters must be float32"):
             initial_rows(jnp.ones((2, 4), bits), RowLayout(width=4, optimiser=Sgd(learning_rate=0.1)))
+
+
+RATE = WarmupCosine(peak=0.3, warmup_steps=2, num_steps=6)
+
+
+@pytest.mark.parametrize("size", [7, 2 * BLOCK + 5])
+@pytest.mark.parametrize(
+    ("rule", "theirs"),
+    [
+        (Sgd(learning_rate=0.3), optax.sgd(0.3)),
+        (Sgd(learning_rate=RATE), optax.sgd(optax.warmup_cosine_decay_schedule(0.0, 0.3, 2, 6))),
+        (Momentum(learning_rate=0.3, decay=0.7), optax.sgd(0.3, momentum=0.7)),
+        (Momentum(learning_rate=RATE, nesterov=True), optax.sgd(RATE, momentum=0.9, nesterov=True)),
+        (Adagrad(learning_rate=0.3, epsilon=1e-7), optax.adagrad(0.3, 0.0, 1e-7)),
+        (Adam(learning_rate=0.3), optax.adam(0.3)),
+        (AdamW(learning_rate=RATE, weight_decay=0.1), optax.adamw(RATE, weight_decay=0.1)),
+    ],
+)
+def test_pushes_move_parameters_as_optax_alone_does(rule, theirs, size):
+    """Over more updates than the schedule warms up, in blocks and as a whole."""
+    ours, slots = _start(size), rule.initial_slots(_start(size))
+    alone, state = _start(size), theirs.init(_start(size))
+    for number in range(5):
+        gradient = _gradients(size)[number]
+        ours, slots = apply_pushes(ours, slots, [gradient], jnp.ones(1), jnp.int32(number), optimiser=rule)
+        updates, state = jax.jit(theirs.update)(gradient, state, alone)
+        alone = optax.apply_updates(alone, updates)
+        np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-6)
+    arrays = [leaf for leaf in jax.tree.leaves(state) if leaf.shape == alone.shape]
+    assert len(arrays) == rule.num_slots
+    for slot, array in zip(slots, arrays, strict=True):
+        np.testing.assert_allclose(slot, array, rtol=1e-5, atol=1e-6)
+
+
+def test_a_schedule_ends_after_it_has_begun():
+    with pytest.raises(InvalidOptionError, match="num_steps must be more than warmup_steps 3, got 3"):
+        WarmupCosine(peak=0.1, warmup_steps=3, num_steps=3)
