@@ -48,17 +48,19 @@ class DecayedUsage:
         self.gpu_us: FloatArray = np.zeros(count)
         self.at_us = 0
 
-    def advance(self, now_us: int, held: FloatArray) -> None:
-        """Let time pass in which each owner held so many GPUs; shape (owners,)."""
+    def after(self, now_us: int, held: FloatArray) -> FloatArray:
+        """Return the usage at a time up to which each owner held so many GPUs; shape (owners,)."""
         passed = now_us - self.at_us
         if passed <= 0:
-            return
-        self.at_us = now_us
+            return self.gpu_us
         if not self.rate:
-            self.gpu_us = self.gpu_us + held * passed
-            return
+            return np.asarray(self.gpu_us + held * passed)
         left = math.exp(-self.rate * passed)
-        self.gpu_us = self.gpu_us * left + held * (-math.expm1(-self.rate * passed) / self.rate)
+        return np.asarray(self.gpu_us * left + held * (-math.expm1(-self.rate * passed) / self.rate))
+
+    def advance(self, now_us: int, held: FloatArray) -> None:
+        """Let time pass in which each owner held so many GPUs; shape (owners,)."""
+        self.gpu_us, self.at_us = self.after(now_us, held), max(now_us, self.at_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,11 @@ class AssociationTree:
             total[self.parent[row]] += total[row]
         return total
 
+    def parts_of_shares(self) -> FloatArray:
+        """Return which part each association has of its siblings' shares; shape (associations,)."""
+        shares = self.shares.astype(np.float64)
+        return _ratio(shares, self.of_siblings(shares))
+
     def classic_factors(self, usage: FloatArray, damping: float = 1.0) -> FloatArray:
         """Return the classic fair-share factor F = 2^(-U_E / S / d) of each association; shape (associations,).
 
@@ -151,7 +158,7 @@ class AssociationTree:
         """
         actual = self.summed(usage)
         actual = actual / actual[0] if actual[0] > 0 else actual
-        part = _ratio(self.shares.astype(np.float64), self.of_siblings(self.shares.astype(np.float64)))
+        part = self.parts_of_shares()
         share, effective = np.ones(len(actual)), actual.copy()
         for row in range(1, len(actual)):
             parent = int(self.parent[row])
@@ -163,7 +170,7 @@ class AssociationTree:
                 effective[row] += (effective[parent] - actual[row]) * part[row]
         exponent = np.full(len(share), np.inf)
         np.divide(effective, share, out=exponent, where=share > 0)
-        return np.asarray(np.exp2(-exponent / damping))
+        return np.array([math.exp2(each) for each in (-exponent / damping).tolist()])
 
     def fair_tree_factors(self, usage: FloatArray) -> FloatArray:
         """Return the Fair Tree factor of each user, rank over number of users, NaN for accounts; shape (associations,).
@@ -182,8 +189,8 @@ class AssociationTree:
             raise InvalidProblemError(
                 f"association {name[:40]!r} has shares 'parent', which is played with the classic factor only; give it a number"
             )
-        actual, shares = self.summed(usage), self.shares.astype(np.float64)
-        part, used = _ratio(shares, self.of_siblings(shares)), _ratio(actual, self.of_siblings(actual))
+        actual, part = self.summed(usage), self.parts_of_shares()
+        used = _ratio(actual, self.of_siblings(actual))
         level = np.where(part > 0, np.inf, 0.0)
         np.divide(part, used, out=level, where=(used > 0) & (part > 0))
         children: list[list[int]] = [[] for _ in self.names]

@@ -1,6 +1,7 @@
 """Play a workload under a policy, and put what happened into a log: compiled for a key, in Python for one that plans."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import planned_first_starts, play_plans
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.planning.policy import PlanningPolicy
+from optim.simulation.cluster.policies.multifactor import Multifactor
 from optim.simulation.cluster.policies.yarn_cs import YarnCs
 
 Policy = IndexPolicy | PlanningPolicy
@@ -60,6 +62,8 @@ def simulate(
         from optim.simulation.cluster.compiled_yarn import play_capacity
 
         return play_capacity(jobs, cluster, policy, options, seed, watch)
+    if isinstance(policy, Multifactor) and policy.is_compiled and is_compiled(jobs, cluster, options):
+        return play_priorities(jobs, cluster, policy, options, seed, watch, present)
     if isinstance(policy, PlanningPolicy):
         return play_plans(jobs, cluster, policy, options, seed, watch, present)
     from optim.simulation.cluster.index.loop import play_index
@@ -108,6 +112,23 @@ def _playable(jobs: Workload, cluster: Cluster, policy: Policy, options: EngineO
         policy = IndexPolicyAdapter(policy, jobs)
     check_support(policy, jobs, cluster, options)
     return policy
+
+
+def play_priorities(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: Multifactor,
+    options: EngineOptions,
+    seed: int,
+    watch: Callable[[int], bool] | None,
+    present: Present | None,
+) -> Run | None:
+    """Play jobs by priorities in the compiled loop."""
+    from optim.simulation.cluster.index.loop import play_index
+
+    orders = policy.compiled_priorities(cluster)
+    run = play_index(jobs, cluster, policy.index_policy(), options, seed, watch, present, orders)
+    return run and replace(run, figures={**policy.figures(), **run.figures})
 
 
 def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:

@@ -37,6 +37,7 @@ from optim.simulation.cluster.planning.free_gpus import gang_growth
 
 if TYPE_CHECKING:
     from optim.simulation.cluster.index.reservations import Book
+    from optim.simulation.cluster.index.priorities import Priorities
 
 NEVER = 2**62
 
@@ -104,9 +105,9 @@ class State(NamedTuple):
     ----------
     scalar
         Single numbers by the names above.
-    status, version, first_start, run_since, factor
-        A job's state, how often it was started or stopped, when it first started, since when it makes progress, and its
-        slowdown where it runs.
+    status, version, first_start, stopped, run_since, factor
+        A job's state, how often it was started or stopped, when it first started and was last stopped (-1: never), since when it
+        makes progress, and its slowdown where it runs.
     executed, served, overhead, lost
         Time with GPUs in progress, work done, time with GPUs lost to restarts, and work lost to failures, up to the last stop.
     key_1, key_2
@@ -132,6 +133,7 @@ class State(NamedTuple):
     status: IntArray
     version: IntArray
     first_start: IntArray
+    stopped: IntArray
     run_since: IntArray
     factor: IntArray
     executed: IntArray
@@ -264,6 +266,7 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
     return State(
         scalar=scalar,
         first_start=np.full(jobs, NEVER),
+        stopped=np.full(jobs, NONE),
         factor=np.full(jobs, 1_000_000),
         head=np.full(jobs, NONE),
         heap_first=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -961,6 +964,7 @@ def stop_job(u, s, b, job, kind):
         done = _begin_of_try(u, job, s.tried[job])
     s.served[job] = done
     s.version[job] += 1
+    s.stopped[job] = now
     give_back(s, job)
     last = s.running[s.scalar[RUNNING_JOBS] - 1]
     s.running[s.slot[job]] = last
@@ -989,7 +993,8 @@ def take_turns(u, s, b):
 
 
 @compiled
-def _first_waiting(s, is_held):
+def first_waiting(s, is_held):
+    """Return the first job of those whose width isn't held up, `NONE` if there is none."""
     best = NONE
     for width_class in range(len(s.heap_size)):
         if s.heap_size[width_class] and not is_held[width_class]:
@@ -1005,7 +1010,7 @@ def _pass(u, s, b, can_preempt, is_held):
     is_held[:] = False
     is_listed = False
     while True:
-        job = _first_waiting(s, is_held)
+        job = first_waiting(s, is_held)
         if job == NONE:
             return
         width_class = u.width_class[job]
@@ -1033,7 +1038,8 @@ def _pass(u, s, b, can_preempt, is_held):
 
 
 @compiled
-def _num_waiting(s):
+def num_waiting(s):
+    """Return how many jobs wait in the queues."""
     count = 0
     for width_class in range(len(s.heap_size)):
         count += s.heap_size[width_class]
@@ -1055,7 +1061,7 @@ def next_time(u, s, num_waiting):
 @compiled
 def _next_pass(u, s):
     """Return when something happens next, or a threshold or tick comes that somebody waits for."""
-    waiting = _num_waiting(s)
+    waiting = num_waiting(s)
     when = next_time(u, s, waiting)
     if waiting and s.scalar[RUNNING_JOBS]:
         when = min(when, next_event(s.scalar, s.version, s.demotions, DEMOTIONS))
@@ -1144,7 +1150,7 @@ def is_halted(u, s, b, margin):
     if s.scalar[FAILURES] > MAX_FAILURES:
         give_up(u, s, b, BY_FAILURES)
     elif s.scalar[STALLED] > MAX_STALLED and s.scalar[STALLED] > MAX_STALLED * (
-        _num_waiting(s) + s.scalar[RUNNING_JOBS]
+        num_waiting(s) + s.scalar[RUNNING_JOBS]
     ):
         give_up(u, s, b, BY_STOPS)
     if s.scalar[RUNNING_JOBS] or s.scalar[ARRIVED] < len(u.submit):
@@ -1175,6 +1181,19 @@ def take_submitted(u, s, now):
 
 
 @compiled
+def happen(u, s, b):
+    """Let jobs end, tries fail, machines fail and return, and jobs be submitted, as it is time for them."""
+    while next_event(s.scalar, s.version, s.ends, ENDS) <= s.scalar[NOW]:
+        job = s.ends[0, WHO]
+        pop_event(s.scalar, s.ends, ENDS)
+        stop_job(u, s, b, job, END)
+        s.scalar[FAILURES] = 0
+    take_turns(u, s, b)
+    apply_outages(u, s, b)
+    take_submitted(u, s, s.scalar[NOW])
+
+
+@compiled
 def advance(u, s, b, is_held, steps, margin):
     """Play until all is over, `steps` instants are done, known outages are, or the buffer has room for fewer than `margin` events."""
     for _ in range(steps):
@@ -1185,14 +1204,7 @@ def advance(u, s, b, is_held, steps, margin):
             s.scalar[IS_OVER] = 1
             return
         s.scalar[NOW] = when
-        while next_event(s.scalar, s.version, s.ends, ENDS) <= when:
-            job = s.ends[0, WHO]
-            pop_event(s.scalar, s.ends, ENDS)
-            stop_job(u, s, b, job, END)
-            s.scalar[FAILURES] = 0
-        take_turns(u, s, b)
-        apply_outages(u, s, b)
-        take_submitted(u, s, when)
+        happen(u, s, b)
         decide(u, s, b, is_held)
 
 
@@ -1219,10 +1231,11 @@ def play_index(
     seed: int,
     watch: Callable[[int], bool] | None,
     present: Present | None = None,
+    priorities: "Priorities | None" = None,
 ) -> Run | None:
-    """Play all jobs by the compiled loop, from a present state on where there is one."""
+    """Play all jobs by the compiled loop, from a present state on where there is one, and by priorities where these order jobs."""
     parts: list[tuple[IntArray, ...]] = []
-    for stretch in _stretches(jobs, cluster, policy, options, seed, present, STEPS):
+    for stretch in _stretches(jobs, cluster, policy, options, seed, present, STEPS, priorities):
         state, book, taken = stretch
         parts.append(taken)
         if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
@@ -1245,9 +1258,10 @@ def index_first_starts(
     seed: int,
     present: Present,
     awaited: IntArray,
+    priorities: "Priorities | None" = None,
 ) -> IntArray:
     """Play from a present state until the awaited jobs have started, or all is over; return first starts, the end of the run for a job that never starts."""
-    for state, _, _ in _stretches(jobs, cluster, policy, options, seed, present, STEPS_BETWEEN_LOOKS):
+    for state, _, _ in _stretches(jobs, cluster, policy, options, seed, present, STEPS_BETWEEN_LOOKS, priorities):
         if (state.first_start[awaited] < NEVER).all():
             break
     return np.minimum(state.first_start[awaited], state.scalar[NOW])
@@ -1261,6 +1275,7 @@ def _stretches(
     seed: int,
     present: Present | None,
     steps: int,
+    priorities: "Priorities | None",
 ) -> "Iterator[tuple[State, Book | None, tuple[IntArray, ...]]]":
     """Play `steps` instants at a time; give the state, the book of reservations, and what was logged since the last."""
     setup = make_setup(jobs, cluster, policy, options, seed)
@@ -1269,18 +1284,22 @@ def _stretches(
     feed = OutageFeed(cluster, options, seed, 0 if present is None else present.now_us)
     buffer = make_buffer(LOGGED + margin, LOGGED + margin)
     is_held = np.zeros(len(state.heap_size), np.bool_)
-    play, book = advance, None
+    play, book, start = advance, None, decide
     if policy.reservations is not None:
         from optim.simulation.cluster.index.reservations import make_book, reserving, take_over
 
         book = make_book(jobs, cluster, policy, options, setup)
         play = reserving(book)
+    elif priorities is not None:
+        from optim.simulation.cluster.index.priorities import deciding_by, prioritising
+
+        play, start = prioritising(priorities), deciding_by(priorities)
     if present is not None:
         begun = present.starts
         places = (begun.time_us, begun.first, begun.machine, begun.gpus, begun.job)
         resume(setup, state, buffer, present.now_us, *places)
         if book is None:
-            decide(setup, state, buffer, is_held)
+            start(setup, state, buffer, is_held)
         else:
             take_over(setup, state, buffer, book)
         yield state, book, _taken(state, buffer)

@@ -49,6 +49,12 @@ class Guess(StrEnum):
     FACTOR = "factor"
 
 
+MAX_PRIORITY = 2**32 - 1
+"""Priorities are whole numbers of 32 bits."""
+
+CHARGE_UNIT = 1_000_000
+"""Charges are counted in millionths of a GPU, so that sums don't hang on their order."""
+
 ALL = 2**40
 """Reservations for all jobs."""
 

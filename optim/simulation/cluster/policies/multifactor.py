@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.fair_share import AssociationTree, DecayedUsage
 from optim.models.cluster.workload import US, Workload
+from optim.simulation.cluster.index.policy import CHARGE_UNIT, MAX_PRIORITY, IndexPolicy, Key
 from optim.simulation.cluster.planning.free_gpus import Gpus, alike
 from optim.simulation.cluster.planning.placing import HeldUp, make_room
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
@@ -24,8 +26,8 @@ from optim.workloads.cluster.slurm_settings import (
     read_qualities_of_service,
 )
 
-MAX_PRIORITY = 2**32 - 1
-"""Priorities are whole numbers of 32 bits."""
+if TYPE_CHECKING:
+    from optim.simulation.cluster.index.priorities import Priorities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class MultifactorOptions:
     half_life_h
         Hours after which usage counts half (``PriorityDecayHalfLife``); 0 for usage that never decays.
     calc_period_min
-        Minutes between two looks at usage and age (``PriorityCalcPeriod``).
+        Minutes between two looks at usage and age, between which priorities stay as they are (``PriorityCalcPeriod``).
     favor_small
         Whether small jobs have the larger size factor (``PriorityFavorSmall``).
     fair_tree
@@ -131,8 +133,8 @@ class Multifactor(PlanningPolicy):
     """
 
     assumptions = (
-        "GPUs in place of nodes and CPUs; usage decays continuously and is looked at every calc_period_min; a job's age begins again "
-        "when it is preempted; virtual clusters are partitions; users are those of the table, in the accounts of the table; a job that "
+        "GPUs in place of nodes and CPUs; usage decays continuously, and is looked at every calc_period_min as age is, which begins again "
+        "when a job is stopped; virtual clusters are partitions; users are those of the table, in the accounts of the table; a job that "
         "is preempted is queued again; victims go from the lowest quality of service and the smallest gang"
     )
 
@@ -162,7 +164,8 @@ class Multifactor(PlanningPolicy):
         self.tier = np.array([self.partitions.get(name, PartitionPriority()).tier for name in jobs.groups], np.int64)
         priority = np.array([each.priority for each in self.qos], float)
         self.qos_factor = priority / max(1.0, float(priority.max()))
-        self.usage_factor = np.array([each.usage_factor for each in self.qos])
+        usage_factor = np.array([each.usage_factor for each in self.qos])
+        self.charge = np.rint(jobs.gpus * usage_factor[jobs.qos] * CHARGE_UNIT).astype(np.int64)
         self.may_preempt = np.array([bool(each.preempts) for each in self.qos])
         self.kind = alike(jobs, jobs.qos)
         self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
@@ -170,9 +173,9 @@ class Multifactor(PlanningPolicy):
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Forget all usage."""
         del seed
-        self.num_gpus = cluster.num_gpus
+        self.base = self._base(cluster.num_gpus)
         self.usage = DecayedUsage(len(self.tree.names), self.settings.half_life_us)
-        self.fair_share = self._fair_share()
+        self.fair_share = self._fair_share(self.usage.gpu_us)
         self.looked_us = 0
         self.held: FloatArray = np.zeros(len(self.tree.names))
         self.preempted = 0
@@ -214,9 +217,11 @@ class Multifactor(PlanningPolicy):
             _, first = np.unique(kinds, return_index=True)
             may_start &= ~np.isin(kinds, [kinds[each] for each in first.tolist() if held_up.holds(int(order[each]))])
         running = np.fromiter(gpus, np.int64, len(gpus))
-        owners = self.association[running]
-        charge = self.jobs.gpus[running] * self.usage_factor[self.jobs.qos[running]]
-        self.held = np.bincount(owners, weights=charge, minlength=len(self.tree.names)).astype(np.float64)
+        owners, charge = self.association[running], self.charge[running]
+        held = np.bincount(owners, weights=charge, minlength=len(self.tree.names)) / CHARGE_UNIT
+        if (held != self.held).any():
+            self.usage.advance(view.now_us, self.held)
+            self.held = held
         if not self.options.backfill and len(gpus) < len(view.jobs) and room.num_free:
             next_period = view.now_us // self.period_us + 1  # the head of the queue may be another then
             again.append(next_period * self.period_us)
@@ -229,31 +234,67 @@ class Multifactor(PlanningPolicy):
 
     def priorities(self, view: View, waiting: IntArray) -> IntArray:
         """Return the priority of waiting jobs: the weighted sum of their factors, cut to a whole number; shape (waiting,)."""
-        one, jobs = self.settings, self.jobs
+        one = self.settings
         since = np.maximum(view.submit_us[waiting], view.stopped_us[waiting])
-        age = np.minimum(1.0, (view.now_us - since) / (one.max_age_h * 3600 * US))
-        size = jobs.gpus[waiting] / self.num_gpus
-        total = (
-            one.weight_age * age
-            + one.weight_fair_share * self.fair_share[self.association[waiting]]
-            + one.weight_job_size * (1 + 1 / self.num_gpus - size if one.favor_small else size)
-            + one.weight_partition * self.partition_factor[jobs.group[waiting]]
-            + one.weight_qos * self.qos_factor[jobs.qos[waiting]]
-        )
+        age = np.minimum(1.0, np.maximum(0, self.looked_us - since) / self.max_age_us)
+        fair_share = self.fair_share[self.association[waiting]]
+        total = one.weight_age * age + (one.weight_fair_share * fair_share + self.base[waiting])
         return np.asarray(np.minimum(total, MAX_PRIORITY), np.int64)
 
-    def _fair_share(self) -> FloatArray:
+    def _base(self, num_gpus: int) -> FloatArray:
+        """Return the weighted sum of the factors that don't change while a job waits; shape (jobs,)."""
+        one, jobs = self.settings, self.jobs
+        size = jobs.gpus / num_gpus
+        return np.asarray(
+            one.weight_job_size * (1 + 1 / num_gpus - size if one.favor_small else size)
+            + one.weight_partition * self.partition_factor[jobs.group]
+            + one.weight_qos * self.qos_factor[jobs.qos]
+        )
+
+    @property
+    def max_age_us(self) -> float:
+        """Waiting time at which the age factor is 1."""
+        return self.settings.max_age_h * 3600 * US
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled loop plays it: no quality of service preempts."""
+        return type(self) is Multifactor and not self.may_preempt.any()
+
+    def index_policy(self) -> IndexPolicy:
+        """Return the form of the compiled loop; its order is that of `compiled_priorities`."""
+        return IndexPolicy(name=self.name, key=Key.SUBMISSION, backfill=self.options.backfill)
+
+    def compiled_priorities(self, cluster: Cluster) -> "Priorities":
+        """Return what orders jobs in the compiled loop."""
+        from optim.simulation.cluster.index.priorities import make_priorities  # the policy is listed without Numba
+
+        self.begin(cluster, 0)
+        one, jobs = self.settings, self.jobs
+        ranked = np.stack([-self.level[jobs.qos], -self.tier[jobs.group]])
+        return make_priorities(
+            self.tree,
+            period_us=self.period_us,
+            is_tree=one.fair_tree,
+            is_strict=not self.options.backfill,
+            factors=(self.usage.rate, one.weight_age, self.max_age_us, one.weight_fair_share, one.damping),
+            base=self.base,
+            level=np.unique(ranked, axis=1, return_inverse=True)[1].ravel() + 1,
+            association=self.association,
+            charge=self.charge,
+            gpus=jobs.gpus,
+        )
+
+    def _fair_share(self, usage: FloatArray) -> FloatArray:
         if self.settings.fair_tree:
-            return self.tree.fair_tree_factors(self.usage.gpu_us)
-        return self.tree.classic_factors(self.usage.gpu_us, self.settings.damping)
+            return self.tree.fair_tree_factors(usage)
+        return self.tree.classic_factors(usage, self.settings.damping)
 
     def _look(self, now_us: int) -> None:
-        """Let usage grow up to now; the factors are those of the last whole period."""
+        """Look at usage and age as of the last whole period, if that is another one than before."""
         period = now_us // self.period_us * self.period_us
         if period > self.looked_us:
-            self.usage.advance(period, self.held)
-            self.fair_share, self.looked_us = self._fair_share(), period
-        self.usage.advance(now_us, self.held)
+            self.fair_share, self.looked_us = self._fair_share(self.usage.after(period, self.held)), period
 
     def _victims(self, view: View, job: int, gpus: Mapping[int, Gpus], again: list[int]) -> Iterator[int]:
         """Yield the running jobs that one may preempt, the least important first; note when others become some."""

@@ -36,8 +36,8 @@ PriorityWeightQOS=0 # don't use the qos factor
 class FakeView:
     """What `priorities` looks at."""
 
-    def __init__(self, jobs, now_s, stopped_s=()):
-        self.now_us, self.submit_us = now_s * US, jobs.submit_us
+    def __init__(self, jobs, stopped_s=()):
+        self.submit_us = jobs.submit_us
         self.stopped_us = np.array([each * US for each in stopped_s] or [-1] * len(jobs))
 
 
@@ -60,14 +60,12 @@ def test_the_priority_is_the_weighted_sum_of_the_factors_that_the_documentation_
     """Seven of fourteen days in the queue, half of the machine, half of the largest partition's and quality's priority."""
     jobs = workload([(0, 4, 60)], groups=("gpu",), qos_names=("low",))
     policy = Multifactor(MultifactorOptions(weight_qos=3000, weight_fair_share=2000), jobs)
+    policy.partition_factor, policy.qos_factor = np.array([0.5]), np.array([0.25])
     policy.begin(Cluster.grid("1x8"), 0)
-    policy.partition_factor, policy.qos_factor, policy.fair_share = (
-        np.array([0.5]),
-        np.array([0.25]),
-        np.array([0, 0.75]),
-    )
+    policy.fair_share = np.array([0, 0.75])
     assert policy.association.tolist() == [1]
-    found = policy.priorities(FakeView(jobs, 7 * 24 * HOUR), np.array([0]))
+    policy.looked_us = 7 * 24 * HOUR * US
+    found = policy.priorities(FakeView(jobs), np.array([0]))
     assert found.tolist() == [1000 * 0.5 + 2000 * 0.75 + 1000 * 0.5 + 1000 * 0.5 + 3000 * 0.25]
 
 
@@ -79,7 +77,7 @@ def test_a_small_weight_makes_fair_shares_of_59534_and_50002_alike():
         policy = Multifactor(options, jobs)
         policy.begin(Cluster.grid("1x8"), 0)
         policy.fair_share = np.array([0, 0.59534, 0.50002])
-        assert policy.priorities(FakeView(jobs, 0), np.array([0, 1])).tolist() == expected
+        assert policy.priorities(FakeView(jobs), np.array([0, 1])).tolist() == expected
 
 
 @pytest.mark.parametrize(("favor_small", "expected"), [(False, [125, 500, 1000]), (True, [1000, 625, 125])])
@@ -88,7 +86,7 @@ def test_the_whole_machine_or_the_single_gpu_has_the_size_factor_of_1(favor_smal
     options = MultifactorOptions(weight_fair_share=0, weight_partition=0, favor_small=favor_small)
     policy = Multifactor(options, jobs)
     policy.begin(Cluster.grid("1x8"), 0)
-    assert policy.priorities(FakeView(jobs, 0), np.arange(3)).tolist() == expected
+    assert policy.priorities(FakeView(jobs), np.arange(3)).tolist() == expected
 
 
 def test_age_grows_up_to_the_maximum_and_begins_again_at_a_stop():
@@ -97,7 +95,8 @@ def test_age_grows_up_to_the_maximum_and_begins_again_at_a_stop():
         MultifactorOptions(weight_fair_share=0, weight_job_size=0, weight_partition=0, max_age_h=10), jobs
     )
     policy.begin(Cluster.grid("1x8"), 0)
-    found = policy.priorities(FakeView(jobs, 20 * HOUR, stopped_s=(-1, 19 * HOUR, 15 * HOUR)), np.arange(3))
+    policy.looked_us = 20 * HOUR * US
+    found = policy.priorities(FakeView(jobs, stopped_s=(-1, 19 * HOUR, 15 * HOUR)), np.arange(3))
     assert found.tolist() == [1000, 100, 500]
 
 
