@@ -36,8 +36,8 @@ from optim.simulation.cluster.options import (
 from optim.simulation.cluster.planning.free_gpus import gang_growth
 
 if TYPE_CHECKING:
-    from optim.simulation.cluster.index.reservations import Book
     from optim.simulation.cluster.index.priorities import Priorities
+    from optim.simulation.cluster.index.reservations import Book
 
 NEVER = 2**62
 
