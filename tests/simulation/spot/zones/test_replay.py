@@ -73,6 +73,14 @@ def test_losses_of_a_long_run_are_remembered_as_by_the_engine(seed):
     check_starts(seed, 250, (0, 5), [name for name in RULES if name != "deadline-dp"])
 
 
+def test_of_equal_prices_spot_machines_come_first_in_both():
+    market = zone_market("xx-xxxxxxx", spot=[3.0], on_demand=[3.0], tick_s=600)
+    job = zone_job(market, 4, 8, setup=0)
+    run = run_zones(market, job, policy_class("skynomad", "zones")(facts_of(market, job)), 0)
+    assert Replay(market, job).run("skynomad", 0) == run
+    assert any(stay.is_spot for stay in run.stays)
+
+
 @pytest.mark.prove
 def test_replays_are_the_engine_s_runs_on_many_markets():
     for seed in range(500):
