@@ -292,7 +292,7 @@ def _values_of(
     facts, job = known.facts, known.facts.job
     rows = job.state_class
     firsts = np.unique(rows, return_index=True)[1]
-    alike: dict[tuple[object, ...], list[int]] = {}
+    alike: dict[tuple[object, int, tuple[int, int]], list[int]] = {}
     for zone, price in enumerate(prices):
         where = job.setup_s[:, zone].tobytes(), job.move_micro[:, zone].tobytes(), int(rows[1 + zone])
         alike.setdefault((where, round(math.log(price / min(prices)) / ALIKE), paces[zone]), []).append(zone)
@@ -304,7 +304,7 @@ def _values_of(
         group_of[zones] = number
         first_zone.append(zones[0])
         mean = sum(prices[zone] for zone in zones) / len(zones)
-        hazards = known_ages.scaled(*(PACE**power for power in pace)).every(every_s)  # type: ignore[misc]
+        hazards = known_ages.scaled(PACE ** pace[0], PACE ** pace[1]).every(every_s)
         groups.append(ZoneGroup(num_zones=len(zones), price_usd=mean * job.machines / MICRO, hazards=hazards))
     held = (job.work_s + job.setup_s[firsts]) * job.machines * np.array(facts.on_demand_micro)
     sure = np.argmin(held + HOUR_S * job.move_micro[firsts], axis=1)

@@ -1,7 +1,7 @@
 """What a job with a deadline still costs in the mean over several zones, by backward recursion over groups of zones alike.
 
 Ages of all spells don't fit into a table. A situation knows the spell of the machines held, or for how long nothing that is
-wanted was there, and the rest by rule: (B.19) of docs/mathematics/bidding.md. The values are estimates: they compare zones,
+wanted was there, and the rest by rule: (B.20) of docs/mathematics/bidding.md. The values are estimates: they compare zones,
 waiting and machines on demand with one another; what keeps a deadline is not in them.
 """
 
@@ -272,7 +272,7 @@ def solve_zones(problem: ZoneProblem, parts: int = PARTS) -> ZoneValues:
         starts=np.ones((*shape, rows, ages), dtype=bool),
         stays=np.ones((*shape, rows, ages), dtype=bool),
     )
-    _solve(grid, chances, costs, values)
+    _solve(grid, chances, costs, values, _scratch(last + 1, rows, len(groups), ages))
     residual = np.array([group.hazards.residual_ticks for group in groups])
     return ZoneValues(problem=problem, grid=grid, chances=chances, costs=costs, values=values, residual=residual)
 
@@ -318,121 +318,160 @@ def _first_of(order: IntArray, worth: FloatArray, chance: FloatArray, otherwise:
     return mean + rest * otherwise
 
 
+@by_reference
+class Scratch(NamedTuple):
+    """What the recursion keeps of a tick; places first.
+
+    `fresh`, `met` by row and group: a launch of machines that came just now, or are of an age that nobody knows; the same
+    `later`, a tick on. `after` by group and age: machines held for a tick; `after_met` over the ages met in the long run.
+    `order` by row: groups, as they were last sorted. `chance`, `choice` by group.
+    """
+
+    fresh: FloatArray
+    met: FloatArray
+    fresh_later: FloatArray
+    met_later: FloatArray
+    after: FloatArray
+    after_met: FloatArray
+    order: IntArray
+    chance: FloatArray
+    choice: FloatArray
+
+
+def _scratch(size: int, rows: int, groups: int, ages: int) -> Scratch:
+    """Return it, of values that can't be in time."""
+    fresh, met, fresh_later, met_later = (np.full((size, rows, groups), FAR) for _ in range(4))
+    order = np.tile(np.arange(groups), (size, rows, 1))
+    after = np.full((size, groups, ages), FAR), np.full((size, groups, 1), FAR)
+    return Scratch(fresh, met, fresh_later, met_later, *after, order, np.empty(groups), np.empty(groups))
+
+
 @compiled
-def _solve(grid: Grid, chances: Chances, costs: Costs, values: Values) -> None:
+def _solve(grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch) -> None:
     """Fill the values, the last tick first."""
-    held, lost, idle, sure, starts, stays = (
-        *(values.held, values.lost, values.idle, values.sure),
-        *(values.starts, values.stays),
-    )
-    hazard, back, back_mean, drawn = chances.hazard, chances.back, chances.back_mean, chances.drawn
-    price, row_of = costs.price, costs.row_of
-    groups, ages, rows, last, tick_s = len(price), back.shape[1], len(costs.sure), grid.last, grid.tick_s
-    size = last + 1
-    # Of launches of machines that came just now, and of those of an age that nobody knows: at this tick, and the next.
-    fresh, met = np.full((size, rows, groups), FAR), np.full((size, rows, groups), FAR)
-    fresh_later, met_later = np.full((size, rows, groups), FAR), np.full((size, rows, groups), FAR)
-    after, after_met = np.full((size, groups, ages), FAR), np.full((size, groups, 1), FAR)
-    order = np.zeros((size, rows, groups), np.int64)
-    order[:] = np.arange(groups)
-    chance, choice = np.empty(groups), np.empty(groups)
+    size = grid.last + 1
     for t in range(grid.ticks + 1, -1, -1):
-        top = min((t + 2) * grid.per_tick + 1, last)
+        top = min((t + 2) * grid.per_tick + 1, grid.last)  # more can't be lost by then
         for x in range(size):
-            if grid.work_s - t * tick_s + grid.lost_s + (x - 1) * grid.unit_s <= 0.0:
-                held[t, x], lost[t, x], idle[t, x], sure[t, x], fresh[x], met[x] = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            if _left_s(grid, t, x) <= 0.0:
+                values.held[t, x], values.lost[t, x], values.idle[t, x], values.sure[t, x] = 0.0, 0.0, 0.0, 0.0
+                scratch.fresh[x], scratch.met[x] = 0.0, 0.0
         if t < grid.ticks:
-            for x in range(min(top + grid.per_tick + 1, last) + 1):
-                for g in range(groups):
-                    after_met[x, g, 0] = 0.0
-                    for k in range(ages):
-                        ends = hazard[g, PRESENT, k]
-                        after[x, g, k] = (1.0 - ends) * held[t + 1, x, g, min(k + 1, ages - 1)] + ends * lost[
-                            t + 1, x, g
-                        ]
-                        after_met[x, g, 0] += chances.met[g, k] * after[x, g, k]
+            for x in range(min(top + grid.per_tick + 1, grid.last) + 1):
+                _hold_all(chances, values, scratch, t, x)
             for x in range(top + 1):
-                left_s = grid.work_s - t * tick_s + grid.lost_s + (x - 1) * grid.unit_s
-                if left_s <= 0.0:
-                    continue
-                for r in range(rows):
-                    for g in range(groups):
-                        setup_s = costs.setup_s[r, g]
-                        if tick_s < setup_s + left_s and setup_s <= tick_s:
-                            steps, beyond = _parts_of(setup_s, grid.unit_s)
-                            paid = costs.move[r, g] + price[g]
-                            fresh[x, r, g] = paid + _between(after, x + steps, beyond, g, 0)
-                            met[x, r, g] = paid + _between(after_met, x + steps, beyond, g, 0)
-                        else:
-                            at = t, 0.0, float(x)
-                            fresh[x, r, g] = costs.move[r, g] + hold(
-                                grid, chances, values, at, g, 0, price[g], left_s, setup_s, r
-                            )
-                            met[x, r, g] = costs.move[r, g] + hold(
-                                grid, chances, values, at, g, -1, price[g], left_s, setup_s, r
-                            )
+                if _left_s(grid, t, x) > 0.0:
+                    _launch_all(grid, chances, costs, values, scratch, t, x)
             for x in range(top + 1):
-                left_s = grid.work_s - t * tick_s + grid.lost_s + (x - 1) * grid.unit_s
-                if left_s <= 0.0:
-                    continue
-                for r in range(rows):
-                    setup_s, to = costs.sure_setup_s[r], costs.sure_row[r]
-                    steps, beyond = _parts_of(setup_s, grid.unit_s)
-                    num_ticks = max(1, math.ceil(setup_s / tick_s - PLACE_TOL))
-                    waits, y = x + grid.per_tick <= last, min(last, x + grid.per_tick)
-                    to_the_end = costs.sure_move[r] + costs.sure[r] * (
-                        math.ceil((setup_s + left_s) / tick_s) if grid.is_whole else (setup_s + left_s) / tick_s
-                    )
-                    for k in range(ages):
-                        older = min(k + 1, ages - 1)
-                        launch = to_the_end
-                        if tick_s < setup_s + left_s and t + num_ticks <= grid.ticks:
-                            then = _between(sure[t + num_ticks], x + steps, beyond, to, min(k + num_ticks, ages - 1))
-                            if num_ticks == 1 and then < FAR:
-                                for g in range(groups):
-                                    choice[g] = _between(fresh_later, x + steps, beyond, to, g)
-                                then = _first_of(order[x, to], choice, back[:, k], then)
-                            launch = min(launch, costs.sure_move[r] + costs.sure[r] * num_ticks + then)
-                        wait = FAR
-                        if waits:
-                            # As if all were waited for; those that weren't worth it are then known to be as usual.
-                            otherwise = idle[t + 1, y, r, older]
-                            wait = _first_of(order[y, r], fresh_later[y, r], back[:, k], otherwise)
-                            least = min(wait, launch)
-                            for g in range(groups):
-                                waited = fresh[x, r, g] < least
-                                choice[g] = fresh_later[y, r, g] if waited else met_later[y, r, g]
-                                chance[g] = back[g, k] if waited else drawn[g]
-                            wait = _first_of(order[y, r], choice, chance, otherwise)
-                        idle[t, x, r, k] = min(wait, launch)
-                        starts[t, x, r, k] = launch <= wait
-                        if left_s <= tick_s:
-                            keep = costs.sure[r] if grid.is_whole else costs.sure[r] * left_s / tick_s
-                        else:
-                            keep = costs.sure[r] + _first_of(
-                                order[x, r], fresh_later[x, r], back[:, k], sure[t + 1, x, r, older]
-                            )
-                        sure[t, x, r, k] = min(keep, wait)
-                        stays[t, x, r, k] = keep <= wait
+                if _left_s(grid, t, x) > 0.0:
+                    for row in range(len(costs.sure)):
+                        _do_without(grid, chances, costs, values, scratch, t, x, row)
+                    for group in range(len(costs.price)):
+                        _keep_or_leave(grid, chances, costs, values, scratch, t, x, group)
+        scratch.fresh_later[:] = scratch.fresh
+        scratch.met_later[:] = scratch.met
+
+
+@compiled
+def _left_s(grid: Grid, t: int, x: int) -> float:
+    """Return the work that is left at a tick and a place."""
+    return grid.work_s - t * grid.tick_s + grid.lost_s + (x - 1) * grid.unit_s
+
+
+@compiled
+def _hold_all(chances: Chances, values: Values, scratch: Scratch, t: int, x: int) -> None:
+    """Set what follows a tick in which machines are held and work."""
+    held, lost = values.held[t + 1, x], values.lost[t + 1, x]
+    groups, ages = held.shape
+    for g in range(groups):
+        mean = 0.0
+        for k in range(ages):
+            ends = chances.hazard[g, PRESENT, k]
+            scratch.after[x, g, k] = (1.0 - ends) * held[g, min(k + 1, ages - 1)] + ends * lost[g]
+            mean += chances.met[g, k] * scratch.after[x, g, k]
+        scratch.after_met[x, g, 0] = mean
+
+
+@compiled
+def _launch_all(grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int) -> None:
+    """Set what launches cost to the end."""
+    left_s, at = _left_s(grid, t, x), (t, 0.0, float(x))
+    rows, groups = costs.setup_s.shape
+    for r in range(rows):
+        for g in range(groups):
+            setup_s, move, price = costs.setup_s[r, g], costs.move[r, g], costs.price[g]
+            if grid.tick_s < setup_s + left_s and setup_s <= grid.tick_s:  # as `hold`, and quicker
+                steps, beyond = _parts_of(setup_s, grid.unit_s)
+                fresh = price + _between(scratch.after, x + steps, beyond, g, 0)
+                met = price + _between(scratch.after_met, x + steps, beyond, g, 0)
+            else:
+                fresh = hold(grid, chances, values, at, g, 0, price, left_s, setup_s, r)
+                met = hold(grid, chances, values, at, g, -1, price, left_s, setup_s, r)
+            scratch.fresh[x, r, g], scratch.met[x, r, g] = move + fresh, move + met
+
+
+@compiled
+def _do_without(
+    grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, row: int
+) -> None:
+    """Set the values of nothing held, and of machines on demand, where nothing that is wanted is there."""
+    groups, ages, left_s, price = len(costs.price), chances.back.shape[1], _left_s(grid, t, x), costs.sure[row]
+    setup_s, to = costs.sure_setup_s[row], costs.sure_row[row]
+    steps, beyond = _parts_of(setup_s, grid.unit_s)
+    num_ticks = max(1, math.ceil(setup_s / grid.tick_s - PLACE_TOL))
+    all_ticks = (setup_s + left_s) / grid.tick_s
+    to_the_end = price * (math.ceil(all_ticks) if grid.is_whole else all_ticks)
+    y = x + grid.per_tick
+    for k in range(ages):
+        back, older = chances.back[:, k], min(k + 1, ages - 1)
+        launch = to_the_end
+        if all_ticks > 1.0 and t + num_ticks <= grid.ticks:
+            then = _between(values.sure[t + num_ticks], x + steps, beyond, to, min(k + num_ticks, ages - 1))
+            if num_ticks == 1 and then < FAR:
                 for g in range(groups):
-                    r = row_of[g]
-                    typical = price[g] + after[x, g, ages // 2]
-                    for other in range(groups):
-                        chance[other] = back_mean[other] if fresh[x, r, other] < typical else drawn[other]
-                    chance[g] = chances.other[g]
-                    lost[t, x, g] = _first_of(order[x, r], met[x, r], chance, idle[t, x, r, 0])
-                    chance[:] = back_mean
-                    chance[g] = 0.0
-                    for k in range(ages):
-                        if left_s <= tick_s:
-                            stay = price[g] if grid.is_whole else price[g] * left_s / tick_s
-                        else:
-                            stay = price[g] + after[x, g, k]
-                        stay = min(stay, idle[t, x, r, ages - 1])
-                        held[t, x, g, k] = _first_of(order[x, r], fresh[x, r], chance, stay)
-        for x in range(size):
-            for r in range(rows):
-                fresh_later[x, r], met_later[x, r] = fresh[x, r], met[x, r]
+                    scratch.choice[g] = _between(scratch.fresh_later, x + steps, beyond, to, g)
+                then = _first_of(scratch.order[x, to], scratch.choice, back, then)
+            launch = min(launch, price * num_ticks + then)
+        launch += costs.sure_move[row]
+        wait = FAR
+        if y <= grid.last:
+            # As if all were waited for; those that weren't worth it are then known to be as usual.
+            otherwise, order = values.idle[t + 1, y, row, older], scratch.order[y, row]
+            wait = _first_of(order, scratch.fresh_later[y, row], back, otherwise)
+            least = min(wait, launch)
+            for g in range(groups):
+                is_wanted = scratch.fresh[x, row, g] < least
+                scratch.choice[g] = scratch.fresh_later[y, row, g] if is_wanted else scratch.met_later[y, row, g]
+                scratch.chance[g] = back[g] if is_wanted else chances.drawn[g]
+            wait = _first_of(order, scratch.choice, scratch.chance, otherwise)
+        values.idle[t, x, row, k], values.starts[t, x, row, k] = min(wait, launch), launch <= wait
+        if left_s <= grid.tick_s:
+            keep = price if grid.is_whole else price * left_s / grid.tick_s
+        else:
+            otherwise = values.sure[t + 1, x, row, older]
+            keep = price + _first_of(scratch.order[x, row], scratch.fresh_later[x, row], back, otherwise)
+        values.sure[t, x, row, k], values.stays[t, x, row, k] = min(keep, wait), keep <= wait
+
+
+@compiled
+def _keep_or_leave(
+    grid: Grid, chances: Chances, costs: Costs, values: Values, scratch: Scratch, t: int, x: int, group: int
+) -> None:
+    """Set the values of machines of a group that work, and that were just lost."""
+    ages, row, price, left_s = chances.back.shape[1], costs.row_of[group], costs.price[group], _left_s(grid, t, x)
+    fresh, order, chance, without = scratch.fresh[x, row], scratch.order[x, row], scratch.chance, values.idle[t, x, row]
+    typical = price + scratch.after[x, group, ages // 2]
+    for g in range(len(fresh)):
+        chance[g] = chances.back_mean[g] if fresh[g] < typical else chances.drawn[g]
+    chance[group] = chances.other[group]
+    values.lost[t, x, group] = _first_of(order, scratch.met[x, row], chance, without[0])
+    chance[:] = chances.back_mean
+    chance[group] = 0.0
+    for k in range(ages):
+        stay = price + scratch.after[x, group, k]
+        if left_s <= grid.tick_s:
+            stay = price if grid.is_whole else price * left_s / grid.tick_s
+        values.held[t, x, group, k] = _first_of(order, fresh, chance, min(stay, without[ages - 1]))
 
 
 @compiled
@@ -446,8 +485,10 @@ def look(values: NDArray[Any], tick: int, part: float, place: float, last: int, 
         beyond = 0.0
     if x + (beyond > 0.0) > last:
         return FAR
-    value = _between(values[tick], x, beyond, first, second)
-    return value if part <= 0.0 else (1.0 - part) * value + part * _between(values[tick + 1], x, beyond, first, second)
+    value: float = _between(values[tick], x, beyond, first, second)
+    if part > 0.0:
+        value = (1.0 - part) * value + part * _between(values[tick + 1], x, beyond, first, second)
+    return value
 
 
 @compiled
