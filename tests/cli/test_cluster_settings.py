@@ -187,6 +187,23 @@ def test_priorities_that_are_printed_for_slurm_are_read_back(world):
     assert "not translated: several partitions" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("own", "text", "said"),
+    [
+        (("easy",), "SchedulerParameters=bf_max_job_test=1\n", "every bf_interval"),
+        (("conservative", "depth=50"), "SchedulerParameters=bf_max_job_test=50\n", "every bf_interval"),
+        (("conservative",), "SchedulerType=sched/backfill\n", "reservations for all jobs: set bf_max_job_test"),
+    ],
+)
+def test_reservations_are_settings_of_slurm(world, own, text, said):
+    words = [word for each in (f"reservations={own[0]}", *own[1:]) for word in ("--option", f"multifactor.{each}")]
+    result = run(*of(world)[:4], "--policy", "multifactor", *words, "--write-config", "slurm")
+    assert result.exit_code == 0, result.output
+    assert text in result.stdout
+    assert "SchedulerType=sched/builtin" not in result.stdout
+    assert said in result.stderr
+
+
 def test_quotas_that_lend_nothing_are_limits_of_slurm(world):
     alone = QUEUE.replace("  cohort: all\n", "")
     (world / "fixed.yaml").write_text(alone.format(name="a", quota=4) + "---\n" + QUEUE.format(name="b", quota=4))

@@ -13,7 +13,7 @@ from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.quota_tree import QuotaTree, WithinQueue
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
-from optim.simulation.cluster.index.policy import IndexPolicy, Key
+from optim.simulation.cluster.index.policy import ALL, IndexPolicy, Key
 from optim.simulation.cluster.policies.hierarchical_quota import HierarchicalQuota
 from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
 from optim.workloads.cluster.queue_files import write_kueue
@@ -118,7 +118,17 @@ def _priorities_in_slurm(policy: Multifactor, jobs: Workload) -> Settings:
     untranslated = []
     if any(each.preempts for each in policy.qos):
         lines += ["PreemptType=preempt/qos", "PreemptMode=REQUEUE"]
-    if policy.options.backfill:
+    rule = policy.index_policy().reservations
+    if rule is not None:
+        lines.append("SchedulerType=sched/backfill")
+        if rule.depth < ALL:
+            lines.append(f"SchedulerParameters=bf_max_job_test={rule.depth}")
+        else:
+            untranslated.append("reservations for all jobs: set bf_max_job_test above the number of jobs that wait")
+        untranslated.append(
+            "when reservations are planned: sched/backfill does so every bf_interval, up to bf_window ahead"
+        )
+    elif policy.options.backfill:
         untranslated.append(
             "backfill without reservations: Slurm's sched/backfill starts no job that delays one of higher priority"
         )

@@ -108,16 +108,16 @@ def _planned(machines, rng):
     return tuple(windows)
 
 
-def _reserving(jobs, rng):
+def _reserving(jobs, rng, most=3):
     """Return jobs with estimates, wrong in both directions, and options of policies that reserve."""
     stated = np.rint(jobs.duration_us * rng.uniform(0.3, 3, len(jobs))).astype(np.int64)
     estimates = np.where(rng.random(len(jobs)) < 0.4, jobs.duration_us, np.maximum(1, stated))
     is_told = rng.random(len(jobs)) < 0.7
-    jobs = replace(
-        jobs, estimate_us=np.where(is_told, estimates, 0), user=rng.integers(0, 2, len(jobs)), users=("a", "b")
-    )
+    jobs = replace(jobs, estimate_us=np.where(is_told, estimates, 0))
+    if len(jobs.users) == 1:
+        jobs = replace(jobs, user=rng.integers(0, 2, len(jobs)), users=("a", "b"))
     own = {
-        "depth": int(rng.integers(0, 4)),
+        "depth": int(rng.integers(0, most + 1)),
         "kills": bool(rng.random() < 0.4),
         "guess": ("past", "factor")[rng.integers(2)],
         "quantile": float(rng.choice([0, 0.5, 1])),

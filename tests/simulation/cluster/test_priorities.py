@@ -12,7 +12,7 @@ from optim.simulation.cluster.index.priorities import make_priorities, share_out
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
-from tests.simulation.cluster.test_one_rule import _events, _planned
+from tests.simulation.cluster.test_one_rule import _events, _planned, _reserving
 
 QOS = "Name|Priority|UsageFactor\nnormal|10|1\nhigh|100|2.5\nlow|0|0.1\n"
 CONF = "PartitionName=a PriorityJobFactor=3 PriorityTier=2\nPartitionName=b PriorityTier=1\nPartitionName=c PriorityTier=2\n"
@@ -62,9 +62,12 @@ def _world(seed, folder):
         "fair_tree": bool(rng.random() < 0.6),
         "damping": int(rng.integers(1, 4)),
     }
+    if seed % 2:
+        jobs, estimates = _reserving(jobs, np.random.default_rng([7, seed]), count // 3)
+        own |= estimates | {"reservations": ("easy", "conservative")[rng.integers(2)]}
     if rng.random() < 0.5:
         own["associations"] = folder / f"shares-{seed}.txt"
-        own["associations"].write_text(_tree_text(rng, users))
+        own["associations"].write_text(_tree_text(rng, jobs.users))
     options = EngineOptions(
         placement=list(Placement)[rng.integers(4)],
         spread=bool(rng.random() < 0.3),

@@ -7,7 +7,8 @@ as planned. A job fits at a time if some place has its GPUs throughout its estim
 
 Reserved starts never move later while estimates hold, so that a pass asks of each reserved job only whether a machine on which
 something was freed since lets it start earlier. Jobs without a reservation stand in trees by width, in their order, over their
-estimates: a pass finds the first that may start without looking at the others.
+estimates: a pass finds the first that may start without looking at the others. Where priorities order them they stand in one list, since
+their order changes at each look; what is reserved is then planned again from the first job on that isn't where it was.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from optim.simulation.cluster.index.loop import (
     State,
     apply_outages,
     begin_run,
+    is_before,
     is_halted,
     next_event,
     next_time,
@@ -49,6 +51,15 @@ from optim.simulation.cluster.index.loop import (
     take_turns,
 )
 from optim.simulation.cluster.index.policy import IndexPolicy, histories, stated_estimates
+from optim.simulation.cluster.index.priorities import (
+    IS_USED,
+    Priorities,
+    is_look_due,
+    key_of,
+    look,
+    next_look,
+    note_held,
+)
 from optim.simulation.cluster.options import EngineOptions
 
 WAITING, RESERVED, NUM_RUNNING, STAMP, SPARE, NEXT_PLANNED, IS_BROKEN, CHOSEN, DEPTH, PAST, DEFAULT, NUM_SCALARS = (
@@ -96,6 +107,8 @@ class Book(NamedTuple):
         Last run times of each user, all users last; scratch; and which quantile of them is guessed; shape (1,).
     choice
         Machines that a place has, and how many GPUs of each; shape (machines, 2).
+    longest, listed, merged
+        Scratch of passes by priority: for how long a gang of each width may have its GPUs from now on, and jobs to be sorted.
     """
 
     scalar: IntArray
@@ -113,6 +126,9 @@ class Book(NamedTuple):
     sorted: IntArray
     share: "np.typing.NDArray[np.float64]"
     choice: IntArray
+    longest: IntArray
+    listed: IntArray
+    merged: IntArray
 
 
 def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, setup: Setup) -> Book:
@@ -157,6 +173,9 @@ def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: En
         sorted=np.zeros(rule.past, np.int64),
         share=np.array([rule.quantile]),
         choice=np.zeros((machines, 2), np.int64),
+        longest=np.zeros(kinds, np.int64),
+        listed=np.zeros(count, np.int64),
+        merged=np.zeros(count, np.int64),
     )
     for each, begin, end in options.planned:
         link_planned(book, each, begin, -int(cluster.gpus[each]))
@@ -528,7 +547,92 @@ def _guess(p, job):
 
 
 @compiled
-def _take_in(u, s, p):
+def _wait(u, s, p, q, job):
+    """Let a job wait without a reservation."""
+    if q.scalar[IS_USED]:
+        s.key_1[job] = key_of(u, s, q, job)
+        at = p.scalar[WAITING]
+        while at > 0 and is_before(s.key_1, s.key_2, job, q.order[at - 1]):
+            q.order[at] = q.order[at - 1]
+            at -= 1
+        q.order[at] = job
+    else:
+        _set_leaf(u, p, job, p.job[job, NEED])
+    p.scalar[WAITING] += 1
+
+
+@compiled
+def _take_first(u, p, q):
+    """Take the first job that waits without a reservation out of those."""
+    if q.scalar[IS_USED]:
+        job = q.order[0]
+        _take_out(p, q, 0)
+        return job
+    job = NEVER
+    for kind in range(len(p.tree_leaves)):
+        first = _first_within(p, kind, NEVER - 1)
+        if first != NONE:
+            job = min(job, first)
+    _set_leaf(u, p, job, NEVER)
+    p.scalar[WAITING] -= 1
+    return job
+
+
+@compiled
+def _take_out(p, q, nth):
+    """Take a job out of the list by priority."""
+    p.scalar[WAITING] -= 1
+    for at in range(nth, p.scalar[WAITING]):
+        q.order[at] = q.order[at + 1]
+
+
+@compiled
+def _sort(s, p, count):
+    """Sort the jobs listed by their keys, merging runs twice as long in each round; runs that follow each other stay."""
+    width = 1
+    while width < count:
+        for first in range(0, count - width, 2 * width):
+            middle, end = first + width, min(first + 2 * width, count)
+            if is_before(s.key_1, s.key_2, p.listed[middle - 1], p.listed[middle]):
+                continue
+            p.merged[first:middle] = p.listed[first:middle]
+            left, right, at = first, middle, first
+            while left < middle and right < end:
+                if is_before(s.key_1, s.key_2, p.listed[right], p.merged[left]):
+                    p.listed[at] = p.listed[right]
+                    right += 1
+                else:
+                    p.listed[at] = p.merged[left]
+                    left += 1
+                at += 1
+            while left < middle:
+                p.listed[at] = p.merged[left]
+                left, at = left + 1, at + 1
+        width *= 2
+
+
+@compiled
+def _order_again(u, s, p, q):
+    """Put all waiting jobs in the order of a look; reservations stay up to the first job that has another place in it."""
+    reserved = p.scalar[RESERVED]
+    count = reserved + p.scalar[WAITING]
+    p.listed[:reserved] = p.reserved[:reserved]
+    p.listed[reserved:count] = q.order[: count - reserved]
+    for nth in range(count):
+        s.key_1[p.listed[nth]] = key_of(u, s, q, p.listed[nth])
+    _sort(s, p, count)
+    same = 0
+    while same < reserved and p.listed[same] == p.reserved[same]:
+        same += 1
+    for nth in range(same, reserved):
+        _forget(p, p.reserved[nth])
+        p.job[p.reserved[nth], PLANNED] = NEVER
+    p.scalar[RESERVED], p.scalar[WAITING] = same, count - same
+    q.order[: count - same] = p.listed[same:count]
+
+
+@compiled
+def _take_in(u, s, p, q):
     """Let jobs that were submitted, or lost their GPUs, wait without a reservation."""
     for kind in range(len(s.heap_size)):
         while s.heap_size[kind]:
@@ -538,8 +642,7 @@ def _take_in(u, s, p):
                 p.job[job, ESTIMATE] = _guess(p, job)
             p.job[job, NEED] = p.job[job, ESTIMATE] + (u.overhead if s.first_start[job] != NEVER else u.startup)
             p.job[job, PLANNED] = NEVER
-            _set_leaf(u, p, job, p.job[job, NEED])
-            p.scalar[WAITING] += 1
+            _wait(u, s, p, q, job)
 
 
 @compiled
@@ -651,17 +754,11 @@ def _improve(u, s, b, p):
 
 
 @compiled
-def _reserve_more(u, s, b, p):
+def _reserve_more(u, s, b, p, q):
     """Start waiting jobs in their order, and reserve places for those that can't start, as many as the policy reserves."""
     now = s.scalar[NOW]
     while p.scalar[WAITING] and p.scalar[RESERVED] < p.scalar[DEPTH]:
-        job = NEVER
-        for kind in range(len(p.tree_leaves)):
-            first = _first_within(p, kind, NEVER - 1)
-            if first != NONE:
-                job = min(job, first)
-        _set_leaf(u, p, job, NEVER)
-        p.scalar[WAITING] -= 1
+        job = _take_first(u, p, q)
         p.job[job, CHECKED] = p.scalar[STAMP]
         start = _slot(u, s, p, job, NEVER, NONE)
         if start == now:
@@ -670,7 +767,10 @@ def _reserve_more(u, s, b, p):
         if start != NEVER:
             _reserve(u, s, p, job, start)
             p.scalar[NEXT_PLANNED] = min(p.scalar[NEXT_PLANNED], start)
-        _insert(p.reserved, p.scalar[RESERVED], job)
+        if q.scalar[IS_USED]:
+            p.reserved[p.scalar[RESERVED]] = job
+        else:
+            _insert(p.reserved, p.scalar[RESERVED], job)
         p.scalar[RESERVED] += 1
 
 
@@ -727,43 +827,73 @@ def _backfill(u, s, b, p):
 
 
 @compiled
-def _next_time(u, s, p):
-    """Return when something happens next, or a limit, an estimate or a reserved start comes."""
-    when = min(next_time(u, s, p.scalar[WAITING] + p.scalar[RESERVED]), p.scalar[NEXT_PLANNED])
+def _backfill_by_priority(u, s, b, p, q):
+    """Do the same where priorities order jobs: what doesn't fit now doesn't fit behind another start either."""
+    p.longest[:] = NONE
+    nth = 0
+    while nth < p.scalar[WAITING] and s.scalar[FREE_GPUS]:
+        job = q.order[nth]
+        kind = u.width_class[job]
+        if p.longest[kind] == NONE:
+            p.longest[kind] = _longest(u, s, p, u.width[job])
+        if p.job[job, NEED] <= p.longest[kind]:
+            _take_out(p, q, nth)
+            _begin(u, s, b, p, job)
+            p.longest[:] = NONE
+        else:
+            nth += 1
+
+
+@compiled
+def _next_time(u, s, p, q):
+    """Return when something happens next, or a limit, an estimate, a reserved start or a look comes."""
+    waiting = p.scalar[WAITING] + p.scalar[RESERVED]
+    when = min(next_time(u, s, waiting), p.scalar[NEXT_PLANNED])
+    if q.scalar[IS_USED]:
+        when = min(when, next_look(s, q, waiting))
     for nth in range(p.scalar[NUM_RUNNING]):
         when = min(when, p.job[p.running[nth], ENDS_BY])
     return when
 
 
 @compiled
-def _decide(u, s, b, p):
+def _decide(u, s, b, p, q):
     """Bring the book up to date, start what may, and reserve places."""
     _close_books(s, p)
     _pass_limits(u, s, b, p)
-    _take_in(u, s, p)
+    is_due = q.scalar[IS_USED] > 0 and is_look_due(s, q)
+    if is_due:
+        look(s, q)
+    _take_in(u, s, p, q)
+    if is_due:
+        _order_again(u, s, p, q)
     _improve(u, s, b, p)
-    _reserve_more(u, s, b, p)
-    _backfill(u, s, b, p)
+    _reserve_more(u, s, b, p, q)
+    if q.scalar[IS_USED]:
+        _backfill_by_priority(u, s, b, p, q)
+        note_held(s, q)
+    else:
+        _backfill(u, s, b, p)
 
 
 @compiled
-def take_over(u, s, b, p):
+def take_over(u, s, b, p, q):
     """Enter the jobs that run in a present state into the book, and decide."""
     for nth in range(s.scalar[RUNNING_JOBS]):
         job = s.running[nth]
         if p.job[job, ESTIMATE] == NONE:
             p.job[job, ESTIMATE] = _guess(p, job)
         _note_begin(s, p, job)
-    _decide(u, s, b, p)
+    _decide(u, s, b, p, q)
 
 
 @compiled
-def advance_reserving(u, s, b, p, steps, margin):
+def advance_reserving(u, s, b, p, q, steps, margin):
     """Play as `optim.simulation.cluster.index.loop.advance` does, with passes that reserve."""
     for _ in range(steps):
         if is_halted(u, s, b, margin):
             return
-        when = _next_time(u, s, p)
+        when = _next_time(u, s, p, q)
         if when == NEVER:
             s.scalar[IS_OVER] = 1
             return
@@ -779,14 +909,14 @@ def advance_reserving(u, s, b, p, steps, margin):
         apply_outages(u, s, b)
         _note_outages(u, s, p, outages)
         take_submitted(u, s, when)
-        _decide(u, s, b, p)
+        _decide(u, s, b, p, q)
 
 
-def reserving(book: Book) -> Callable[[Setup, State, Buffer, object, int, int], None]:
-    """Return the loop with a book, to be called as the plain one."""
+def reserving(book: Book, q: Priorities) -> Callable[[Setup, State, Buffer, object, int, int], None]:
+    """Return the loop with a book and priorities, to be called as the plain one."""
 
     def play(setup: Setup, state: State, buffer: Buffer, is_held: object, steps: int, margin: int) -> None:
         del is_held
-        advance_reserving(setup, state, buffer, book, steps, margin)
+        advance_reserving(setup, state, buffer, book, q, steps, margin)
 
     return play

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 
 from optim.core.arrays import IntArray
-from optim.core.errors import NotAllowedError, UnsupportedProblemError
+from optim.core.errors import NotAllowedError
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.workload import WHOLE_MILLI, Workload
+from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts, Tie, random_priorities
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.free_gpus import Gpus
 from optim.simulation.cluster.planning.placing import HeldUp, sparing
 from optim.simulation.cluster.planning.policy import Oracle, Plan, PlanningPolicy, View
-from optim.simulation.cluster.planning.reservations import ReservationBook
+from optim.simulation.cluster.planning.reservations import ReservationBook, rules_of_reservations
 
 NEVER = 2**62
 
@@ -45,12 +45,9 @@ class IndexPolicyAdapter(PlanningPolicy):
         rules, reserves = super().rules(options), self.policy.reservations
         if reserves is None:
             return rules
-        if options.sharing and bool((self.jobs.share_milli < WHOLE_MILLI).any()):
-            raise UnsupportedProblemError(
-                f"policy {self.name} reserves whole GPUs, and jobs take parts of them; leave sharing=true out"
-            )
         self.options = options
-        return replace(rules, kills_at_limit=reserves.kills, reservation_depth=reserves.depth)
+        rules = rules_of_reservations(self.policy, self.jobs, rules, options)
+        return replace(rules, reservation_depth=reserves.depth)
 
     def promises(self) -> tuple[IntArray, IntArray, IntArray] | None:
         """Return what was reserved."""

@@ -5,18 +5,37 @@ reserved job is compared with all that the machines' plans leave free, machine b
 """
 
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 
 from optim.core.arrays import BoolArray, IntArray
+from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.log import Event
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import WHOLE_MILLI, Workload
 from optim.simulation.cluster.index.policy import IndexPolicy, histories, promises, stated_estimates
 from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.planning.free_gpus import FreeGpus, Gpus
 from optim.simulation.cluster.planning.policy import Plan, View
 
 NEVER = 2**62
+
+
+def rules_of_reservations(policy: IndexPolicy, jobs: Workload, rules: Rules, options: EngineOptions) -> Rules:
+    """Return the engine's rules with whether jobs are stopped at their limits.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If GPUs are to be reserved, and jobs share them.
+    """
+    assert policy.reservations is not None  # only policies that have reservations come here
+    if options.sharing and bool((jobs.share_milli < WHOLE_MILLI).any()):
+        raise UnsupportedProblemError(
+            f"policy {policy.name} reserves whole GPUs, and jobs take parts of them; leave sharing=true out"
+        )
+    return replace(rules, kills_at_limit=policy.reservations.kills)
 
 
 class Calendar:
@@ -74,8 +93,18 @@ class ReservationBook:
         self.first_start = np.full(len(jobs), NEVER)
         self.was_up: BoolArray = np.zeros(0, np.bool_)
 
-    def plan(self, view: View, options: EngineOptions) -> Plan:
-        """Go through the waiting jobs once."""
+    def plan(
+        self, view: View, options: EngineOptions, order: IntArray | None = None, *, is_new_order: bool = False
+    ) -> Plan:
+        """Go through the waiting jobs once.
+
+        Parameters
+        ----------
+        order
+            Waiting jobs, first come first; None for the order of submission.
+        is_new_order
+            Whether it may be another one than before: reservations stay up to the first job that has another place in it.
+        """
         self.now = view.now_us
         self.view, self.options = view, options
         self.late: set[int] = set()
@@ -88,9 +117,18 @@ class ReservationBook:
         self.ideal = FreeGpus(self.room.site)
         for prepare in view.prepare:
             prepare(self.ideal)
+        waiting = (view.waiting if order is None else order).tolist()
+        if is_new_order:
+            same = next(
+                (nth for nth, pair in enumerate(zip(self.planned, waiting, strict=False)) if pair[0] != pair[1]),
+                len(waiting),
+            )
+            self.planned = dict(list(self.planned.items())[:same])
         self._break_plans()
-        waiting = view.waiting.tolist()
-        self.planned = {job: self.planned[job] for job in waiting if job in self.planned}
+        there = set(waiting)
+        self.planned = {job: slot for job, slot in self.planned.items() if job in there}
+        if order is None:
+            self.planned = dict(sorted(self.planned.items()))
         self.steps: list[tuple[Event, int]] = []
         for job in list(self.planned):
             self._improve(job)
@@ -104,7 +142,8 @@ class ReservationBook:
                 self._start(job)
             else:
                 self._reserve(job, slot)
-                self.planned = dict(sorted(self.planned.items()))
+                if order is None:
+                    self.planned = dict(sorted(self.planned.items()))
         for job in others:
             if self._could_start(job):
                 self._start(job)

@@ -3,21 +3,26 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
-from optim.core.errors import InvalidOptionError, InvalidProblemError, check_in
+from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError, check_choices, check_in
 from optim.core.policies import policy
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.fair_share import AssociationTree, DecayedUsage
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US, Workload
-from optim.simulation.cluster.index.policy import CHARGE_UNIT, MAX_PRIORITY, IndexPolicy, Key
+from optim.simulation.cluster.index.policy import ALL, CHARGE_UNIT, MAX_PRIORITY, Guess, IndexPolicy, Key
+from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.free_gpus import Gpus, alike
 from optim.simulation.cluster.planning.placing import HeldUp, make_room
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, View
+from optim.simulation.cluster.planning.reservations import ReservationBook, rules_of_reservations
+from optim.simulation.cluster.policies.reservations import NEEDS, EasyOptions
 from optim.workloads.cluster.slurm_settings import (
     PartitionPriority,
     QualityOfService,
@@ -30,8 +35,16 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.index.priorities import Priorities
 
 
+class Backfilling(StrEnum):
+    """Which waiting jobs have a reserved start."""
+
+    NONE = "none"
+    EASY = "easy"
+    CONSERVATIVE = "conservative"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultifactorOptions:
+class MultifactorOptions(EasyOptions):
     """Options; the defaults are those of the first sample configuration in Slurm's documentation of the plug-in.
 
     Parameters
@@ -54,8 +67,14 @@ class MultifactorOptions:
         Seconds that a job runs at least before it is preempted (``PreemptExemptTime``).
     backfill
         Whether a job may pass one without room, as ``sched/builtin`` doesn't let it.
+    reservations
+        Whether the first job without room has a reserved start that jobs which pass it may not delay (`easy`, as ``sched/backfill``
+        with few jobs), all have (`conservative`), or none (`none`).
+    depth
+        How many of the waiting jobs have a reservation, the first ones by priority (``bf_max_job_test``); 0 for one under `easy` and
+        for all under `conservative`.
     conf
-        A slurm.conf, in place of the options above except `backfill`; partitions' factors and tiers are read as well.
+        A slurm.conf, in place of the options of priority; partitions' factors and tiers are read as well.
     associations
         Accounts, users and shares, as ``sacctmgr -P show associations`` prints them; else each has one share.
     qos
@@ -80,12 +99,21 @@ class MultifactorOptions:
     damping: int = 1
     exempt_s: int = 0
     backfill: bool = False
+    reservations: Backfilling = Backfilling.NONE
+    depth: int = 0
     conf: Path | None = None
     associations: Path | None = None
     qos: Path | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        EasyOptions.__post_init__(self)
+        check_choices(self, {"reservations": tuple(Backfilling)})
+        object.__setattr__(self, "reservations", Backfilling(self.reservations))  # a plain text does as well
+        if self.reservations is Backfilling.NONE and self.depth:
+            raise InvalidOptionError(
+                "multifactor.depth goes with multifactor.reservations=easy or conservative; give one"
+            )
         weights = [each.name for each in fields(self) if each.name.startswith("weight_")]
         check_in(f"[0, {MAX_PRIORITY}]", self, *weights)
         check_in("[0, 1e6]", self, "half_life_h")
@@ -97,7 +125,8 @@ class MultifactorOptions:
             if path is not None and not path.is_file():
                 raise InvalidOptionError(f"{name} must be a file, got {path}")
         if self.conf is not None:
-            files = ("conf", "associations", "qos", "backfill")
+            own = {each.name for each in fields(EasyOptions)}
+            files = ("conf", "associations", "qos", "backfill", "reservations", *own)
             beside = [
                 each.name
                 for each in fields(self)
@@ -168,6 +197,10 @@ class Multifactor(PlanningPolicy):
         self.charge = np.rint(jobs.gpus * usage_factor[jobs.qos] * CHARGE_UNIT).astype(np.int64)
         self.may_preempt = np.array([bool(each.preempts) for each in self.qos])
         self.kind = alike(jobs, jobs.qos)
+        if self.reserves and self.may_preempt.any():
+            raise UnsupportedProblemError(
+                "multifactor.reservations plays no preemption by quality of service; leave it out, or Preempt in the file"
+            )
         self.period_us = max(1, round(self.settings.calc_period_min * 60 * US))
 
     def begin(self, cluster: Cluster, seed: int) -> None:
@@ -178,11 +211,20 @@ class Multifactor(PlanningPolicy):
         self.fair_share = self._fair_share(self.usage.gpu_us)
         self.looked_us = 0
         self.held: FloatArray = np.zeros(len(self.tree.names))
+        self.book = ReservationBook(self.index_policy(), self.jobs) if self.reserves else None
         self.preempted = 0
 
     def plan(self, view: View) -> Plan:
         """Start jobs by their priority; a job without room stops those that its quality of service may preempt."""
-        self._look(view.now_us)
+        is_new = self._look(view.now_us)
+        if self.book is not None:
+            found = self.book.plan(view, self.engine, self.order(view, view.waiting), is_new_order=is_new)
+            self._hold(view, found.gpus)
+            num_waiting = len(view.jobs) - len(found.leave) - len(found.gpus)
+            times = [found.again_us] if found.again_us is not None else []
+            if num_waiting and self.book.room.num_free:
+                times.append(self._next_period(view))
+            return replace(found, again_us=min(times, default=None))
         gpus, room = dict(view.running), view.room()
         again: list[int] = []
         order = self.order(view, view.waiting)
@@ -216,16 +258,23 @@ class Multifactor(PlanningPolicy):
                 break
             _, first = np.unique(kinds, return_index=True)
             may_start &= ~np.isin(kinds, [kinds[each] for each in first.tolist() if held_up.holds(int(order[each]))])
+        self._hold(view, gpus)
+        if not self.options.backfill and len(gpus) < len(view.jobs) and room.num_free:
+            again.append(self._next_period(view))
+        return Plan(gpus=gpus, again_us=min(again, default=None))
+
+    def _hold(self, view: View, gpus: Mapping[int, Gpus]) -> None:
+        """Let usage grow up to now where what users hold changes now."""
         running = np.fromiter(gpus, np.int64, len(gpus))
         owners, charge = self.association[running], self.charge[running]
         held = np.bincount(owners, weights=charge, minlength=len(self.tree.names)) / CHARGE_UNIT
         if (held != self.held).any():
             self.usage.advance(view.now_us, self.held)
             self.held = held
-        if not self.options.backfill and len(gpus) < len(view.jobs) and room.num_free:
-            next_period = view.now_us // self.period_us + 1  # the head of the queue may be another then
-            again.append(next_period * self.period_us)
-        return Plan(gpus=gpus, again_us=min(again, default=None))
+
+    def _next_period(self, view: View) -> int:
+        """Return when the order may be another one."""
+        return (view.now_us // self.period_us + 1) * self.period_us
 
     def order(self, view: View, waiting: IntArray) -> IntArray:
         """Return waiting jobs, first come first."""
@@ -263,7 +312,33 @@ class Multifactor(PlanningPolicy):
 
     def index_policy(self) -> IndexPolicy:
         """Return the form of the compiled loop; its order is that of `compiled_priorities`."""
-        return IndexPolicy(name=self.name, key=Key.SUBMISSION, backfill=self.options.backfill)
+        one = self.options
+        rule = None
+        if self.reserves:
+            least = 1 if one.reservations is Backfilling.EASY else ALL
+            rule = one.rule(one.depth or least)
+        return IndexPolicy(name=self.name, key=Key.SUBMISSION, backfill=one.backfill, reservations=rule)
+
+    @property
+    def reserves(self) -> bool:
+        """Whether waiting jobs have reserved starts."""
+        return self.options.reservations is not Backfilling.NONE
+
+    @property
+    def backfill(self) -> bool:
+        """Whether jobs may pass one without room."""
+        return self.options.backfill or self.reserves
+
+    @property
+    def needs(self) -> str:
+        """What it sees that a real scheduler wouldn't."""
+        return NEEDS if self.reserves and self.options.guess is Guess.FACTOR else ""
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Return the engine's rules, and whether jobs are stopped at their limits."""
+        self.engine = options
+        rules = PlanningPolicy.rules(self, options)
+        return rules_of_reservations(self.index_policy(), self.jobs, rules, options) if self.reserves else rules
 
     def compiled_priorities(self, cluster: Cluster) -> "Priorities":
         """Return what orders jobs in the compiled loop."""
@@ -276,7 +351,7 @@ class Multifactor(PlanningPolicy):
             self.tree,
             period_us=self.period_us,
             is_tree=one.fair_tree,
-            is_strict=not self.options.backfill,
+            is_strict=self.reserves or not self.options.backfill,
             factors=(self.usage.rate, one.weight_age, self.max_age_us, one.weight_fair_share, one.damping),
             base=self.base,
             level=np.unique(ranked, axis=1, return_inverse=True)[1].ravel() + 1,
@@ -290,11 +365,13 @@ class Multifactor(PlanningPolicy):
             return self.tree.fair_tree_factors(usage)
         return self.tree.classic_factors(usage, self.settings.damping)
 
-    def _look(self, now_us: int) -> None:
-        """Look at usage and age as of the last whole period, if that is another one than before."""
+    def _look(self, now_us: int) -> bool:
+        """Look at usage and age as of the last whole period, if that is another one than before, and tell whether it is."""
         period = now_us // self.period_us * self.period_us
         if period > self.looked_us:
             self.fair_share, self.looked_us = self._fair_share(self.usage.after(period, self.held)), period
+            return True
+        return False
 
     def _victims(self, view: View, job: int, gpus: Mapping[int, Gpus], again: list[int]) -> Iterator[int]:
         """Yield the running jobs that one may preempt, the least important first; note when others become some."""
@@ -315,7 +392,7 @@ class Multifactor(PlanningPolicy):
 
     def figures(self) -> Mapping[str, float]:
         """Return how many jobs lost their GPUs to others of another quality of service."""
-        return {"preempted": float(self.preempted)}
+        return {"preempted": float(self.preempted)} | ({} if self.book is None else self.book.figures())
 
 
 def _associations_of(tree: AssociationTree, account: list[str], user: list[str], path: Path | None) -> IntArray:

@@ -58,20 +58,24 @@ class EasyOptions:
         if not 0 <= self.depth <= ALL:
             raise InvalidOptionError(f"depth must be at least 1, or 0 for all jobs, got {self.depth}")
 
+    def rule(self, depth: int) -> Reservations:
+        """Return which waiting jobs have reservations."""
+        return Reservations(
+            depth=depth,
+            kills=self.kills,
+            guess=self.guess,
+            quantile=self.quantile,
+            past=self.past,
+            default_us=max(1, round(self.default_h * 3600 * US)),
+            factor=self.factor,
+        )
+
     def policy(self, name: str) -> IndexPolicy:
         """Return the policy."""
         return IndexPolicy(
             name=name,
             key=Key.SUBMISSION,
-            reservations=Reservations(
-                depth=self.depth or ALL,
-                kills=self.kills,
-                guess=self.guess,
-                quantile=self.quantile,
-                past=self.past,
-                default_us=max(1, round(self.default_h * 3600 * US)),
-                factor=self.factor,
-            ),
+            reservations=self.rule(self.depth or ALL),
             needs=NEEDS if self.guess is Guess.FACTOR else "",
         )
 

@@ -1,10 +1,13 @@
 """Slurm's multifactor priority: the formula and samples of its documentation, order, fair share, preemption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
 from optim.models.cluster.check import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.log import Event
@@ -14,6 +17,7 @@ from optim.models.cluster.workload import US
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import simulate
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
 from tests.support.small_clusters import small_worlds, workload
 
@@ -270,3 +274,82 @@ def test_what_contradicts_itself_is_refused_in_a_line(tmp_path, files, options, 
     with pytest.raises((InvalidOptionError, InvalidProblemError), match=cause) as caught:
         make_policy("multifactor", jobs, {**given, **options})
     assert len(str(caught.value)) - len(str(tmp_path)) < 230
+
+
+def told(rows, **more):
+    """Return jobs whose stated estimates are their run times, unless a fourth number says otherwise."""
+    jobs = workload([row[:3] for row in rows], **more)
+    return replace(jobs, estimate_us=np.array([row[-1] for row in rows]) * US)
+
+
+def test_the_first_by_priority_has_the_reservation_and_others_may_pass_it():
+    """Two GPUs, one of them busy up to 100. Gangs of two wait, u's from 10 on and v's from 20, who used nothing: v's is reserved at 100.
+
+    A single GPU of 60 s at 30 ends before and starts; one of 90 s would hold the gang up, and waits behind both. Two of 100 s more.
+    """
+    jobs = told(
+        [(0, 1, 100), (10, 2, 10), (20, 2, 10), (30, 1, 60), (31, 1, 90)],
+        user=np.array([0, 0, 1, 1, 0]),
+        users=("u", "v"),
+    )
+    options = {"calc_period_min": 1 / 60, "reservations": "easy", "weight_age": 0, "weight_job_size": 0}
+    found, run = ends(jobs, "1x2", **options)
+    assert found == [100, 120, 110, 90, 210]
+    assert run.figures["reserved_jobs"] >= 1
+    assert ends(jobs, "1x2", **{**options, "reservations": "none"}, backfill=True)[0][3:] == [90, 180]
+    assert ends(jobs, "1x2", **{**options, "weight_fair_share": 0})[0] == [100, 110, 120, 90, 210]
+
+
+@pytest.mark.parametrize(("reservations", "depth"), [("easy", 0), ("easy", 2), ("conservative", 0)])
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=40, deadline=None)
+def test_no_reserved_start_moves_later_while_the_order_ahead_and_the_estimates_hold(reservations, depth, seed):
+    """Watched from outside: after each pass, for each job that is reserved still, if those ahead are the same, or started."""
+    rng = np.random.default_rng(seed)
+    count, sizes = int(rng.integers(4, 25)), rng.integers(1, 5, rng.integers(1, 4))
+    submit, duration = np.sort(rng.integers(0, 120, count)), rng.integers(1, 60, count)
+    rows = zip(
+        submit - submit[0],
+        rng.integers(1, sizes.sum() + 1, count),
+        duration,
+        duration + rng.integers(0, 40, count) * (rng.random(count) < 0.5),
+        strict=True,
+    )
+    jobs = told([*rows], user=rng.integers(0, 3, count), users=("u", "v", "w"))
+    own = {"reservations": reservations, "depth": depth, "half_life_h": 0.01, "weight_age": 3000, "max_age_h": 0.02}
+    policy = Multifactor(MultifactorOptions(**own, calc_period_min=0.1), jobs)
+    plan, before, moved = policy.plan, {}, []
+
+    def watched(view):
+        looked = policy.looked_us
+        found = plan(view)
+        order = policy.order(view, view.waiting).tolist()
+        now = {job: slot[0] for job, slot in policy.book.planned.items() if slot is not None}
+        held = list(policy.book.planned)
+        for nth, job in enumerate(held):
+            if job in before and job in now:
+                ahead, start = before[job]
+                is_same = (
+                    order[: order.index(job)] == ahead if policy.looked_us > looked else set(held[:nth]) <= set(ahead)
+                )
+                if is_same and now[job] > start:
+                    moved.append((job, start, now[job]))
+        before.clear()
+        before.update({job: (held[:nth], now[job]) for nth, job in enumerate(held) if job in now})
+        return found
+
+    policy.plan = watched
+    cluster = Cluster(gpus=sizes)
+    run = play_plans(jobs, cluster, policy, FREE, 0)
+    assert run.is_done.all()
+    assert moved == []
+
+
+def test_reservations_are_refused_with_preemption_and_a_depth_without_them(tmp_path):
+    jobs = workload([(0, 1, 1)] * 2, qos=np.array([0, 1]), qos_names=("normal", "scavenger"))
+    with pytest.raises(UnsupportedProblemError, match="plays no preemption"):
+        make_policy("multifactor", jobs, {"qos": write(tmp_path / "qos.txt", QOS), "reservations": "easy"})
+    with pytest.raises(InvalidOptionError, match=r"depth goes with multifactor\.reservations"):
+        make_policy("multifactor", jobs, {"depth": 3})
+    with pytest.raises(InvalidOptionError, match="must be one of none, easy, conservative"):
+        make_policy("multifactor", jobs, {"reservations": "hard"})
