@@ -62,27 +62,57 @@ from optim.simulation.cluster.index.priorities import (
 )
 from optim.simulation.cluster.options import EngineOptions
 
-WAITING, RESERVED, NUM_RUNNING, STAMP, SPARE, NEXT_PLANNED, IS_BROKEN, CHOSEN, DEPTH, PAST, DEFAULT, NUM_SCALARS = (
-    range(12)
-)
+(
+    WAITING,
+    RESERVED,
+    NUM_RUNNING,
+    STAMP,
+    SPARE,
+    NEXT_PLANNED,
+    IS_BROKEN,
+    CHOSEN,
+    DEPTH,
+    PAST,
+    DEFAULT,
+    RECENT,
+    NUM_SCALARS,
+) = range(13)
 """Entries of `Book.scalar`: jobs without a reservation that wait, jobs with one, running ones; number of the last change; first unused
-node; earliest reserved start; whether reserved starts on some machine may not hold any more; machines that a place has; and the policy's
-options."""
+node; earliest reserved start; whether reserved starts on some machine may not hold any more; machines that a place has; the policy's
+options; and how many machines changed in this pass or the one before."""
 
-ESTIMATE, LIMIT, HISTORY, LEAF, NEED, ENDS_BY, PLANNED, PROMISED, RESERVED_AT, CHECKED, VERSION, NODE, NUM_COLUMNS = (
-    range(13)
-)
+(
+    ESTIMATE,
+    LIMIT,
+    HISTORY,
+    LEAF,
+    NEED,
+    ENDS_BY,
+    PLANNED,
+    PROMISED,
+    RESERVED_AT,
+    CHECKED,
+    VERSION,
+    NODE,
+    SHIFTS,
+    NUM_COLUMNS,
+) = range(14)
 """Columns of `Book.job`: estimated run time (`NONE`: to be guessed), run time after which it is stopped, whose history its is, place in
-its tree, estimate and pause of its next start, when it is expected to end, reserved start, the first one, when that was made, the change up to which
-earlier starts were looked for, number of its run, and the first of its nodes."""
+its tree, estimate and pause of its next start, when it is expected to end, reserved start, the first one, when that was made, the change up
+to which earlier starts were looked for, number of its run, the first of its nodes, and the change of its machine by which its reserved start
+may move forward without a gap."""
 
 TIME, GPUS, MACHINE, JOB, NEXT, BEFORE, SIBLING, NUM_NODE_COLUMNS = range(8)
 """Columns of `Book.node`: when how many GPUs of a machine become free (taken: below 0) by a job, or by plan (`NONE`); its neighbours in
 the calendar, and the job's next one."""
 
-HEAD, CHANGED, ROOM, IS_LATE, NUM_MACHINE_COLUMNS = range(5)
+HEAD, CHANGED, ROOM, IS_LATE, FROM, TO, FROM_BEFORE, TO_BEFORE, LISTED, NUM_MACHINE_COLUMNS = range(10)
 """Columns of `Book.machine`: first node, last change by which GPUs became free, what is free of it throughout some
-time, and whether its GPUs become free later than was expected."""
+time, whether its GPUs become free later than was expected, between which times GPUs became free in this pass and the one before, and the
+change up to which its windows are listed."""
+
+LONGEST, EARLIEST = range(2)
+"""Of the times throughout which a machine has so many GPUs free, those that touch what became free: the longest, and the first begin."""
 
 COUNT, OLDEST, VALUES = range(3)
 """Columns of `Book.past`, a history: how many run times it has, where the next one goes, and the first of them."""
@@ -107,6 +137,9 @@ class Book(NamedTuple):
         Last run times of each user, all users last; scratch; and which quantile of them is guessed; shape (1,).
     choice
         Machines that a place has, and how many GPUs of each; shape (machines, 2).
+    recent, window, since
+        Machines that changed in this pass or the one before, and what became free of them by the number of GPUs, columns as above; shape
+        (machines, largest + 1, 2); and scratch.
     longest, listed, merged
         Scratch of passes by priority: for how long a gang of each width may have its GPUs from now on, and jobs to be sorted.
     """
@@ -126,6 +159,9 @@ class Book(NamedTuple):
     sorted: IntArray
     share: "np.typing.NDArray[np.float64]"
     choice: IntArray
+    recent: IntArray
+    window: IntArray
+    since: IntArray
     longest: IntArray
     listed: IntArray
     merged: IntArray
@@ -157,6 +193,7 @@ def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: En
     scalar[[NEXT_PLANNED, DEPTH, PAST, DEFAULT]] = NEVER, depth, rule.past, rule.default_us
     machine = np.zeros((machines, NUM_MACHINE_COLUMNS), np.int64)
     machine[:, HEAD] = NONE
+    machine[:, [TO, TO_BEFORE, LISTED]] = NONE
     book = Book(
         scalar=scalar,
         job=job,
@@ -173,6 +210,9 @@ def make_book(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: En
         sorted=np.zeros(rule.past, np.int64),
         share=np.array([rule.quantile]),
         choice=np.zeros((machines, 2), np.int64),
+        recent=np.zeros(machines, np.int64),
+        window=np.zeros((machines, int(cluster.gpus.max()) + 1, 2), np.int64),
+        since=np.zeros(int(cluster.gpus.max()) + 1, np.int64),
         longest=np.zeros(kinds, np.int64),
         listed=np.zeros(count, np.int64),
         merged=np.zeros(count, np.int64),
@@ -205,6 +245,7 @@ def _link(p, machine, time, gpus, job):
         p.node[before, NEXT] = node
     if at != NONE:
         p.node[at, BEFORE] = node
+    p.machine[machine, LISTED] = NONE
     if job != NONE:
         p.node[node, SIBLING] = p.job[job, NODE]
         p.job[job, NODE] = node
@@ -232,12 +273,95 @@ def _unlink(p, node):
 
 
 @compiled
+def _note_free(p, machine, begin, end):
+    """Note that GPUs of a machine became free between two times, by the last change."""
+    if p.machine[machine, TO] == NONE:
+        if p.machine[machine, TO_BEFORE] == NONE:
+            p.recent[p.scalar[RECENT]] = machine
+            p.scalar[RECENT] += 1
+        p.machine[machine, FROM] = NEVER
+    p.machine[machine, CHANGED] = p.scalar[STAMP]
+    p.machine[machine, FROM] = min(p.machine[machine, FROM], begin)
+    p.machine[machine, TO] = max(p.machine[machine, TO], end)
+
+
+@compiled
+def _begin_pass(p):
+    """Keep of what became free before the last pass nothing: all reserved jobs have been compared with it."""
+    kept = 0
+    for nth in range(p.scalar[RECENT]):
+        machine = p.recent[nth]
+        p.machine[machine, FROM_BEFORE], p.machine[machine, TO_BEFORE] = (
+            p.machine[machine, FROM],
+            p.machine[machine, TO],
+        )
+        p.machine[machine, TO] = p.machine[machine, LISTED] = NONE
+        if p.machine[machine, TO_BEFORE] != NONE:
+            p.recent[kept] = machine
+            kept += 1
+    p.scalar[RECENT] = kept
+
+
+@compiled
+def _list_windows(s, p, machine):
+    """Note the windows of a machine that touch what became free of it, and which reserved starts may move forward without a gap."""
+    p.machine[machine, LISTED] = p.machine[machine, CHANGED]
+    begin, end = NEVER, NONE
+    if p.machine[machine, TO] != NONE:
+        begin, end = p.machine[machine, FROM], p.machine[machine, TO]
+    if p.machine[machine, TO_BEFORE] != NONE:
+        begin, end = min(begin, p.machine[machine, FROM_BEFORE]), max(end, p.machine[machine, TO_BEFORE])
+    now, level = s.scalar[NOW], s.free[machine]
+    at = p.machine[machine, HEAD]
+    while at != NONE and p.node[at, TIME] <= now:
+        level += p.node[at, GPUS]
+        at = p.node[at, NEXT]
+    largest = p.window.shape[1] - 1
+    for gpus in range(1, largest + 1):
+        p.window[machine, gpus, LONGEST], p.window[machine, gpus, EARLIEST] = 0, NEVER
+    since = p.since
+    for gpus in range(1, min(level, largest) + 1):
+        since[gpus] = now
+    while True:
+        time, before = NEVER if at == NONE else p.node[at, TIME], level
+        first = at
+        while at != NONE and p.node[at, TIME] == time:
+            level += p.node[at, GPUS]
+            at = p.node[at, NEXT]
+        while first != at:
+            if p.node[first, GPUS] < 0 and p.node[first, JOB] != NONE and before >= -p.node[first, GPUS]:
+                p.job[p.node[first, JOB], SHIFTS] = p.machine[machine, CHANGED]
+            first = p.node[first, NEXT]
+        lowest = level if time < NEVER else 0
+        for gpus in range(max(0, lowest) + 1, min(before, largest) + 1):
+            if since[gpus] < end and time > begin:
+                p.window[machine, gpus, LONGEST] = max(p.window[machine, gpus, LONGEST], time - since[gpus])
+                p.window[machine, gpus, EARLIEST] = min(p.window[machine, gpus, EARLIEST], since[gpus])
+        if time == NEVER:
+            return
+        for gpus in range(max(0, before) + 1, min(level, largest) + 1):
+            since[gpus] = time
+
+
+@compiled
+def _may_move(s, p, job, machine, gpus, limit):
+    """Tell whether a job may start on a machine before its reserved start, by what became free there; if not, it can't."""
+    if p.machine[machine, LISTED] != p.machine[machine, CHANGED]:
+        _list_windows(s, p, machine)
+    window = p.window[machine, gpus]
+    if p.job[job, NEED] <= window[LONGEST] and window[EARLIEST] < limit:
+        return True
+    return p.job[job, SHIFTS] == p.machine[machine, CHANGED]
+
+
+@compiled
 def _forget(p, job):
     """Take all nodes of a job out; what it was expected to hold is free."""
     p.scalar[STAMP] += 1
     node = p.job[job, NODE]
+    begin = p.job[job, PLANNED] if p.job[job, PLANNED] < NEVER else 0
     while node != NONE:
-        p.machine[p.node[node, MACHINE], CHANGED] = p.scalar[STAMP]
+        _note_free(p, p.node[node, MACHINE], begin, p.node[node, TIME])
         sibling = p.node[node, SIBLING]
         _unlink(p, node)
         node = sibling
@@ -339,20 +463,17 @@ def _slot(u, s, p, job, limit, since):
     """
     now, width, need = s.scalar[NOW], u.width[job], p.job[job, NEED]
     largest = len(s.num_with_free) - 1
-    best = limit
     if width <= largest and not u.may_spread:
-        for machine in range(len(p.machine)):
-            if p.machine[machine, CHANGED] > since and u.size[machine] >= width:
-                best = min(best, _earliest(p, machine, s.free[machine], width, need, now, best, job))
-                if best == now:
-                    break
-        return best if best < limit else NEVER
+        return _slot_on_one(u, s, p, job, limit, since)
     time = NEVER  # an earlier place has one of the machines that changed
-    for machine in range(len(p.machine)):
-        if p.machine[machine, CHANGED] > since:
-            if u.may_spread:
-                time = now
-            else:
+    if u.may_spread:
+        time = now
+    else:
+        for machine in range(len(p.machine)):
+            if p.machine[machine, CHANGED] <= since:
+                continue
+            gpus = u.size[machine]
+            if since == NONE or _has_part(p, job, machine) or _may_move(s, p, job, machine, gpus, limit):
                 time = min(time, _earliest(p, machine, s.free[machine], u.size[machine], need, now, limit, job))
     while time < limit:
         if u.may_spread:
@@ -365,6 +486,45 @@ def _slot(u, s, p, job, limit, since):
                 return time
             time = ahead
     return NEVER
+
+
+@compiled
+def _has_part(p, job, machine):
+    """Tell whether a job's reservation has GPUs of a machine."""
+    node = p.job[job, NODE]
+    while node != NONE and p.node[node, MACHINE] != machine:
+        node = p.node[node, SIBLING]
+    return node != NONE
+
+
+@compiled
+def _slot_on_one(u, s, p, job, limit, since):
+    """Return the same for a gang that one machine holds, and choose the first machine that it starts on."""
+    now, width, need = s.scalar[NOW], u.width[job], p.job[job, NEED]
+    best, chosen = limit, NONE
+    if since == NONE:
+        for machine in range(len(p.machine)):
+            if u.size[machine] >= width:
+                start = _earliest(p, machine, s.free[machine], width, need, now, best, job)
+                if start < best:
+                    best, chosen = start, machine
+                    if best == now:
+                        break
+    else:
+        for nth in range(p.scalar[RECENT]):
+            machine = p.recent[nth]
+            # Of machines on which it starts at the same time the first takes it.
+            most = best + 1 if chosen != NONE and machine < chosen else best
+            is_changed = p.machine[machine, CHANGED] > since and u.size[machine] >= width
+            if is_changed and _may_move(s, p, job, machine, width, most):
+                start = _earliest(p, machine, s.free[machine], width, need, now, most, job)
+                if start < most:
+                    best, chosen = start, machine
+    if chosen == NONE:
+        return NEVER
+    p.scalar[CHOSEN] = 0
+    _add(p, chosen, width)
+    return best
 
 
 @compiled
@@ -489,8 +649,9 @@ def _expect(s, p, job):
 
 @compiled
 def _reserve(u, s, p, job, start):
-    """Reserve a place for a job."""
-    _choose(u, s, p, job, start, False)
+    """Reserve a place for a job, on the machine that was found where one holds it."""
+    if u.may_spread or u.width[job] > len(s.num_with_free) - 1:
+        _choose(u, s, p, job, start, False)
     p.job[job, PLANNED] = start
     if p.job[job, PROMISED] == NEVER and s.first_start[job] == NEVER:
         p.job[job, PROMISED], p.job[job, RESERVED_AT] = start, s.scalar[NOW]
@@ -666,7 +827,7 @@ def _note_outages(u, s, p, first):
             _break_plans(p, machine)
         else:
             p.scalar[STAMP] += 1
-            p.machine[machine, CHANGED] = p.scalar[STAMP]
+            _note_free(p, machine, 0, NEVER)
 
 
 @compiled
@@ -893,6 +1054,7 @@ def advance_reserving(u, s, b, p, q, steps, margin):
     for _ in range(steps):
         if is_halted(u, s, b, margin):
             return
+        _begin_pass(p)
         when = _next_time(u, s, p, q)
         if when == NEVER:
             s.scalar[IS_OVER] = 1
