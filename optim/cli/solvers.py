@@ -9,7 +9,13 @@ from optim.cli.output import OutputFormat, print_json, print_line, print_rows, p
 from optim.cli.parameters import FormatOption
 
 CLUSTER, ENGINE = "cluster", "engine"
-"""The world whose policies are listed as solvers are, and the name of its rules among them."""
+"""The world that has wrappers and rules of its own, and the name of the latter among its policies."""
+
+WORLDS = (CLUSTER, "spot", "zones", "containers")
+"""Simulations whose policies are listed as solvers are."""
+
+SIMULATED = {"zones": "spot, several zones"}
+"""What worlds are called on the command line, where it isn't their name."""
 
 
 def solvers(
@@ -18,7 +24,7 @@ def solvers(
         typer.Argument(
             autocompletion=complete_problem,
             metavar="[PROBLEM]",
-            help="Only those of this problem; cluster: the policies of simulate cluster.",
+            help="Only those of this problem; cluster, spot, zones, containers: that simulation's policies.",
         ),
     ] = None,
     solver: Annotated[
@@ -34,8 +40,8 @@ def solvers(
     from optim.models.catalogue import problem_named, problem_names
     from optim.solvers.solve import solver_named, solvers_of
 
-    if problem == CLUSTER:
-        _list_policies(solver, output)
+    if problem in WORLDS:
+        _list_policies(problem, solver, output)
         return
     if problem is not None and solver is not None:
         named = solver_named(problem_named(problem).name, solver)
@@ -61,19 +67,33 @@ def solvers(
     print_table(("problem", "solver", "what it does", "options"), rows, is_wrapped=True)
 
 
-def _list_policies(name: str | None, output: OutputFormat) -> None:
-    """List the policies of `simulate cluster` with their options and defaults, or explain the options of one, or of the engine."""
+def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
+    """List the policies of a simulation with their options and defaults, or explain the options of one, or of a cluster's engine."""
     from optim.benchmarks.records import plain
+    from optim.core.errors import unknown_name
     from optim.core.options import option_meanings, options_as_dict
     from optim.core.policies import policies_of
     from optim.simulation.cluster.catalogue import options_of
     from optim.simulation.cluster.options import EngineOptions
 
+    kinds: dict[str, tuple[str, type[Any]]] = {
+        each: (
+            "policy" if world == CLUSTER else f"{'knows the future: ' if entry.is_reference else ''}{entry.summary}",
+            entry.options_type,
+        )
+        for each, entry in policies_of(world).items()
+    }
+    if world == CLUSTER:
+        kinds |= {each: ("wrapper", entry.options_type) for each, entry in policies_of("wrappers").items()}
+        kinds[ENGINE] = ("rules of all", EngineOptions)
+
     def defaults(kind: type[Any]) -> dict[str, object]:
         return dict(plain(options_as_dict(kind())))
 
     if name is not None:
-        kind = EngineOptions if name == ENGINE else options_of(name)
+        if world != CLUSTER and name not in kinds:
+            raise unknown_name(f"policy of {SIMULATED.get(world, world)}", name, list(kinds))
+        kind = kinds[name][1] if name in kinds else options_of(name)
         meanings = option_meanings(kind)
         entries = [
             {
@@ -86,16 +106,11 @@ def _list_policies(name: str | None, output: OutputFormat) -> None:
         if not entries and output is OutputFormat.TABLE:
             print_line(f"{name} has no options")
             return
-        print_rows(entries, output, title=f"{name}, of simulate cluster", is_wrapped=True)
+        print_rows(entries, output, title=f"{name}, of simulate {SIMULATED.get(world, world)}", is_wrapped=True)
         return
-    kinds: dict[str, tuple[str, type[Any]]] = {
-        **{each: ("policy", entry.options_type) for each, entry in policies_of("cluster").items()},
-        **{each: ("wrapper", entry.options_type) for each, entry in policies_of("wrappers").items()},
-        ENGINE: ("rules of all", EngineOptions),
-    }
     if output is OutputFormat.JSON:
         for each, (what, options_type) in kinds.items():
-            print_json({"problem": CLUSTER, "policy": each, "kind": what, "options": defaults(options_type)})
+            print_json({"problem": world, "policy": each, "kind": what, "options": defaults(options_type)})
         return
     rows = [(each, what, ", ".join(_pairs(defaults(options_type)))) for each, (what, options_type) in kinds.items()]
     print_table(("policy", "what", "options"), rows, is_wrapped=True)

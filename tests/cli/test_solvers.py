@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from optim.cli.main import app
 from optim.core.options import option_meanings
+from optim.core.policies import policies_of
 from optim.solvers.solve import solvers_of
 from tests.support.policies import CLUSTER_POLICIES, WRAPPERS
 
@@ -101,3 +102,19 @@ def test_a_policy_of_ones_own_is_explained_too(tmp_path):
         "default": 3,
         "meaning": "Widest gang.",
     }
+
+
+@pytest.mark.parametrize("world", ["spot", "zones", "containers"])
+def test_every_policy_of_a_simulation_is_listed_with_its_options(world):
+    rows = [json.loads(line) for line in run(world, "--format", "json").stdout.splitlines()]
+    assert [row["policy"] for row in rows] == list(policies_of(world))
+    for row in rows:
+        options = policies_of(world)[row["policy"]].options_type
+        assert list(row["options"]) == [each.name for each in fields(options)]
+        assert run(world, row["policy"]).exit_code == 0
+    table = CliRunner().invoke(app, ["solvers", world], env={"COLUMNS": "400"}).stdout
+    assert all(entry.summary[:30] in table for entry in policies_of(world).values())
+    assert "knows the future: " in table or not any(entry.is_reference for entry in policies_of(world).values())
+    wrong = run(world, "nonsense")
+    assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
+    assert "unknown policy of" in wrong.stderr

@@ -286,7 +286,7 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
             iterations=len(run.decisions),
             decision_ms=tuple(1e3 * decision.seconds for decision in run.decisions),
             counts=_counts(run),
-            message=self.foresight(options),
+            message="; ".join(filter(None, (self.foresight(options), _unproven(options, function)))),
         )
 
     def foresight(self, options: OnlineOptions) -> str:
@@ -294,6 +294,17 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
         if not options.bounds.reads_future:
             return ""
         return f"bounds={options.bounds}: U and the lower scale are told beforehand, from jobs that arrive later"
+
+
+def _unproven(options: OnlineOptions, function: PriceFunction) -> str:
+    """Return why strict prices prove no competitive ratio, "" if they may or weren't asked for."""
+    if not options.strict:
+        return ""
+    if options.bounds is BoundSource.SEEN:
+        return "strict: no ratio is claimed, since with bounds=seen U grows with the jobs"
+    if theorem_of(function) is None:
+        return f"strict: no ratio is claimed, since price={options.price} states no theorem"
+    return ""
 
 
 def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:

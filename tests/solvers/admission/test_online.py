@@ -228,6 +228,23 @@ def test_strict_prices_state_their_ratio_and_its_conditions() -> None:
     assert "no competitive ratio is claimed: C2" in wrong.statement
 
 
+def test_strict_prices_that_prove_no_ratio_say_why(tmp_path) -> None:
+    """A class of one's own states no theorem, and with bounds=seen U grows with the jobs."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice\n\nclass Mine(ZeroStartPrice):\n    pass\n"
+    )
+    for options, said in (
+        ({"price": f"{mine}:Mine"}, "states no theorem"),
+        ({"bounds": "seen"}, "with bounds=seen U grows with the jobs"),
+    ):
+        solution = solve(BY_HAND["plain"], "online", options={"strict": True, "eps": 0.5, **options})
+        assert said in solution.message
+        assert "times the objective" not in solution.certificate.statement
+    assert "strict" not in solve(BY_HAND["plain"], "online", options={"strict": True, "eps": 0.5}).message
+    assert "strict" not in solve(BY_HAND["plain"], "online", options={"price": f"{mine}:Mine"}).message
+
+
 def test_strict_prices_are_refused_where_a_job_can_take_a_whole_server() -> None:
     with pytest.raises(InvalidOptionError, match="strict prices need eps < 1"):
         solve(BY_HAND["plain"], "online", options={"strict": True})
