@@ -27,7 +27,7 @@ ADMISSION = {
     "search": ({"num_moves": 600, "first_cycle": 400}, {"num_moves": 200, "chains": 1, "dives": False}),
     "branch-and-price": ({"search_moves": 60}, {"tol": 0.02, "max_nodes": 3, "search_moves": 0}),
     "compact-milp": ({}, {"mip_gap": 0.1}),
-    "exact": ({"search_moves": 60}, {"max_variables": 0, "max_nodes": 3, "search_moves": 0}),
+    "exact": ({"search_moves": 60}, {"parallel": False, "max_nodes": 3, "search_moves": 0}),
     "online": (
         {},
         {"price": "exponential", "bounds": "paper"},

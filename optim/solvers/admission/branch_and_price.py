@@ -13,6 +13,7 @@ DOI 10.1016/j.orl.2004.04.002.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from optim.solvers.admission.branching.tree import TreeSearch, nothing
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
-from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.subgradient import SubgradientOptions
 from optim.solvers.admission.pricing.classes import JobTables
 from optim.solvers.admission.scaling import ScaledSolver
@@ -93,6 +94,68 @@ class BranchAndPrice(ScaledSolver[BranchAndPriceOptions]):
         return grow_tree(instance, options, monitor, seed, task=self.name)
 
 
+def keep(plan: AdmissionPlan) -> AdmissionPlan:
+    """Return the plan as it is."""
+    return plan
+
+
+class Partner(Protocol):
+    """What looks for plans beside a tree."""
+
+    def exchange(self, plan: AdmissionPlan) -> AdmissionPlan | None:
+        """Take note of the tree's best plan, and return a feasible one that was found since the last time."""
+        ...
+
+    def stop(self) -> None:
+        """End, and return when that is done."""
+        ...
+
+    def counts(self) -> dict[str, float]:
+        """Return figures for the solution's statistics."""
+        ...
+
+
+class PlanGuide:
+    """A neighbourhood search beside the tree: it gives the first plan, and goes on whenever the tree dives.
+
+    It is guided by central prices of the packing LP; those of the tree's masters are vertices, and worse guides.
+    """
+
+    def __init__(self, tables: JobTables, rows: CapacityRows, num_moves: int, monitor: Monitor, seed: int) -> None:
+        self._tables, self._rows, self._seed = tables, rows, seed
+        self.num_moves, self._monitor = num_moves, monitor
+        self.should_stop: Callable[[], bool] = monitor.is_over
+        """Asked between moves."""
+        self._search: Neighbourhood | None = None
+        self.relaxed: PackingResult | None = None
+        """The packing LP, once there is a first plan."""
+
+    def first_plan(self) -> AdmissionPlan:
+        """Return a plan filled up at the LP's prices."""
+        tables, rows = self._tables, self._rows
+        if tables.num_jobs == 0 or self._monitor.is_over():
+            return AdmissionPlan.from_rows([], [])
+        first, between = SubgradientOptions(num_steps=60, add_every=4), SubgradientOptions(num_steps=10)
+        relaxed = PackingLP(tables, rows).run(self._monitor.part(), tol=GUIDE_TOL, first=first, between=between)
+        self.relaxed = relaxed
+        self._search = Neighbourhood(tables, rows, relaxed.point, self._seed, relaxed.weight())
+        self._search.fill_up(relaxed.point.payoff, FIRST_SCALES)
+        return self._search.best_plan()
+
+    def improve(self, plan: AdmissionPlan) -> AdmissionPlan:
+        """Return a plan found by going on from the best known one."""
+        search = self._search
+        if search is None:
+            return plan
+        search.return_to_best()
+        if plan.objective(self._tables.instance) > search.incumbent_value:
+            search.adopt(plan)
+        unit = search.incumbent_value / max(1, int((search.best.completion >= 0).sum()))
+        for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
+            search.run(self.num_moves // STEPS, max(share * unit, 1e-12), MAX_RUIN, self.should_stop)
+        return search.best_plan()
+
+
 def grow_tree(
     instance: AdmissionInstance,
     options: BranchAndPriceOptions,
@@ -100,8 +163,7 @@ def grow_tree(
     seed: int,
     *,
     task: str,
-    on_start: Callable[[AdmissionPlan], None] = nothing,
-    find_elsewhere: Callable[[], AdmissionPlan | None] = nothing,
+    beside: Callable[[PlanGuide, AdmissionPlan], Partner] | None = None,
 ) -> Outcome:
     """Grow a tree until the best plan is proven optimal, or the monitor ends it.
 
@@ -111,10 +173,8 @@ def grow_tree(
         As a solver's `run` gets them.
     task
         Name for the progress.
-    on_start
-        Given the first plan.
-    find_elsewhere
-        Asked after each round of pricing for a feasible plan that somebody else found.
+    beside
+        Start what looks for plans beside the tree, which then only bounds and branches.
     """
     with monitor.clock.phase("build"):
         tables = JobTables.build(instance)
@@ -122,19 +182,24 @@ def grow_tree(
     limits = () if options.max_nodes is None else (IterationLimit(options.max_nodes, Termination.NODE_LIMIT),)
     tree_monitor = monitor.part(*limits)
     with monitor.clock.phase("solve"):
-        guide = _Guide(tables, rows, options.search_moves, monitor, seed)
+        guide = PlanGuide(tables, rows, options.search_moves, monitor, seed)
         first = guide.first_plan()
-        on_start(first)
-        search = TreeSearch(
-            tables,
-            rows,
-            first,
-            improve=guide.improve,
-            find_elsewhere=find_elsewhere,
-            tol=options.tol,
-            monitor=tree_monitor,
-        )
-        plan = run_iteration(search, tree_monitor, task=task)
+        partner = None if beside is None else beside(guide, first)
+        try:
+            search = TreeSearch(
+                tables,
+                rows,
+                first,
+                improve=guide.improve if partner is None else keep,
+                find_elsewhere=nothing if partner is None else partner.exchange,
+                relaxed=guide.relaxed,
+                tol=options.tol,
+                monitor=tree_monitor,
+            )
+            plan = run_iteration(search, tree_monitor, task=task)
+        finally:
+            if partner is not None:
+                partner.stop()
     tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
     gap = relative_gap(search.incumbent_value, search.bound, monitor.sense)
     is_close = gap is not None and tol < gap <= options.tol
@@ -156,41 +221,6 @@ def grow_tree(
             "cuts": float(len(master.cuts)),
             "unsplittable": float(search.num_unsplittable),
             "admitted": float(len(plan.admitted)),
+            **({} if partner is None else partner.counts()),
         },
     )
-
-
-class _Guide:
-    """A neighbourhood search beside the tree: it gives the first plan, and goes on whenever the tree dives.
-
-    It is guided by central prices of the packing LP; those of the tree's masters are vertices, and worse guides.
-    """
-
-    def __init__(self, tables: JobTables, rows: CapacityRows, num_moves: int, monitor: Monitor, seed: int) -> None:
-        self._tables, self._rows, self._seed = tables, rows, seed
-        self._num_moves, self._monitor = num_moves, monitor
-        self._search: Neighbourhood | None = None
-
-    def first_plan(self) -> AdmissionPlan:
-        """Return a plan filled up at the LP's prices."""
-        tables, rows = self._tables, self._rows
-        if tables.num_jobs == 0 or self._monitor.is_over():
-            return AdmissionPlan.from_rows([], [])
-        first, between = SubgradientOptions(num_steps=60, add_every=4), SubgradientOptions(num_steps=10)
-        relaxed = PackingLP(tables, rows).run(self._monitor.part(), tol=GUIDE_TOL, first=first, between=between)
-        self._search = Neighbourhood(tables, rows, relaxed.point, self._seed, relaxed.weight())
-        self._search.fill_up(relaxed.point.payoff, FIRST_SCALES)
-        return self._search.best_plan()
-
-    def improve(self, plan: AdmissionPlan) -> AdmissionPlan:
-        """Return a plan found by going on from the best known one."""
-        search = self._search
-        if search is None:
-            return plan
-        search.return_to_best()
-        if plan.objective(self._tables.instance) > search.incumbent_value:
-            search.adopt(plan)
-        unit = search.incumbent_value / max(1, int((search.best.completion >= 0).sum()))
-        for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
-            search.run(self._num_moves // STEPS, max(share * unit, 1e-12), MAX_RUIN, self._monitor.is_over)
-        return search.best_plan()

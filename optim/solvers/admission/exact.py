@@ -1,16 +1,20 @@
-"""Proven optimal plans: branch and price, and beside it the compact programme by HiGHS, which finds plans early.
+"""Proven optimal plans: branch and price, and beside it what finds plans early.
 
-The tree of packing LPs has the better bounds, and its proof is checked; but its points are seldom whole. On small
-instances HiGHS' heuristics find the best plan of the compact programme (1)-(13) long before the tree would. So both run
-at once, each in a thread: HiGHS leaves Python's lock to the tree. It starts from the tree's first plan; each better
-point that it finds is turned into a plan, whose rows are checked in integers and whose value is worked out from the
-instance, and cuts off nodes of the tree. What HiGHS claims to have proven proves nothing here.
+The tree of packing LPs has the better bounds, and its proof is checked; but its points are seldom whole. So two others
+look for plans, each in a thread that leaves Python's lock to the tree: the neighbourhood search, and on small instances
+HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would. Each
+better plan cuts off nodes of the tree, and the search goes on from it. HiGHS' points are turned into plans whose rows are
+checked in integers and whose value is worked out from the instance; what HiGHS claims to have proven proves nothing here.
 """
 
 import math
 import queue
 import threading
-from dataclasses import dataclass, replace
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from optim.core.arrays import FloatArray
 from optim.core.driver import Monitor, Outcome
@@ -20,7 +24,7 @@ from optim.core.solution import Termination
 from optim.models.admission.compact_programme import compact_size
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.branch_and_price import BranchAndPriceOptions, grow_tree
+from optim.solvers.admission.branch_and_price import BranchAndPriceOptions, PlanGuide, grow_tree
 from optim.solvers.admission.compact_milp import MAX_VARIABLES
 from optim.solvers.admission.scaling import ScaledSolver
 from optim.solvers.admission.warm_up import (
@@ -36,19 +40,24 @@ SMALL_PROGRAMME = 20_000
 """Variables up to which HiGHS finds better plans of the compact programme than the tree does: 50 jobs, 24 slots, 10 servers
 have some 10,000."""
 
+MAX_REST = 32.0
+"""Longest rest of the search after cycles without a better plan, in cycles."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactOptions(BranchAndPriceOptions):
-    """Options of `exact`: those of `branch-and-price`, and one.
+    """Options of `exact`: those of `branch-and-price`, and two.
 
     Parameters
     ----------
     max_variables
-        Largest compact programme that HiGHS solves beside the tree; larger ones leave all time to the tree, and 0 does so
-        always.
+        Largest compact programme that HiGHS solves beside the tree; 0 for none.
+    parallel
+        Whether plans are looked for in further threads. Without, the run is that of `branch-and-price`, and reproducible.
     """
 
     max_variables: int = SMALL_PROGRAMME
+    parallel: bool = True
 
     def __post_init__(self) -> None:
         BranchAndPriceOptions.__post_init__(self)
@@ -63,8 +72,8 @@ class Exact(ScaledSolver[ExactOptions]):
     Notes
     -----
     A run that comes to its end gives the same status and objective for the same seed. Which of several best plans it
-    gives, and the tree that proves it, depend on when HiGHS hands a plan over; under a limit of time or nodes so do
-    objective and bound. With ``max_variables=0`` the run is that of `branch-and-price`.
+    gives, and the tree that proves it, depend on when a plan is handed over; under a limit of time or nodes so do
+    objective and bound.
 
     The count `claimed_bound` is HiGHS' own bound, which comes without a proof.
     """
@@ -83,27 +92,167 @@ class Exact(ScaledSolver[ExactOptions]):
 
     def run(self, instance: AdmissionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan and the bound of the tree's leaves; any stop leaves both."""
-        if instance.num_jobs == 0 or compact_size(instance) > options.max_variables:
+        if not options.parallel or instance.num_jobs == 0:
             return grow_tree(instance, options, monitor, seed, task=self.name)
-        compact = CompactThread(instance, monitor, seed)
+
+        def beside(guide: PlanGuide, first: AdmissionPlan) -> Finders:
+            finders: list[AbstractFinder] = []
+            if guide.num_moves:
+                finders.append(SearchThread(guide, first, instance, monitor))
+            if compact_size(instance) <= options.max_variables:
+                finders.append(CompactThread(instance, monitor, seed))
+            return Finders(finders, instance)
+
+        return grow_tree(instance, options, monitor, seed, task=self.name, beside=beside)
+
+
+class AbstractFinder(ABC):
+    """A thread that looks for plans.
+
+    Parameters
+    ----------
+    name
+        Of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._has_to_stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is at work."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait until it has ended."""
+        self._has_to_stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def find_plan(self) -> AdmissionPlan | None:
+        """Return the newest plan, None if there is none since the last time; raise what the thread has raised."""
+        if self._error is not None:
+            raise self._error
+        return self._newest()
+
+    def learn(self, plan: AdmissionPlan) -> None:
+        """Take note of the best plan."""
+        del plan
+
+    def counts(self) -> dict[str, float]:
+        """Return figures for the solution's statistics."""
+        return {}
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Look for plans until there are no better ones, or it has to stop."""
+
+    @abstractmethod
+    def _newest(self) -> AdmissionPlan | None:
+        """Return the newest plan, in the tree's thread."""
+
+    def _guarded(self) -> None:
         try:
-            outcome = grow_tree(
-                instance,
-                options,
-                monitor,
-                seed,
-                task=self.name,
-                on_start=compact.start,
-                find_elsewhere=compact.find_plan,
-            )
-        finally:
-            compact.stop()
-        claimed = {} if compact.bound is None else {"claimed_bound": compact.bound}
-        return replace(outcome, counts={**outcome.counts, "plans_handed_over": float(compact.num_plans), **claimed})
+            self._run()
+        except BaseException as error:
+            self._error = error
 
 
-class CompactThread:
-    """HiGHS on the compact programme, in a thread of its own.
+class Finders:
+    """Threads that look for plans beside a tree, and tell each other by it.
+
+    Parameters
+    ----------
+    finders
+        They are started.
+    instance
+        Whose plans they find.
+    """
+
+    def __init__(self, finders: Sequence[AbstractFinder], instance: AdmissionInstance) -> None:
+        self._finders, self._instance = finders, instance
+        self._last: AdmissionPlan | None = None
+        self._num_plans = 0
+        for finder in finders:
+            finder.start()
+
+    def exchange(self, plan: AdmissionPlan) -> AdmissionPlan | None:
+        """Tell the finders of a new best plan, and return the best of theirs that are better."""
+        if plan is not self._last:
+            self._last = plan
+            for finder in self._finders:
+                finder.learn(plan)
+        found = [better for finder in self._finders if (better := finder.find_plan()) is not None]
+        best = max([plan, *found], key=lambda one: one.objective(self._instance))
+        if best is plan:
+            return None
+        self._num_plans += 1
+        return best
+
+    def stop(self) -> None:
+        """End them all."""
+        for finder in self._finders:
+            finder.stop()
+
+    def counts(self) -> dict[str, float]:
+        """Return how many plans were handed over, and the finders' figures."""
+        figures = {"plans_handed_over": float(self._num_plans)}
+        for finder in self._finders:
+            figures |= finder.counts()
+        return figures
+
+
+class SearchThread(AbstractFinder):
+    """The neighbourhood search, in cycles: after one without a better plan it rests, twice as long each time.
+
+    Parameters
+    ----------
+    guide
+        The search; nobody else may use it now.
+    first
+        The plan to begin with.
+    instance, monitor
+        As a solver's `run` gets them.
+    """
+
+    def __init__(self, guide: PlanGuide, first: AdmissionPlan, instance: AdmissionInstance, monitor: Monitor) -> None:
+        super().__init__("search for plans")
+        self._guide, self._instance, self._monitor = guide, instance, monitor
+        self._known = first
+        self._plans: queue.SimpleQueue[AdmissionPlan] = queue.SimpleQueue()
+        guide.should_stop = self._has_to_stop.is_set
+
+    def learn(self, plan: AdmissionPlan) -> None:
+        """Go on from the best plan in the next cycle."""
+        self._known = plan
+
+    def _newest(self) -> AdmissionPlan | None:
+        plan = None
+        while not self._plans.empty():
+            plan = self._plans.get()
+        return plan
+
+    def _run(self) -> None:
+        rest = 1.0
+        while not self._has_to_stop.is_set():
+            known, begun = self._known, time.perf_counter()
+            plan = self._guide.improve(known)
+            if plan.objective(self._instance) > known.objective(self._instance):
+                self._plans.put(plan)
+                self._known, rest = plan, 1.0
+                continue
+            self._has_to_stop.wait(rest * (time.perf_counter() - begun))
+            rest = min(2.0 * rest, MAX_REST)
+
+
+class CompactThread(AbstractFinder):
+    """HiGHS on the compact programme, on one thread.
 
     Parameters
     ----------
@@ -112,38 +261,19 @@ class CompactThread:
     """
 
     def __init__(self, instance: AdmissionInstance, monitor: Monitor, seed: int) -> None:
+        super().__init__("compact programme")
         self._instance, self._monitor, self._seed = instance, monitor, seed
         self._points: queue.SimpleQueue[FloatArray] = queue.SimpleQueue()
-        self._has_to_stop = threading.Event()
-        self._model: object = None
+        self._model: Any = None
         self._compiled: CompiledModel | None = None
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="compact programme", daemon=True)
         self.bound: float | None = None
         """What HiGHS claims that no plan exceeds."""
-        self.num_plans = 0
-        """Plans that were handed over."""
 
-    @property
-    def is_running(self) -> bool:
-        """Whether HiGHS is at work."""
-        return self._thread.is_alive()
+    def counts(self) -> dict[str, float]:
+        """Return HiGHS' bound."""
+        return {} if self.bound is None else {"claimed_bound": self.bound}
 
-    def start(self, plan: AdmissionPlan) -> None:
-        """Start HiGHS."""
-        self._first = plan
-        self._thread.start()
-
-    def find_plan(self) -> AdmissionPlan | None:
-        """Return the plan of the newest point, None if there is none since the last time.
-
-        Raises
-        ------
-        SolverError
-            If HiGHS didn't run.
-        """
-        if self._error is not None:
-            raise self._error
+    def _newest(self) -> AdmissionPlan | None:
         values = None
         while not self._points.empty():
             values = self._points.get()
@@ -153,36 +283,28 @@ class CompactThread:
 
         assert self._compiled is not None
         self._compiled.load(values)
-        self.num_plans += 1
         return plan_from_compact(self._model, self._instance)
-
-    def stop(self) -> None:
-        """End HiGHS, and wait until it has ended."""
-        self._has_to_stop.set()
-        if self._thread.ident is not None:
-            self._thread.join()
 
     def _run(self) -> None:
         from optim.models.admission.compact_programme import compact_model
 
-        try:
-            self._model = compact_model(self._instance)
-            if self._has_to_stop.is_set():
-                return
-            self._compiled = CompiledModel(self._model)
-            outcome = run_highs(
-                silent_highs(self._compiled.lp),
-                time_limit_s=self._monitor.remaining_s,
-                seed=self._seed,
-                options={"mip_rel_gap": 0.0},
-                watch=self._watch,
-                on_solution=self._points.put,
-            )
-            self.bound = outcome.bound
-            if outcome.values is not None:
-                self._points.put(outcome.values)
-        except BaseException as error:
-            self._error = error
+        self._model = compact_model(self._instance)
+        if self._has_to_stop.is_set():
+            return
+        self._compiled = CompiledModel(self._model)
+        if not self._compiled.columns:
+            return
+        outcome = run_highs(
+            silent_highs(self._compiled.lp),
+            time_limit_s=self._monitor.remaining_s,
+            seed=self._seed,
+            options={"mip_rel_gap": 0.0},
+            watch=self._watch,
+            on_solution=self._points.put,
+        )
+        self.bound = outcome.bound
+        if outcome.values is not None:
+            self._points.put(outcome.values)
 
     def _watch(self, state: HighsState) -> Termination | None:
         if state.bound is not None and math.isfinite(state.bound):

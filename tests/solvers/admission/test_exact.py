@@ -59,9 +59,9 @@ def test_the_same_seed_gives_the_same_objective_and_status():
     assert (first.termination, first.objective) == (second.termination, second.objective)
 
 
-def test_without_the_compact_programme_it_is_branch_and_price():
+def test_without_further_threads_it_is_branch_and_price():
     instance = optim.reference_instance("tiny-2")
-    alone = optim.solve(instance, "exact", options={"max_variables": 0, **FEW_MOVES})
+    alone = optim.solve(instance, "exact", options={"parallel": False, **FEW_MOVES})
     tree = optim.solve(instance, "branch-and-price", options=FEW_MOVES)
     assert alone.stats.counts == tree.stats.counts
     assert alone.decision == tree.decision
@@ -95,7 +95,7 @@ def waited_for(compact, has_come):
 def test_the_compact_programme_hands_its_best_plan_over():
     instance = optim.reference_instance("tiny-0")
     compact = CompactThread(instance, Monitor(), 0)
-    compact.start(NOBODY)
+    compact.start()
     plan = waited_for(compact, lambda: not compact.is_running)
     compact.stop()
     assert plan.objective(instance) == pytest.approx(OPTIMA["tiny-0"], rel=1e-8)
@@ -106,7 +106,7 @@ def test_a_plan_that_is_handed_over_is_the_answer(monkeypatch):
     # Neither the first plan nor the tree's search finds any; what the tree proves is unchanged by where a plan is from.
     instance, known = solved("tiny-1")
     monkeypatch.setattr(CompactThread, "find_plan", lambda self: known.decision)
-    monkeypatch.setattr(CompactThread, "start", lambda self, plan: None)
+    monkeypatch.setattr(CompactThread, "start", lambda self: None)
     solution = optim.solve(instance, "exact", options={"search_moves": 0})
     assert solution.termination == "optimal"
     assert solution.objective == known.objective
@@ -118,7 +118,7 @@ def test_an_error_of_highs_is_raised_where_plans_are_asked_for(monkeypatch):
 
     monkeypatch.setattr(module, "run_highs", fail)
     compact = CompactThread(optim.reference_instance("tiny-0"), Monitor(), 0)
-    compact.start(NOBODY)
+    compact.start()
     with pytest.raises(SolverError, match="no answer"):
         waited_for(compact, lambda: False)
     compact.stop()

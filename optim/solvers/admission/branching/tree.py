@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from optim.solvers.admission.branching.node_pricing import BranchRestrictions
 from optim.solvers.admission.branching.splitting import UnpackableSet, nogood_branch, split
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import DualPoint
+from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules
 
 INTEGRALITY_TOL = 1e-6
@@ -396,8 +398,10 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         Relative gap at which the plan counts as optimal.
     monitor
         Told and asked after every round of pricing.
+    relaxed
+        The packing LP, solved: the root starts from its point and its schedules.
     find_elsewhere
-        Asked then for a feasible plan that somebody else found.
+        Given the best plan then, and asked for a feasible one that somebody else found.
     """
 
     def __init__(
@@ -409,13 +413,18 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         improve: Callable[[AdmissionPlan], AdmissionPlan],
         tol: float,
         monitor: Monitor,
-        find_elsewhere: Callable[[], AdmissionPlan | None] = nothing,
+        relaxed: PackingResult | None = None,
+        find_elsewhere: Callable[[AdmissionPlan], AdmissionPlan | None] = nothing,
     ) -> None:
         self._tables = tables
         self._instance: AdmissionInstance = tables.instance
         self.bounder = NodeBounder(tables, rows)
         limits = BranchRestrictions.free(tables)
-        self.tree = SearchTree(limits, self.bounder.zero_dual_point())
+        start = self.bounder.zero_dual_point()
+        if relaxed is not None:
+            self.bounder.master.add_schedules(relaxed.pool.as_priced(np.arange(len(relaxed.pool))))
+            start = min(start, relaxed.point, key=attrgetter("bound"))
+        self.tree = SearchTree(limits, start)
         self.plan, self.incumbent_value = plan, plan.objective(tables.instance)
         self._improve, self._tol, self._monitor = improve, tol, monitor
         self._find_elsewhere = find_elsewhere
@@ -464,7 +473,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         return self._is_over()
 
     def _is_over(self, _: float = 0.0) -> bool:
-        self._adopt(self._find_elsewhere())
+        self._adopt(self._find_elsewhere(self.plan))
         standing = self.standing()
         self._monitor.show(standing)
         return self._monitor.is_over(standing)
