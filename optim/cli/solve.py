@@ -36,7 +36,15 @@ def solve(
         ),
     ],
     *,
-    solver: Annotated[str, option("--solver", "One of `optim solvers`.", "NAME", autocompletion=complete_solver)],
+    solver: Annotated[
+        str | None,
+        option(
+            "--solver",
+            "One of `optim solvers`; default for admission: exact where the instance is small, else search.",
+            "NAME",
+            autocompletion=complete_solver,
+        ),
+    ] = None,
     seed: SeedOption = 0,
     time_limit: TimeLimitOption = None,
     settings: Annotated[
@@ -53,12 +61,15 @@ def solve(
     from optim.benchmarks.suite import SolveWork, Subject
     from optim.core.options import read_options
     from optim.models.files import save_solution
+    from optim.solvers.solve import default_solver
     from optim.workloads.instances import find_instance
 
     problem, (name,) = split_problem(words, ("INSTANCE",))
     subject = Subject(find_instance(name))
     check_problem(problem, subject.problem.name, name)
     check_out(out)
+    if solver is None:
+        solver = default_solver(subject.problem.name, subject.instance)
     from_file: dict[str, Any] = read_options(options_file) if options_file is not None else {}
     work = SolveWork(
         suite=None,

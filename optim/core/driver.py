@@ -405,6 +405,11 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         del instance
         return SUPPORTED
 
+    def is_default_for(self, instance: InstanceT) -> bool:
+        """Tell whether `optim solve` takes this solver for the instance where none is named; at most one does."""
+        del instance
+        return False
+
     def solve(
         self,
         instance: InstanceT,

@@ -71,6 +71,22 @@ def solvers_of(problem: str) -> tuple[Solver, ...]:
     return REGISTRY.of_problem(problem)
 
 
+def default_solver(problem: str, instance: Any) -> str:
+    """Return the solver that `optim solve` takes where none is named.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the problem has no such solver.
+    """
+    for solver in solvers_of(problem):
+        if isinstance(solver, AbstractSolver) and solver.is_default_for(instance):
+            return solver.name
+    raise InvalidOptionError(
+        f"{problem} has no default solver: name one by --solver, of {', '.join(solver_names(problem))}"
+    )
+
+
 def solve(
     instance: Any,
     solver: str,

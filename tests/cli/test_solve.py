@@ -30,6 +30,17 @@ def test_solves_and_prints_a_verified_record(words):
     assert row["suite"] is None
 
 
+@pytest.mark.parametrize(("name", "solver"), [("tiny-0", "exact"), ("medium-0", "search"), ("spot-vector", None)])
+def test_small_instances_are_solved_to_the_optimum_where_no_solver_is_named(name, solver):
+    # Admission alone has solvers for whoever names none.
+    result = run("solve", name, "--time-limit", "0", "--format", "json")
+    if solver is None:
+        assert result.exit_code == 2
+        assert "bidding has no default solver" in result.stderr
+    else:
+        assert json.loads(result.stdout)["solver"] == solver
+
+
 def test_prints_what_people_want_to_see():
     command = ("solve", "tiny-0", "--solver", "idle")
     lines = dict(line.split(maxsplit=1) for line in run(*command).stdout.splitlines())

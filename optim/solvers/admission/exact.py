@@ -38,7 +38,10 @@ from optim.solvers.lp.highs import CompiledModel, HighsState, run_highs, silent_
 
 SMALL_PROGRAMME = 20_000
 """Variables up to which HiGHS finds better plans of the compact programme than the tree does: 50 jobs, 24 slots, 10 servers
-have some 10,000."""
+have some 5,000."""
+
+DEFAULT_PROGRAMME = 1_000
+"""Variables up to which `optim solve` proves optima where no solver is named: 16 jobs, 12 slots, 6 servers have some 600."""
 
 MAX_REST = 32.0
 """Longest rest of the search after cycles without a better plan, in cycles."""
@@ -89,6 +92,10 @@ class Exact(ScaledSolver[ExactOptions]):
             compile_first_order()
         compile_moves(is_shared=instance.has_shared_servers)
         compile_nodes(is_shared=instance.has_shared_servers)
+
+    def is_default_for(self, instance: AdmissionInstance) -> bool:
+        """Tell whether the optimum of such an instance is proven in a minute, as a rule."""
+        return compact_size(instance) <= DEFAULT_PROGRAMME
 
     def run(self, instance: AdmissionInstance, options: ExactOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan and the bound of the tree's leaves; any stop leaves both."""

@@ -23,8 +23,10 @@ from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, 
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
 from optim.core.solution import Sense, Termination, relative_gap
+from optim.models.admission.compact_programme import compact_size
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.exact import DEFAULT_PROGRAMME
 from optim.solvers.admission.local_search.plan_moves import MOVES_A_CHECK, Neighbourhood, dive
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import OPTIMALITY_TOL
@@ -116,6 +118,10 @@ class Search(ScaledSolver[SearchOptions]):
 
     summary = "plans on real servers by LP prices and neighbourhood search, with a certified gap"
     options_type = SearchOptions
+
+    def is_default_for(self, instance: AdmissionInstance) -> bool:
+        """Tell whether an instance is too large for `exact`."""
+        return compact_size(instance) > DEFAULT_PROGRAMME
 
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
         """Compile pricing, the master, moves and cuts."""
