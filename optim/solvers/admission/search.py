@@ -8,12 +8,14 @@
    noised prices, accepted by annealing. Cycles of cooling, each twice as long as the one before up to a
    limit, restart from the best plan. Two chains run side by side, one a thread: the first restarts from
    the best plan of both, the other from its own.
+4. Single units of the best plan are moved until no job gains (`local_search.unit_moves`).
 
 Source of the neighbourhood: Shaw, "Using constraint programming and local search methods to solve vehicle
 routing problems", 1998, DOI 10.1007/3-540-49481-2_30; Schrimpf et al., "Record breaking optimization
 results using the ruin and recreate principle", 2000, DOI 10.1006/jcph.1999.6413.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -23,8 +25,8 @@ from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, 
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
 from optim.core.solution import Sense, Termination, relative_gap
+from optim.core.stopping import never
 from optim.models.admission.compact_programme import compact_size
-from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.exact import DEFAULT_PROGRAMME
 from optim.solvers.admission.local_search.plan_moves import MOVES_A_CHECK, Neighbourhood, dive
@@ -49,6 +51,10 @@ and lowered the bound by 0.12 %."""
 
 DEFAULT_MOVES = 200_000
 """Moves of each chain where nothing else ends the search."""
+
+POLISH_SHARE, MAX_POLISH_S = 0.03, 2.0
+"""Share of the time left after the packing LP that is kept for moves of single units, and the most seconds: on medium and
+heavy 0..2 they end after 1 to 2 processor seconds."""
 
 CONSTRUCTION_SCALES = (1.0, 0.7, 0.4, 0.1)
 """Price scales at which the first plan is filled up, from choosy to greedy."""
@@ -86,6 +92,8 @@ class SearchOptions:
         Acceptance temperature as a cycle ends, likewise.
     max_destroyed
         Most jobs taken out at once.
+    polish
+        Whether single units are moved at the end until no job gains.
     """
 
     lp_tol: float = 1e-4
@@ -100,6 +108,7 @@ class SearchOptions:
     start_temperature: float = 0.05
     end_temperature: float = 0.002
     max_destroyed: int = 10
+    polish: bool = True
 
     def __post_init__(self) -> None:
         check_in("(0, 1)", self, "lp_tol", "lp_share")
@@ -152,8 +161,19 @@ class Search(ScaledSolver[SearchOptions]):
             if num_moves is None and not np.isfinite(monitor.remaining_s):
                 num_moves = DEFAULT_MOVES
             relaxed = tightened.result
-            chains = _Chains(_first_plans(tables, rows, tightened, options, monitor, seed), relaxed, options, num_moves)
-            plan = run_iteration(chains, monitor, task="search", total=num_moves)
+            first_plans = _first_plans(tables, rows, tightened, options, monitor, seed)
+            reserve_s = min(POLISH_SHARE * monitor.remaining_s, MAX_POLISH_S) if options.polish else 0.0
+
+            def is_late() -> bool:
+                return monitor.remaining_s <= reserve_s
+
+            chains = _Chains(first_plans, relaxed, options, num_moves, is_late)
+            leader = run_iteration(chains, monitor, task="search", total=num_moves)
+            if options.polish:
+                leader.polish(monitor.is_over)
+            if monitor.reason is None and is_late():
+                monitor.reason = Termination.TIME_LIMIT
+            plan = leader.best_plan()
         outcome = relaxed.outcome(plan)
         counts = {**outcome.counts, "moves": float(chains.moves * options.chains)}
         return replace(outcome, iterations=chains.moves, counts=counts)
@@ -166,12 +186,18 @@ def _count_rounds(options: SearchOptions, rows: CapacityRows) -> int:
     return COUNT_ROUNDS if rows.num_rows <= COUNT_ROWS else 0
 
 
-class _Chains(AbstractIteration[AdmissionPlan]):
+class _Chains(AbstractIteration[Neighbourhood]):
     """Chains of moves side by side, in cycles of cooling that begin at the best plans."""
 
     def __init__(
-        self, chains: list[Neighbourhood], relaxed: PackingResult, options: SearchOptions, num_moves: int | None
+        self,
+        chains: list[Neighbourhood],
+        relaxed: PackingResult,
+        options: SearchOptions,
+        num_moves: int | None,
+        is_late: Callable[[], bool] = never,
     ) -> None:
+        self._is_late = is_late
         self._chains, self._bound, self._options, self._num_moves = chains, relaxed.point.bound, options, num_moves
         self.moves, self._place, self._cycle = 0, 0, options.first_cycle
         self._threads = ThreadPoolExecutor(len(chains))
@@ -181,8 +207,10 @@ class _Chains(AbstractIteration[AdmissionPlan]):
         return max(self._chains, key=lambda chain: chain.incumbent_value)
 
     def is_done(self) -> bool:
-        """Tell whether all moves are made, or the best plan is optimal."""
+        """Tell whether all moves are made, the rest of the time is kept for single units, or the best plan is optimal."""
         if self._num_moves is not None and self.moves >= self._num_moves:
+            return True
+        if self._is_late():
             return True
         return (relative_gap(self._leader.incumbent_value, self._bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL
 
@@ -212,10 +240,10 @@ class _Chains(AbstractIteration[AdmissionPlan]):
         """Tell the best plan's value."""
         return SolverState(iterations=self.moves, objective=self._leader.incumbent_value, bound=self._bound)
 
-    def finish(self, reason: Termination | None) -> AdmissionPlan:
-        """Return the best plan."""
+    def finish(self, reason: Termination | None) -> Neighbourhood:
+        """Return the chain with the best plan."""
         self._threads.shutdown()
-        return self._leader.best_plan()
+        return self._leader
 
 
 def _first_plans(

@@ -109,14 +109,14 @@ def has_large_master(instance: AdmissionInstance) -> bool:
 
 @cache
 def compile_moves(*, is_shared: bool) -> None:
-    """Run insertions and one move of the neighbourhood search."""
+    """Run insertions, one move of the neighbourhood search, and moves of single units."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)
     point = DualPoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
     search = Neighbourhood(tables, rows, point, 0)
     search.construct(np.zeros(1, dtype=np.int64), 1.0)
     search.run(1, 1.0, 1)
-    search.return_to_best()
+    search.polish()
     search.clear()
     pool = ColumnPool(tables, rows)
     pool.add(price(tables, rows.prices(point.row_prices)))

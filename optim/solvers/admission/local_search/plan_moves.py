@@ -12,6 +12,7 @@ import numpy as np
 
 from optim.core.arrays import FloatArray, IntArray
 from optim.core.driver import Monitor
+from optim.core.stopping import never
 from optim.models.admission.decision import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.solvers.admission.cuts.cut_table import CutTable
 from optim.solvers.admission.local_search.insertion import (
@@ -28,6 +29,14 @@ from optim.solvers.admission.local_search.insertion import (
     write_shared,
 )
 from optim.solvers.admission.local_search.moves import search_moves
+from optim.solvers.admission.local_search.unit_moves import (
+    MAX_SWAPS,
+    NUM_PIECES,
+    PIECE_WORK,
+    SWAPS,
+    make_units,
+    move_units,
+)
 from optim.solvers.admission.packing.capacity_rows import (
     CapacityRows,
     plan_schedules,
@@ -183,6 +192,21 @@ class Neighbourhood:
         """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
         unit = self.incumbent_value / max(1, int((self.best.completion >= 0).sum()))
         self.run(num_moves, max(temperature * unit, 1e-12), max_destroyed)
+
+    def polish(self, should_stop: Callable[[], bool] = never, num_pieces: int = NUM_PIECES) -> None:
+        """Improve the best plan by moves of single units; `should_stop` is asked before each piece of them."""
+        units = make_units(self.instance, self.data)
+        self.return_to_best()
+        if units is None:
+            return
+        cursor = np.zeros(3, dtype=np.int64)
+        for _ in range(num_pieces):
+            if cursor[SWAPS] > MAX_SWAPS or should_stop():
+                break
+            move_units(self.data, self.state, self.scratch.shared, units, cursor, PIECE_WORK)
+            admitted = np.flatnonzero(self.state.completion >= 0)
+            self.value = float(self.data.jobs.value[admitted, self.state.completion[admitted]].sum())
+            self._remember()
 
     def clear(self) -> None:
         """Empty the present plan; the best one stays."""
