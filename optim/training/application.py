@@ -4,13 +4,14 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from optim.core.errors import InvalidProblemError
-from optim.training.messages import RowGradient, Vector
+from optim.training.arrays import to_device, to_host
+from optim.training.messages import Vector
 
 if TYPE_CHECKING:
     import jax
@@ -58,28 +59,24 @@ class Application(Protocol):
 
 @runtime_checkable
 class HasRows(Protocol):
-    """What an application has besides whose gradients touch few rows of its parameters."""
+    """A `DeviceApplication` whose partitions depend on few rows of the parameters, which are one table then."""
 
     @property
     def row_width(self) -> int:
-        """Parameters a row; the vector is a table of so many columns, row after row."""
+        """Columns of the table."""
         ...
 
-    @property
-    def weight_decay_center(self) -> float | None:
-        """What all parameters are drawn to besides.
-
-        If it is a number, ``parameters - weight_decay_center`` is a part of every gradient that `row_gradient` leaves out, and servers
-        add it.
-        """
-        ...
-
-    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
-        """Return what `gradient` does, by rows."""
+    def rows(self, partition: int) -> NDArray[np.int32]:
+        """Return the rows that a partition's loss depends on, rising; `loss` is given these rows alone."""
         ...
 
 
 PARTS = ("num_partitions", "num_parameters", "initial_parameters", "weight", "gradient")
+
+
+def is_on_device(application: object) -> "TypeGuard[DeviceApplication]":
+    """Return whether gradients are JAX's own: not where a subclass computes them in NumPy."""
+    return isinstance(application, DeviceApplication) and type(application).gradient is DeviceApplication.gradient
 
 
 def check_application(application: Application) -> None:
@@ -91,8 +88,6 @@ def check_application(application: Application) -> None:
         If it isn't an application, has no partitions, no data or no parameters, or defines a method by a former name.
     """
     name = type(application).__name__
-    if hasattr(type(application), "drawn_to"):  # else its gradients would go whole, silently
-        raise InvalidProblemError(f"{name}.drawn_to is called weight_decay_center now; rename it")
     attributes = getattr(application, "__dict__", {})  # asking the object itself would run its properties
     missing = [part for part in PARTS if part not in attributes and not hasattr(type(application), part)]
     if missing:
@@ -119,6 +114,22 @@ def name_of(application: Application) -> str:
 
 Parts = tuple[Any, ...]
 """A flat vector of JAX cut into pieces, one per shard."""
+
+
+def check_rows(rows: NDArray[np.int32], num_rows: int) -> None:
+    """Raise unless numbers of rows rise, and are rows of the table.
+
+    Raises
+    ------
+    InvalidProblemError
+        With what they are instead.
+    """
+    if rows.dtype != np.int32 or rows.ndim != 1:
+        raise InvalidProblemError(
+            f"rows must be int32 numbers, shape (k,), got {rows.dtype} of shape {rows.shape}; convert them"
+        )
+    if len(rows) and not (rows[0] >= 0 and rows[-1] < num_rows and (np.diff(rows) > 0).all()):
+        raise InvalidProblemError(f"rows of a partition must rise, from 0 to at most {num_rows - 1}; sort them")
 
 
 @lru_cache(maxsize=16)
@@ -149,8 +160,6 @@ class DeviceApplication(ABC):
     ----------
     seed
         Seeds `init`.
-    row_width
-        Columns of the table of parameters, where `rows` names some.
 
     Examples
     --------
@@ -177,7 +186,6 @@ class DeviceApplication(ABC):
 
     num_partitions: int
     seed: int = 0
-    row_width: int = 1
 
     @abstractmethod
     def init(self, key: "jax.Array") -> Parameters:
@@ -194,14 +202,6 @@ class DeviceApplication(ABC):
     @abstractmethod
     def weight(self, partition: int) -> float:
         """Return how much data stands behind a partition's gradient."""
-
-    def rows(self, partition: int) -> "NDArray[np.int32] | None":
-        """Return the rows of the parameters that a partition's loss depends on, rising; None for all of them.
-
-        Where there are rows, the parameters are one table of `row_width` columns, and `loss` is given these rows alone.
-        """
-        del partition
-        return None
 
     def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
         """Return the part of a partition that a clock computes; the whole partition by default."""
@@ -226,29 +226,17 @@ class DeviceApplication(ABC):
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the flat mean gradient and the summed loss, for callers that hold NumPy vectors."""
-        import jax
-
-        arguments = jax.device_put((np.ascontiguousarray(parameters, np.float32), *self._place(partition, clock)))
-        (gradient,), loss, _ = jax.device_get(
-            self.compiled_gradient((arguments[0],), self.partition(partition), *arguments[1:])
-        )
+        vector = to_device(np.ascontiguousarray(parameters, np.float32))
+        (gradient,), loss, _ = to_host(self.compiled_gradient((vector,), *self.on_device(partition, clock)))
         return np.asarray(gradient), float(loss) * self.weight(partition)
 
-    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
-        """Return what `gradient` does, by the rows of a partition that has some."""
-        import jax
-
-        arguments = jax.device_put((np.ascontiguousarray(parameters, np.float32), *self._place(partition, clock)))
-        values, loss, _ = jax.device_get(
-            self.compiled_row_gradient((arguments[0],), self.partition(partition), *arguments[1:])
-        )
-        rows = self.rows(partition)
-        assert rows is not None, "only applications with rows are asked"
-        return RowGradient(rows, np.asarray(values)), float(loss) * self.weight(partition)
-
-    def _place(self, partition: int, clock: int) -> tuple[Any, ...]:
-        """Return what a gradient depends on beside parameters and data."""
-        return np.int32(clock), self.rows(partition)
+    def on_device(self, partition: int, clock: int) -> tuple[Batch, Any, Any]:
+        """Return a partition's data, the clock, and the partition's rows or None, for `compiled_gradient`."""
+        rows = None
+        if isinstance(self, HasRows):
+            rows = self.rows(partition)
+            check_rows(rows, self.num_parameters // self.row_width)
+        return self.partition(partition), *to_device((np.int32(clock), rows))
 
     @property
     def compiled_gradient(self) -> Callable[..., Any]:
@@ -286,6 +274,7 @@ class DeviceApplication(ABC):
         import jax
         import jax.numpy as jnp
 
+        assert isinstance(self, HasRows), "it has named rows"
         table = jnp.concatenate(parts).reshape(-1, self.row_width)
         loss, values = jax.value_and_grad(lambda taken: self.loss(taken, self.sample(batch, clock)))(table[rows])
         return values, loss, _are_finite((loss, values))

@@ -15,6 +15,7 @@ import numpy as np
 from optim.core.archives import Arrays, Field, check_fields, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
+from optim.training.arrays import to_host
 from optim.training.messages import Delta, Message, Rewind, ShardValues, StoreBackup, Vector
 from optim.training.stages import STORAGE
 from optim.training.transport import Lost, Transport
@@ -22,7 +23,8 @@ from optim.training.transport import Lost, Transport
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
-VERSION = 1
+VERSION = 2
+"""1 was written by NumPy's gradients: a run that went on from there would have other losses than a whole one."""
 NUM_KEPT = 2
 """Checkpoints that stay in the folder."""
 
@@ -141,7 +143,7 @@ class DurableStorage:
         parts[values.shard] = values
         if len(parts) < self._num_shards:
             return
-        ordered = [parts[shard] for shard in range(self._num_shards)]
+        ordered = to_host([parts[shard] for shard in range(self._num_shards)])
         slots = zip(*(part.slots for part in ordered), strict=True)
         point = StartingPoint(
             clock=values.clock,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from optim.core.errors import InvalidOptionError, NotAllowedError, TrainingError
 from optim.training.application import Application
+from optim.training.arrays import cut
 from optim.training.checkpoints import StartingPoint, initial_point
 from optim.training.dataflow import Dataflow
 from optim.training.messages import (
@@ -635,7 +636,7 @@ class Controller:
         self._copies.rewind(clock)
         for holder in self._copies.holders():
             self._transport.send(holder, Rewind(generation=self.generation, clock=clock))
-        parts = [self.flow.parameters[part].copy() for part in self.flow.ranges]
+        parts = [cut(self.flow.parameters, part) for part in self.flow.ranges]
         self._rebuild = Reconfiguration(self._plan(), clock, self.generation, parts)
         servers = self.roles.servers if is_planned else ()
         self._send_all(self._rebuild.begin(servers, self._copies, self._options))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from optim.training.application import Application, HasRows
+from optim.training.arrays import contribution, cut, join
 from optim.training.checkpoints import StartingPoint
 from optim.training.messages import (
     Applied,
@@ -16,7 +17,6 @@ from optim.training.messages import (
     Pushed,
     Pushes,
     Replay,
-    RowGradient,
     RowNumbers,
     ShardValues,
     Vector,
@@ -55,13 +55,14 @@ class PushLog:
         return sum(self._bytes.values())
 
     def add(self, clock: int, partition: int, pushes: Sequence[Push]) -> None:
-        """Keep copies of what goes to the servers: the memory that it lies in is written again a clock later."""
+        """Keep what goes to the servers: copies where it lies in shared memory, which is written again a clock later."""
         size = sum(push.gradient.nbytes for push in pushes)
         if self.num_bytes + size > self._max_bytes:
             self.keep(self._safe, clock + 1)
         if self.num_bytes + size > self._max_bytes:
             return
-        copies = [replace(push, gradient=np.array(push.gradient, copy=True)) for push in pushes]
+        in_rows = isinstance(pushes[0].gradient, np.ndarray)
+        copies = [replace(push, gradient=push.gradient.copy()) for push in pushes] if in_rows else list(pushes)
         self._clocks.setdefault(clock, {})[partition] = copies
         self._bytes[clock] = self._bytes.get(clock, 0) + size
 
@@ -104,8 +105,6 @@ def densest_rows(application: Application, optimiser: "AbstractOptimiser", optio
     if not isinstance(application, HasRows) or not optimiser.zero_grad_is_noop or options.pushes is Pushes.DENSE:
         return 0.0
     if row_width(application, options.num_shards) != application.row_width:
-        return 0.0
-    if application.weight_decay_center is not None and (optimiser.num_slots > 0 or options.staleness > 0):
         return 0.0
     return 1.0 if options.pushes is Pushes.ROWS else DENSEST
 
@@ -218,10 +217,9 @@ class Dataflow:
         self._computing.pop(partition, None)
         self.completed[partition] += 1
         if self._staleness > 0:
-            share = np.float32(weight / self._total_weight)
-            dense = self._dense(message)
-            contribution = share * dense if weight else np.zeros_like(dense)
-            self._contributions.setdefault(partition, {})[clock] = contribution
+            share, size = weight / self._total_weight, self.ranges[-1].stop
+            scaled = contribution(message.gradient, share, message.rows, message.width, size)
+            self._contributions.setdefault(partition, {})[clock] = scaled
         self._note_loss(message)
         pushes = [
             Push(
@@ -229,10 +227,9 @@ class Dataflow:
                 shard=shard,
                 partition=partition,
                 clock=clock,
-                gradient=message.gradient[part],
+                gradient=cut(message.gradient, part),
                 rows=rows,
                 width=message.width,
-                weight_decay_center=message.weight_decay_center,
                 start=part.start,
                 density=len(message.gradient) / len(self.parameters),
                 weight=weight,
@@ -299,7 +296,7 @@ class Dataflow:
         return message.clock == int(self.completed[message.partition])
 
     def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
-        self.read_clock, self.parameters = clock, np.concatenate(parts)
+        self.read_clock, self.parameters = clock, join(parts)
         self._parts = {at: values for at, values in self._parts.items() if at > clock}
         for contributions in self._contributions.values():
             for at in [at for at in contributions if at < clock]:
@@ -314,12 +311,6 @@ class Dataflow:
             first, last = part.start // message.width, part.stop // message.width
             low, high = np.searchsorted(message.rows, [first, last]).tolist()
             yield slice(low * message.width, high * message.width), message.rows[low:high] - np.int32(first)
-
-    def _dense(self, message: Pushed) -> Vector:
-        """Return a gradient as a whole vector."""
-        if message.rows is None:
-            return message.gradient
-        return RowGradient(message.rows, message.gradient.reshape(-1, message.width)).dense(self.ranges[-1].stop)
 
     def _note_loss(self, message: Pushed) -> None:
         """Add a clock's losses in partition order once all are there."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.core.user_code import format_exception_line
-from optim.training.application import Application, HasRows
+from optim.training.application import Application, HasRows, is_on_device
+from optim.training.arrays import descended, to_device, to_host
 from optim.training.messages import (
     BackupAck,
     Compute,
@@ -26,7 +27,7 @@ from optim.training.messages import (
     Rebase,
     Replay,
     Rewind,
-    RowGradient,
+    RowNumbers,
     ShardReady,
     ShardValues,
     State,
@@ -36,7 +37,6 @@ from optim.training.messages import (
 )
 
 if TYPE_CHECKING:
-    pass
     from optim.training.server import ServedShard
 
 
@@ -106,8 +106,6 @@ class Machine:
         return [ShardReady(generation=message.generation, shard=message.shard)]
 
     def _store_backup(self, message: StoreBackup) -> list[Message]:
-        pass
-
         copies = self.copies.get(message.values.shard)
         if copies is None or copies.generation < message.generation:
             self.copies[message.values.shard] = ShardCopies(message)
@@ -181,26 +179,26 @@ def compute(application: Application, order: Compute, machine: str = "") -> Push
     InvalidProblemError
         If the application returns something else than a gradient of its parameters.
     """
-    parameters, weight_decay_center = order.parameters, None
-    for gradient_share in order.unapplied:
-        parameters = parameters - np.float32(order.rate) * gradient_share
-    where: RowGradient | None = None
-    if order.densest > 0 and isinstance(application, HasRows):
-        where, loss = application.row_gradient(parameters, order.partition, order.clock)
-        check_rows(where, application.num_parameters, application.row_width)
-        weight_decay_center = application.weight_decay_center
-        if len(where.rows) * application.row_width > order.densest * application.num_parameters:
-            gradient = where.dense(application.num_parameters)
-            if weight_decay_center is not None:
-                gradient = gradient + (parameters - np.float32(weight_decay_center))
-            where, weight_decay_center = None, None
+    parameters = descended(order.parameters, order.unapplied, order.rate)
+    rows: RowNumbers | None = None
+    width = 1
+    if is_on_device(application):
+        arguments = (to_device(parameters),), *application.on_device(order.partition, order.clock)
+        if order.densest > 0 and isinstance(application, HasRows):
+            rows, width = application.rows(order.partition), application.row_width
+        if rows is not None and len(rows) * width <= order.densest * application.num_parameters:
+            gradient, mean, finite = application.compiled_row_gradient(*arguments)
+            gradient = gradient.ravel()
         else:
-            gradient = where.values.ravel()
+            rows, width = None, 1
+            (gradient,), mean, finite = application.compiled_gradient(*arguments)
+        mean, finite = to_host((mean, finite))
+        loss, is_finite = float(mean) * application.weight(order.partition), bool(finite)
     else:
-        gradient, loss = application.gradient(parameters, order.partition, order.clock)
+        gradient, loss = application.gradient(to_host(parameters), order.partition, order.clock)
         check_gradient(gradient, application.num_parameters)
-    # In double precision no sum of finite floats overflows.
-    is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
+        # In double precision no sum of finite floats overflows.
+        is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
     return Pushed(
         generation=order.generation,
         machine=machine,
@@ -208,9 +206,8 @@ def compute(application: Application, order: Compute, machine: str = "") -> Push
         partition=order.partition,
         clock=order.clock,
         gradient=gradient,
-        rows=None if where is None else where.rows,
-        width=1 if where is None else where.values.shape[1],
-        weight_decay_center=weight_decay_center,
+        rows=rows,
+        width=width,
         weight=application.weight(order.partition),
         loss=loss,
     )
@@ -230,24 +227,6 @@ def check_gradient(gradient: object, size: int) -> None:
             f"gradient must be a NumPy array of float32 of shape ({size},), got {actual}; return it as "
             "`np.asarray(gradient, np.float32).ravel()`"
         )
-
-
-def check_rows(gradient: RowGradient, size: int, width: int) -> None:
-    """Raise unless a gradient by rows is of rising rows of the table, with as many floats each as it is wide.
-
-    Raises
-    ------
-    InvalidProblemError
-        With what it is instead.
-    """
-    rows, values = gradient
-    if rows.dtype != np.int32 or rows.ndim != 1 or values.dtype != np.float32 or values.shape != (len(rows), width):
-        raise InvalidProblemError(
-            f"a gradient by rows must be int32 numbers, shape (k,), and float32 values, shape (k, {width}), got {rows.dtype} of "
-            f"shape {rows.shape} and {values.dtype} of shape {values.shape}; convert them"
-        )
-    if len(rows) and not (rows[0] >= 0 and rows[-1] < size // width and (np.diff(rows) > 0).all()):
-        raise InvalidProblemError(f"rows of a gradient must rise, from 0 to at most {size // width - 1}; sort them")
 
 
 class ShardCopies:

@@ -1,4 +1,4 @@
-"""Messages between controller and machines, and the forms of gradients.
+"""Messages between controller and machines.
 
 Every message carries the *generation* in which it was sent. A rebuild of the shards opens a new generation, and
 messages of older ones are worth nothing from then on: that is how a worker that slept through a failure is kept from
@@ -39,27 +39,11 @@ class NonFinite(StrEnum):
 
 
 Vector = NDArray[np.float32]
+"""A vector in the host's memory, or one of JAX on the device: `optim.training.arrays` takes both."""
 
 RowNumbers = NDArray[np.int32]
 
 OptState = tuple[Vector, ...]
-
-
-class RowGradient(NamedTuple):
-    """A gradient of which all but few rows are zero.
-
-    `rows` are their numbers in rising order, shape (k,); `values` the gradients there, shape (k, width). The parameters are
-    taken as a table of so many columns, row after row.
-    """
-
-    rows: RowNumbers
-    values: Vector
-
-    def dense(self, size: int) -> Vector:
-        """Return it as a flat vector of so many numbers."""
-        table = np.zeros((size // self.values.shape[1], self.values.shape[1]), dtype=np.float32)
-        table[self.rows] = self.values
-        return table.ravel()
 
 
 class ShardValues(NamedTuple):
@@ -104,8 +88,7 @@ class Compute(Message, frozen=True, kw_only=True):
 class GradientMessage(Message, frozen=True, kw_only=True):
     """A partition's gradient for a clock, or a part of it, and the weight of the data behind it.
 
-    A gradient pushed by `rows` has `width` numbers per
-    row; where `weight_decay_center` is given, parameters minus that is a further part of it, which servers add themselves.
+    A gradient pushed by `rows` has `width` numbers per row.
     """
 
     partition: int
@@ -113,7 +96,6 @@ class GradientMessage(Message, frozen=True, kw_only=True):
     gradient: Vector
     rows: RowNumbers | None = None
     width: int = 1
-    weight_decay_center: float | None = None
     weight: float
 
 

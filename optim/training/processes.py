@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.execution.processes import sigint_blocked
 from optim.training.application import Application
+from optim.training.arrays import to_host
 from optim.training.machine import Machine
-from optim.training.messages import Applied, Compute, Message, Push, Pushed, Ready, Vector
+from optim.training.messages import Applied, Compute, Delta, Message, Push, Pushed, Ready, State, Vector
 from optim.training.stages import STORAGE, shard_bounds
 from optim.training.transport import Lost
 
@@ -198,7 +199,7 @@ class Codec:
         if isinstance(message, Compute):
             row = Row(plan.published(message.read_clock), 0, plan.num_parameters)
             if self._published is not message.parameters:
-                self._memory.write(row, message.parameters)
+                self._memory.write(row, to_host(message.parameters))
                 self._published = message.parameters
             return WireMessage(replace(message, parameters=_ELSEWHERE), row)
         if isinstance(message, Push):
@@ -223,12 +224,15 @@ class Codec:
         plan = self._memory.plan
         if isinstance(message, Pushed):
             row = Row(plan.gradient(place, message.partition, message.clock), 0, len(message.gradient))
-            self._memory.write(row, message.gradient)
+            self._memory.write(row, to_host(message.gradient))
             return WireMessage(replace(message, gradient=_ELSEWHERE), row)
         if isinstance(message, Applied):
             row = Row(plan.applied(place, message.clock), *self._ranges[message.shard])
-            self._memory.write(row, message.parameters)
+            self._memory.write(row, to_host(message.parameters))
             return WireMessage(replace(message, parameters=_ELSEWHERE), row)
+        if isinstance(message, Delta | State):
+            parameters, slots = to_host((message.values.parameters, message.values.slots))
+            return WireMessage(replace(message, values=message.values._replace(parameters=parameters, slots=slots)))
         return WireMessage(message)
 
     def at_controller(self, travelling: WireMessage) -> Message:

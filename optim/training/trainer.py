@@ -11,6 +11,7 @@ import numpy as np
 
 from optim.core.errors import NotAllowedError, check_in
 from optim.training.application import Application, HasRows, check_application, name_of
+from optim.training.arrays import to_host
 from optim.training.checkpoints import DurableStorage, StartingPoint
 from optim.training.controller import Controller, Phase, Rollback
 from optim.training.messages import Message, Vector
@@ -200,7 +201,7 @@ class Trainer:
         flow = self.controller.flow
         return TrainingRecord(
             losses=tuple(flow.losses),
-            parameters=flow.parameters.copy(),
+            parameters=np.array(to_host(flow.parameters)),
             rows=tuple(self.rows),
             rollbacks=tuple(self.controller.rollbacks),
             num_computed=flow.num_computed,

@@ -90,9 +90,3 @@ def test_an_application_may_have_plain_attributes_for_its_numbers():
     del application.num_parameters
     with pytest.raises(InvalidProblemError, match=r"^CountingApplication has no num_parameters; derive it from"):
         check_application(application)
-
-
-def test_a_former_name_of_a_method_is_refused_with_the_present_one():
-    former = type("Former", (CountingApplication,), {"drawn_to": 0.0})
-    with pytest.raises(InvalidProblemError, match=r"^Former\.drawn_to is called weight_decay_center now; rename it$"):
-        check_application(former(3, 7))

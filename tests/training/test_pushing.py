@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.training.application import HasRows
+from optim.training.application import HasRows, check_rows
 from optim.training.applications import LogisticRegression, MatrixFactorisation
-from optim.training.machine import check_rows, compute
-from optim.training.messages import Compute, RowGradient
+from optim.training.machine import compute
+from optim.training.messages import Compute
 
 FACTORS = MatrixFactorisation(num_users=40, num_items=30, num_ratings=60, num_factors=3, num_partitions=4)
 CLASSES = LogisticRegression(num_observations=30, num_features=5, num_classes=4, num_partitions=3)
@@ -29,14 +29,12 @@ def touched(application):
 
 
 @pytest.mark.parametrize("application", [FACTORS])
-def test_rows_hold_all_that_is_not_zero_besides_what_draws(application):
+def test_rows_hold_all_that_is_not_zero(application):
     computed = compute(application, order(application, densest=1.0))
     assert computed.rows.tolist() == touched(application)
     gradient, loss = application.gradient(parameters(application), 1, 2)
     table = np.zeros((application.num_parameters // application.row_width, application.row_width))
     table[computed.rows] = computed.gradient.reshape(-1, application.row_width)
-    if computed.weight_decay_center is not None:
-        table += parameters(application).reshape(table.shape) - computed.weight_decay_center
     assert table.ravel() == pytest.approx(gradient, abs=1e-5)
     assert computed.loss == loss
     assert computed.width == application.row_width
@@ -48,7 +46,7 @@ def test_more_rows_than_are_worth_it_go_as_the_whole_gradient(application):
     density = len(touched(application)) * application.row_width / application.num_parameters
     at, below = (compute(application, order(application, densest=density * share)) for share in (1 + 1e-9, 1 - 1e-9))
     assert at.rows is not None
-    assert (below.rows, below.weight_decay_center) == (None, None)
+    assert below.rows is None
     assert np.array_equal(below.gradient, application.gradient(parameters(application), 1, 2)[0])
     never = compute(application, order(application))
     assert never.rows is None
@@ -70,30 +68,22 @@ def test_what_is_not_finite_is_told_and_left_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("rows", "values", "text"),
-    [
-        ([0, 2], np.zeros((2, 3), np.float64), "float32 values"),
-        ([0, 2], np.zeros((2, 2), np.float32), r"shape \(k, 3\)"),
-        ([0], np.zeros((2, 3), np.float32), "shape"),
-        ([2, 2], np.zeros((2, 3), np.float32), "must rise"),
-        ([-1, 2], np.zeros((2, 3), np.float32), "from 0 to at most 3"),
-        ([0, 4], np.zeros((2, 3), np.float32), "from 0 to at most 3"),
-    ],
+    ("rows", "text"),
+    [([[0, 2]], "shape"), ([2, 2], "must rise"), ([-1, 2], "from 0 to at most 3"), ([0, 4], "from 0 to at most 3")],
 )
-def test_rows_that_are_none_are_refused(rows, values, text):
+def test_rows_that_are_none_are_refused(rows, text):
     with pytest.raises(InvalidProblemError, match=text):
-        check_rows(RowGradient(np.array(rows, np.int32), values), 12, 3)
-    check_rows(RowGradient(np.array([0, 3], np.int32), np.zeros((2, 3), np.float32)), 12, 3)
-    check_rows(RowGradient(np.zeros(0, np.int32), np.zeros((0, 3), np.float32)), 12, 3)
+        check_rows(np.array(rows, np.int32), 4)
+    check_rows(np.array([0, 3], np.int32), 4)
+    check_rows(np.zeros(0, np.int32), 4)
 
 
 def test_an_application_whose_rows_are_none_is_refused_when_it_computes(monkeypatch):
-    wrong = RowGradient(np.array([2, 2], np.int32), np.zeros((2, FACTORS.row_width), np.float32))
-    monkeypatch.setattr(type(FACTORS), "row_gradient", lambda *_: (wrong, 1.0))
+    monkeypatch.setattr(type(FACTORS), "rows", lambda *_: np.array([2, 2], np.int32))
     with pytest.raises(InvalidProblemError, match="must rise"):
         compute(FACTORS, order(FACTORS, densest=1.0))
 
 
 def test_numbers_of_rows_are_whole_ones_of_32_bits():
     with pytest.raises(InvalidProblemError, match="int32"):
-        check_rows(RowGradient(np.array([0, 1]), np.zeros((2, 3), np.float32)), 12, 3)
+        check_rows(np.array([0, 1]), 4)

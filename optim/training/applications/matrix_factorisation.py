@@ -91,14 +91,9 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         return jnp.float32(0.3) * jax.random.normal(key, shape, jnp.float32)
 
     @property
-    def row_width(self) -> int:  # type: ignore[override]  # of a dataclass's option
+    def row_width(self) -> int:
         """Factors of a user or item."""
         return self.num_factors
-
-    @property
-    def weight_decay_center(self) -> None:
-        """Nothing: the decay is of what is rated."""
-        return
 
     def rows(self, partition: int) -> NDArray[np.int32]:
         """Return the rows of the users and items that the partition has ratings of."""

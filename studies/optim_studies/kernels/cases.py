@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +35,6 @@ from optim.kernels.parameter_server import (
     row_parameters,
     shard_ranges,
 )
-from optim.training.server import HostRows
 from optim_studies.kernels import baselines
 from optim_studies.kernels.baselines import (
     JAX,
@@ -249,9 +247,8 @@ class SparseCase:
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparison:
     """Make the sides of a sparse case; some rows are pushed twice.
 
-    On a CPU descent and Adagrad are the server's loops in place, a thread a core on ranges of one table's rows; the same with
-    one thread is a side of its own, and so is XLA's loop over rows. That one runs on one core, so there, and for Adam, the
-    table lies in as many shards as there are cores, and workers send each its own rows: the message is split beforehand.
+    On a CPU the kernel is a loop that runs on one core, so the table lies in as many shards as there are cores, and workers
+    send each its own rows: the message is split beforehand. One shard is a side of its own.
     """
     rows = case.draw(rng)
     values = case.draw_values(rng)
@@ -268,12 +265,7 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparis
     pool = ThreadPoolExecutor(cores)
     calls: Calls = {JAX: server.push, "numpy": baseline.by_numpy, **baseline.by_numba(), **baseline.by_c(pool, cores)}
     result, shards = server.parameters, server.num_shards
-    if is_on_cpu and HostRows.takes(rule):
-        host, alone = (HostRows(start, baseline.slots, rule, threads=threads) for threads in (cores, 1))
-        calls |= {JAX: partial(host.push, rows, values), "xla_loop": server.push}
-        calls["one_shard"] = partial(alone.push, rows, values)
-        result, shards = host.parameters, 1
-    elif is_split:
+    if is_split:
         calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
     message = jnp.array(rows), jnp.array(values)
     if isinstance(rule, Sgd):
@@ -284,8 +276,6 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> KernelComparis
     def close() -> None:
         server.close()
         pool.shutdown()
-        if is_on_cpu and HostRows.takes(rule):
-            host.close()
 
     return KernelComparison(calls=calls, result=result, others=(lambda: baseline.w,), shards=shards, close=close)
 

@@ -38,7 +38,7 @@ LOOPS = ("c", "numba")
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
 
-OTHERS = ("numpy", "numba", "c", "xla", "xla_loop", "one_shard", "torch", "process", "ray")
+OTHERS = ("numpy", "numba", "c", "xla", "one_shard", "torch", "process", "ray")
 
 
 SIZES: Mapping[str, KernelOptions] = MappingProxyType(

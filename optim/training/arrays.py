@@ -1,0 +1,82 @@
+"""Vectors of the trainer, on JAX's device or in the host's memory, and the explicit ways between the two.
+
+In one process parameters and gradients stay on the device from clock to clock. What goes between device and host goes
+through `to_device` and `to_host`, and only: a gradient's loss and whether it is finite; clocks, weights and numbers of rows;
+parameters and gradients of a NumPy application, and of machines that are processes; values for checkpoints; and the
+parameters that a run ends with. Functions for NumPy arrays don't load JAX: machines that only compute need it not.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+
+def to_device(tree: Any) -> Any:
+    """Return arrays on the device; those that are there already are passed on."""
+    import jax
+
+    return jax.device_put(tree)
+
+
+def to_host(tree: Any) -> Any:
+    """Return NumPy arrays; on a CPU they are views that can't be written to."""
+    if isinstance(tree, np.ndarray):
+        return tree
+    import jax
+
+    return jax.device_get(tree)
+
+
+def cut(vector: Any, part: slice) -> Any:
+    """Return a part of a vector: of NumPy a view."""
+    if isinstance(vector, np.ndarray) or (part.start, part.stop) == (0, len(vector)):
+        return vector[part] if isinstance(vector, np.ndarray) else vector
+    from jax import lax
+
+    return lax.slice(vector, (part.start,), (part.stop,))
+
+
+def join(parts: Sequence[Any]) -> Any:
+    """Return the parts as one vector: a single one of the device as it is."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else _kernels()["join"](to_device(list(parts)))
+
+
+def contribution(gradient: Any, share: float, rows: Any, width: int, size: int) -> Any:
+    """Return a gradient times a share, whole also where it came by rows; zeros for a share of 0."""
+    gradient, rows, factor = to_device((gradient, rows, np.float32(share)))
+    return _kernels()["contribution"](gradient, factor, rows, width=width, size=size)
+
+
+def descended(parameters: Any, gradients: Sequence[Any], rate: float) -> Any:
+    """Return parameters minus a rate times each of the gradients, one after the other."""
+    if not gradients:
+        return parameters
+    return _kernels()["descended"](*to_device((parameters, list(gradients), np.float32(rate))))
+
+
+@cache
+def _kernels() -> dict[str, Any]:
+    import jax
+    import jax.numpy as jnp
+
+    def contribution(gradient: Any, share: Any, rows: Any, *, width: int, size: int) -> Any:
+        scaled = jnp.where(share == 0, jnp.float32(0), share * gradient)
+        if rows is None:
+            return scaled
+        table = jnp.zeros((size // width, width), jnp.float32)
+        return table.at[rows].set(scaled.reshape(-1, width), unique_indices=True).ravel()
+
+    def descended(parameters: Any, gradients: list[Any], rate: Any) -> Any:
+        for gradient in gradients:
+            parameters = parameters - rate * gradient
+        return parameters
+
+    return {
+        "join": jax.jit(jnp.concatenate),
+        "contribution": jax.jit(contribution, static_argnames=("width", "size")),
+        "descended": jax.jit(descended),
+    }
