@@ -33,9 +33,7 @@ def cut(vector: Any, part: slice) -> Any:
     """Return a part of a vector: of NumPy a view."""
     if isinstance(vector, np.ndarray) or (part.start, part.stop) == (0, len(vector)):
         return vector[part] if isinstance(vector, np.ndarray) else vector
-    from jax import lax
-
-    return lax.slice(vector, (part.start,), (part.stop,))
+    return _kernels()["cut"](vector, start=part.start, stop=part.stop)
 
 
 def join(parts: Sequence[Any]) -> Any:
@@ -62,6 +60,10 @@ def descended(parameters: Any, gradients: Sequence[Any], rate: float) -> Any:
 def _kernels() -> dict[str, Any]:
     import jax
     import jax.numpy as jnp
+    from jax import lax
+
+    def cut(vector: Any, *, start: int, stop: int) -> Any:
+        return lax.slice(vector, (start,), (stop,))
 
     def contribution(gradient: Any, share: Any, rows: Any, *, width: int, size: int) -> Any:
         scaled = jnp.where(share == 0, jnp.float32(0), share * gradient)
@@ -76,6 +78,7 @@ def _kernels() -> dict[str, Any]:
         return parameters
 
     return {
+        "cut": jax.jit(cut, static_argnames=("start", "stop")),
         "join": jax.jit(jnp.concatenate),
         "contribution": jax.jit(contribution, static_argnames=("width", "size")),
         "descended": jax.jit(descended),
