@@ -178,7 +178,9 @@ def run_starts(
 
     Lateness is among what is wrong: every policy of one zone is never late.
     """
-    job, problems, costs = board_job(market, *setting), [], []
+    job = board_job(market, *setting)
+    problems: list[str] = []
+    costs: list[float] = []
     starts = starts_of(market, setting[0], every)
     if name == OPTIMUM:
         for number, first in enumerate(starts):
@@ -247,41 +249,33 @@ class FoldWork(AbstractStudy):
         done = num_starts = 0
         progress.start(f"{self.solver}, {fold.name}", len(SETTINGS) * len(tested))
         for setting in SETTINGS:
-            own, base, clusters, least = [], [], [], []
+            column = column_of(setting)
+            runs: dict[str, list[FloatArray]] = {}
+            spans: list[int] = []
+            least: list[float] = []
             for each in tested:
                 if stop(SolveState(elapsed_s=clock.elapsed_s, iterations=done)) is not None:
                     return Finding(seconds=clock.seconds, problems=["it was stopped"], iterations=done, is_whole=False)
                 hazards = hazards_for(fold, each, recordings, options.hazards)
                 with clock.phase("solve"):
-                    for name, costs in ((self.solver, own), (PROGRAMME, base)):
-                        found, wrong = kept_costs(options, name, each, setting, hazards)
-                        costs.append(found)
+                    for name in self._compared:
+                        costs, wrong = kept_costs(options, name, each, setting, hazards)
+                        runs.setdefault(name, []).append(costs)
                         problems += [f"{each.series}: {text}" for text in wrong]
-                begin = each.begin_s + TICK_S * options.every * np.arange(len(own[-1]))
-                clusters.append(begin // round(setting[0] * 3600))
+                size = len(runs[self.solver][-1])
+                begin = each.begin_s + TICK_S * options.every * np.arange(size)
+                spans += (begin // round(setting[0] * 3600)).tolist()
                 if self.solver == PROGRAMME:
                     market = market_at(each.series, each.flags, each.begin_s)
                     facts = facts_of(market, board_job(market, *setting), Billing.WHOLE_TICKS, hazards)
-                    least += [least_mean_usd(facts, int(market.spot_micro[0, 0]))] * len(own[-1])
+                    least += [least_mean_usd(facts, int(market.spot_micro[0, 0])) or 0.0] * size
                 done += 1
                 progress.update(done)
-            costs, others, spans = (np.concatenate(part) for part in (own, base, clusters))
-            num_starts += len(costs)
-            column = column_of(setting)
-            findings[column] = round(float(costs.mean()), 2)
-            more = Interval.of_clusters(costs - others, spans) if len(set(spans.tolist())) > 1 else None
-            if self.solver != PROGRAMME:
-                findings[f"{column} more"] = round(float((costs - others).mean()), 2)
-                findings[f"{column} ±"] = round(more.half, 2) if more is not None else float("nan")
-            if self.solver == OPTIMUM:
-                usd = {OPTIMUM: float(costs.mean()), PROGRAMME: float(others.mean())}
-                for name in RIVALS:
-                    found = [kept_costs(options, name, each, setting, None)[0] for each in tested]
-                    usd[name] = float(np.concatenate(found).mean())
-                findings[f"{column} room"] = round(100.0 * room_won(usd), 1)
+            findings |= self._findings(column, {name: np.concatenate(costs) for name, costs in runs.items()}, spans)
             if least:
                 findings[f"{column} least"] = round(float(np.mean(least)), 2)
-            measures[f"{column} clusters"] = len(set(spans.tolist()))
+            num_starts += len(spans)
+            measures[f"{column} clusters"] = len(set(spans))
         progress.finish()
         return Finding(
             findings=findings,
@@ -291,6 +285,24 @@ class FoldWork(AbstractStudy):
             problems=problems,
             iterations=done,
         )
+
+    @property
+    def _compared(self) -> tuple[str, ...]:
+        """The policies that a row needs the costs of; of the optimum those between which there is room, too."""
+        names = (self.solver, PROGRAMME, *(RIVALS if self.solver == OPTIMUM else ()))
+        return tuple(dict.fromkeys(names))
+
+    def _findings(self, column: str, costs: Mapping[str, FloatArray], spans: Sequence[int]) -> dict[str, float]:
+        """Return a setting's mean, the dollars more than `deadline-dp`, and the room won."""
+        own, base = costs[self.solver], costs[PROGRAMME]
+        found = {column: round(float(own.mean()), 2)}
+        if self.solver != PROGRAMME:
+            half = Interval.of_clusters(own - base, spans).half if len(set(spans)) > 1 else float("nan")
+            found |= {f"{column} more": round(float((own - base).mean()), 2), f"{column} ±": round(half, 2)}
+        if self.solver == OPTIMUM:
+            won = room_won({name: float(each.mean()) for name, each in costs.items()})
+            found[f"{column} room"] = round(100.0 * won, 1)
+        return found
 
 
 def column_of(setting: tuple[float, float]) -> str:

@@ -312,10 +312,10 @@ def _by_table(at: Any, flag: bool, price: int, times: Times, table: Look, seen: 
     """Return what `DeadlineProgramme._decided` does in one zone; probe where it does."""
     ages = table.entries.shape[1] // 2 - 1
     present = _spell(seen, at.now_s, 1, ages, times.decide_s) + ages + 1
-    there = _entry(at, present, times, table)
+    there: int = _entry(at, present, times, table)
     if at.held == SPOT:
         return there
-    absent = _entry(at, _spell(seen, at.now_s, 0, ages, times.decide_s), times, table)
+    absent: int = _entry(at, _spell(seen, at.now_s, 0, ages, times.decide_s), times, table)
     if there == SPOT:
         return SPOT | (absent & ON_DEMAND)
     # Availability may matter where it doesn't say so at this age: see `DeadlineProgramme`.
@@ -341,16 +341,17 @@ def _entry(at: Any, column: int, times: Times, table: Look) -> int:
     """Return what `DeadlinePolicy.decide` does."""
     tick_s = times.decide_s
     tick = math.ceil(at.now_s / tick_s - TIME_TOL)
-    entry = np.int64(ON_DEMAND)
+    held: int = at.held
+    entry = ON_DEMAND
     if tick < len(table.low):
         lost = math.ceil((tick * tick_s - at.worked_s) / table.unit_s - TIME_TOL)
         row = table.begin[tick] + max(0, lost - table.low[tick])
         if row < table.begin[tick + 1]:
-            entry = np.int64(table.entries[row, column])
-    if at.held == WAIT:
+            entry = int(np.int64(table.entries[row, column]))
+    if held == WAIT:
         return entry & BOTH
     rests, recurs, first = table.rest_spot, table.recurs_spot, 1
-    if at.held == ON_DEMAND:
+    if held == ON_DEMAND:
         rests, recurs, first = table.rest_on_demand, table.recurs_on_demand, 1 + len(table.rest_spot)
     age = int((at.now_s - at.since_s) / tick_s + TIME_TOL)
     if age > len(rests):
@@ -360,8 +361,8 @@ def _entry(at: Any, column: int, times: Times, table: Look) -> int:
         age -= 1
     if age > 0:
         if entry >> (first + age + KEPT - 2) & 1:
-            return at.held
-        if at.held == SPOT:
+            return held
+        if held == SPOT:
             return ON_DEMAND if entry & OTHERWISE else WAIT
     return entry & BOTH
 
