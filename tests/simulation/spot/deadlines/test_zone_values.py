@@ -25,6 +25,8 @@ from optim.solvers.bidding.zone_values import (
 from tests.support.spot.zones import zone_job, zone_market
 
 TICK_S, HOURS = 600, 600 / 3600
+SURE_MOVE = 0.07
+"""Dollars that machines on demand cost more to launch where the state isn't in the first region, or nowhere."""
 
 
 def hazards(absent, present):
@@ -47,7 +49,7 @@ def problem(groups, *, work, slack, setup_s=0.0, move=0.0, is_whole=False):
         move_usd=move * far,
         sure_usd=np.full(size + 1, 3.0),
         sure_setup_s=np.full(size + 1, float(setup_s)),
-        sure_move_usd=np.zeros(size + 1),
+        sure_move_usd=np.where(rows > 1, SURE_MOVE, 0.0),
         sure_row=sure_row,
         is_whole=is_whole,
     )
@@ -138,13 +140,14 @@ def by_hand(groups, *, work, slack, setup, move):
 
     @cache
     def take(t, lost, row, k):
-        to_the_end = sure * (setup + left(t, lost))
+        paid = SURE_MOVE if row > 1 else 0.0
+        to_the_end = paid + sure * (setup + left(t, lost))
         if setup + left(t, lost) <= 1 or not fine(lost + setup):
             return to_the_end
         to = max(row, 1)
         later = on_demand(t + 1, lost + setup, to, min(k + 1, ages - 1))
         choices = [(launch(t + 1, lost + setup, to, g, 0), hazard[g][0][k]) for g in range(count)]
-        return min(to_the_end, sure + pick(choices, later))
+        return min(to_the_end, paid + sure + pick(choices, later))
 
     @cache
     def idle(t, lost, row, k):
@@ -182,7 +185,10 @@ def by_hand(groups, *, work, slack, setup, move):
         stay = min(stay, idle(t, lost, g + 1, ages - 1))
         return pick([(launch(t, lost, g + 1, o, 0), mean_back[o]) for o in range(count) if o != g], stay)
 
-    return idle, held, gone, on_demand
+    def takes(t, lost, row, k):
+        return take(t, lost, row, k) <= wait(t, lost, row, k)
+
+    return idle, held, gone, on_demand, takes
 
 
 @pytest.mark.parametrize("setup", [0, 1])
@@ -196,7 +202,7 @@ def test_values_are_those_of_a_recursion_by_hand(seed, setup):
     move = float(rng.uniform(0.0, 0.5))
     sizes = {"work": 5, "slack": 3 + setup}
     found = solve_zones(problem(groups, **sizes, setup_s=setup * TICK_S, move=move), parts=1)
-    idle, held, gone, on_demand = by_hand(groups, **sizes, setup=setup, move=move)
+    idle, held, gone, on_demand, takes = by_hand(groups, **sizes, setup=setup, move=move)
     for tick in range(6):
         for lost in range(min(tick, 3) + 1):
             for k in range(3):
@@ -204,6 +210,8 @@ def test_values_are_those_of_a_recursion_by_hand(seed, setup):
                     told = tick, lost, row, k
                     assert value(found, "idle", tick, lost * TICK_S, row, k) == pytest.approx(idle(*told)), told
                     assert value(found, "sure", tick, lost * TICK_S, row, k) == pytest.approx(on_demand(*told)), told
+                    at = found.place(tick * TICK_S, (5 - tick + lost) * TICK_S)
+                    assert tick - lost >= 5 or found.takes_on_demand(at, row, k) == takes(*told), told
                 for g in range(len(groups)):
                     assert value(found, "held", tick, lost * TICK_S, g, k) == pytest.approx(held(tick, lost, g, k))
             for g in range(len(groups)):
@@ -235,6 +243,8 @@ def test_a_zone_is_worth_less_the_dearer_younger_farther_and_slower_it_is():
         found,
     )
     assert found[0] < min(found[1:])
+    # Expected to be held for 50 ticks, of which there is work for 20.
+    assert found[2] == pytest.approx(found[0] + 0.1 * HOURS * 20)
     assert found[4] == pytest.approx(found[0] + 0.5)
 
 
@@ -271,14 +281,21 @@ def test_no_zone_is_probed():
 
 def test_what_is_held_lets_a_better_zone_be_asked_for_until_the_last_moment():
     market = zone_market("xxxxxx", "xxxxxx", spot=[2.0, 1.0], tick_s=600)
-    job = zone_job(market, 4, 6, setup=1)
+    job = zone_job(market, 4, 6, setup=0)
     policy = DeadlineProgramme(facts_of(market, job))
     view = {"held": Offer(0, True), "setup_left_s": 0, "state": 1}
     told = type("View", (), view)()
-    assert policy.may_lose_s(told, (Offer(1, True), Offer(0, True))) == 600
-    assert policy.may_lose_s(told, (Offer(0, True),)) == 0
-    assert policy.may_lose_s(told, (Offer(1, True),)) == 600
-    assert policy.may_lose_s(told, (Offer(1, True), Offer(0, False))) == 600
+    assert policy.may_lose_s(told, (Offer(1, True), Offer(0, True))) == 0
+    assert policy.may_lose_s(told, (Offer(1, True), Offer(0, False))) == 0
+    assert policy.may_lose_s(told, (Offer(1, True),)) == 600  # it may have no machines
+    assert policy.may_lose_s(told, ()) == 600
+
+
+def test_a_zone_hardly_cheaper_is_not_worth_a_launch():
+    market = zone_market("x" * 12, "-" + "x" * 11, spot=[1.0, 0.99], tick_s=600)
+    job = zone_job(market, 8, 12, setup=1)
+    run = run_zones(market, job, DeadlineProgramme(facts_of(market, job)), 0)
+    assert [stay.zone for stay in run.stays] == [0]
 
 
 def test_the_pace_of_a_zone_follows_what_was_seen_of_it():
