@@ -32,8 +32,8 @@ from optim.simulation.cluster.run_times import JobTraits
 COVERED = LEVELS[-1] - LEVELS[0]
 """Share of starts that an interval between the outer levels is to hold."""
 
-MIN_MOMENTS = 3
-"""Past moments below which nothing is learnt from them."""
+MIN_MOMENTS = 4
+"""Past moments below which nothing is learnt: of fewer, intervals would have to hold more than all starts."""
 
 ENOUGH_PENDING = 20
 """Pending jobs of a past moment that are enough, however many wait now."""
@@ -170,7 +170,7 @@ class Calibration:
 
 
 def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Calibration:
-    """Return the least spread with which intervals held the share that they are to hold, on average over past moments.
+    """Return the least spread with which intervals held the share that they are to hold, times (n + 1) / n, on average over n past moments.
 
     Parameters
     ----------
@@ -182,12 +182,12 @@ def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Ca
 
     Notes
     -----
-    Intervals are widened until they hold the wanted share of a calibration set, as in conformal prediction; moments are the units, as jobs
-    that wait together share their error. The set is of the past, so that the promise holds as far as the future resembles it.
+    Intervals are widened until they hold the wanted share of a calibration set, as in split conformal prediction, from where the
+    factor (n + 1) / n comes; moments are the units, as jobs that wait together share their error. The set is of the past, so that the promise holds as far as the future resembles it.
 
     References
     ----------
-    Romano, Patterson, Candes, "Conformalized Quantile Regression", NeurIPS 2019, arXiv:1905.03222, section 3.
+    Romano, Patterson, Candes, "Conformalized Quantile Regression", NeurIPS 2019, arXiv:1905.03222, eq. (8).
     Kuleshov, Fenner, Ermon, "Accurate Uncertainties for Deep Learning Using Calibrated Regression", ICML 2018, arXiv:1807.00263.
     """
     if len(outcomes) < MIN_MOMENTS:
@@ -200,10 +200,11 @@ def learn_spread(outcomes: Sequence[Outcome], now_us: int, num_known: int) -> Ca
         ]
         return float(np.mean(shares))
 
+    wanted = COVERED * (1 + 1 / len(outcomes)) - 1e-9
     low, high = 0, len(SPREADS) - 1
     while low < high:
         middle = (low + high) // 2
-        if held(float(SPREADS[middle])) >= COVERED - 1e-9:
+        if held(float(SPREADS[middle])) >= wanted:
             high = middle
         else:
             low = middle + 1

@@ -26,9 +26,9 @@ def fifo(jobs):
 
 def test_a_stretched_log_normal_wait_is_log_normal_with_both_variances():
     levels = (np.arange(2000) + 0.5) / 2000
-    wait = np.exp(9 + 0.3 * norm.ppf(levels))[:, None] - 60
-    found = np.log(stretched_s(wait, 0.4, (0.1, 0.5, 0.9))[:, 0] + 60)
-    assert found == pytest.approx(9 + 0.5 * norm.ppf([0.1, 0.5, 0.9]), abs=0.02)
+    wait = np.exp(9 + 0.6 * norm.ppf(levels))[:, None] - 60
+    found = np.log(stretched_s(wait, 0.8, (0.1, 0.5, 0.9))[:, 0] + 60)
+    assert found == pytest.approx(9 + norm.ppf([0.1, 0.5, 0.9]), abs=0.03)
     assert stretched_s(np.zeros((5, 2)), 1.0, (0.1,)).tolist() == [[0.0, 0.0]]  # not before now
 
 
@@ -66,7 +66,7 @@ def test_the_factor_of_a_world_is_found():
         assert learn_spread(outcomes(250, spread), LATE, 100).spread == pytest.approx(spread, abs=0.1)
     exact = learn_spread(outcomes(250, 0.0), LATE, 100)
     assert exact.held == pytest.approx(0.8 * 39 / 41, abs=0.03)  # between quantiles of 40 draws
-    assert exact.spread <= 0.1
+    assert exact.spread <= 0.15
 
 
 def test_a_spread_of_a_time_that_knew_a_quarter_is_halved():
@@ -83,9 +83,22 @@ def test_jobs_that_wait_still_are_taken_to_start_now():
 
 
 def test_too_few_moments_teach_nothing():
-    found = learn_spread(outcomes(2, 1.0), LATE, 100)
+    found = learn_spread(outcomes(3, 1.0), LATE, 100)
     assert (found.spread, found.moments) == (0.0, 0)
-    assert "2 moments" in found.reason
+    assert "3 moments" in found.reason
+
+
+def test_few_moments_must_hold_more_than_the_share():
+    """Of four moments with one job each, 0.8 x 5 / 4 is all: the worst one counts. The draws span 10 % to 90 % of 1 to 3 hours."""
+    drawn = np.rint(3600 * S * np.linspace(1, 3, 81))[:, None].astype(int)
+    made = [
+        Outcome(now_us=0, num_known=100, start_us=np.array([int(3600 * S * wait)]), drawn_us=drawn)
+        for wait in (2.0, 2.0, 2.0, 4.0)
+    ]
+    found = learn_spread(made, LATE, 100)
+    assert found.held == 0.75
+    assert stretched_s(drawn / S, found.spread, (0.9,))[0, 0] >= 4 * HOUR
+    assert stretched_s(drawn / S, found.spread - 0.05, (0.9,))[0, 0] < 4 * HOUR
 
 
 def busy_world(count=400, seed=0):
@@ -130,7 +143,7 @@ def test_a_queue_that_is_as_the_history_says_needs_little_and_the_same_seed_give
     found = calibrate(*about, options=options)
     assert found.moments == 15
     assert found.held == pytest.approx(0.8, abs=0.2)
-    assert found.spread <= 0.3
+    assert found.spread <= 0.4
     assert calibrate(*about, options=options) == found
 
 
@@ -141,7 +154,7 @@ def test_run_times_that_drift_ask_for_more():
     options = ForecastOptions(draws=30, arrival_days=0, calibration_moments=15, history_weeks=100)
     found = calibrate(*state_of(jobs, int(jobs.submit_us[-1])), options=options)
     assert found.held < 0.7
-    assert found.spread >= 0.2
+    assert found.spread >= 0.5
 
 
 def test_what_cannot_be_calibrated_says_why():
@@ -162,18 +175,18 @@ def test_what_cannot_be_calibrated_says_why():
 
 
 def test_a_policy_that_kills_spares_jobs_without_a_limit():
-    """One job of nine hours, thought by its group to run for ten minutes, holds the machine; killed there, the other would start at once."""
+    """A job of a group of which 95 % run for ten minutes and the others for nine hours: never killed at ten minutes, it may hold the machine for nine hours."""
     old = np.concatenate([np.full(95, 600.0), np.full(5, 9 * HOUR)])
     past = Workload(submit_us=10**11 * np.arange(100), gpus=np.full(100, 8), duration_us=np.rint(old * S).astype(int))
     history = History(jobs=past, run_us=past.duration_us, has_ended=np.ones(100, bool), now_us=10**13)
     jobs = Workload(submit_us=np.array([0, S]), gpus=np.array([8, 8]), duration_us=np.full(2, S), ids=("x", "y"))
-    present = Present(now_us=int(HOUR) * S, starts=starts_of([(0, 0, [(0, 8)])]))
+    present = Present(now_us=60 * S, starts=starts_of([(0, 0, [(0, 8)])]))
 
     def killing(jobs):
         return make_policy("easy", jobs, {"kills": True})
 
-    options = ForecastOptions(draws=20, arrival_days=0)
+    options = ForecastOptions(draws=100, arrival_days=0)
     made = forecast(jobs, present, ONE, killing, history, options=options)
-    assert made.quantiles_us((0.5,))[0, 0] >= 8.9 * HOUR * S
+    assert made.start_us.max() >= 8.9 * HOUR * S
     limited = forecast(jobs, present, ONE, killing, history, options=options, limit_s=np.array([2 * HOUR, np.nan]))
     assert limited.start_us.max() == 2 * HOUR * S

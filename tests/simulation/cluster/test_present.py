@@ -1,6 +1,7 @@
 """Runs that begin in a present state: the rest of an uninterrupted run, event by event."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from optim.models.cluster.present import Present, present_at, starts_of
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import first_starts, simulate
+from optim.simulation.cluster.index import loop
 from optim.simulation.cluster.index.policy import IndexPolicy, Key, Preempts
 
 S = 1_000_000
@@ -72,7 +74,8 @@ def test_goes_on_as_the_run_that_was_not_interrupted(drawn):
     assert again.first_start_us.tolist() == whole.first_start_us[late].tolist()
     assert again.end_us.tolist() == whole.end_us[late].tolist()
     pending = np.flatnonzero(present.is_pending(rest))
-    awaited = first_starts(rest, cluster, make_policy(name, rest, options), present, pending)
+    with patch.object(loop, "STEPS_BETWEEN_LOOKS", 1):
+        awaited = first_starts(rest, cluster, make_policy(name, rest, options), present, pending)
     assert awaited.tolist() == whole.first_start_us[late][pending].tolist()
     assert again.executed_us.tolist() == whole.executed_us[late].tolist()
     assert replay(rest, cluster, again.log, again.rules)[1] == []
