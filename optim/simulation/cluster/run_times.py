@@ -282,10 +282,10 @@ class RunTimes:
             self._week_of[key] = (float(recent.sum()), len(recent))
         last = np.zeros(len(size))
         np.maximum.at(last, batch, traits.submit_s)
-        keys, number = heads.groups(BATCHED)
+        keys, key_of = heads.groups(BATCHED)
         self._batches: dict[Group, list[PastBatch]] = {key: [] for key in keys}
         columns = zip(
-            heads.submit_s.tolist(), last.tolist(), total.tolist(), size.tolist(), number.tolist(), strict=True
+            heads.submit_s.tolist(), last.tolist(), total.tolist(), size.tolist(), key_of.tolist(), strict=True
         )
         for at, (begin, end, all_of_it, count, key) in enumerate(columns):
             entry = PastBatch(begin_s=begin, end_s=end, total=all_of_it, size=count, number=at)

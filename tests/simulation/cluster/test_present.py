@@ -86,6 +86,16 @@ def test_goes_on_as_the_run_that_was_not_interrupted(drawn):
     assert named == list(zip(again.log.time_us[ours].tolist(), rows[again.log.job[ours]].tolist(), strict=True))
 
 
+@pytest.mark.parametrize("has_types", [False, True])
+def test_first_starts_of_a_queue_are_all_waited_for(has_types):
+    jobs = Workload(submit_us=np.zeros(3, int), gpus=np.full(3, 4), duration_us=S * np.array([10, 5, 5]))
+    jobs, cluster = typed(jobs, Cluster(gpus=np.array([4]), rack=np.array([0])), has_types)
+    present = Present(now_us=2 * S, starts=starts_of([(0, 0, [(0, 4)])]))
+    with patch.object(loop, "STEPS_BETWEEN_LOOKS", 1):
+        found = first_starts(jobs, cluster, make_policy("fifo", jobs), present, np.array([1, 2]))
+    assert found.tolist() == [10 * S, 15 * S]
+
+
 def held(*starts, now=10 * S):
     return Present(now_us=now, starts=starts_of(list(starts)))
 

@@ -1266,7 +1266,7 @@ def index_first_starts(
     for state, _, _ in _stretches(jobs, cluster, policy, options, seed, present, STEPS_BETWEEN_LOOKS, priorities):
         if (state.first_start[awaited] < NEVER).all():
             break
-    return np.minimum(state.first_start[awaited], state.scalar[NOW])
+    return np.asarray(np.minimum(state.first_start[awaited], state.scalar[NOW]))
 
 
 def _stretches(
