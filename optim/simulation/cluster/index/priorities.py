@@ -6,7 +6,7 @@ constant, and jobs that come get theirs when they come, so that a pass goes by h
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -165,7 +165,9 @@ def make_priorities(
 def no_priorities() -> Priorities:
     """Return what stands for priorities where there are none: the order is that of submission."""
     none, whole = np.zeros(0), np.zeros(0, np.int64)
-    named = {name: whole if kind is IntArray else none for name, kind in Priorities.__annotations__.items()}
+    named: dict[str, Any] = {
+        name: whole if kind is IntArray else none for name, kind in Priorities.__annotations__.items()
+    }
     return Priorities(**{**named, "scalar": np.zeros(NUM_SCALARS, np.int64), "stack": np.zeros((0, 3), np.int64)})
 
 
