@@ -31,6 +31,12 @@ class OutcomeChoice:
         Path | None, option("--jobs-csv", "A row per job and policy; with --forecast its starts.", "FILE", PANEL)
     ] = None
     waits: Annotated[bool, option("--waits", "Print waits by user, account, partition and gang.", panel=PANEL)] = False
+    limits: Annotated[
+        bool,
+        option(
+            "--limits", "Print limits of run time that most jobs stay below, by user, account and so on.", panel=PANEL
+        ),
+    ] = False
     compare: Annotated[
         list[str] | None,
         option("--compare", "Print each policy's difference to this one, with its interval.", "NAME", PANEL),
@@ -61,6 +67,8 @@ class OutcomeChoice:
 
     def tell(self, record: "RunRecord", output: OutputFormat, seed: int) -> None:
         """Print and write what was asked for."""
+        if self.limits:
+            _print_limits(record.jobs, output)
         if self.waits:
             _print_waits(record, output)
         for name in split_list(self.compare):
@@ -178,6 +186,21 @@ def _print_waits(record: "RunRecord", output: OutputFormat) -> None:
                 print_table(header, [list(row.values()) for row in rows[:MAX_GROUPS]], title=title)
                 if len(rows) > MAX_GROUPS:
                     print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
+
+
+def _print_limits(jobs: "Workload", output: OutputFormat) -> None:
+    from optim.models.cluster.per_job import GROUPS, limit_rows
+
+    for by in GROUPS:
+        rows = limit_rows(jobs, by)
+        if output is OutputFormat.JSON:
+            for row in rows:
+                print_json({"limits_by": by, **row})
+        elif rows:
+            title = f"limits below which 50, 90, 95 and 99 % of the run times stay, by {by}, hours"
+            print_table(list(rows[0]), [list(row.values()) for row in rows[:MAX_GROUPS]], title=title)
+            if len(rows) > MAX_GROUPS:
+                print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
 
 
 def _print_differences(record: "RunRecord", name: str, output: OutputFormat, seed: int) -> None:

@@ -196,7 +196,12 @@ def cluster(
     }
     start.check(
         {name: value for name, value in outputs.asked.items() if name != "--report"}
-        | {"--lost-by": outputs.lost_by, "--waits": outcomes.waits, "--compare": outcomes.compare}
+        | {
+            "--lost-by": outputs.lost_by,
+            "--waits": outcomes.waits,
+            "--limits": outcomes.limits,
+            "--compare": outcomes.compare,
+        }
         | {"--what-if": settings_choice.what_if, "--write-config": settings_choice.write_config}
     )
     worlds = read_sizes([gpus] if Path(gpus).is_file() else split_list([gpus]), alone)

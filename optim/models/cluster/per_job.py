@@ -1,6 +1,6 @@
 """What became of each job in a run, and waits by user, account, partition and gang."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -124,19 +124,53 @@ def job_rows(
         }
 
 
+SHARES = (50, 90, 95, 99)
+
+
+def limit_rows(jobs: Workload, by: str) -> list[dict[str, Any]]:
+    """Return run times in hours by one of `GROUPS`, a row each: the limits below which so many per cent of its jobs stay, and what they stated.
+
+    The most jobs first, gangs in the order of their size; empty where the jobs tell nothing of it, or all tell the same. `stated_over_run` is
+    the median of stated limits over run times, None where no job of the group stated one.
+    """
+    of, name_of = _grouped(jobs, by)
+    rows = []
+    for value in np.unique(of).tolist():
+        run, stated = jobs.duration_us[of == value], jobs.estimate_us[of == value]
+        ratio = stated[stated > 0] / run[stated > 0]
+        limits = np.percentile(run / HOUR_US, SHARES, method="higher").tolist()
+        rows.append(
+            {by: name_of(value), "jobs": len(run)}
+            | {f"limit_{share}_h": limit for share, limit in zip(SHARES, limits, strict=True)}
+            | {
+                "longest_h": float(run.max()) / HOUR_US,
+                "stated_over_run": float(np.median(ratio)) if len(ratio) else None,
+            }
+        )
+    if by == "gang":
+        return rows
+    return sorted(rows, key=lambda row: -row["jobs"]) if len(rows) > 1 else []
+
+
+def _grouped(jobs: Workload, by: str) -> tuple[IntArray, Callable[[int], Any]]:
+    """Return each job's group by one of `GROUPS`, shape (jobs,), and what gives a group's name."""
+    names: dict[str, tuple[str, ...]] = {"user": jobs.users, "account": jobs.accounts, "partition": jobs.groups}
+    of = {"user": jobs.user, "account": jobs.account, "partition": jobs.group, "gang": jobs.gpus}[by]
+    return of, (lambda value: value) if by == "gang" else lambda value: names[by][value] or "(none)"
+
+
 def wait_rows(jobs: Workload, wait_us: FloatArray, by: str) -> list[dict[str, Any]]:
     """Return waits in hours by one of `GROUPS`, a row each with the number of jobs, mean, median, 95 % and longest wait, the longest first; gangs in the order of their size.
 
     Empty where the jobs tell nothing of it, or all tell the same.
     """
-    names: dict[str, tuple[str, ...]] = {"user": jobs.users, "account": jobs.accounts, "partition": jobs.groups}
-    of = {"user": jobs.user, "account": jobs.account, "partition": jobs.group, "gang": jobs.gpus}[by]
+    of, name_of = _grouped(jobs, by)
     rows = []
     for value in np.unique(of).tolist():
         waits = wait_us[of == value] / HOUR_US
         rows.append(
             {
-                by: value if by == "gang" else names[by][value] or "(none)",
+                by: name_of(value),
                 "jobs": len(waits),
                 "mean_h": float(waits.mean()),
                 "median_h": float(np.median(waits)),
