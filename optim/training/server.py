@@ -7,7 +7,6 @@ publishing is a reference.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from optim.kernels.parameter_server import (
     Rows,
     Sgd,
     apply_pushes,
+    copy_arrays,
     push_sparse,
     row_parameters,
     row_slots,
@@ -57,7 +57,7 @@ class ServedShard:
         self.rejected = 0
         self._num_partitions, self._pushes = message.num_partitions, message.pushes
         self._optimiser = message.optimiser
-        self._parameters, self._slots = _copies(to_device((message.values.parameters, message.values.slots)))
+        self._parameters, self._slots = copy_arrays(to_device((message.values.parameters, message.values.slots)))
         self._pending: dict[int, dict[int, Push]] = {}
         self._sent_clock = message.values.clock
 
@@ -103,7 +103,7 @@ class ServedShard:
 
     def values(self) -> ShardValues:
         """Return the shard's values; slots are copies, since the next step takes the memory of these."""
-        return ShardValues(self.shard, self.clock, self._parameters, _copies(self._slots))
+        return ShardValues(self.shard, self.clock, self._parameters, copy_arrays(self._slots))
 
     def _is_new(self, push: Push) -> bool:
         return push.clock >= self.clock and push.partition not in self._pending.get(push.clock, {})
@@ -191,11 +191,6 @@ def apply_row_pushes(
     table = Rows(tuple(array.reshape(-1, width) for array in (parameters, *slots)))
     table = push_sparse(table, jnp.concatenate(rows), jnp.concatenate(values), version, layout=layout)
     return row_parameters(table, layout).ravel(), tuple(slot.ravel() for slot in row_slots(table, layout))
-
-
-@partial(jax.jit)
-def _copies(arrays: Any) -> Any:
-    return jax.tree.map(jnp.copy, arrays)
 
 
 ARRAY_NS, NUMBER_NS, ROW_NS = 0.42, 1.5, 4.0

@@ -68,8 +68,6 @@ QUICK = {
         partial(ps.pull_rows, layout=ps.RowLayout(optimiser=ps.Sgd(**RATE), width=WIDTH, method="sort")),
         (ps.Rows((floats(SIZE, WIDTH),)), whole(8)),
     ),
-    "top k": lambda: (partial(ps.encode_top_k, k=3), (floats(SIZE), floats(SIZE))),
-    "int8": lambda: (ps.encode_int8, (floats(SIZE), floats(SIZE), jax.random.key(0))),
     "min plus": lambda: (
         partial(min_plus.best_payoffs, width=5),
         (floats(3, 4, 3), floats(3, 4), whole(3) + 2),

@@ -1,4 +1,4 @@
-"""Parameter-server kernels: push, aggregate, apply, pull, clocks, compression, shards, deltas, snapshots.
+"""Parameter-server kernels: push, aggregate, apply, pull, clocks, shards.
 
 Pure functions on arrays: no I/O, no processes, no problem's own words. Only NumPy and JAX are needed. Functions
 whose docstring says *donated* consume the arrays that they replace: keep no other use of them.
@@ -10,20 +10,11 @@ from optim.kernels.parameter_server.clocks import join as join
 from optim.kernels.parameter_server.clocks import may_start as may_start
 from optim.kernels.parameter_server.clocks import slowest_clock as slowest_clock
 from optim.kernels.parameter_server.clocks import visible_clocks as visible_clocks
-from optim.kernels.parameter_server.compression import Quantised as Quantised
-from optim.kernels.parameter_server.compression import TopK as TopK
-from optim.kernels.parameter_server.compression import decode_int8 as decode_int8
-from optim.kernels.parameter_server.compression import decode_top_k as decode_top_k
-from optim.kernels.parameter_server.compression import encode_int8 as encode_int8
-from optim.kernels.parameter_server.compression import encode_top_k as encode_top_k
-from optim.kernels.parameter_server.delta import Backup as Backup
-from optim.kernels.parameter_server.delta import GradientDelta as GradientDelta
-from optim.kernels.parameter_server.delta import copy_arrays as copy_arrays
-from optim.kernels.parameter_server.delta import replay_gradients as replay_gradients
 from optim.kernels.parameter_server.dense import MAX_FOLD as MAX_FOLD
 from optim.kernels.parameter_server.dense import ShardState as ShardState
 from optim.kernels.parameter_server.dense import apply_accumulated as apply_accumulated
 from optim.kernels.parameter_server.dense import apply_pushes as apply_pushes
+from optim.kernels.parameter_server.dense import copy_arrays as copy_arrays
 from optim.kernels.parameter_server.dense import initial_state as initial_state
 from optim.kernels.parameter_server.dense import push_dense as push_dense
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser as AbstractOptimiser
@@ -34,21 +25,13 @@ from optim.kernels.parameter_server.optimisers import Momentum as Momentum
 from optim.kernels.parameter_server.optimisers import OptState as OptState
 from optim.kernels.parameter_server.optimisers import Sgd as Sgd
 from optim.kernels.parameter_server.optimisers import WarmupCosine as WarmupCosine
-from optim.kernels.parameter_server.pull import Reply as Reply
-from optim.kernels.parameter_server.pull import pull_dense as pull_dense
 from optim.kernels.parameter_server.sharding import Range as Range
-from optim.kernels.parameter_server.sharding import gather_parameters as gather_parameters
 from optim.kernels.parameter_server.sharding import shard_ranges as shard_ranges
-from optim.kernels.parameter_server.sharding import sharded_apply as sharded_apply
 from optim.kernels.parameter_server.sparse import RowLayout as RowLayout
 from optim.kernels.parameter_server.sparse import Rows as Rows
 from optim.kernels.parameter_server.sparse import coalesce_rows as coalesce_rows
 from optim.kernels.parameter_server.sparse import initial_rows as initial_rows
 from optim.kernels.parameter_server.sparse import pull_rows as pull_rows
-from optim.kernels.parameter_server.sparse import pull_rows_to_host as pull_rows_to_host
 from optim.kernels.parameter_server.sparse import push_sparse as push_sparse
 from optim.kernels.parameter_server.sparse import row_parameters as row_parameters
 from optim.kernels.parameter_server.sparse import row_slots as row_slots
-from optim.kernels.parameter_server.staleness import Damping as Damping
-from optim.kernels.parameter_server.staleness import apply_damped as apply_damped
-from optim.kernels.parameter_server.staleness import apply_damped_batch as apply_damped_batch

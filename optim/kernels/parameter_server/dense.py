@@ -7,7 +7,7 @@ function; plain NumPy rounds once more, because the compiler contracts products 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -174,6 +174,12 @@ def apply_pushes(
     run = _apply_kept if keep else _apply
     done: Updated = run(parameters, slots, tuple(pushes), weights, total, version, optimiser=optimiser)
     return done
+
+
+@jax.jit
+def copy_arrays(arrays: Any) -> Any:
+    """Return a pytree's copies, which outlive the donation of the originals."""
+    return jax.tree.map(jnp.copy, arrays)
 
 
 def ordered_weighted_sum(

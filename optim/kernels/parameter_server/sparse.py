@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError, check_choices, check_in
 from optim.kernels import gpu
@@ -30,7 +29,6 @@ from optim.kernels.parameter_server.optimisers import (
 )
 from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
-Vector = NDArray[Any]
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
 """Rows, whether their update is due, and their gradients; of all messages or of one."""
@@ -182,36 +180,6 @@ def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
     del layout
     return _read_rows(table.arrays[0], rows)
-
-
-def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vector | None = None) -> Vector:
-    """Return what `pull_rows` does as a NumPy array, for workers that read it from memory.
-
-    On a CPU the table is looked at where it lies, and rows are copied once by NumPy: XLA's gather goes through them element
-    by element. The look ends with the call, so the next push may still have the table's memory.
-
-    Parameters
-    ----------
-    table, layout
-        As in `pull_rows`.
-    rows
-        Shape (N,), whole numbers.
-    out
-        Shape (N, layout.width), float32: where to; a new array if not given.
-    """
-    if jax.default_backend() != "cpu":
-        read = np.asarray(pull_rows(table, np.asarray(rows), layout=layout))
-        if out is None:
-            return read
-        np.copyto(out, read)
-        return out
-    wanted, host_array = np.asarray(rows), np.asarray(table.arrays[0])
-    parameters = host_array
-    read = np.take(parameters, wanted, axis=0, out=out, mode="clip")
-    is_out = (wanted < 0) | (wanted >= len(parameters))
-    if is_out.any():
-        read[is_out] = 0.0
-    return read
 
 
 @partial(_of_held_rows, place=0)

@@ -283,32 +283,6 @@ def push(total, gradient, weight):
 
 
 @compiled
-def damped_sgd(w, gradients, weights, rate):
-    """Apply gradients one after the other, each with its weight."""
-    step = np.float32(rate)
-    for i in range(w.shape[0]):
-        value = w[i]
-        for k in range(gradients.shape[0]):
-            value -= step * weights[k] * gradients[k, i]
-        w[i] = value
-
-
-@compiled
-def push_int8(total, residual, gradient, noise, limit):
-    """Round gradient and residual to levels by noise in [0, 1), and add those to the sum."""
-    max_abs = np.float32(0)
-    for i in range(residual.shape[0]):
-        residual[i] += gradient[i]
-        max_abs = max(max_abs, abs(residual[i]))
-    scale = np.float32(max_abs / limit) if max_abs > 0 else np.float32(1)
-    for i in range(residual.shape[0]):
-        level = min(max(np.floor(residual[i] / scale + noise[i]), -limit), limit)
-        decoded = np.float32(level) * scale
-        residual[i] -= decoded
-        total[i] += decoded
-
-
-@compiled
 def copy(source, target):
     """Copy an array."""
     for i in range(source.shape[0]):

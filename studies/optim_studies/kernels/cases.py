@@ -15,21 +15,13 @@ from optim.core.provenance import machine_facts
 from optim.kernels.parameter_server import (
     AbstractOptimiser,
     Adagrad,
-    Damping,
     RowLayout,
     Sgd,
-    apply_damped_batch,
     apply_pushes,
     copy_arrays,
-    decode_int8,
-    decode_top_k,
-    encode_int8,
-    encode_top_k,
     initial_rows,
     initial_state,
-    pull_dense,
     pull_rows,
-    pull_rows_to_host,
     push_dense,
     push_sparse,
     row_parameters,
@@ -322,9 +314,7 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelCompar
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
     by_numpy, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
-    pulled = np.empty((rows.size, start.shape[1]), np.float32)
-    kernel = StatefulCall(lambda _: pull_rows_to_host(table, rows, layout=layout, out=pulled), None)
-    gather = StatefulCall(lambda _: pull_rows(table, asked, layout=layout), None)
+    kernel = StatefulCall(lambda _: pull_rows(table, asked, layout=layout), None)
     pool = ThreadPoolExecutor(cores)
     in_c, copied = c_loops(pool, cores), np.empty((rows.size, start.shape[1]), np.float32)
     return KernelComparison(
@@ -332,7 +322,6 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelCompar
             JAX: kernel,
             "numpy": lambda: np.take(start, rows, axis=0, out=by_numpy, mode="clip"),
             "numba": lambda: baselines.pull(start, rows, looped),
-            "xla": gather,
             **({} if in_c is None else {"c": lambda: in_c.pull(start, rows, copied)}),
         },
         result=lambda: kernel.state,
@@ -356,12 +345,6 @@ def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad
     )
 
 
-SENT = 100
-"""Top-k sends one entry in so many."""
-
-LEVELS = 127.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCase:
     """A kernel on one vector.
@@ -373,7 +356,7 @@ class StreamCase:
     parameters
         Length of the vector.
     workers
-        Gradients that come together; 1 except for asynchronous ones.
+        Gradients that come together.
     """
 
     kernel: str
@@ -399,12 +382,6 @@ class StreamCase:
 _BYTES: Mapping[str, Callable[[int], float]] = MappingProxyType(
     {
         "push": lambda workers: 12,  # gradient and sum read, sum written
-        "async-sgd": lambda workers: 4 * (workers + 2),  # gradients and parameters read, parameters written
-        # Gradient and residual read, residual written; the entries sent are written, read, and added to the sum.
-        "push-top-k": lambda workers: 12 + 24 / SENT,
-        # The same; levels of one byte are written and read, and the sum read and written.
-        "push-int8": lambda workers: 22,
-        "pull-dense": lambda workers: 8,  # read, written
         "snapshot": lambda workers: 16,  # the same of parameters and one slot
     }
 )
@@ -430,97 +407,6 @@ def _push(gradients: FloatArray) -> KernelComparison:
     return _contest(calls, lambda: kernel.state.accumulator, lambda: total)
 
 
-def _damped(gradients: FloatArray) -> KernelComparison:
-    """Apply gradients of several lags one after the other; a product with a vector of weights does the same here."""
-    workers, size = gradients.shape
-    damping, rule = Damping(), Sgd(learning_rate=RATE)
-    read = np.maximum(0, np.arange(workers) - np.arange(workers) % 4).astype(np.int32)
-    weights = (1.0 / (1.0 + np.arange(workers) - read)).astype(np.float32)
-    sent, seen, version = jnp.array(gradients), jnp.array(read), jnp.int32(0)
-    w, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
-    product = jax.jit(lambda state, pushed: state - RATE * (jnp.asarray(weights) @ pushed), donate_argnums=0)
-    kernel = StatefulCall(
-        lambda state: apply_damped_batch(state[0], (), sent, version, seen, optimiser=rule, damping=damping),
-        (jnp.zeros(size),),
-    )
-
-    def by_numpy() -> None:
-        for gradient, weight in zip(gradients, weights, strict=True):
-            np.multiply(gradient, np.float32(RATE) * weight, out=work)
-            np.subtract(w, work, out=w)
-
-    calls: Calls = {
-        JAX: kernel,
-        "numpy": by_numpy,
-        "numba": lambda: baselines.damped_sgd(looped, gradients, weights, RATE),
-        "xla": StatefulCall(product, jnp.zeros(size), sent),
-    }
-    return _contest(calls, lambda: kernel.state[0], lambda: w)
-
-
-def _top_k(gradients: FloatArray) -> KernelComparison:
-    """Send the largest entries of gradient and residual, and add them to a server's sum."""
-    gradient = gradients[0]
-    size = gradient.size
-    number = max(1, size // SENT)
-    add = jax.jit(lambda total, message: total + decode_top_k(message, size=size), donate_argnums=0)
-    sent = jnp.array(gradient)
-    arrays: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
-    total, residual = np.zeros(size, np.float32), np.zeros(size, np.float32)
-
-    def kernel() -> None:
-        message, arrays[0] = encode_top_k(sent, arrays[0], k=number)
-        arrays[1] = add(arrays[1], message).block_until_ready()
-
-    def by_numpy() -> None:
-        np.add(residual, gradient, out=residual)
-        chosen = np.argpartition(np.abs(residual), size - number)[size - number :]
-        total[chosen] += residual[chosen]
-        residual[chosen] = 0
-
-    calls: Calls = {JAX: kernel, "numpy": by_numpy}
-    # Of equal magnitudes either may go: what was sent and what is left together are the same.
-    return _contest(calls, lambda: arrays[0] + arrays[1], lambda: residual + total)
-
-
-def _int8(gradients: FloatArray) -> KernelComparison:
-    """Send gradient and residual in 255 levels, rounded at random, and add them to a server's sum."""
-    gradient = gradients[0]
-    size = gradient.size
-    key, rng = jax.random.key(0), np.random.default_rng(0)
-    add = jax.jit(lambda total, message: total + decode_int8(message), donate_argnums=0)
-    sent = jnp.array(gradient)
-    arrays: list[jax.Array] = [jnp.zeros(size), jnp.zeros(size)]
-    total, residual, looped = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros((2, size), np.float32)
-    noise = np.empty(size, np.float32)
-
-    def kernel() -> None:
-        message, arrays[0] = encode_int8(sent, arrays[0], key)
-        arrays[1] = add(arrays[1], message).block_until_ready()
-
-    def by_numpy() -> None:
-        np.add(residual, gradient, out=residual)
-        scale = np.float32(np.abs(residual).max() / LEVELS)
-        rng.random(dtype=np.float32, out=noise)
-        levels = np.clip(np.floor(residual / scale + noise), -LEVELS, LEVELS).astype(np.int8)
-        decoded = levels * scale
-        np.subtract(residual, decoded, out=residual)
-        np.add(total, decoded, out=total)
-
-    def by_numba() -> None:
-        rng.random(dtype=np.float32, out=noise)
-        baselines.push_int8(*looped, gradient, noise, LEVELS)
-
-    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": by_numba}
-    return _contest(calls, lambda: arrays[0] + arrays[1], lambda: residual + total)
-
-
-def _pull(gradients: FloatArray) -> KernelComparison:
-    """Copy a shard's parameters for a worker."""
-    w, version, clocks = jnp.array(gradients[0]), jnp.int32(0), jnp.zeros(4, jnp.int32)
-    return _copies(gradients[0], lambda: pull_dense(w, version, clocks).parameters, jnp.asarray)
-
-
 def _snapshot(gradients: FloatArray) -> KernelComparison:
     """Copy a shard's parameters and one slot."""
     stacked = np.stack([gradients[0], np.square(gradients[0])])
@@ -543,10 +429,6 @@ def _copies(source: FloatArray, copied: Callable[[], Any], shown: Callable[[Any]
 _CONTESTS: Mapping[str, Callable[[FloatArray], KernelComparison]] = MappingProxyType(
     {
         "push": _push,
-        "async-sgd": _damped,
-        "push-top-k": _top_k,
-        "push-int8": _int8,
-        "pull-dense": _pull,
         "snapshot": _snapshot,
     }
 )

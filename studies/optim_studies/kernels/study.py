@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Case = DenseCase | SparseCase | StreamCase
 
 DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
-STREAMS = ("push", "async-sgd", "push-top-k", "push-int8", "pull-dense", "snapshot")
+STREAMS = ("push", "snapshot")
 LOOPS = ("c", "numba")
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
@@ -66,7 +66,7 @@ def rows_of(options: KernelOptions) -> list[Row]:
         # The same push into a tenth of the rows takes as long, unless a loop copies the table.
         sparse = [("sgd", options.rows), ("sgd", max(1, options.rows // 10)), ("adagrad", options.rows)]
         sparse += [("adagrad", max(1, options.rows // 10)), ("adam", options.rows), ("pull", options.rows)]
-    stream = [(name, 16 if name == "async-sgd" else 1, options.small_parameters) for name in STREAMS]
+    stream = [(name, 1, options.small_parameters) for name in STREAMS]
     tables = [(SPARSE, rule, 1, rows) for rule, rows in sparse]
     return [(DENSE, *row) for row in dense] + tables + [(STREAM, *row) for row in stream]
 

@@ -19,7 +19,6 @@ from optim.kernels.parameter_server import (
     apply_accumulated,
     apply_pushes,
     initial_state,
-    pull_dense,
     push_dense,
 )
 from optim.kernels.parameter_server.blocks import BLOCK
@@ -318,28 +317,6 @@ def test_initial_state_shares_no_memory_with_what_it_was_made_of():
     state = initial_state(mine, OPTIMISERS[0])
     push_dense(state, jnp.ones(SIZE), jnp.float32(1.0))
     assert not mine.is_deleted()
-
-
-def test_a_pulled_copy_survives_the_next_update_and_says_its_age():
-    optimiser = OPTIMISERS[0]
-    state = pushed(*_two_pushes(), optimiser)
-    versions = []
-    for clock in range(3):
-        reply = pull_dense(state.parameters, state.version, jnp.array([clock, clock], jnp.int32))
-        seen = np.asarray(reply.parameters).copy()
-        state = push_dense(state, jnp.ones(SIZE), jnp.float32(1.0))
-        state = apply_accumulated(state, optimiser=optimiser)
-        assert np.array_equal(np.asarray(reply.parameters), seen)
-        assert np.asarray(reply.clocks).tolist() == [clock, clock]
-        versions.append(int(reply.version))
-    assert versions == [0, 1, 2]
-
-
-def test_a_worker_reads_its_own_writes():
-    optimiser = Sgd(learning_rate=1.0)
-    state = apply_accumulated(pushed(*_two_pushes(), optimiser), optimiser=optimiser)
-    reply = pull_dense(state.parameters, state.version, jnp.ones(2, jnp.int32))
-    assert np.array_equal(np.asarray(reply.parameters), np.full(SIZE, -1.0))
 
 
 @pytest.mark.parametrize("length", [1, SIZE + 1])

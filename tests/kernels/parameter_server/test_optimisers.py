@@ -11,24 +11,19 @@ from optim.kernels.parameter_server import (
     Adagrad,
     Adam,
     AdamW,
-    Damping,
     Momentum,
     RowLayout,
     Sgd,
     WarmupCosine,
     apply_accumulated,
-    apply_damped,
-    apply_damped_batch,
     apply_pushes,
     initial_rows,
     initial_state,
     pull_rows,
     push_dense,
     push_sparse,
-    sharded_apply,
 )
 from optim.kernels.parameter_server.blocks import BLOCK
-from optim.kernels.parameter_server.sharding import AXIS
 
 RNG = np.random.default_rng(0)
 START, GRADIENTS = RNG.standard_normal(7), RNG.standard_normal((5, 7))
@@ -135,30 +130,10 @@ def _pushed(rule, size=7, count=2):
     return apply_pushes(start, rule.initial_slots(start), pushes, weights, jnp.int32(0), optimiser=rule)[0]
 
 
-def _damped(rule):
-    start, version = _start(), jnp.int32(0)
-    return apply_damped(
-        start, rule.initial_slots(start), _gradients()[0], version, version, optimiser=rule, damping=Damping()
-    )[0]
-
-
-def _damped_batch(rule):
-    start, lags = _start(), jnp.zeros(5, jnp.int32)
-    return apply_damped_batch(
-        start, rule.initial_slots(start), _gradients(), jnp.int32(0), lags, optimiser=rule, damping=Damping()
-    )[0]
-
-
 def _rows(rule, method):
     layout, rows = RowLayout(width=7, optimiser=rule, method=method), jnp.array([1, 0, 1])
     table = initial_rows(jnp.stack([_start()] * 3), layout)
     return pull_rows(push_sparse(table, rows, _gradients()[:3], jnp.int32(0), layout=layout), rows, layout=layout)
-
-
-def _sharded(rule):
-    start = _start()
-    update = sharded_apply(jax.sharding.Mesh(np.array(jax.devices()[:1]), (AXIS,)), rule)
-    return update(start, rule.initial_slots(start), _gradients(), jnp.ones(5), jnp.int32(0))[0]
 
 
 UPDATES = {
@@ -166,11 +141,8 @@ UPDATES = {
     "pushed": _pushed,
     "pushed in groups": lambda rule: _pushed(rule, count=18),
     "pushed in blocks": lambda rule: _pushed(rule, size=2 * BLOCK + 5),
-    "damped": _damped,
-    "damped batch": _damped_batch,
     "rows, loop": lambda rule: _rows(rule, "loop"),
     "rows, sort": lambda rule: _rows(rule, "sort"),
-    "sharded": _sharded,
 }
 
 
@@ -212,12 +184,11 @@ def test_a_rate_from_an_array_is_its_number():
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(Momentum, "decay"), (Adagrad, "epsilon"), (Adam, "first_decay"), (Adam, "epsilon"), (Damping, "power")],
+    [(Momentum, "decay"), (Adagrad, "epsilon"), (Adam, "first_decay"), (Adam, "epsilon")],
 )
 def test_no_other_option_may_be_traced(kind, name):
-    rate = {} if kind is Damping else {"learning_rate": 0.1}
     with pytest.raises(InvalidOptionError, match=f"^{name} must be a number, got a traced value; .*only learning_rate"):
-        jax.jit(lambda value: kind(**rate, **{name: value}) and value)(0.5)
+        jax.jit(lambda value: kind(learning_rate=0.1, **{name: value}) and value)(0.5)
 
 
 def test_parameters_of_16_bits_are_refused():

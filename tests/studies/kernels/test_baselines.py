@@ -129,17 +129,6 @@ def test_a_push_is_added_with_its_weight():
     assert total.tolist() == [3.0, 1.0]
 
 
-def test_numba_does_the_same_work_where_it_has_a_state_of_its_own():
-    rng = np.random.default_rng(0)
-    total, left, gradient = np.zeros(200, np.float32), np.zeros(200, np.float32), rng.random(200, dtype=np.float32)
-    baselines.push_int8(total, left, gradient, rng.random(200, dtype=np.float32), 127.0)
-    assert total + left == pytest.approx(gradient, abs=1e-6)
-    assert np.abs(left).max() <= np.abs(gradient).max() / 127
-    held, weights = gradient.copy(), np.array([1.0, 0.5], np.float32)
-    baselines.damped_sgd(held, np.stack([gradient, gradient]), weights, 0.1)
-    assert held == pytest.approx(gradient * 0.85, abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("rule", "loop", "settings"),
     [
