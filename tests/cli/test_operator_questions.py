@@ -132,3 +132,62 @@ def test_keeping_types_says_backfill_where_pooling_them_says_preemption(tmp_path
     pooled, typed = means.values()
     assert (pooled["easy"], pooled["srtf"]) == (pytest.approx(116.0), pytest.approx(112.1))
     assert (typed["easy"], typed["srtf"]) == (pytest.approx(116.0), pytest.approx(121.0))
+
+
+COHORT = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Cohort\nmetadata: {{name: {}}}\nspec: {{parent: {}}}\n"
+WRONG = {
+    "GPUs of a type that the cluster hasn't": (
+        lambda state: state.replace("gres/gpu:h100", "gres/gpu:b200"),
+        ("--state", "{}/bad.txt", "--policy", "easy"),
+        "GPU type 'b200', and the cluster has",
+    ),
+    "a partition that the cluster hasn't": (
+        lambda state: state.replace("|train|", "|gold|"),
+        ("--state", "{}/bad.txt", "--policy", "easy"),
+        "partition 'gold'",
+    ),
+    "more held than there is": (
+        lambda state: re.sub(r"gpu:h100=\d+,gres/gpu=\d+", "gpu:h100=24,gres/gpu=24", state),
+        ("--state", "{}/bad.txt", "--policy", "easy"),
+        "the jobs that run hold",
+    ),
+    "a negative limit": (
+        lambda state: re.sub(r"\|0-\d\d:00:00\|", "|-1:00:00|", state),
+        ("--state", "{}/bad.txt", "--policy", "easy"),
+        "Timelimit",
+    ),
+    "a negative estimate of one's own table": (
+        lambda state: "id,submit,gpus,duration,estimate\na,0,1,60,60\nb,0,1,60,-60\n",
+        ("--trace", "{}/bad.txt", "--policy", "easy"),
+        "row 3, column 'estimate'",
+    ),
+    "cohorts in a circle": (
+        lambda state: COHORT.format("a", "b") + "---\n" + COHORT.format("b", "a") + "---\n" + QUEUE,
+        ("--trace", "{}/jobs.txt", "--trace-format", "sacct", "--what-if", "{}/bad.yaml", "--policy", "fifo"),
+        "bad.yaml",
+    ),
+    "a kind that isn't known": (
+        lambda state: QUEUE.replace("ClusterQueue", "Gadget"),
+        ("--trace", "{}/jobs.txt", "--trace-format", "sacct", "--what-if", "{}/bad.yaml", "--policy", "fifo"),
+        "kind 'Gadget'",
+    ),
+}
+QUEUE = (
+    "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {name: train}\nspec:\n  cohort: a\n  resourceGroups:\n"
+    "  - coveredResources: [gpu]\n    flavors: [{name: h100, resources: [{name: gpu, nominalQuota: 1}]}]\n"
+)
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_an_operator_gets_wrong_is_one_line_and_exit_code_2(tmp_path, what):
+    spoil, words, said = WRONG[what]
+    write_cluster(tmp_path, weeks=1)
+    bad = tmp_path / next(Path(word).name for word in words if "/bad." in word)
+    bad.write_text(spoil((tmp_path / "jobs.txt").read_text()))
+    words = [word.format(tmp_path) for word in words]
+    result = CliRunner().invoke(app, ["simulate", "cluster", *words, "--gpus", str(tmp_path / "topology.json")])
+    assert result.exit_code == 2, result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("optim: error")]
+    assert len(lines) == 1
+    assert said in lines[0]
+    assert "Traceback" not in result.output
