@@ -408,10 +408,10 @@ class Controller:
         options: ClusterOptions,
         start: StartingPoint | None = None,
     ) -> None:
-        if options.staleness > 0 and optimiser.num_slots > 0:
+        if options.staleness > 0 and (optimiser.num_slots > 0 or callable(optimiser.learning_rate)):
             raise InvalidOptionError(
-                f"staleness {options.staleness} needs an optimiser without slots, got {type(optimiser).__name__}: a "
-                "worker sees its own unapplied gradients only where they simply add; use Sgd, or staleness 0"
+                f"staleness {options.staleness} needs an optimiser without slots and schedule, got {optimiser}: a "
+                "worker sees its own unapplied gradients only where they simply add; use Sgd at one rate, or staleness 0"
             )
         self.phase = Phase.STOPPED
         self.generation = 0

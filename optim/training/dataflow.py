@@ -147,7 +147,8 @@ class Dataflow:
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
         self._staleness, self._densest = staleness, densest
-        self._rate = optimiser.learning_rate
+        # Only read with staleness, which schedules don't have.
+        self._rate = optimiser.learning_rate if isinstance(optimiser.learning_rate, float | int) else 0.0
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
         self._total_weight = sum(self._weights)

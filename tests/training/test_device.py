@@ -7,10 +7,12 @@ import jax
 import numpy as np
 import pytest
 
-from optim.kernels.parameter_server import Adagrad, AdamW, Momentum, Sgd, WarmupCosine
+from optim.kernels.parameter_server import Adagrad, AdamW, Momentum, RowLayout, Sgd, WarmupCosine
+from optim.kernels.parameter_server.dense import _apply_kept
 from optim.training import arrays
 from optim.training.applications import LogisticRegression, MatrixFactorisation, NeuralNetwork, TopicModel
 from optim.training.messages import Pushes
+from optim.training.server import apply_row_pushes
 from optim.training.stages import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, run_alone
 
@@ -121,3 +123,26 @@ def test_a_run_alone_is_that_of_numpy_gradients():
     options = {"num_observations": 40, "num_features": 5, "num_classes": 3, "num_partitions": 4}
     rule = Sgd(learning_rate=0.3)
     assert run_alone(OnHost(**options), rule, 6).equals(run_alone(LogisticRegression(**options), rule, 6))
+
+
+@pytest.mark.parametrize("rule", [Sgd(learning_rate=0.1), Momentum(learning_rate=0.1), Adagrad(learning_rate=0.1), AdamW(learning_rate=0.1)])  # fmt: skip
+@pytest.mark.parametrize("is_by_rows", [False, True])
+def test_a_clock_needs_two_parameters_and_its_slots_at_most(rule, is_by_rows):
+    """Beside the pushes: old and new parameters, and slots in place; by rows the sums of the pushed ones as well."""
+    size, width = 2**18, 16
+    vector = jax.ShapeDtypeStruct((size,), np.float32)
+    state, scalar = (vector, (vector,) * rule.num_slots), jax.ShapeDtypeStruct((), np.int32)
+    weights = jax.ShapeDtypeStruct((2,), np.float32)
+    if is_by_rows:
+        if not rule.zero_grad_is_noop:
+            return
+        rows = [jax.ShapeDtypeStruct((200,), np.int32)] * 2
+        values = [jax.ShapeDtypeStruct((200 * width,), np.float32)] * 2
+        layout = RowLayout(optimiser=rule, width=width)
+        lowered = apply_row_pushes.lower(*state, values, rows, weights, scalar, layout=layout)
+    else:
+        lowered = _apply_kept.lower(*state, (vector, vector), weights, None, scalar, optimiser=rule)
+    memory = lowered.compile().memory_analysis()
+    held = (1 + rule.num_slots) * size * 4
+    needed = held + memory.output_size_in_bytes - memory.alias_size_in_bytes + memory.temp_size_in_bytes
+    assert needed <= 2.2 * held

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.kernels.parameter_server import Adagrad, Adam, Sgd, apply_pushes
+from optim.kernels.parameter_server import Adagrad, Adam, Sgd, WarmupCosine, apply_pushes
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.messages import Pushes
 from optim.training.stages import ClusterOptions, Fixed, Stage
@@ -179,8 +179,11 @@ def test_a_name_is_given_once():
 
 
 def test_staleness_needs_an_optimiser_that_adds():
-    with pytest.raises(InvalidOptionError, match="staleness 1 needs an optimiser without slots, got Adam"):
+    with pytest.raises(InvalidOptionError, match="staleness 1 needs an optimiser without slots and schedule, got Adam"):
         Trainer(CLASSES, Adam(learning_rate=0.1), ClusterOptions(staleness=1))
+    schedule = Sgd(learning_rate=WarmupCosine(peak=0.1, warmup_steps=1, num_steps=9))
+    with pytest.raises(InvalidOptionError, match="without slots and schedule, got Sgd"):
+        Trainer(JOBS["matrix factorisation"][0], schedule, ClusterOptions(staleness=1))
 
 
 @given(data=st.data(), seed=st.integers(0, 3))

@@ -176,7 +176,7 @@ def apply_pushes(
     return done
 
 
-@jax.jit
+@partial(jax.jit)
 def copy_arrays(arrays: Any) -> Any:
     """Return a pytree's copies, which outlive the donation of the originals."""
     return jax.tree.map(jnp.copy, arrays)
