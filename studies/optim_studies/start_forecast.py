@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.arrays import FloatArray
+from optim.core.arrays import FloatArray, IntArray
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.workload import US, Workload
 from optim.simulation.cluster.catalogue import make_policy
@@ -134,7 +134,7 @@ class World:
         return first_starts(meant, self.cluster, self.make(meant), then.present, pending).astype(np.float64)
 
 
-def _hours(error_us: FloatArray) -> list[float]:
+def _hours(error_us: FloatArray | IntArray) -> list[float]:
     return [round(abs(each) / HOUR_US, 4) for each in error_us.tolist()]
 
 

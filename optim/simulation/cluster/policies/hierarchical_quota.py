@@ -308,13 +308,13 @@ def flavor_machines(tree: QuotaTree, cluster: Cluster) -> list[BoolArray]:
     everything = np.ones(cluster.num_machines, np.bool_)
     if cluster.kinds == UNNAMED or (len(tree.flavors) == 1 and not tree.labels.get(tree.flavors[0])):
         return [everything] * len(tree.flavors)
-    names = [
+    names: list[set[str]] = [
         {name.casefold(), *(each.casefold() for each in (cluster.partitions[at] if cluster.partitions else ()))}
         for at, name in enumerate(cluster.names_of_gpus)
     ]
     found = []
     for flavor in tree.flavors:
-        known = {each.casefold() for each in tree.labels.get(flavor, ())} & set.union(*names)
+        known = {each.casefold() for each in tree.labels.get(flavor, ())} & set[str]().union(*names)
         called = known or {flavor.casefold()}
         kinds = np.array([called <= each for each in names])
         if not kinds.any():

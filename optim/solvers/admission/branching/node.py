@@ -436,7 +436,8 @@ class NodeBounder:
             is_improved = False
             while True:
                 # In between the best point and the master's the bound is lower, and schedules there are better.
-                prices = tuple(share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
+                rows, cuts = (share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
+                prices = rows, cuts
                 priced, candidate = self._price(prices, limits)
                 if candidate.bound < best.bound:
                     best, center = candidate, prices
@@ -489,7 +490,8 @@ class NodeBounder:
         cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices
         if len(self.master.cuts):
             cost = cost + point.multiplier @ self.master.cuts.use(schedules)
-        return self._tables.value[schedules.jobs, schedules.completion] - cost
+        payoff: FloatArray = self._tables.value[schedules.jobs, schedules.completion] - cost
+        return payoff
 
     def _center(self, start: DualPoint) -> tuple[FloatArray, FloatArray]:
         """Return a point's prices and its multipliers of the master's cuts; of cuts that are gone nothing stays."""
