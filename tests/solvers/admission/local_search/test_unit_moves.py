@@ -79,8 +79,7 @@ def test_a_chain_of_two_displacements_admits_a_refused_job():
     assert search.incumbent_value == 18
 
 
-def test_one_swap_alone_does_not_reach_a_chain_of_two(monkeypatch):
-    monkeypatch.setattr("optim.solvers.admission.local_search.plan_moves.MAX_SWAPS", 1)
+def test_one_swap_alone_does_not_reach_a_chain_of_two():
     jobs = one_slot_job("a", [5, 5]), one_slot_job("b", [9]), one_slot_job("c", [4, 4, 4, 4])
     search = neighbourhood(cluster(*jobs), at_slots(0, None, 1))
     units = unit_moves.make_units(search.instance, search.data)
