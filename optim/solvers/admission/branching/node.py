@@ -436,8 +436,8 @@ class NodeBounder:
             is_improved = False
             while True:
                 # In between the best point and the master's the bound is lower, and schedules there are better.
-                rows, cuts = (share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
-                prices = rows, cuts
+                of_rows, of_cuts = (share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
+                prices = of_rows, of_cuts
                 priced, candidate = self._price(prices, limits)
                 if candidate.bound < best.bound:
                     best, center = candidate, prices
