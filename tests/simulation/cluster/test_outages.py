@@ -313,12 +313,14 @@ def test_a_gang_waits_for_all_machines_however_often_they_fail(name):
 
 @pytest.mark.parametrize("name", ["las", "patience+las"])
 def test_a_run_ends_when_every_stop_undoes_all_work_of_its_turn(name):
-    """Two jobs of a minute take turns of 3 s, and a checkpoint comes every 10 s of work; in turns of 12 s they get done."""
+    """Two jobs of a minute take turns of 3 s, and a checkpoint comes every 10 s of work; in turns of 12 s jobs of half an hour get done."""
     jobs = workload([(0, 1, 60)] * 2)
     options = EngineOptions(overhead_s=0, preempted="checkpoint", checkpoint_min=1 / 6)
     run = simulate(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"quantum_s": 3}), options)
     assert not run.is_done.any()
     assert "before their next checkpoint" in run.halted
     assert 200 < (run.log.kind == Event.PREEMPT).sum() < 210
+    jobs = workload([(0, 1, 1800)] * 2)
     longer = simulate(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"quantum_s": 12}), options)
+    assert (longer.log.kind == Event.PREEMPT).sum() > 210
     assert (longer.is_done.all(), longer.halted) == (True, "")
