@@ -184,3 +184,13 @@ def test_a_wrapper_promises_nothing():
     run = simulate(jobs, Cluster.grid("1x8"), wrap("isolate", make_policy("easy", jobs), jobs))
     assert run.rules.reservation_depth == 0
     assert (run.log.promised_us == -1).all()
+
+
+def test_a_job_has_one_estimate_in_all_of_its_runs():
+    """Nobody states one: the policy guesses, once."""
+    jobs = workload([(0, 1, 4)], estimate_us=np.array([0]))
+    rows = [(0, Event.START, 0, 1), (2, Event.PREEMPT, 0, 0), (2, Event.START, 0, 1), (4, Event.END, 0, 0)]
+    log = _log(rows, [9], [-1], [-1])
+    assert not _said(jobs, Cluster.grid("1x1"), log)
+    other = replace(log, estimate_us=np.array([9 * US, -1, 8 * US, -1]))
+    assert "or another before" in _said(jobs, Cluster.grid("1x1"), other)
