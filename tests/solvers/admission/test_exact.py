@@ -14,9 +14,11 @@ from optim.core.driver import Monitor
 from optim.core.errors import InvalidOptionError, SolverError
 from optim.core.solution import CertificateKind
 from optim.core.stopping import IterationLimit
+from optim.models.admission.compact_programme import compact_model
 from optim.models.admission.decision import AdmissionPlan, TreeProof
 from optim.solvers.admission import exact as module
-from optim.solvers.admission.exact import CompactThread
+from optim.solvers.admission.exact import CompactThread, Finders
+from optim.solvers.lp.highs import CompiledModel, run_highs, silent_highs
 from tests.support.admission.oracle import ilp_optimum, packing
 from tests.support.admission.strategies import tiny_instances
 
@@ -122,6 +124,44 @@ def test_an_error_of_highs_is_raised_where_plans_are_asked_for(monkeypatch):
     with pytest.raises(SolverError, match="no answer"):
         waited_for(compact, lambda: False)
     compact.stop()
+
+
+class Finder:
+    """Finds what it is given, and remembers what it is told."""
+
+    def __init__(self, *plans):
+        self.plans, self.learned = list(plans), []
+
+    def start(self):
+        """Nothing has to begin."""
+
+    def learn(self, plan):
+        self.learned.append(plan)
+
+    def counts(self):
+        return {}
+
+    def find_plan(self):
+        return self.plans.pop() if self.plans else None
+
+
+def test_the_best_of_the_finders_plans_is_handed_over_where_it_is_better():
+    instance, known = solved("tiny-2")
+    worse = optim.solve(instance, "fifo").decision
+    assert 0 < worse.objective(instance) < known.objective
+    finders = Finder(NOBODY, worse, worse), Finder(worse, known.decision)
+    both = Finders(finders, instance)
+    assert both.exchange(NOBODY) is known.decision
+    assert both.exchange(known.decision) is None
+    assert both.exchange(known.decision) is None
+    assert [finder.learned for finder in finders] == [[NOBODY, known.decision]] * 2
+    assert both.counts() == {"plans_handed_over": 1.0}
+
+
+def test_highs_hands_each_better_point_over():
+    compiled, points = CompiledModel(compact_model(optim.reference_instance("tiny-0"))), []
+    outcome = run_highs(silent_highs(compiled.lp), on_solution=points.append)
+    assert points[-1] == pytest.approx(outcome.values, abs=1e-6)
 
 
 def tampered(solution, rng):

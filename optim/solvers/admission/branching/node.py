@@ -481,11 +481,11 @@ class NodeBounder:
         needed = point.job_price + PAYOFF_TOL * np.maximum(1.0, np.abs(point.job_price))
         on = np.flatnonzero(priced.completion >= 0)
         payoff = np.full(len(priced), -math.inf)
-        payoff[on] = self._payoff(priced.select(on), point)
+        payoff[on] = self.payoff(priced.select(on), point)
         priced.completion[payoff <= needed] = -1
         return self.master.add_schedules(priced) > 0
 
-    def _payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
+    def payoff(self, schedules: PricedSchedules, point: MasterPoint) -> FloatArray:
         """Return what schedules leave of their value at the master's duals, shape (schedules,)."""
         cost = usage_matrix(self._tables, self._rows, schedules).T @ point.row_prices
         if len(self.master.cuts):

@@ -128,3 +128,13 @@ def test_a_forgotten_schedule_leaves_a_basis_that_still_leads_to_the_optimum() -
         limits, bounder.zero_dual_point(), cutoff=0.0, effort=ROOT_EFFORT, should_stop=lambda _: False
     )
     assert point.point.bound == pytest.approx(value, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["tiny-1", "tiny-2"])
+def test_schedules_of_the_point_are_paid_their_jobs_price(name: str) -> None:
+    """Complementary slackness: what is used loses nothing, and nothing that is known gains."""
+    _, _, bounder = bounded_root(name)
+    point, schedules = bounder.master.solve(), bounder.master.schedules
+    slack = point.job_price[schedules.jobs] - bounder.payoff(schedules, point)
+    assert slack.min() >= -1e-6
+    assert slack[point.weight > 1e-6] == pytest.approx(0.0, abs=1e-6)
