@@ -146,3 +146,10 @@ def test_a_clock_needs_two_parameters_and_its_slots_at_most(rule, is_by_rows):
     held = (1 + rule.num_slots) * size * 4
     needed = held + memory.output_size_in_bytes - memory.alias_size_in_bytes + memory.temp_size_in_bytes
     assert needed <= 2.2 * held
+
+
+def test_a_gradient_that_is_left_out_contributes_nothing_whatever_it_holds():
+    spoilt = np.full(4, np.nan, np.float32)
+    assert np.asarray(arrays.contribution(spoilt, 0.0, None, 1, 4)).tolist() == [0.0] * 4
+    by_rows = arrays.contribution(np.array([1, 2], np.float32), 0.5, np.array([1], np.int32), 2, 4)
+    assert np.asarray(by_rows).tolist() == [0.0, 0.0, 0.5, 1.0]
