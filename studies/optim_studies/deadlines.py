@@ -265,7 +265,7 @@ def run_window(
         problems += [f"{window.file}: {text}" for text in check_optimum(market, job, best, Billing.WHOLE_TICKS)]
         stays, usd, is_late = best.plan, best.usd, False
     else:
-        facts = facts_of(market, job, Billing.WHOLE_TICKS, hazards)
+        facts = replace(facts_of(market, job, Billing.WHOLE_TICKS, hazards), keeps_tick=True)
         made = Guaranteed(facts, policy_class(name, "zones")(facts))
         run = run_zones(market, job, made, 0, billing=Billing.WHOLE_TICKS)
         stays, usd, is_late, forced = run.stays, run.units / UNITS_USD, not run.deadline_met, made.forced

@@ -193,8 +193,7 @@ def test_a_row_has_all_variants_proven_and_nobody_beats_the_optimum():
         assert set(COLUMNS) <= set(record.findings)
         assert record.findings["mean"] == pytest.approx(np.mean([record.findings[name] for name in COLUMNS]), abs=0.01)
         assert record.findings["late"] == 0
-        # A table counts seconds, the guarantee whole ticks: with less than a tick of slack it may still ask for spot machines.
-        assert record.findings["forced"] == 0 or record.solver == "deadline-dp"
+        assert record.findings["forced"] == 0
         assert all(record.findings[name] <= least[name] for name in COLUMNS)
 
 

@@ -60,8 +60,12 @@ class DeadlineProgramme(DeadlineGuard):
         self._rule: _OneZone | _SeveralZones = (_OneZone if len(facts.zones) == 1 else _SeveralZones)(facts, self)
 
     def may_lose_s(self, view: ZoneView, wanted: Sequence[Offer]) -> int:
-        """Return the longest set-up of the places, if the last has machines for sure: on demand, or those that are held."""
-        if not wanted or (wanted[-1].is_spot and wanted[-1] != view.held):
+        """Return the longest set-up of the places, if the last has machines for sure: on demand, or those that are held.
+
+        A tick, too, where the environment forces machines on demand so early.
+        """
+        keeps_tick = self.facts.keeps_tick and (view.held is None or not view.held.is_spot)
+        if keeps_tick or not wanted or (wanted[-1].is_spot and wanted[-1] != view.held):
             return self.facts.tick_s
         setups = self.facts.job.setup_s[view.state]
         lost = (view.setup_left_s if place == view.held else int(setups[place.zone]) for place in wanted)
@@ -347,6 +351,7 @@ def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
         on_demand_usd=min(facts.on_demand_micro) * job.machines / MICRO,
         tick_s=decision_s(facts.tick_s),
         billing=facts.billing,
+        keeps_tick=facts.keeps_tick,
     )
 
 

@@ -44,6 +44,9 @@ class ZoneFacts:
         The rule of the bill.
     hazards
         How spells of availability end, learned from other traces or earlier ones; None where there are none.
+    keeps_tick
+        Whether the environment forces machines on demand, unless spot machines are held, where a launch of them a tick later
+        would be too late.
     """
 
     zones: tuple[str, ...]
@@ -53,6 +56,7 @@ class ZoneFacts:
     job: ZoneJob
     billing: Billing = Billing.PER_SECOND
     hazards: SpellHazards | None = None
+    keeps_tick: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

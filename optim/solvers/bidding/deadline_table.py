@@ -47,6 +47,9 @@ class DeadlineJob:
         Seconds between decisions.
     billing
         The rule of the bill.
+    keeps_tick
+        Whether spot machines are launched only where a tick without work leaves time for a launch on demand: where an
+        environment forces that.
 
     Raises
     ------
@@ -61,8 +64,11 @@ class DeadlineJob:
     on_demand_usd: float
     tick_s: int = 600
     billing: Billing = Billing.PER_SECOND
+    keeps_tick: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.keeps_tick, bool):
+            raise InvalidOptionError(f"keeps_tick must be True or False, got {self.keeps_tick!r}")
         for name, least in (("work_s", 1), ("deadline_s", 1), ("setup_s", 0), ("tick_s", 1)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -279,6 +285,7 @@ def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
         hazards.first_hazard(ticks),
         hazards.elsewhere * hazards.ages_met,
         (shape.per_tick, unit, shape.setup, job.work_s, shape.steps),
+        job.keeps_tick,
         MINUTE_S if job.billing is Billing.AWS_2017 else 0,
         (leases.is_spot, leases.idle, leases.rest, leases.after, leases.charge, leases.end_rate, leases.refund),
         begin,
@@ -297,6 +304,7 @@ def _solve(
     first: FloatArray,
     elsewhere: FloatArray,
     times: tuple[int, int, int, int, int],
+    keeps_tick: bool,
     launch_s: int,
     leases: tuple[NDArray[np.bool_], IntArray, IntArray, IntArray, FloatArray, FloatArray, FloatArray],
     begin: IntArray,
@@ -336,7 +344,10 @@ def _solve(
                 then, from_spell = lost + idle[r], there if is_spot[r] else 0
                 ends = idle[r] * unit + left <= tick_s
                 # Safe: a launch on demand fits, now or, of what may be lost by then, at the next tick.
-                if (then + (0 if ends else setup) if is_spot[r] else lost + setup) > steps:
+                need = lost + setup
+                if is_spot[r]:
+                    need = need + per_tick if keeps_tick else then + (0 if ends else setup)
+                if need > steps:
                     continue
                 end_s = max(idle[r] * unit + left, launch_s)
                 price = end_rate[r] * end_s if ends and end_rate[r] > 0.0 else charge[r]
@@ -415,14 +426,21 @@ def check_table(table: DeadlineTable) -> list[str]:
         rows = slice(int(shape.begin[tick]), int(shape.begin[tick + 1]))
         lost = int(shape.low[tick]) + np.arange(rows.stop - rows.start)
         ends_s = job.work_s - (tick + 1) * job.tick_s + lost * table.unit_s
-        problem = _unsafe(table.entries[rows], lost, ends_s, shape, leases, ages)
+        problem = _unsafe(table.entries[rows], lost, ends_s, shape, leases, ages, keeps_tick=job.keeps_tick)
         if problem:
             return [f"tick {tick}: {problem}"]
     return []
 
 
 def _unsafe(
-    entries: NDArray[Any], lost: IntArray, ends_s: IntArray, shape: TableShape, leases: Leases, ages: int
+    entries: NDArray[Any],
+    lost: IntArray,
+    ends_s: IntArray,
+    shape: TableShape,
+    leases: Leases,
+    ages: int,
+    *,
+    keeps_tick: bool,
 ) -> str:
     """Return what is wrong with a tick's entries, nothing if all are safe; `ends_s` are seconds from work left to a tick."""
     launch, held = entries & 3, len(leases.idle) - 2
@@ -430,8 +448,11 @@ def _unsafe(
         return "an entry says what there isn't"
     is_late = lost + shape.setup > shape.steps
     waits = (launch == WAIT) | (entries & OTHERWISE == 0)
-    if ((lost + shape.per_tick + shape.setup > shape.steps)[:, None] & waits).any():
+    has_no_tick = (lost + shape.per_tick + shape.setup > shape.steps)[:, None]
+    if (has_no_tick & waits).any():
         return "it waits although a launch at the next tick is too late"
+    if keeps_tick and (has_no_tick & (launch == SPOT)).any():
+        return "spot machines are launched although on demand is forced"
     for r in range(held + 1):
         asks = launch == SPOT if r == held else entries >> (r + KEPT) & 1 == 1
         then = lost + leases.idle[r]

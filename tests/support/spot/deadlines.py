@@ -36,6 +36,9 @@ def least_mean(job, hazard, is_available, unit_s, first=None):
         for kind in (None, "spot", "on-demand"):
             if kind == "spot" and not there:
                 continue
+            is_forced = job.keeps_tick and job.deadline_s - (t + 1) * tick_s < left_s + setup_s
+            if is_forced and kind != "on-demand" and (held is None or held[0] != "spot"):
+                continue
             is_kept = held is not None and kind == held[0]
             paid = Fraction(0) if is_kept or held is None else bill(*held, False)
             if kind is None:

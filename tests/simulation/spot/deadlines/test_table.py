@@ -31,9 +31,11 @@ def drawn_job(seed, billing):
 
 
 @pytest.mark.parametrize("billing", Billing)
-def test_least_mean_is_that_of_trying_everything(billing):
+@pytest.mark.parametrize("keeps_tick", [False, True])
+def test_least_mean_is_that_of_trying_everything(billing, keeps_tick):
     for seed in range(60):
         job, hazards = drawn_job(seed, billing)
+        job = replace(job, keeps_tick=keeps_tick)
         table = solve_table(job, hazards)
         first = hazards.first_hazard(40).tolist()
         for there in (False, True):
@@ -82,6 +84,18 @@ def test_every_entry_is_safe_whatever_hazards_say():
     for seed in range(200):
         job, hazards = drawn_job(seed, list(Billing)[seed % 4])
         assert check_table(solve_table(job, hazards)) == []
+
+
+def test_every_entry_keeps_a_tick_where_on_demand_is_forced():
+    is_other = False
+    for seed in range(100):
+        job, hazards = drawn_job(seed, list(Billing)[seed % 4])
+        free, kept = solve_table(job, hazards), solve_table(replace(job, keeps_tick=True), hazards)
+        assert check_table(kept) == []
+        problems = check_table(replace(free, job=kept.job))
+        assert (problems == []) or "spot machines are launched although on demand is forced" in problems[0]
+        is_other |= problems != []
+    assert is_other
 
 
 def test_hazards_of_other_ticks_are_refused():
