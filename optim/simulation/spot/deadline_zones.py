@@ -98,10 +98,9 @@ class _OneZone:
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what the table says if there are machines and, after it, if there are none."""
-        seen = view.seen[0]
-        if seen is not None and seen != self._seen:
-            self._watch.see(seen[0] * self._facts.tick_s, is_available=seen[1])
-        self._seen = seen
+        for tick, is_available in new_sights(view, 0, self._seen):
+            self._watch.see(tick * self._facts.tick_s, is_available=is_available)
+        self._seen = view.seen[0]
         if view.held != self._held:  # launched when it was last asked
             self._since_s = self._held_at_s
         self._held, self._held_at_s = view.held, view.elapsed_s
@@ -220,9 +219,9 @@ class _SeveralZones:
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return the zones that are worth it, the best first, and what to do if none has machines."""
         now_s, held, job = view.elapsed_s, view.held, self._facts.job
-        for zone, (watch, seen) in enumerate(zip(self._watches, view.seen, strict=True)):
-            if seen is not None and seen != self._seen[zone]:
-                watch.see(seen[0] * self._facts.tick_s, is_available=seen[1])
+        for zone, watch in enumerate(self._watches):
+            for tick, is_available in new_sights(view, zone, self._seen[zone]):
+                watch.see(tick * self._facts.tick_s, is_available=is_available)
         self._seen = tuple(view.seen)
         if held is not None and held.is_spot:
             self._last_s = now_s
@@ -327,6 +326,18 @@ def _values_of(
         is_whole=facts.billing is Billing.WHOLE_TICKS,
     )
     return solve_zones(problem, parts), group_of
+
+
+def new_sights(view: ZoneView, zone: int, last: tuple[int, bool] | None) -> list[tuple[int, bool]]:
+    """Return what was seen of a zone since the last sight that was taken up.
+
+    What is seen at a tick before anything is asked was held since the tick before: there were machines then, too.
+    """
+    seen = view.seen[zone]
+    if seen is None or seen == last:
+        return []
+    launched = view.tick - 1, True
+    return [launched, seen] if seen[0] == view.tick and last != launched else [seen]
 
 
 def known_hazards(facts: ZoneFacts) -> SpellHazards:

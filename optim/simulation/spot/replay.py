@@ -165,6 +165,8 @@ def _go(
             else:
                 if not at.is_fed:
                     if at.seen_tick >= 0 and (at.seen_tick != at.told_tick or at.seen_flag != at.told_flag):
+                        if at.seen_tick == at.tick and (at.told_tick != at.tick - 1 or at.told_flag == 0):
+                            take_up(seen, weight, lasting, times.decide_s, (at.tick - 1) * tick_s, True)
                         take_up(seen, weight, lasting, times.decide_s, at.seen_tick * tick_s, at.seen_flag)
                     at.told_tick, at.told_flag = at.seen_tick, at.seen_flag
                     if at.held != at.was_held:

@@ -132,3 +132,22 @@ def test_waiting_for_machines_asks_for_them():
     assert run.probes == 0
     assert [stay.is_spot for stay in run.stays] == [False]
     assert Offer(0, True) not in run.stays
+
+
+@pytest.mark.parametrize("zones", [("--x-xxx---xx----",), ("--x-xxx---xx----", "----------------")])
+def test_machines_that_are_launched_are_seen_at_that_tick_already(monkeypatch, zones):
+    seen, see = set(), SpellWatch.see
+
+    def note(self, now_s, *, is_available):
+        seen.add((now_s // 600, is_available))
+        see(self, now_s, is_available=is_available)
+
+    monkeypatch.setattr(SpellWatch, "see", note)
+    market = zone_market(*zones, tick_s=600)
+    job = zone_job(market, 9, 16, setup=0)
+    run = run_zones(market, job, DeadlineProgramme(facts_of(market, job)), 0)
+    held = [stay for stay in run.stays if stay.is_spot]
+    assert [stay.is_lost for stay in held].count(True) > 0
+    for stay in held:
+        ticks = range(stay.begin_s // 600, stay.end_s // 600)
+        assert {(tick, True) for tick in ticks} <= seen
