@@ -73,7 +73,7 @@ class PrioritySettings:
     Parameters
     ----------
     options
-        Options of the policy ``multifactor``, by name.
+        Options of the policy ``multifactor``, by name; of what the file leaves out as Slurm has it.
     partitions
         By name.
     ignored
@@ -118,6 +118,13 @@ PARAMETERS: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
 }
 """Parameters of slurm.conf, in lower case: the policy's option, how a value is read, and what is due."""
 
+DEFAULTS: Mapping[str, Any] = {
+    **{f"weight_{name}": 0 for name in ("age", "fair_share", "job_size", "partition", "qos")},
+    "max_age_h": 168.0,
+    "half_life_h": 168.0,
+}
+"""Slurm's own values of parameters that a slurm.conf leaves out, where the policy's options have others: no weight, and 7-0 for the times."""
+
 DECIDED = {"prioritytype": "priority/multifactor", "preempttype": "preempt/qos", "preemptmode": "requeue"}
 """Parameters whose value must be that of what is played."""
 
@@ -153,7 +160,7 @@ def read_priority_settings(path: str | Path) -> PrioritySettings:
         raise InvalidProblemError(
             f"{path}: no parameter of priority in it, such as PriorityWeightAge=1000; give a slurm.conf"
         )
-    return PrioritySettings(options=options, partitions=partitions, ignored=tuple(ignored))
+    return PrioritySettings(options={**DEFAULTS, **options}, partitions=partitions, ignored=tuple(ignored))
 
 
 def _partition(where: str, keys: Mapping[str, str]) -> PartitionPriority:

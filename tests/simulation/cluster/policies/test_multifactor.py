@@ -190,6 +190,17 @@ def test_a_scavengers_time_is_charged_by_its_factor(tmp_path):
     assert ends(jobs, qos=qos)[0][2:] == [HOUR + 1020, HOUR + 1010]
 
 
+def test_what_a_slurm_conf_leaves_out_has_the_defaults_of_slurm(tmp_path):
+    """No weight but the one that is given, and a week for age and half-life; the sample's weights are the options' defaults alone."""
+    conf = write(tmp_path / "slurm.conf", "PriorityWeightAge=500\n")
+    jobs = workload([(0, 1, 1)])
+    found = Multifactor(MultifactorOptions(conf=conf), jobs).settings
+    weights = ("age", "fair_share", "job_size", "partition", "qos")
+    assert [getattr(found, f"weight_{name}") for name in weights] == [500, 0, 0, 0, 0]
+    assert (found.max_age_h, found.half_life_h, found.calc_period_min) == (168, 168, 5)
+    assert (found.favor_small, found.fair_tree, found.damping, found.exempt_s) == (False, True, 1, 0)
+
+
 def test_tiers_of_partitions_go_before_priorities_and_factors_into_them(tmp_path):
     conf = write(
         tmp_path / "slurm.conf",
