@@ -473,13 +473,15 @@ def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp
 
 @pytest.mark.prove
 def test_turns_that_reach_no_checkpoint_are_told_before_they_are_played(trace):
-    """A quantum of 5 minutes under checkpoints every 30; with one every 5 minutes, or without, nothing is said."""
+    """A quantum of 5 minutes, 30 s of them a restart, under checkpoints every 30 or 5; with one every 4.5, or without, nothing is said."""
     words = ["simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--bound-steps", "0"]
     lost = [*words, "--option", "preempted=checkpoint", "--policy", "fifo,las"]
-    said = "las gives turns of 5 min, in which no job comes to its next checkpoint (one every 30 min)"
+    said = "las gives turns of 5 min, in which no job comes to its next checkpoint (one every 30 min, after 30 s of restart)"
     assert said in run(*lost).stderr
+    assert "set checkpoint_min=4.5 or less" in run(*lost, "--option", "checkpoint_min=5").stderr
     assert "fifo gives turns" not in run(*lost).stderr
-    assert "gives turns" not in run(*lost, "--option", "checkpoint_min=5").stderr
+    assert "gives turns" not in run(*lost, "--option", "checkpoint_min=4.5").stderr
+    assert "gives turns" not in run(*lost, "--option", "checkpoint_min=5", "--option", "overhead_s=0").stderr
     assert "gives turns" not in run(*words, "--policy", "las").stderr
 
 

@@ -198,7 +198,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     """
     done = run.is_done
     if not done.any():
-        raise UnsupportedProblemError(f"{run.policy} finished no job; {_why_nothing(run.log)}")
+        raise UnsupportedProblemError(f"{run.policy} finished no job; {run.halted or _why_nothing(run.log)}")
     completion = (run.end_us - jobs.submit_us)[done].astype(float)
     slowdown = completion / jobs.duration_us[done]
     whole, space = rho_of_apps(jobs, cluster, run)

@@ -28,6 +28,7 @@ from optim.simulation.cluster.engine import Policy, check_support, simulate
 from optim.simulation.cluster.index.policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions, Preempted
 from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
+from optim.simulation.cluster.planning.policy import PlanningPolicy
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
 
@@ -264,7 +265,11 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
             options = getattr(policy, "options", None)
             for name, unit in TURNS.items():
                 quantum_us = quantum_us or round(getattr(options, name, 0) * unit)
-            if 0 < quantum_us < min_us:
+            restart_us = self.options.overhead_us
+            if isinstance(policy, PlanningPolicy):
+                restart_us = policy.rules(self.options).restart_us
+            work_us = quantum_us - restart_us
+            if quantum_us > 0 and work_us < min_us:
                 minutes = quantum_us / US / 60
                 if self.options.preempted is Preempted.RESTART:
                     said.append(
@@ -272,10 +277,14 @@ class Comparison(AbstractTask[PolicyRequest, SimulationResult | None]):
                         "that take turns may never be done; choose preempted=checkpoint, or longer turns"
                     )
                     continue
+                remedy = (
+                    f"set checkpoint_min={work_us / US / 60:g} or less, or longer turns"
+                    if work_us > 0
+                    else "set longer turns"
+                )
                 said.append(
                     f"{request.name} gives turns of {minutes:g} min, in which no job comes to its next checkpoint (one every "
-                    f"{min_us / US / 60:g} min): jobs that take turns may never be done; set checkpoint_min={minutes:g} or "
-                    "less, or longer turns"
+                    f"{min_us / US / 60:g} min, after {restart_us / US:g} s of restart): jobs that take turns may never be done; {remedy}"
                 )
         return said
 

@@ -156,3 +156,5 @@ def test_a_run_in_which_no_job_was_done_says_what_may_have_kept_them(kinds, said
     )  # fmt: skip
     with pytest.raises(UnsupportedProblemError, match=said):
         measure(jobs, cluster, replace(run, log=log, is_done=np.zeros(2, bool)))
+    with pytest.raises(UnsupportedProblemError, match="finished no job; jobs were stopped"):
+        measure(jobs, cluster, replace(run, log=log, is_done=np.zeros(2, bool), halted="jobs were stopped"))
