@@ -6,17 +6,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from optim.core.arrays import IntArray
+from optim.core.arrays import FloatArray, IntArray
 from optim.core.policies import policy
 from optim.models.bidding.market.billing import Billing
 from optim.models.bidding.market.prices import HOUR_S, MICRO
-from optim.models.bidding.market.spells import SpellHazards, decision_s, prior_hazards
+from optim.models.bidding.market.spells import ABSENT, PRESENT, SpellHazards, decision_s, prior_hazards
 from optim.simulation.spot.deadline_policy import (
     CHOICES,
+    LEVEL,
+    MAX_LEVEL,
     DeadlinePolicy,
     DeadlineView,
     Machines,
     SpellWatch,
+    likeliest,
+    new_memory,
     table_of,
 )
 from optim.simulation.spot.zones import IN_ONE_ZONE, DeadlineGuard, Offer, ZoneFacts, ZoneView
@@ -160,36 +164,44 @@ class _PacedWatch(SpellWatch):
     """A watch of a zone among several, whose pace follows by smaller steps: zones are compared with one another.
 
     With a gamma distribution of mean 1 and `PACE_ENDS` for the factor by which a kind's hazards differ here, the mean of
-    what is known after n ends where x were expected is ``(PACE_ENDS + n) / (PACE_ENDS + x)``.
+    what is known after n ends where x were expected is ``(PACE_ENDS + n) / (PACE_ENDS + x)``. What was expected depends on
+    the power of `LEVEL` that is common to all zones.
     """
 
     def __init__(self, hazards: SpellHazards) -> None:
         super().__init__(hazards)
-        self._every_s = hazards.tick_s
-        self._rows = (hazards.first_hazard(hazards.num_ages).T.tolist(), hazards.hazard.tolist())
         self._sight: tuple[float, bool] | None = None
-        self._due, self._ends = [0.0, 0.0], [0, 0]
+        self._due, self._log_ends = np.zeros((2, 2 * MAX_LEVEL + 1)), np.zeros((2, 2 * MAX_LEVEL + 1))
+        self._ends = [0, 0]
 
     def see(self, now_s: float, *, is_available: bool) -> None:
         """Take up whether there are machines at a time, not before the last."""
         if self._sight is not None:
-            then_s, was_there = self._sight
-            lasted_s = self.lasted_s(then_s, is_available=was_there)
-            row = self._rows[lasted_s is not None][was_there]
-            age = int(then_s if lasted_s is None else lasted_s) // self._every_s
-            self._due[was_there] += row[min(age, len(row) - 1)] * (now_s - then_s) / self._every_s
-            self._ends[was_there] += was_there != is_available
+            then_s, kind = self._sight[0], int(self._sight[1])
+            lasted_s = self.lasted_s(then_s, is_available=bool(kind))
+            lasting = self._lasting[:, 1 if lasted_s is None else 0, kind]
+            age = int((then_s if lasted_s is None else lasted_s) / self._tick_s)
+            rate = -lasting[:, min(age, lasting.shape[1] - 1)]
+            self._due[kind] += rate * ((now_s - then_s) / self._tick_s)
+            if kind != is_available:
+                self._ends[kind] += 1
+                self._log_ends[kind] += np.log(rate)
         super().see(now_s, is_available=is_available)
         self._sight = now_s, is_available
 
-    @property
-    def pace(self) -> tuple[int, int]:
-        """Powers of `PACE` that hazards of absence and of availability are to be multiplied by."""
-        absent, present = (
-            max(-MAX_PACE, min(MAX_PACE, round(math.log((PACE_ENDS + ended) / (PACE_ENDS + due), PACE))))
-            for due, ended in zip(self._due, self._ends, strict=True)
-        )
-        return absent, present
+    def log_likelihood(self, kind: int) -> FloatArray:
+        """Return by power of `LEVEL` how likely what was seen is, the pace being drawn: shape (powers,), up to a constant.
+
+        Ends are those of a Poisson process whose rate is the hazard's times the pace, so that the mean over the pace is in
+        closed form: the product of rates at n ends times ``(PACE_ENDS + x) ** -(PACE_ENDS + n)``.
+        """
+        ends = PACE_ENDS + self._ends[kind]
+        return np.asarray(self._log_ends[kind] - ends * np.log1p(self._due[kind] / PACE_ENDS))
+
+    def factor(self, kind: int, level: int) -> float:
+        """Return by what hazards of a kind are to be multiplied: a power of `LEVEL`, and of `PACE` beside it."""
+        pace = (PACE_ENDS + self._ends[kind]) / (PACE_ENDS + self._due[kind, MAX_LEVEL + level])
+        return LEVEL**level * PACE ** max(-MAX_PACE, min(MAX_PACE, round(math.log(pace, PACE))))
 
 
 class _SeveralZones:
@@ -209,7 +221,7 @@ class _SeveralZones:
         self._move_usd = job.move_micro / MICRO
         self._setup_s = job.setup_s.astype(np.float64)
         self._prices: tuple[int, ...] = ()
-        self._paces: tuple[tuple[int, int], ...] = ()
+        self._factors: tuple[tuple[float, float], ...] = ()
         self._values: ZoneValues | None = None
         self._group = np.zeros(size, dtype=np.int64)
         self._last_s = self._priced_s = 0
@@ -259,16 +271,29 @@ class _SeveralZones:
 
     def _values_now(self, view: ZoneView) -> ZoneValues:
         """Return the values at the present prices, and of zones' spells as they have been seen."""
-        prices, paces = self._prices, tuple(watch.pace for watch in self._watches)
+        prices, factors = self._prices, self._factors_now()
         is_due = view.elapsed_s - self._priced_s >= TABLE_TICK_S
         if not prices or (
             is_due and any(abs(a - b) > NEW_PRICES * b for a, b in zip(view.spot_micro, prices, strict=True))
         ):
             prices, self._priced_s = tuple(view.spot_micro), view.elapsed_s
-        if self._values is None or prices != self._prices or paces != self._paces:
-            self._prices, self._paces = prices, paces
-            self._values, self._group = _values_of(_Known(self._facts), prices, paces)
+        if self._values is None or prices != self._prices or factors != self._factors:
+            self._prices, self._factors = prices, factors
+            self._values, self._group = _values_of(_Known(self._facts), prices, factors)
         return self._values
+
+    def _factors_now(self) -> tuple[tuple[float, float], ...]:
+        """Return by zone what hazards of absence and of availability are to be multiplied by.
+
+        Hazards that are wrong by much are so everywhere: the spells of all zones tell the likeliest power of `LEVEL`. Zones
+        differ for longer than a job lasts, and run out together: what all saw weighs as much as one zone's mean sight.
+        """
+        weights = new_memory()[1]
+        for kind in (ABSENT, PRESENT):
+            likelihoods = [watch.log_likelihood(kind) for watch in self._watches]
+            weights[kind] += np.mean(likelihoods, axis=0)
+        absent, present = likeliest(weights, ABSENT), likeliest(weights, PRESENT)
+        return tuple((watch.factor(ABSENT, absent), watch.factor(PRESENT, present)) for watch in self._watches)
 
 
 class _Known:
@@ -289,25 +314,25 @@ class _Known:
 
 @lru_cache(maxsize=8)
 def _values_of(
-    known: _Known, prices: tuple[int, ...], paces: tuple[tuple[int, int], ...]
+    known: _Known, prices: tuple[int, ...], factors: tuple[tuple[float, float], ...]
 ) -> tuple[ZoneValues, IntArray]:
-    """Return the values at zones' prices and paces, and by zone its group."""
+    """Return the values at zones' prices, hazards times factors, and by zone its group."""
     facts, job = known.facts, known.facts.job
     rows = job.state_class
     firsts = np.unique(rows, return_index=True)[1]
-    alike: dict[tuple[object, int, tuple[int, int]], list[int]] = {}
+    alike: dict[tuple[object, int, tuple[float, float]], list[int]] = {}
     for zone, price in enumerate(prices):
         where = job.setup_s[:, zone].tobytes(), job.move_micro[:, zone].tobytes(), int(rows[1 + zone])
-        alike.setdefault((where, round(math.log(price / min(prices)) / ALIKE), paces[zone]), []).append(zone)
+        alike.setdefault((where, round(math.log(price / min(prices)) / ALIKE), factors[zone]), []).append(zone)
     known_ages = known_hazards(facts)
     cells = (len(alike) + 2 * len(firsts)) * known_ages.num_ages
     every_s, parts = tick_of(known_ages.tick_s, TABLE_TICK_S, cells, job.work_s, job.slack_s)
     groups, first_zone, group_of = [], [], np.zeros(len(prices), dtype=np.int64)
-    for number, ((_, _, pace), zones) in enumerate(alike.items()):
+    for number, ((_, _, factor), zones) in enumerate(alike.items()):
         group_of[zones] = number
         first_zone.append(zones[0])
         mean = sum(prices[zone] for zone in zones) / len(zones)
-        hazards = known_ages.scaled(PACE ** pace[0], PACE ** pace[1]).every(every_s)
+        hazards = known_ages.scaled(*factor).every(every_s)
         groups.append(ZoneGroup(num_zones=len(zones), price_usd=mean * job.machines / MICRO, hazards=hazards))
     held = (job.work_s + job.setup_s[firsts]) * job.machines * np.array(facts.on_demand_micro)
     sure = np.argmin(held + HOUR_S * job.move_micro[firsts], axis=1)

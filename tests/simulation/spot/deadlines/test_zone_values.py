@@ -1,5 +1,7 @@
 """Values over several zones: beside recursions by hand, the table of one zone, and what they must never do."""
 
+import itertools
+import math
 from functools import cache
 
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.market.billing import Billing
-from optim.models.bidding.market.spells import SpellHazards
+from optim.models.bidding.market.spells import SpellHazards, prior_hazards
 from optim.simulation.spot.deadline_zones import PACE_ENDS, DeadlineProgramme, _PacedWatch
 from optim.simulation.spot.zones import Offer, facts_of, run_zones
 from optim.solvers.bidding.deadline_table import DeadlineJob, solve_table
@@ -298,25 +300,74 @@ def test_a_zone_hardly_cheaper_is_not_worth_a_launch():
     assert [stay.zone for stay in run.stays] == [0]
 
 
+def watched(chain, seen):
+    """Return a watch of a zone that was seen every tick."""
+    watch = _PacedWatch(chain)
+    for tick, is_there in enumerate(seen):
+        watch.see(600 * tick, is_available=bool(is_there))
+    return watch
+
+
 def test_the_pace_of_a_zone_follows_what_was_seen_of_it():
     chain = hazards([0.2, 0.1], [0.2, 0.1])
-    watch = _PacedWatch(chain)
-    assert watch.pace == (0, 0)
-    for tick in range(60):
-        watch.see(600 * tick, is_available=tick % 2 == 0)
-    assert watch.pace == (1, 1)
-    calm = _PacedWatch(chain)
-    for tick in range(200):
-        calm.see(600 * tick, is_available=True)
-    assert calm.pace == (0, -1)
-    young = _PacedWatch(chain)
-    young.see(0, is_available=True)
-    young.see(600, is_available=False)
-    young.see(1200, is_available=False)
+    assert [_PacedWatch(chain).factor(kind, 0) for kind in (0, 1)] == [1.0, 1.0]
+    assert [watched(chain, [1, 0] * 30).factor(kind, 0) for kind in (0, 1)] == [2.0, 2.0]
+    calm = watched(chain, [1] * 200)
+    assert [calm.factor(kind, 0) for kind in (0, 1)] == [1.0, 0.5]
+    # Of an eighth of the hazards 2.5 ends were expected: (5 + 0) / (5 + 2.5) is nearer to a half than to one, in powers of 2.
+    assert [calm.factor(kind, -1) for kind in (0, 1)] == [0.125, 0.0625]
+    young = watched(chain, [1, 0, 0])
     # The first spell is of an age that nobody knows; the second is a tick old.
-    assert young._due == [pytest.approx(0.2), pytest.approx(float(chain.first_hazard(1)[0, 1]))]
+    found = float(chain.first_hazard(1)[0, 1])
+    assert -np.expm1(-young._due[:, 1]) == pytest.approx([0.2, found])
     assert young._ends == [0, 1]
     assert PACE_ENDS > 0
+
+
+def test_the_likelihood_of_a_level_is_the_mean_over_the_pace():
+    """Beside a sum over paces of gamma's density times the hazards at ends and the probability of no other end."""
+    chain, seen = hazards([0.3, 0.2, 0.1], [0.2, 0.1, 0.05]), [1, 1, 0, 0, 0, 1, 0, 1, 1, 1, 1, 0]
+    watch, found = watched(chain, seen), np.empty((2, 3))
+    pace = np.linspace(1e-4, 12.0, 40_000)
+    density = pace ** (PACE_ENDS - 1.0) * np.exp(-PACE_ENDS * pace)
+    for column, power in enumerate((-1, 0, 1)):
+        scaled = chain.scaled(8.0**power, 8.0**power)
+        like, age, is_first = [density.copy(), density.copy()], 0, True
+        for was, now in itertools.pairwise(seen):
+            table = scaled.first_hazard(3).T if is_first else scaled.hazard
+            chance = min(max(float(table[was, min(age, 2)]), 1e-3), 1.0 - 1e-3)
+            rate = -math.log1p(-chance)
+            like[was] = like[was] * np.exp(-pace * rate) * (pace * rate if was != now else 1.0)
+            age, is_first = (0, False) if was != now else (age + 1, is_first)
+        found[:, column] = [math.log(each.sum()) for each in like]
+    for kind in (0, 1):
+        told = watch.log_likelihood(kind)
+        assert told - told[1] == pytest.approx(found[kind] - found[kind, 1], abs=1e-3)
+
+
+def test_the_mean_of_all_zones_changes_the_level_and_one_alone_does_not():
+    chain = hazards([0.4, 0.4], [0.4, 0.4])
+    levels = []
+    for calm in (1, 3):
+        market = zone_market(*["x" * 60] * 3, tick_s=600)
+        rule = DeadlineProgramme(facts_of(market, zone_job(market, 40, 60), hazards=chain))._rule
+        rule._watches = [watched(chain, [1] * 50 if zone < calm else []) for zone in range(3)]
+        levels.append(rule._factors_now())
+    assert [each[0] for each in levels[0]] == [1.0] * 3
+    assert [each[1] for each in levels[0]] == [0.5, 1.0, 1.0]
+    assert {each[1] for each in levels[1]} == {0.0625}
+
+
+def test_hazards_ten_times_too_high_cost_little_in_the_mean():
+    chain, costs = prior_hazards(600), {1.0: [], 10.0: []}
+    for seed, (factor, found) in itertools.product(range(20), costs.items()):
+        flags = [chain.draw(90, np.random.default_rng([seed, zone])) for zone in range(3)]
+        market = zone_market(*("".join("-x"[int(there)] for there in zone) for zone in flags), tick_s=600)
+        job = zone_job(market, 72, 90, setup=1)
+        run = run_zones(market, job, DeadlineProgramme(facts_of(market, job, hazards=chain.scaled(factor, factor))), 0)
+        assert run.deadline_met
+        found.append(run.cost_usd)
+    assert np.mean(costs[10.0]) < 1.05 * np.mean(costs[1.0])
 
 
 def test_groups_of_other_ticks_are_refused():
