@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,13 +17,24 @@ if TYPE_CHECKING:
     from optim.profiling.job_profile import ProfileOptions
 
 SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
+
+
+class Device(StrEnum):
+    """Where applications are measured."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
 OF_SCRIPTS = frozenset({"rounds", "patience_s"})
 OF_APPLICATIONS = frozenset({
     "gpu", "memory_gb", "max_workers", "max_servers", "max_points", "repeats", "epochs", "cache_mib", "allowed_gb"
 })  # fmt: skip
 """Options that say how the one or the other is measured, or what a script tells itself."""
 
-NO_APPLICATION = "--command profiles a script of one's own; leave --application, --scale, --seed and --accept-noise out"
+NO_APPLICATION = (
+    "--command profiles a script of one's own; leave --application, --scale, --device, --seed and --accept-noise out"
+)
 
 
 def profile(
@@ -30,6 +42,9 @@ def profile(
     out: Annotated[Path | None, option("--out", "Where to write; else it goes to stdout as JSON.", "FILE")] = None,
     application: Annotated[list[str] | None, option("--application", "Repeat or commas; default: all.", "NAME")] = None,
     scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = SCALE,
+    device: Annotated[
+        Device | None, option("--device", "Where applications are measured; default: what JAX finds.")
+    ] = None,
     settings: Annotated[
         list[str] | None, option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE")
     ] = None,
@@ -50,6 +65,7 @@ def profile(
     from optim.core.options import build_options
     from optim.profiling.document import write_profiles
     from optim.profiling.job_profile import ProfileOptions, quality_warnings
+    from optim.profiling.machine_benchmarks import find_device
     from optim.profiling.measuring import measure_profiles
     from optim.training.applications import APPLICATIONS
 
@@ -60,7 +76,7 @@ def profile(
     options = build_options(ProfileOptions, given)
     if command is not None:
         _check_options(given, OF_APPLICATIONS, "the applications; leave it out, or --command")
-        if application or accept_noise or seed or scale != SCALE:
+        if application or device or accept_noise or seed or scale != SCALE:
             raise InvalidOptionError(NO_APPLICATION)
         return _profile_script(command, workers, options, name, out, output)
     if (workers, name) != (WORKERS, NAME):
@@ -70,9 +86,22 @@ def profile(
     for word in names:
         if word not in APPLICATIONS:
             raise unknown_name("application", word, APPLICATIONS)
+    import jax
+
     jobs = {word: APPLICATIONS[word].at_scale(scale, seed=seed) for word in names}
-    with terminal_progress() as progress, listening("a profile of the jobs that are finished is written") as stop:
-        found = measure_profiles(jobs, options, accept_noise=accept_noise, stop=stop, progress=progress)
+    with (
+        jax.default_device(find_device(device)),
+        terminal_progress() as progress,
+        listening("a profile of the jobs that are finished is written") as stop,
+    ):
+        found = measure_profiles(
+            jobs,
+            options,
+            accept_noise=accept_noise,
+            with_encoder=not application,
+            stop=stop,
+            progress=progress,
+        )
         was_stopped = stop.is_requested
     if found.jobs and out is not None:
         write_profiles(found, out)
@@ -130,11 +159,14 @@ def _profile_script(
 
 
 def _print_profiles(found: "ProfileDocument") -> None:
+    from msgspec import UNSET
+
     from optim.profiling.job_profile import fit_errors
 
     rows = [
         (
             job.name,
+            "" if job.device is UNSET else job.device,
             _text(job.minibatch_s, 1e3),
             f"{job.gradient_mb:.3g}",
             _text(job.worker_mbps),
@@ -146,7 +178,7 @@ def _print_profiles(found: "ProfileDocument") -> None:
         for job in found.jobs
     ]
     header = (
-        *("job", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster"),
+        *("job", "device", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster"),
         "error: sync, async, update",
     )
     print_table(header, rows, title="median and 95 % interval (order statistics; of rates bootstrap)")

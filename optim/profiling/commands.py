@@ -60,6 +60,7 @@ class Steps(Struct):
     devices: int = 0
     cpu_share: float | None = None
     network_bytes: int | None = None
+    device: str | None = None
     device_bytes: int | None = None
     device_share: float | None = None
     samples: int | None = None
@@ -268,6 +269,7 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
         if has_work and first_process.samples and first_process.batch
         else UNSET,
         samples=first_process.samples if has_work and first_process.samples is not None else UNSET,
+        device=first_process.device or UNSET,
     )
 
 

@@ -142,11 +142,17 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
         Annotated[int, Meta(ge=1, description="mini-batches of an epoch, of all workers together")] | UnsetType
     ) = UNSET
     samples: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    device: Name | UnsetType = UNSET
+    """What its steps ran on, as JAX or PyTorch names it; absent where nobody tells."""
     usage: Usage | UnsetType = UNSET
 
 
 class Machine(Struct, forbid_unknown_fields=True):
-    """Where the jobs were measured; `governor` is what sets the processor's frequency, where the system tells."""
+    """Where the jobs were measured.
+
+    `device` is what computed, by the name that jobs have, too; its copies are `copy_gb_s`. `governor` is what sets the
+    processor's frequency, where the system tells.
+    """
 
     cpu: str
     cores: int

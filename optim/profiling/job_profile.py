@@ -89,7 +89,7 @@ class ProfileOptions:
     rack_mbps, cluster_mbps
         Bandwidth of a worker beyond its machine, within and beyond the rack.
     gpu, vcpu, memory_gb
-        Demand of a worker.
+        Demand of a worker; of GPUs one if it was measured on one, unless given.
     max_workers, max_servers
         Powers of two up to these make the grid on which steps are timed.
     max_points
@@ -111,7 +111,7 @@ class ProfileOptions:
     workers_a_server: int = 4
     rack_mbps: float = 10_000.0
     cluster_mbps: float = 2_500.0
-    gpu: float = 0.0
+    gpu: float | None = None
     vcpu: float = 1.0
     memory_gb: float = 2.0
     max_workers: int = 4
@@ -165,6 +165,8 @@ class JobMeasurements:
         Seconds until a new worker's process can compute.
     num_samples
         Examples in all partitions, 0 where nobody counts them.
+    device, gpu
+        Name of the device that computed, and whether it is a GPU.
     """
 
     name: str
@@ -176,6 +178,8 @@ class JobMeasurements:
     steps: tuple[Timing, ...]
     startup_s: float
     num_samples: int = 0
+    device: str | UnsetType = UNSET
+    gpu: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +222,11 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         change_min=carry_s / MINUTE_S,
         eviction_min=(carry_s + apply_s) / MINUTE_S,
         placement=placement_of(tau.value, size / MEGA, worker.value, options),
-        worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
+        worker=Demand(
+            gpu=float(measured.gpu) if options.gpu is None else options.gpu,
+            vcpu=options.vcpu,
+            memory_gb=options.memory_gb,
+        ),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
         speed=_speed(terms, measured.steps, workers, batch),
         linear_error=linear_error(scaling),
@@ -226,6 +234,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         epochs=options.epochs,
         minibatches=measured.num_partitions,
         samples=measured.num_samples or measured.num_partitions,
+        device=measured.device,
     )
 
 

@@ -5,14 +5,19 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optim.core.errors import InvalidOptionError
 from optim.core.limits import MEASURED_SHARE, last_level_cache, memory_allowed, working_set
 from optim.core.provenance import cpu_name
 from optim.profiling.document import CrbmCost, Machine, MeasuredValue, UpdateCost
 from optim.profiling.fitting import fit_times, intervals, update_terms
 from optim.profiling.timing import Clock, Timing, Work, present_load, time_interleaved
+
+if TYPE_CHECKING:
+    import jax
 
 SHAPES = tuple(
     (batch, delays, visible, hidden)
@@ -79,6 +84,27 @@ class Buffers:
     allowed: int
 
 
+def find_device(platform: str | None = None) -> "jax.Device":
+    """Return JAX's first device of a platform, such as ``gpu``; without one, that on which arrays are made now.
+
+    Raises
+    ------
+    InvalidOptionError
+        If JAX has none.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    if platform is None:
+        return jnp.zeros(()).device
+    try:
+        return jax.devices(platform)[0]
+    except RuntimeError:
+        raise InvalidOptionError(
+            f"JAX has no {platform} here, it computes on {jax.default_backend()}; leave --device out, or install JAX for the {platform}"
+        ) from None
+
+
 def usable_cores() -> int:
     """Return the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -131,7 +157,7 @@ def measure_machine(
     machine = Machine(
         cpu=cpu_name(),
         cores=usable_cores(),
-        device=jax.devices()[0].platform,
+        device=find_device().device_kind,
         jax=jax.__version__,
         numpy=np.__version__,
         load=load,
@@ -263,12 +289,26 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
 
 
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
-    """Time carrying pushes of several sizes through shared memory, as between two processes of one machine."""
-    destination = np.frombuffer(mmap.mmap(-1, max(COPY_SIZES)), dtype=np.uint8)
-    source = np.ones(max(COPY_SIZES), dtype=np.uint8)
-    carried: list[Work] = [partial(np.copyto, destination[:size], source[:size]) for size in COPY_SIZES]
-    timings = time_interleaved(carried, repeats=repeats, clock=clock)
-    return fit_link(np.repeat(COPY_SIZES, repeats), np.concatenate([timing.seconds for timing in timings]))
+    """Time pulls from shared memory to the device and pushes back, of several sizes; the slower way is the link.
+
+    So is carried between two processes of one machine. Arrays of a CPU lie in shared memory as they are: pulls are free.
+    """
+    import jax
+
+    source, destination = (np.frombuffer(mmap.mmap(-1, max(COPY_SIZES)), dtype=np.uint8) for _ in range(2))
+    pulled: dict[int, Any] = {}
+
+    def pull(size: int) -> None:
+        pulled[size] = jax.device_put(source[:size]).block_until_ready()
+
+    def push(size: int) -> None:  # what was pulled just now: JAX keeps the host's copy of an array once it has one
+        np.copyto(destination[:size], jax.device_get(pulled[size]))
+
+    ways: list[Work] = [partial(way, size) for way in (pull, push) for size in COPY_SIZES]
+    seconds = np.array([timing.seconds for timing in time_interleaved(ways, repeats=repeats, clock=clock)])
+    num_bytes = np.repeat(COPY_SIZES, repeats)
+    links = [fit_link(num_bytes, way.ravel()) for way in np.split(seconds, 2)]
+    return min(links, key=lambda link: link.mbps.value)
 
 
 def fit_link(num_bytes: np.ndarray, seconds: np.ndarray) -> LinkFigures:

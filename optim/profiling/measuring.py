@@ -5,20 +5,22 @@ same time on different machines is then laid side by side on a clock of its own.
 how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers.
 """
 
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption
 from optim.profiling.document import SCHEMA, Machine, ProfileDocument
 from optim.profiling.job_profile import JobMeasurements, ProfileOptions, ServerFigures, job_profile
-from optim.profiling.machine_benchmarks import measure_crbm, measure_link, measure_machine, measure_update
+from optim.profiling.machine_benchmarks import find_device, measure_crbm, measure_link, measure_machine, measure_update
 from optim.profiling.timing import Clock, Timing, check_quiet, time_interleaved, time_worthwhile
 
 Vector = NDArray[np.float32]
@@ -50,6 +52,20 @@ class Measurable(Protocol):
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the gradient over a partition, shape (n,), and its loss."""
+        ...
+
+
+@runtime_checkable
+class ComputesOnDevice(Protocol):
+    """A training job in JAX, as `optim.training.application.DeviceApplication` is."""
+
+    @property
+    def compiled_gradient(self) -> Callable[..., Any]:
+        """The function of parameters in parts and of what `on_device` returns."""
+        ...
+
+    def on_device(self, partition: int, clock: int) -> tuple[Any, ...]:
+        """Return a partition's data as arrays of the device."""
         ...
 
 
@@ -135,19 +151,26 @@ def _time_step(job: Measurable, workers: int, servers: int, clock: Clock, repeat
 
 
 def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:
-    """Time the gradient of one partition, in turn over all of them."""
+    """Time the gradient of one partition, in turn over all of them; what a job in JAX computes stays on the device."""
+    import jax
+
     parameters = np.array(job.initial_parameters(), dtype=np.float32)
+    on_device = (jax.device_put(parameters),)
     turn = iter(range(10**9))
 
     def compute() -> None:
         number = next(turn)
-        job.gradient(parameters, number % job.num_partitions, number // job.num_partitions)
+        partition, at = number % job.num_partitions, number // job.num_partitions
+        if isinstance(job, ComputesOnDevice):
+            jax.block_until_ready(job.compiled_gradient(on_device, *job.on_device(partition, at)))
+        else:
+            job.gradient(parameters, partition, at)
 
     return time_interleaved([compute], repeats=repeats, clock=clock)[0]
 
 
-START_PROGRAM = "import jax.numpy; jax.numpy.ones(1).block_until_ready()"
-"""What a new worker does before it can compute."""
+START_PROGRAM = "import sys, jax.numpy; jax.numpy.ones(1, device=jax.devices(sys.argv[1])[0]).block_until_ready()"
+"""What a new worker does before it can compute on a platform."""
 
 
 START_REPEATS = 3
@@ -158,11 +181,12 @@ def measure_profiles(
     options: ProfileOptions,
     *,
     accept_noise: bool = False,
+    with_encoder: bool = True,
     clock: Clock = time.perf_counter,
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> ProfileDocument:
-    """Measure this machine and the jobs on it.
+    """Measure this machine and the jobs on it, on the device where JAX makes arrays now (`jax.default_device`).
 
     Parameters
     ----------
@@ -172,6 +196,8 @@ def measure_profiles(
         What isn't measured, and how much is.
     accept_noise
         Whether to go on where other work disturbs the times; the document says how noisy it was.
+    with_encoder
+        Whether the cost of the phase encoder is measured, too.
     clock
         Seconds.
     stop
@@ -198,7 +224,7 @@ def measure_profiles(
     progress.update(2)
     startup_s = _startup_s(clock)
     progress.update(3)
-    crbm = measure_crbm(clock)
+    crbm = measure_crbm(clock) if with_encoder else UNSET
     profiles = []
     for number, (name, job) in enumerate(jobs.items()):
         progress.update(4 + number)
@@ -226,9 +252,10 @@ def _measure_job(
         lambda points: time_steps(job, points, clock, repeats=options.repeats),
     )
     grid = tuple(timings)
+    where, is_gpu = f"{machine.cores} cores of {machine.cpu}", find_device().platform == "gpu"
     return JobMeasurements(
         name=name,
-        source=f"measured on {machine.cores} cores of {machine.cpu}",
+        source=f"measured on {machine.device} beside {where}" if is_gpu else f"measured on {where}",
         minibatch=time_minibatch(job, clock),
         num_parameters=job.num_parameters,
         num_partitions=job.num_partitions,
@@ -236,14 +263,19 @@ def _measure_job(
         steps=tuple(timings.values()),
         startup_s=startup_s,
         num_samples=int(getattr(job, "num_examples", 0)),
+        device=machine.device,
+        gpu=is_gpu,
     )
 
 
 def _startup_s(clock: Clock) -> float:
-    """Return the seconds until a new process of Python can compute."""
+    """Return the seconds until a new process of Python can compute on the device."""
+    words = [sys.executable, "-P", "-c", START_PROGRAM, find_device().platform]
+    # This process holds most of a GPU's memory: another that wants as much would fail.
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     seconds = []
     for _ in range(START_REPEATS):
         begun = clock()
-        subprocess.run([sys.executable, "-P", "-c", START_PROGRAM], check=True, capture_output=True)
+        subprocess.run(words, check=True, capture_output=True, env=environment)
         seconds.append(clock() - begun)
     return float(np.median(seconds))

@@ -216,17 +216,27 @@ def _bytes(model: Any) -> Iterator[int]:
 
 
 def _device() -> dict[str, Any]:
-    """Return the devices used, their peak memory and the share of time that they work, as far as a loaded framework tells."""
-    device: dict[str, Any] = {"devices": 0, "device_bytes": None, "device_share": None}
+    """Return the GPUs used, their name, peak memory and the share of time that they work, as far as a loaded framework tells.
+
+    JAX names a CPU, too.
+    """
+    device: dict[str, Any] = {"devices": 0, "device": None, "device_bytes": None, "device_share": None}
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        device |= {"devices": 1, "device_bytes": int(torch.cuda.max_memory_allocated())}
+        device |= {
+            "devices": 1,
+            "device": torch.cuda.get_device_name(),
+            "device_bytes": int(torch.cuda.max_memory_allocated()),
+        }
         with suppress(ImportError, RuntimeError):  # without the driver's own library nobody tells
             device["device_share"] = torch.cuda.utilization() / 100.0
-    elif jax is not None and jax.default_backend() != "cpu":
+    elif jax is not None and jax.default_backend() == "cpu":
+        device["device"] = jax.local_devices()[0].device_kind
+    elif jax is not None:
         memory = [device.memory_stats() or {} for device in jax.local_devices()]
         peaks = [stats["peak_bytes_in_use"] for stats in memory if "peak_bytes_in_use" in stats]
-        device |= {"devices": len(memory), "device_bytes": max(peaks, default=None)}
+        name = jax.local_devices()[0].device_kind
+        device |= {"devices": len(memory), "device": name, "device_bytes": max(peaks, default=None)}
     return device
 
 

@@ -3,7 +3,9 @@
 import json
 import sys
 
+import jax
 import pytest
+from msgspec import UNSET
 from typer.testing import CliRunner
 
 from optim.cli.main import app
@@ -35,6 +37,8 @@ def test_writes_a_profile_that_instances_are_drawn_from(quick):
     assert [job.name for job in found.jobs] == ["logistic-regression"]
     assert found.machine.cores >= 1
     assert found.machine.governor
+    assert found.jobs[0].device == found.machine.device == jax.devices()[0].device_kind
+    assert found.crbm is UNSET  # nobody asked for the phase encoder
     assert len(found.jobs[0].speed.coefficients) == 5
     assert "1 job profiles in profile.json" in result.stderr
     assert "logistic-regression" in result.stdout
@@ -92,15 +96,29 @@ def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
         (["--command", "x {workers}", "--workers", "1,two"], "each of --workers must be a whole number"),
         (["--command", "x {workers}", "--workers", "1," + "9" * 5000], "each of --workers must be a whole number"),
         (["--command", "x {workers}", "--workers", "2,3"], "--workers must be 1 and other numbers"),
-        (["--command", "x {workers}", "--seed", "1"], "leave --application, --scale, --seed and --accept-noise out"),
+        (
+            ["--command", "x {workers}", "--seed", "1"],
+            "leave --application, --scale, --device, --seed and --accept-noise out",
+        ),
         (["--command", "x {workers}", "--option", "repeats=3"], "repeats is of the applications"),
         (["--option", "rounds=3"], "rounds is of a script of one's own"),
         (
             ["--command", "x {workers}", "--application", "topic-model"],
-            "leave --application, --scale, --seed and --accept-noise out",
+            "leave --application, --scale, --device, --seed and --accept-noise out",
         ),
-        (["--command", "x {workers}", "--scale", "0.5"], "leave --application, --scale, --seed and --accept-noise out"),
-        (["--command", "x {workers}", "--accept-noise"], "leave --application, --scale, --seed and --accept-noise out"),
+        (
+            ["--command", "x {workers}", "--scale", "0.5"],
+            "leave --application, --scale, --device, --seed and --accept-noise out",
+        ),
+        (
+            ["--command", "x {workers}", "--device", "cpu"],
+            "leave --application, --scale, --device, --seed and --accept-noise out",
+        ),
+        (["--device", "abacus"], "'abacus' is not one of 'cpu', 'gpu'"),
+        (
+            ["--command", "x {workers}", "--accept-noise"],
+            "leave --application, --scale, --device, --seed and --accept-noise out",
+        ),
         (["--command", "x {workers}", "--name", " "], "--name must not be empty"),
         (["--command", "x {workers} 'y"], "can't be cut into words"),
         (["--workers", "1,2,3"], "add --command"),
@@ -112,6 +130,29 @@ def test_says_in_one_line_what_is_wrong(words, cause):
     assert result.exit_code == 2
     assert cause in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_device_that_jax_lacks_is_one_line():
+    if jax.default_backend() == "gpu":
+        pytest.skip("there is a GPU here")
+    result = CliRunner().invoke(app, ["profile", "--device", "gpu", *SMALL])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("optim: error: JAX has no gpu here, it computes on ")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["--device", "cpu"]])
+def test_measures_on_the_device_that_is_asked_for(words, monkeypatch):
+    used = []
+
+    def measure(*_, **__):
+        used.append(jax.config.jax_default_device)
+        return published_profiles()
+
+    monkeypatch.setattr("optim.profiling.measuring.measure_profiles", measure)
+    result = CliRunner().invoke(app, ["profile", *words, "--format", "json"])
+    assert result.exit_code == 0, result.stderr
+    assert used == [jax.devices(*words[1:])[0]]
 
 
 def test_a_noisy_machine_is_refused(monkeypatch):

@@ -51,12 +51,20 @@ def test_the_slowest_process_makes_the_step_and_warm_up_is_told_apart():
 def test_a_scripts_profile_has_its_bytes_work_and_speed():
     def run(workers, seconds):
         told = steps(
-            [seconds] * 6, alone_s=[seconds / 2] * 6, samples=100, batch=8, epochs=5.0, devices=2, network_bytes=10**7
+            [seconds] * 6,
+            alone_s=[seconds / 2] * 6,
+            samples=100,
+            batch=8,
+            epochs=5.0,
+            devices=2,
+            network_bytes=10**7,
+            device="a card",
         )
         return measured([told], workers, 100.0)
 
     found = script_profile("mine", "x", [run(w, 4.0 / w + 1.0) for w in (1, 2, 4)], ProfileOptions())
     assert found.usage.model == "compute and fixed"
+    assert (found.device, found.worker.gpu) == ("a card", 2.0)
     assert [c.value for c in found.speed.coefficients] == pytest.approx([4.0, 1.0, 0, 0, 0])
     assert [point.speedup for point in found.scaling] == pytest.approx([1.0, 5 / 3, 2.5])
     assert (found.minibatch_s.value, found.usage.alone_s) == (5.0, 2.5)

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 import optim
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.profiling import machine_benchmarks
+from optim.profiling import machine_benchmarks, measuring
 from optim.profiling.document import SCHEMA, MeasuredValue, ProfileDocument, UpdateCost, read_profiles, write_profiles
 from optim.profiling.fitting import steps_per_second, synchronous_terms
 from optim.profiling.job_profile import (
@@ -26,6 +27,8 @@ from optim.profiling.job_profile import (
 from optim.profiling.machine_benchmarks import LinkFigures, fit_link, measure_link
 from optim.profiling.measuring import LEARNING_RATE, StepWorld, measure_profiles, time_minibatch, time_steps
 from optim.profiling.timing import Timing, check_quiet, time_interleaved
+from optim.training.application import DeviceApplication
+from optim.training.applications import LogisticRegression
 from optim.workloads.admission.generator import GeneratorOptions
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
 from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
@@ -100,6 +103,51 @@ def test_mini_batches_are_taken_in_turn():
     timing = time_minibatch(job, SteppedClock(0.25), repeats=5)
     assert [partition for partition, _ in job.asked] == [0, 1, 2, 3, 0, 1, 2, 3]
     assert len(timing.seconds) == 5
+
+
+def test_gradients_of_a_job_in_jax_are_timed_without_the_way_to_the_host(monkeypatch):
+    def gradient(*_):
+        raise AssertionError("it carries parameters to the device and gradients back")
+
+    monkeypatch.setattr(DeviceApplication, "gradient", gradient)
+    job = LogisticRegression.at_scale(0.001, num_partitions=2)
+    assert len(time_minibatch(job, ticking(0.5), repeats=5).seconds) == 5
+
+
+def test_a_new_worker_begins_on_the_platform_that_is_measured(monkeypatch):
+    started = []
+    monkeypatch.setattr(measuring.subprocess, "run", lambda words, **how: started.append((words[-1], how["env"])))
+    monkeypatch.setattr(measuring, "find_device", lambda: SimpleNamespace(platform="gpu"))
+    assert measuring._startup_s(ticking(0.5)) == 0.5
+    assert {platform for platform, _ in started} == {"gpu"}
+    assert {environment["XLA_PYTHON_CLIENT_PREALLOCATE"] for _, environment in started} == {"false"}
+
+
+@pytest.mark.parametrize(("platform", "asked", "gpus"), [("gpu", None, 1.0), ("gpu", 0.5, 0.5), ("cpu", None, 0.0)])
+def test_a_profile_names_its_device_and_jobs_of_instances_need_it(platform, asked, gpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(measuring, "find_device", lambda: SimpleNamespace(platform=platform))
+    machine = SimpleNamespace(cores=2, cpu="a processor", device="a card")
+    options = ProfileOptions(max_workers=2, max_servers=2, repeats=3, gpu=asked)
+    known = measuring._measure_job("quadratic", Quadratic(), machine, options, 1.0, ticking(0.5))
+    assert known.source == (
+        "measured on a card beside 2 cores of a processor"
+        if platform == "gpu"
+        else "measured on 2 cores of a processor"
+    )
+    job = job_profile(known, replace(measured(0)[1], options=options))
+    assert (job.device, job.worker.gpu) == ("a card", gpus)
+    write_profiles(ProfileDocument(schema=SCHEMA, jobs=[job]), tmp_path / "profile.json")
+    profiles = read_profiles(tmp_path / "profile.json")
+    assert profiles.jobs[0].device == "a card"
+    sizes = GeneratorOptions(num_jobs=2, num_slots=6, num_worker_servers=2, num_ps_servers=2)
+    jobs = admission_instance(profiles, sizes, 0).jobs
+    assert set((jobs.worker_demand[:, 0] / 1e6).tolist()) == {gpus}
+
+
+def test_profiles_of_earlier_versions_name_no_device(tmp_path):
+    write_profiles(published_profiles(), tmp_path / "old.json")
+    assert "device" not in (tmp_path / "old.json").read_text()
+    assert {job.device for job in read_profiles(tmp_path / "old.json").jobs} == {UNSET}
 
 
 def test_a_link_is_found_among_disturbed_copies():
@@ -310,12 +358,16 @@ def test_a_change_loses_the_carrying_and_an_eviction_the_applying_too():
     )  # with slots and a push
 
 
-def test_a_link_is_measured_over_all_its_sizes(monkeypatch):
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_link_is_as_fast_as_the_slower_of_pulls_and_pushes_over_all_sizes(slow, monkeypatch):
     def timings(works, *, repeats, clock):
         del clock
         for work in works:
             work()
-        return [Timing(seconds=np.full(repeats, 3e-5 + size / 4e9)) for size in machine_benchmarks.COPY_SIZES]
+        seconds = [
+            3e-5 + size / (4e9 if way == slow else 9e9) for way in range(2) for size in machine_benchmarks.COPY_SIZES
+        ]
+        return [Timing(seconds=np.full(repeats, each)) for each in seconds]
 
     monkeypatch.setattr(machine_benchmarks, "time_interleaved", timings)
     link = measure_link(None, repeats=5)

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -172,3 +174,17 @@ def test_bytes_of_all_links_but_the_machines_own_are_counted_both_ways(tmp_path,
 def test_work_that_no_job_can_have_is_refused_where_it_is_stated(wrong):
     with pytest.raises(InvalidOptionError, match=f"{next(iter(wrong))} must be"):
         StepTimer(**wrong)
+
+
+def test_the_device_is_named_by_the_framework_that_computes(monkeypatch):
+    assert StepTimer().record()["device"] == jax.devices()[0].device_kind
+    cuda = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, max_memory_allocated=lambda: 7, utilization=lambda: 50,
+        get_device_name=lambda: "a card",
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    found = StepTimer().record()
+    assert (found["device"], found["devices"], found["device_bytes"], found["device_share"]) == ("a card", 1, 7, 0.5)
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.delitem(sys.modules, "jax")
+    assert StepTimer().record()["device"] is None
