@@ -251,7 +251,12 @@ def run(
         option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1, max=MAX_PROCESSES),
     ] = None,
     application: Annotated[
-        str | None, option("--application", "Train this instead: a name, or a class of one's own.", "NAME|MODULE:CLASS")
+        str | None,
+        option(
+            "--application",
+            "What all jobs train, by name; without INSTANCE it is trained alone, and may be a class of one's own.",
+            "NAME|MODULE:CLASS",
+        ),
     ] = None,
     data: Annotated[Path | None, option("--data", "Data of one's own for it (docs/training.md).", "FILE")] = None,
     clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1, max=MAX_THINGS)] = CLOCKS,
@@ -280,7 +285,7 @@ def run(
         raise InvalidOptionError(
             "--slot-seconds, --gradient-seconds, --max-processes and --cores are of INSTANCE SOLUTION; leave them out"
         )
-    if application is not None:
+    if application is not None and not files:
         asked = ApplicationRun(
             name=application,
             data=data,
@@ -296,7 +301,7 @@ def run(
     if (data, checkpoint, pushes, clocks, workers, rate) != (None, None, drilled, CLOCKS, WORKERS, RATE):
         raise InvalidOptionError(
             "--data, --clocks, --workers, --rate, --checkpoint and how to push, from --staleness to --replay-mb, belong to "
-            "--application NAME; add it, or leave them out"
+            "--application NAME that is trained alone; add it without INSTANCE SOLUTION, or leave them out"
         )
     if kill_servers is not None:
         return _drill(kill_servers, pushes.replay_mb, seed, output)
@@ -305,7 +310,12 @@ def run(
     from optim.simulation.emulation.job_run import PlanOptions
 
     plan = PlanOptions(
-        slot_s=slot_seconds, gradient_s=gradient_seconds, max_processes=max_processes, cores=cores, seed=seed
+        slot_s=slot_seconds,
+        gradient_s=gradient_seconds,
+        max_processes=max_processes,
+        cores=cores,
+        seed=seed,
+        application=application,
     )
     return _play(files[0], files[1], plan, leases, output)
 
@@ -315,9 +325,9 @@ def _check_alone(
 ) -> None:
     """Raise if what trains a job of its own is given a plan to play besides."""
     is_played = bool(files) or leases != RoundChoice()
-    if application is not None and (is_played or kill_servers is not None):
+    if application is not None and ((is_played and not files) or kill_servers is not None):
         raise InvalidOptionError(
-            "--application is trained alone; leave INSTANCE, SOLUTION, --rounds, --fairness and --kill-servers out"
+            "--application without INSTANCE SOLUTION is trained alone; leave --rounds, --fairness and --kill-servers out"
         )
     if kill_servers is not None and is_played:
         out = " ".join(files or ["--rounds and --fairness"])

@@ -280,7 +280,7 @@ class LeasedApp:
 
     def __post_init__(self) -> None:
         partitions = num_partitions(self.profile, self.max_gpus)
-        application, self.optimiser = make_job(self.app, partitions, self.options.seed)
+        application, self.optimiser = make_job(self.app, partitions, self.options)
         self.job = EmulatedJob(application=application)
         whole_s = self.profile.work_min / self.lease_min * self.options.slot_s
         self.clocks = max(1, round(whole_s / partitions / max(self.options.gradient_s, MIN_S)))

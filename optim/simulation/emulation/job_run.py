@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError, NotAllowedError, check_in
+from optim.core.errors import InvalidOptionError, NotAllowedError, check_in, unknown_name
 from optim.models.admission.data import MEGABITS_THERE_AND_BACK, MICRO, TWENTIETHS, curve_of, progress_by_workers
 from optim.models.admission.decision import COUNT, JOB, SLOT, AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.training.application import Application
-from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.applications import APPLICATIONS
 from optim.training.controller import Phase
 from optim.training.messages import Message, Ready, Vector
 from optim.training.processes import Processes
@@ -287,6 +287,8 @@ class PlanOptions:
         Slots after the plan's last one that a late job may still use, with its last machines.
     seed
         Of the data.
+    application
+        What all jobs train, by its name; three small ones in turn if not given.
     """
 
     slot_s: float = 4.0
@@ -296,8 +298,11 @@ class PlanOptions:
     max_processes: int = 64
     overrun: int = 20
     seed: int = 0
+    application: str | None = None
 
     def __post_init__(self) -> None:
+        if self.application is not None and self.application not in APPLICATIONS:
+            raise unknown_name("application", self.application, APPLICATIONS)
         if not (self.slot_s > 0 and 0 <= self.gradient_s < self.slot_s):
             raise InvalidOptionError(
                 f"need slot_s > 0 and 0 <= gradient_s < slot_s, got {self.slot_s} and {self.gradient_s}"
@@ -495,7 +500,7 @@ class JobRun:
 
     def __post_init__(self) -> None:
         plan, options = self.plan, self.options
-        application, self.optimiser = make_job(plan.job, num_partitions(plan), options.seed)
+        application, self.optimiser = make_job(plan.job, num_partitions(plan), options)
         # One worker's seconds of the whole job, dealt out in equal pushes that are no shorter than asked for.
         whole_s, partitions = plan.work * options.slot_s, application.num_partitions
         self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, MIN_S), 1, MAX_CLOCKS))
@@ -658,13 +663,21 @@ def num_partitions(plan: JobPlan) -> int:
     return common if common <= MAX_PARTITIONS else PARTITIONS_PER_WORKER * plan.most[0]
 
 
-def make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, AbstractOptimiser]":
-    """Return one of three small applications in turn, and a rule that suits it."""
+NETWORK_SCALE = 0.002
+"""A fifth of the default network's hidden units: 35,000 parameters."""
+
+IN_TURN = ("matrix-factorisation", "logistic-regression", "topic-model")
+"""Small applications, for jobs of which nobody says what they train."""
+
+
+def make_job(job: int, num_partitions: int, options: PlanOptions) -> "tuple[Application, AbstractOptimiser]":
+    """Return a job's application, and a rule that suits it."""
     from optim.kernels.parameter_server import Adagrad, Sgd
 
-    kind, job_seed = job % 3, 1000 * seed + job
-    if kind == 0:
-        return MatrixFactorisation(num_partitions=num_partitions, seed=job_seed), Adagrad(learning_rate=0.1)
-    if kind == 1:
-        return LogisticRegression(num_partitions=num_partitions, seed=job_seed), Adagrad(learning_rate=0.1)
-    return TopicModel(num_partitions=num_partitions, seed=job_seed), Sgd(learning_rate=0.5)
+    name = IN_TURN[job % len(IN_TURN)] if options.application is None else options.application
+    job_seed = 1000 * options.seed + job
+    if name == "neural-network":  # at a scale of time gradients are shorter than the whole network's
+        network = APPLICATIONS[name].at_scale(NETWORK_SCALE, num_partitions=num_partitions, seed=job_seed)
+        return network, Adagrad(learning_rate=0.01)
+    application = APPLICATIONS[name](num_partitions=num_partitions, seed=job_seed)
+    return application, Sgd(learning_rate=0.5) if name == "topic-model" else Adagrad(learning_rate=0.1)

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from optim.core.errors import NotAllowedError, TrainingError
+from optim.core.errors import InvalidOptionError, NotAllowedError, TrainingError
 from optim.simulation.emulation import job_run
 from optim.simulation.emulation.job_run import MAX_FAILED, JobPlan, JobRun, PlanOptions
 from optim.training.controller import Phase
 from optim.training.stages import STORAGE, ClusterOptions, Fixed, Stage
-from optim.training.trainer import Trainer
+from optim.training.trainer import Trainer, run_alone
 from optim.training.transport import InProcess, Lost
 
 
@@ -282,3 +282,24 @@ def test_a_job_whose_processes_end_as_they_start_is_given_up(monkeypatch, up_at,
         run.error
     )
     assert Dying.started <= started + 1
+
+
+def test_all_jobs_train_what_is_named_and_else_three_applications_in_turn():
+    def kinds(name):
+        options = PlanOptions(application=name)
+        return [type(job_run.make_job(job, 4, options)[0]).__name__ for job in range(4)]
+
+    assert kinds("neural-network") == ["NeuralNetwork"] * 4
+    assert kinds("topic-model") == ["TopicModel"] * 4
+    assert kinds(None) == ["MatrixFactorisation", "LogisticRegression", "TopicModel", "MatrixFactorisation"]
+    with pytest.raises(InvalidOptionError, match="unknown application 'chess'"):
+        PlanOptions(application="chess")
+
+
+def test_the_network_of_a_job_learns_and_is_seeded_by_the_job():
+    (network, optimiser), (other, _) = (
+        job_run.make_job(job, 4, PlanOptions(application="neural-network")) for job in (1, 2)
+    )
+    losses = run_alone(network, optimiser, 20).losses
+    assert losses[-1] < 0.8 * losses[0]
+    assert (network.seed, other.seed) == (1, 2)
