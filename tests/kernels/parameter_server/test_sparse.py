@@ -23,7 +23,6 @@ from optim.kernels.parameter_server import (
     coalesce_rows,
     initial_rows,
     pull_rows,
-    pull_rows_to_host,
     push_sparse,
     row_parameters,
     row_slots,
@@ -272,22 +271,6 @@ def test_a_push_is_the_same_where_the_librarys_integers_have_64_bits(layout, dty
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("optimiser", RULES[:2])
-def test_rows_come_to_the_host_as_they_are_pulled_and_the_table_can_still_be_pushed_to(optimiser):
-    layout = RowLayout(optimiser=optimiser, width=WIDTH)
-    table = initial_rows(jnp.asarray(np.arange(ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)), layout)
-    rows, values = padded(np.array([2, -1, 0, ROWS, 2], np.int32), np.ones((5, WIDTH), np.float32))
-    pulled = pull_rows_to_host(table, rows, layout=layout)
-    assert np.array_equal(pulled, pull_rows(table, jnp.asarray(rows), layout=layout))
-    assert pulled.dtype == np.float32
-    out = np.ones((COUNT, WIDTH), np.float32)
-    assert pull_rows_to_host(table, rows, layout=layout, out=out) is out
-    before = out.copy()
-    table = push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(0), layout=layout)
-    assert np.array_equal(out, before), "a copy of its own"
-    assert not np.array_equal(pull_rows_to_host(table, rows, layout=layout), before)
-
-
 @layouts(LAYOUTS[::3])
 @pytest.mark.parametrize("beyond", [2**31, 2**32, 2**32 + 1, 2**40 + 2, -(2**32) + 1, 2**63 - 1])
 def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond):
@@ -303,7 +286,6 @@ def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond
     assert all(np.array_equal(*pair) for pair in zip(given.arrays, wanted.arrays, strict=True))
     pulled = np.asarray(pull_rows(given, rows, layout=layout))
     assert not pulled[1::2].any()
-    assert np.array_equal(pulled, pull_rows_to_host(given, rows, layout=layout))
     unique, sums = coalesce_rows(rows, values, num_rows=ROWS)
     assert unique.tolist() == [1, 2] + [ROWS] * (COUNT - 2)
     assert np.asarray(sums)[:, 0].tolist() == [3.0, 3.0] + [0.0] * (COUNT - 2)
