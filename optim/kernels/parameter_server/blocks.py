@@ -77,9 +77,8 @@ def _by_blocks(
             return lax.dynamic_slice(array, (start,), (block,))
 
         def put(array: jax.Array, new: jax.Array, at: jax.Array) -> jax.Array:
-            if size % block != 0:
-                is_due = start + jnp.arange(block) >= index * block
-                new = jnp.where(is_due, new, part(array))
+            # Where blocks fill the arrays all is due; asked all the same, as XLA rounds otherwise in another loop.
+            new = jnp.where(start + jnp.arange(block) >= index * block, new, part(array))
             return lax.dynamic_update_slice(array, new, (at,))
 
         weights, slots, scratch = state
