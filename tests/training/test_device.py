@@ -109,7 +109,12 @@ def test_only_named_places_put_and_get():
         for path in folder.rglob("*.py")
         if re.search(r"device_put|device_get|block_until_ready", path.read_text())
     }
-    assert found == {"arrays.py", "applications/generated.py", "application.py", "mesh.py"}  # the mesh once, when it is made
+    assert found == {
+        "arrays.py",
+        "applications/generated.py",
+        "application.py",
+        "mesh.py",
+    }  # the mesh once, when it is made
 
 
 def test_a_run_alone_is_that_of_numpy_gradients():
