@@ -1,6 +1,6 @@
 """Parameter-server kernels: push, aggregate, apply, pull, clocks, shards.
 
-Pure functions on arrays: no I/O, no processes, no problem's own words. Only NumPy and JAX are needed. Functions
+Pure functions on arrays: no I/O, no processes, no problem's own words. Only NumPy, JAX and optax are needed. Functions
 whose docstring says *donated* consume the arrays that they replace: keep no other use of them.
 """
 
@@ -35,3 +35,6 @@ from optim.kernels.parameter_server.sparse import pull_rows as pull_rows
 from optim.kernels.parameter_server.sparse import push_sparse as push_sparse
 from optim.kernels.parameter_server.sparse import row_parameters as row_parameters
 from optim.kernels.parameter_server.sparse import row_slots as row_slots
+from optim.kernels.parameter_server.staleness import Damping as Damping
+from optim.kernels.parameter_server.staleness import apply_damped as apply_damped
+from optim.kernels.parameter_server.staleness import apply_damped_batch as apply_damped_batch

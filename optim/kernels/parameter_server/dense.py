@@ -195,7 +195,7 @@ def ordered_weighted_sum(
     return partial_sum
 
 
-def _updated(
+def updated(
     parameters: jax.Array,
     slots: OptState,
     pushes: tuple[jax.Array, ...],
@@ -221,6 +221,6 @@ def _total(weights: jax.Array) -> jax.Array:
     return jnp.where(total == 0, jnp.inf, total)
 
 
-_apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(_updated)
-_apply_kept = compiled_for_rule(donate_argnums=1, static_argnames="optimiser")(_updated)
+_apply = compiled_for_rule(donate_argnums=(0, 1), static_argnames="optimiser")(updated)
+_apply_kept = compiled_for_rule(donate_argnums=1, static_argnames="optimiser")(updated)
 _fold = jax.jit(ordered_weighted_sum, donate_argnums=2)
