@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from optim.kernels.parameter_server import (
-    OptState,
     RowLayout,
     Rows,
     Sgd,
@@ -23,6 +22,7 @@ from optim.kernels.parameter_server import (
     row_parameters,
     row_slots,
 )
+from optim.kernels.parameter_server.optimisers import OptState
 from optim.training.arrays import contribution, to_device
 from optim.training.messages import (
     Applied,

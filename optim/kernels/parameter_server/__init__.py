@@ -22,7 +22,6 @@ from optim.kernels.parameter_server.optimisers import Adagrad as Adagrad
 from optim.kernels.parameter_server.optimisers import Adam as Adam
 from optim.kernels.parameter_server.optimisers import AdamW as AdamW
 from optim.kernels.parameter_server.optimisers import Momentum as Momentum
-from optim.kernels.parameter_server.optimisers import OptState as OptState
 from optim.kernels.parameter_server.optimisers import Sgd as Sgd
 from optim.kernels.parameter_server.optimisers import WarmupCosine as WarmupCosine
 from optim.kernels.parameter_server.sharding import Range as Range
