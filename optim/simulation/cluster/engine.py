@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from optim.simulation.cluster.planning.index_adapter import IndexPolicyAdapter
 from optim.simulation.cluster.planning.policy import PlanningPolicy
 from optim.simulation.cluster.policies.multifactor import Multifactor
 from optim.simulation.cluster.policies.yarn_cs import YarnCs
+
+if TYPE_CHECKING:
+    from optim.simulation.cluster.index.priorities import Priorities
 
 Policy = IndexPolicy | PlanningPolicy
 
@@ -50,7 +54,7 @@ def simulate(
         If the policy can't serve these jobs on this cluster.
     """
     options = options or EngineOptions()
-    policy = _playable(jobs, cluster, policy, options)
+    player, priorities = _player(jobs, cluster, policy, options)
     if present is not None:
         present.check(jobs, cluster)
     is_plain = (
@@ -58,17 +62,18 @@ def simulate(
         and not (options.preempt_checkpoint_us or options.startup_us)
         and present is None
     )
-    if type(policy) is YarnCs and is_plain:  # what derives from it may plan otherwise
+    if type(player) is YarnCs and is_plain:  # what derives from it may plan otherwise
         from optim.simulation.cluster.compiled_yarn import play_capacity
 
-        return play_capacity(jobs, cluster, policy, options, seed, watch)
-    if isinstance(policy, Multifactor) and policy.is_compiled and is_compiled(jobs, cluster, options):
-        return play_priorities(jobs, cluster, policy, options, seed, watch, present)
-    if isinstance(policy, PlanningPolicy):
-        return play_plans(jobs, cluster, policy, options, seed, watch, present)
+        return play_capacity(jobs, cluster, player, options, seed, watch)
+    if isinstance(player, PlanningPolicy):
+        return play_plans(jobs, cluster, player, options, seed, watch, present)
     from optim.simulation.cluster.index.loop import play_index
 
-    return play_index(jobs, cluster, policy, options, seed, watch, present)
+    run = play_index(jobs, cluster, player, options, seed, watch, present, priorities)
+    if run is None or isinstance(policy, IndexPolicy):
+        return run
+    return replace(run, figures={**policy.figures(), **run.figures})
 
 
 def first_starts(
@@ -97,38 +102,26 @@ def first_starts(
         If the policy can't serve these jobs on this cluster.
     """
     options = options or EngineOptions()
-    policy = _playable(jobs, cluster, policy, options)
-    if isinstance(policy, PlanningPolicy):
-        return planned_first_starts(jobs, cluster, policy, options, seed, present, awaited)
+    player, priorities = _player(jobs, cluster, policy, options)
+    if isinstance(player, PlanningPolicy):
+        return planned_first_starts(jobs, cluster, player, options, seed, present, awaited)
     from optim.simulation.cluster.index.loop import index_first_starts
 
-    return index_first_starts(jobs, cluster, policy, options, seed, present, awaited)
+    return index_first_starts(jobs, cluster, player, options, seed, present, awaited, priorities)
 
 
-def _playable(jobs: Workload, cluster: Cluster, policy: Policy, options: EngineOptions) -> Policy:
-    """Return the policy as the engine that can play these jobs takes it."""
+def _player(
+    jobs: Workload, cluster: Cluster, policy: Policy, options: EngineOptions
+) -> "tuple[Policy, Priorities | None]":
+    """Return a policy in the form that the fastest engine for these jobs takes, and the priorities of that form where it has some."""
     jobs.check_fits(cluster)
-    if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
+    has_compiled_loop = is_compiled(jobs, cluster, options)
+    if isinstance(policy, IndexPolicy) and not has_compiled_loop:
         policy = IndexPolicyAdapter(policy, jobs)
     check_support(policy, jobs, cluster, options)
-    return policy
-
-
-def play_priorities(
-    jobs: Workload,
-    cluster: Cluster,
-    policy: Multifactor,
-    options: EngineOptions,
-    seed: int,
-    watch: Callable[[int], bool] | None,
-    present: Present | None,
-) -> Run | None:
-    """Play jobs by priorities in the compiled loop."""
-    from optim.simulation.cluster.index.loop import play_index
-
-    orders = policy.compiled_priorities(cluster)
-    run = play_index(jobs, cluster, policy.index_policy(), options, seed, watch, present, orders)
-    return run and replace(run, figures={**policy.figures(), **run.figures})
+    if isinstance(policy, Multifactor) and policy.is_compiled and has_compiled_loop:
+        return policy.index_policy(), policy.compiled_priorities(cluster)
+    return policy, None
 
 
 def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:

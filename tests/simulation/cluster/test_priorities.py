@@ -1,16 +1,22 @@
 """Priorities in the compiled loop: the decisions of the planning engine, event by event, and the factors of the association tree."""
 
+from dataclasses import replace
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 
 from optim.models.cluster.check.replay import replay
 from optim.models.cluster.cluster import Cluster
 from optim.models.cluster.fair_share import AssociationTree
+from optim.models.cluster.present import present_at
 from optim.models.cluster.workload import PPM, US, Workload
-from optim.simulation.cluster.engine import is_compiled, simulate
+from optim.simulation.cluster import engine
+from optim.simulation.cluster.engine import first_starts, is_compiled, simulate
+from optim.simulation.cluster.index import loop
 from optim.simulation.cluster.index.priorities import make_priorities, share_out
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
-from optim.simulation.cluster.planning.engine import play_plans
+from optim.simulation.cluster.planning.engine import planned_first_starts, play_plans
 from optim.simulation.cluster.policies.multifactor import Multifactor, MultifactorOptions
 from tests.simulation.cluster.test_one_rule import _events, _planned, _reserving
 
@@ -111,6 +117,26 @@ def test_the_compiled_loop_decides_as_planning_does(seed, tmp_path):
 def test_the_compiled_loop_decides_as_planning_does_in_many_worlds(first, tmp_path):
     for seed in range(first, first + 100):
         _same_log(seed, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_first_starts_are_played_in_the_compiled_loop_as_planning_does(seed, tmp_path):
+    (tmp_path / "qos.txt").write_text(QOS)
+    jobs, cluster, policy, options = _world(seed, tmp_path)
+    options = replace(options, mtbf_hours=0.0, planned=())
+    jobs = replace(jobs, fails_us=np.full(len(jobs), -1), tries=np.ones(len(jobs), int), good_us=np.full(len(jobs), -1))
+    whole = simulate(jobs, cluster, policy, options, seed)
+    now = int(np.median(whole.end_us))
+    rest, present = present_at(jobs, whole.log, now)
+    policy = Multifactor(policy.options, rest)
+    pending = np.flatnonzero(present.is_pending(rest))
+    planned = planned_first_starts(rest, cluster, policy, options, seed, present, pending)
+    with (
+        patch.object(engine, "planned_first_starts", side_effect=AssertionError),
+        patch.object(loop, "STEPS_BETWEEN_LOOKS", 1),
+    ):
+        compiled = first_starts(rest, cluster, policy, present, pending, options, seed)
+    assert compiled.tolist() == planned.tolist()
 
 
 @pytest.mark.parametrize("is_tree", [True, False])
