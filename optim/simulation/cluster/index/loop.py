@@ -740,9 +740,8 @@ def _raise(heap, key_1, key_2, at, job):
 
 
 @compiled
-def _lower(heap, key_1, key_2, size, job):
-    """Put a job into the heap from the top downwards."""
-    at = 0
+def lower(heap, key_1, key_2, at, size, job):
+    """Put a job into the heap from the position `at` downwards."""
     while True:
         child = 2 * at + 1
         if child >= size:
@@ -771,7 +770,7 @@ def pop_waiting(s, width_class):
     s.heap_size[width_class] -= 1
     size = s.heap_size[width_class]
     if size:
-        _lower(s.heap[base:], s.key_1, s.key_2, size, s.heap[base + size])
+        lower(s.heap[base:], s.key_1, s.key_2, 0, size, s.heap[base + size])
 
 
 WHEN, WHO, VERSION = range(3)

@@ -26,8 +26,8 @@ from optim.simulation.cluster.index.loop import (
     first_waiting,
     happen,
     has_room,
-    is_before,
     is_halted,
+    lower,
     next_time,
     num_waiting,
     pop_waiting,
@@ -351,23 +351,6 @@ def next_look(s, q, num_waiting):
 
 
 @compiled
-def _sink_job(heap, key_1, key_2, at, size):
-    """Put a waiting job of a heap where it belongs below."""
-    job = heap[at]
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and is_before(key_1, key_2, heap[child + 1], heap[child]):
-            child += 1
-        if not is_before(key_1, key_2, heap[child], job):
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = job
-
-
-@compiled
 def _order_heaps(u, s, q):
     """Give all waiting jobs their keys at a look, or else those that came since."""
     is_due = is_look_due(s, q)
@@ -387,7 +370,7 @@ def _order_heaps(u, s, q):
             for at in range(first, first + size):
                 s.key_1[s.heap[at]] = key_of(u, s, q, s.heap[at])
             for at in range(size // 2 - 1, -1, -1):
-                _sink_job(s.heap[first:], s.key_1, s.key_2, at, size)
+                lower(s.heap[first:], s.key_1, s.key_2, at, size, s.heap[first + at])
 
 
 @compiled
