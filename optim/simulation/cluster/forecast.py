@@ -221,9 +221,10 @@ def forecast(
         raise InvalidProblemError("no job is pending, so that there is no start to forecast")
     held_us = present.held_us(len(jobs))
     known = history.run_times(jobs, present)
-    is_guess, kills = jobs.estimate_us == 0, _kills(make(jobs))
-    of_jobs = known.given(history.traits_of(jobs, present), held_us / US, limit_s)
-    jobs = estimated(jobs, known, history.traits_of(jobs, present), held_us)
+    kills, traits = kills_at_limits(make(jobs)), history.traits_of(jobs, present)
+    is_spared = (jobs.estimate_us == 0) & kills
+    of_jobs = known.given(traits, held_us / US, limit_s)
+    jobs = estimated(jobs, known, traits, held_us)
     jobs = replace(jobs, duration_us=np.maximum(jobs.duration_us, held_us + 1))
     present.check(jobs, cluster)
     task = _Draws(
@@ -234,7 +235,7 @@ def forecast(
         engine=engine,
         run_times=of_jobs,
         held_us=held_us,
-        is_spared=is_guess & kills,
+        is_spared=is_spared,
         arrivals=_Arrivals(history, known, options, kills=kills) if options.arrival_days else None,
         pending=pending,
         seed=seed,
@@ -270,7 +271,7 @@ class _Draws(AbstractTask[int, IntArray]):
         """Play one future, whose numbers hang on the seed and on its own number."""
         del stop, progress
         rng = np.random.default_rng([self.seed, piece])
-        drawn = _lasting(self.jobs, _whole_us(self.run_times.draw(rng), self.held_us), self.is_spared)
+        drawn = with_run_times(self.jobs, _whole_us(self.run_times.draw(rng), self.held_us), self.is_spared)
         if self.arrivals is not None:
             drawn = joined(drawn, self.arrivals.draw(rng), self.present.now_us)
         return first_starts(drawn, self.cluster, self.make(drawn), self.present, self.pending, self.engine, self.seed)
@@ -282,13 +283,15 @@ def estimated(jobs: Workload, known: RunTimes, traits: JobTraits, held_us: IntAr
     return replace(jobs, estimate_us=np.where(jobs.estimate_us > 0, jobs.estimate_us, guess))
 
 
-def _kills(policy: Policy) -> bool:
+def kills_at_limits(policy: Policy) -> bool:
     """Tell whether a policy stops jobs at their estimates."""
-    return isinstance(policy, IndexPolicy) and policy.reservations is not None and policy.reservations.kills
+    if isinstance(policy, IndexPolicy):
+        return policy.reservations is not None and policy.reservations.kills
+    return policy.rules(EngineOptions()).kills_at_limit
 
 
-def _lasting(jobs: Workload, duration_us: IntArray, is_spared: BoolArray) -> Workload:
-    """Return jobs with other run times; some are spared to be stopped at an estimate that they don't state."""
+def with_run_times(jobs: Workload, duration_us: IntArray, is_spared: BoolArray) -> Workload:
+    """Return jobs with other run times; spared jobs, which state no estimate, are never stopped at a guessed one."""
     stated = np.where(is_spared, np.maximum(jobs.estimate_us, duration_us), jobs.estimate_us)
     return replace(jobs, duration_us=duration_us, estimate_us=stated)
 
@@ -331,7 +334,7 @@ class _Arrivals:
         lasting[self.going_on] = _whole_us(self.times.draw(rng), np.zeros(len(self.going_on), np.int64))
         chosen = jobs.select(rows)
         chosen = replace(chosen, submit_us=chosen.submit_us - begin)
-        return _lasting(chosen, lasting[rows], self.is_spared[rows])
+        return with_run_times(chosen, lasting[rows], self.is_spared[rows])
 
 
 def joined(jobs: Workload, later: Workload | None, now_us: int) -> Workload:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.arrays import FloatArray, IntArray
+from optim.core.arrays import BoolArray, FloatArray, IntArray
 from optim.core.errors import InvalidProblemError
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
@@ -24,7 +24,9 @@ from optim.simulation.cluster.forecast import (
     History,
     estimated,
     forecast,
+    kills_at_limits,
     stretched_s,
+    with_run_times,
 )
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.run_times import JobTraits
@@ -246,7 +248,9 @@ def calibrate(
     over = np.flatnonzero(history.has_ended)
     past = replace(history.jobs, duration_us=np.maximum(1, history.run_us)).select(over)
     stated_s = past.estimate_us / US
+    is_spared = (past.estimate_us == 0) & kills_at_limits(make(past))
     past = estimated(past, history.run_times(jobs, present), JobTraits.of(past), np.zeros(len(past), np.int64))
+    past = with_run_times(past, past.duration_us, is_spared)
     has_limits = limit_s is not None and bool(np.isfinite(limit_s).any())
     run = simulate(past, cluster, make(past), engine, seed)
     assert run is not None
@@ -268,6 +272,7 @@ def calibrate(
         options=replace(options, draws=min(options.draws, options.calibration_draws)),
         engine=engine,
         limit_s=np.where(stated_s > 0, stated_s, np.nan) if has_limits else None,
+        is_spared=is_spared,
         seed=seed,
     )
     outcomes = list(run_in_order(task, chosen.tolist(), executor, stop, progress))
@@ -286,6 +291,7 @@ class _PastForecasts(AbstractTask[int, Outcome]):
     options: ForecastOptions
     engine: EngineOptions | None
     limit_s: FloatArray | None
+    is_spared: BoolArray
     seed: int
 
     @property
@@ -298,8 +304,9 @@ class _PastForecasts(AbstractTask[int, Outcome]):
         del stop
         moment = self.played.moment(piece)
         limit_s = None if self.limit_s is None else self.limit_s[moment.rows]
+        jobs = replace(moment.jobs, estimate_us=np.where(self.is_spared[moment.rows], 0, moment.jobs.estimate_us))
         made = forecast(
-            moment.jobs, moment.present, self.cluster, self.make, moment.history, options=self.options,
+            jobs, moment.present, self.cluster, self.make, moment.history, options=self.options,
             engine=self.engine, limit_s=limit_s, seed=self.seed, progress=progress,
         )  # fmt: skip
         return Outcome.of(moment, made)

@@ -174,7 +174,11 @@ def test_what_cannot_be_calibrated_says_why():
     assert cut.reason == "it was interrupted"
 
 
-def test_a_policy_that_kills_spares_jobs_without_a_limit():
+KILLING = (("easy", {"kills": True}), ("multifactor", {"reservations": "easy", "kills": True}))
+
+
+@pytest.mark.parametrize(("name", "options"), KILLING)
+def test_a_policy_that_kills_spares_jobs_without_a_limit(name, options):
     """A job of a group of which 95 % run for ten minutes and the others for nine hours: never killed at ten minutes, it may hold the machine for nine hours."""
     old = np.concatenate([np.full(95, 600.0), np.full(5, 9 * HOUR)])
     past = Workload(submit_us=10**11 * np.arange(100), gpus=np.full(100, 8), duration_us=np.rint(old * S).astype(int))
@@ -183,10 +187,23 @@ def test_a_policy_that_kills_spares_jobs_without_a_limit():
     present = Present(now_us=60 * S, starts=starts_of([(0, 0, [(0, 8)])]))
 
     def killing(jobs):
-        return make_policy("easy", jobs, {"kills": True})
+        return make_policy(name, jobs, options)
 
-    options = ForecastOptions(draws=100, arrival_days=0)
-    made = forecast(jobs, present, ONE, killing, history, options=options)
+    few = ForecastOptions(draws=100, arrival_days=0)
+    made = forecast(jobs, present, ONE, killing, history, options=few)
     assert made.start_us.max() >= 8.9 * HOUR * S
-    limited = forecast(jobs, present, ONE, killing, history, options=options, limit_s=np.array([2 * HOUR, np.nan]))
+    limited = forecast(jobs, present, ONE, killing, history, options=few, limit_s=np.array([2 * HOUR, np.nan]))
     assert limited.start_us.max() == 2 * HOUR * S
+
+
+@pytest.mark.parametrize(("name", "options"), KILLING)
+def test_where_no_job_has_a_limit_one_that_kills_is_calibrated_as_one_that_does_not(name, options):
+    """On one machine with room for one gang, estimates decide nothing but who is stopped."""
+    jobs = busy_world()
+    pending, present, cluster, _, history = state_of(jobs, int(jobs.submit_us[-1]))
+    few = ForecastOptions(draws=10, arrival_days=0, calibration_moments=8, history_weeks=100)
+    found, plain = (
+        calibrate(pending, present, cluster, lambda jobs, own=own: make_policy(name, jobs, own), history, options=few)
+        for own in (options, options | {"kills": False})
+    )
+    assert found == plain
