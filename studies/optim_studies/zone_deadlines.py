@@ -4,7 +4,6 @@ Starts are drawn from recordings, or from spells drawn by the prior of `optim.mo
 comes from other recordings. Starts within a span of a deadline's length share most of what they see: they are one cluster of the intervals.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -108,21 +107,12 @@ SIZES: Mapping[str, ZoneDeadlineOptions] = MappingProxyType(
 
 
 class OneZoneTable(AdaptiveZones):
-    """A table of one zone in several: it says whether spot machines are wanted, and `adaptive-zones` in which order.
-
-    Attributes
-    ----------
-    are_pooled
-        Whether the zones are one whose absences end as those of the square root of their number; otherwise each is alone.
-    """
-
-    are_pooled = False
+    """A table of one zone in several: it says whether spot machines are wanted, and `adaptive-zones` in which order."""
 
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
-        hazards = known_hazards(facts)
-        self._watches = [SpellWatch(hazards) for _ in facts.zones]
-        self._pool = hazards.over_zones(math.sqrt(len(facts.zones)) if self.are_pooled else 1.0)
+        self._hazards = known_hazards(facts)
+        self._watches = [SpellWatch(self._hazards) for _ in facts.zones]
         self._policy: DeadlinePolicy | None = None
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
@@ -132,7 +122,7 @@ class OneZoneTable(AdaptiveZones):
             if seen is not None:
                 self._watches[zone].see(seen[0] * self.facts.tick_s, is_available=seen[1])
         if self._policy is None:
-            self._policy = DeadlinePolicy.of(deadline_job(self.facts, min(view.spot_micro)), self._pool)
+            self._policy = DeadlinePolicy.of(deadline_job(self.facts, min(view.spot_micro)), self._hazards)
         held, order = view.held, self.order(view)
         absent, there = (self._places(view, order[0].zone, is_there) for is_there in (False, True))
         if held is not None and held.is_spot:
@@ -160,13 +150,7 @@ class OneZoneTable(AdaptiveZones):
         return (Offer(zone, True),) if chosen is Machines.SPOT else (self.on_demand(view),)
 
 
-class PooledTable(OneZoneTable):
-    """A table of all zones as one whose absences are shorter."""
-
-    are_pooled = True
-
-
-RIVALS: Mapping[str, Callable[[ZoneFacts], ZonePolicy]] = {"one-zone-table": OneZoneTable, "pooled-table": PooledTable}
+RIVALS: Mapping[str, Callable[[ZoneFacts], ZonePolicy]] = {"one-zone-table": OneZoneTable}
 WAYS = (REFERENCE, "skynomad", "cheapest-zone", "uniform-progress-zones", "adaptive-zones", *RIVALS, OPTIMUM)
 
 

@@ -372,7 +372,7 @@ class DeadlinePolicy:
         """Write job, hazards and table to a file."""
         table, job = self.table, asdict(self.job)
         head = {"format": FORMAT, "job": job, "spare_s": self.spare_s, "unit_s": table.unit_s}
-        head |= {"tick_s": self.hazards.tick_s, "source": self.hazards.source, "elsewhere": self.hazards.elsewhere}
+        head |= {"tick_s": self.hazards.tick_s, "source": self.hazards.source}
         buffer = BytesIO()
         np.savez_compressed(
             buffer,
@@ -410,12 +410,9 @@ class DeadlinePolicy:
             for name, kinds in KINDS.items():
                 if parts[name].dtype.kind not in kinds:
                     raise ValueError(f"{name} is of {parts[name].dtype}")
-            hazards = SpellHazards(
-                tick_s=tick_s, hazard=parts["hazard"], source=str(head["source"]), elsewhere=float(head["elsewhere"])
-            )
-            leases = make_leases(
-                job, math.gcd(unit_s, job.tick_s)
-            )  # of a unit that divides it, or the table is refused
+            hazards = SpellHazards(tick_s=tick_s, hazard=parts["hazard"], source=str(head["source"]))
+            # Of a unit that divides the tick, or the table is refused.
+            leases = make_leases(job, math.gcd(unit_s, job.tick_s))
         except UNREADABLE as error:
             raise InvalidProblemError(
                 f"{path}: not the file of a policy: {error}; save one with DeadlinePolicy.save"

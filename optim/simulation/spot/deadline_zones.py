@@ -94,11 +94,11 @@ class _OneZone:
         self._kept: Offer | None = None
         self._held: Offer | None = None
         self._held_at_s = self._since_s = 0
-        self._watch = SpellWatch(known_hazards(facts))
         self._seen: tuple[int, bool] | None = None
         self._policies: dict[int, DeadlinePolicy] = {}
         self._first_micro: int | None = None
-        self._hazards = pooled_hazards(facts)
+        self._hazards = known_hazards(facts)
+        self._watch = SpellWatch(self._hazards)
 
     def choose(self, view: ZoneView) -> Sequence[Offer]:
         """Return what the table says if there are machines and, after it, if there are none."""
@@ -371,11 +371,6 @@ def known_hazards(facts: ZoneFacts) -> SpellHazards:
     return prior_hazards(every_s) if facts.hazards is None else facts.hazards.every(every_s)
 
 
-def pooled_hazards(facts: ZoneFacts) -> SpellHazards:
-    """Return them of all zones together, which run out together: as many as the square root of their number are independent."""
-    return known_hazards(facts).over_zones(math.sqrt(len(facts.zones)))
-
-
 def deadline_job(facts: ZoneFacts, spot_micro: float) -> DeadlineJob:
     """Return the job of a table at a spot price: set-ups as long as the longest launch, on demand where that is cheapest."""
     job = facts.job
@@ -399,4 +394,4 @@ def least_mean_usd(facts: ZoneFacts, spot_micro: int) -> float | None:
     """
     if len(facts.zones) > 1:
         return None
-    return table_of(deadline_job(facts, spot_micro), pooled_hazards(facts)).least_mean_usd
+    return table_of(deadline_job(facts, spot_micro), known_hazards(facts)).least_mean_usd

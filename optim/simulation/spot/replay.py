@@ -28,7 +28,7 @@ from optim.simulation.spot.deadline_policy import (
     new_memory,
     take_up,
 )
-from optim.simulation.spot.deadline_zones import PRICE_STEP, deadline_job, known_hazards, pooled_hazards
+from optim.simulation.spot.deadline_zones import PRICE_STEP, deadline_job, known_hazards
 from optim.simulation.spot.zone_policies import PRIOR_H
 from optim.simulation.spot.zones import ZoneRun, facts_of
 from optim.solvers.bidding.deadline_table import KEPT, ON_DEMAND, OTHERWISE, SPOT, WAIT
@@ -481,7 +481,7 @@ class Replay:
         step, levels = int(run["step"]), (int(run["absent"]), int(run["present"]))
         if (start, step) not in self._policies:
             job = deadline_job(self._facts, start * math.exp(step * PRICE_STEP))
-            self._policies[start, step] = DeadlinePolicy.of(job, self._pool)
+            self._policies[start, step] = DeadlinePolicy.of(job, self._hazards)
         policy = self._policies[start, step].of_levels(levels)
         if id(policy) not in self._looks:
             table, leases = policy.table, policy.table.leases
@@ -502,11 +502,11 @@ class Replay:
 
     @cached_property
     def _lasting(self) -> FloatArray:
-        return log_lasting(known_hazards(self._facts))
+        return log_lasting(self._hazards)
 
     @cached_property
-    def _pool(self) -> SpellHazards:
-        return pooled_hazards(self._facts)
+    def _hazards(self) -> SpellHazards:
+        return known_hazards(self._facts)
 
 
 NO_LASTING = np.zeros((1, 2, 2, 1))

@@ -283,7 +283,6 @@ def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
     _solve(
         hazards.hazard,
         hazards.first_hazard(ticks),
-        hazards.elsewhere * hazards.ages_met,
         (shape.per_tick, unit, shape.setup, job.work_s, shape.steps),
         job.keeps_tick,
         MINUTE_S if job.billing is Billing.AWS_2017 else 0,
@@ -302,7 +301,6 @@ def solve_table(job: DeadlineJob, hazards: SpellHazards) -> DeadlineTable:
 def _solve(
     hazard: FloatArray,
     first: FloatArray,
-    elsewhere: FloatArray,
     times: tuple[int, int, int, int, int],
     keeps_tick: bool,
     launch_s: int,
@@ -322,7 +320,6 @@ def _solve(
     tick_s, ages, ticks = per_tick * unit, hazard.shape[1], len(low)
     there, spells, held = ages + 1, 2 * ages + 2, len(idle) - 2
     later = np.zeros((steps + 1, held + 1, spells))
-    found = elsewhere.sum()
     now = np.zeros((held + 1, spells))
     best, other, value = np.empty(spells), np.empty(spells), np.empty(spells)
     launch_of = np.empty(spells, np.uint32)
@@ -377,11 +374,7 @@ def _solve(
                                 keeps[c] = keeps[c] | bit
                 if t == 0:
                     continue
-                gone = value[0]
-                if loses:
-                    gone = (1.0 - found) * best[0] - refund[r]
-                    if found > 0.0:
-                        gone += (elsewhere * best[there : spells - 1]).sum()
+                gone = best[0] - refund[r] if loses else value[0]
                 for k in range(ages):
                     older, chance = min(k + 1, ages - 1), hazard[1, k]
                     now[s, there + k] = (1.0 - chance) * value[there + older] + chance * gone

@@ -51,8 +51,6 @@ class SpellHazards(ComparesByValue):
         last of all that lasted so long or longer. From 0 to 1.
     source
         What they were learned from, in words; empty for the prior.
-    elsewhere
-        Probability that machines are to be had in another zone as soon as those that are held are lost; 0 in one zone.
 
     Raises
     ------
@@ -63,7 +61,6 @@ class SpellHazards(ComparesByValue):
     tick_s: int
     hazard: FloatArray
     source: str = ""
-    elsewhere: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hazard", np.array(self.hazard, dtype=np.float64))
@@ -71,7 +68,7 @@ class SpellHazards(ComparesByValue):
             raise InvalidProblemError(
                 f"hazards must have two rows, absence and availability, of 1 to {MAX_AGES} ages, got {self.hazard.shape}"
             )
-        if not ((self.hazard >= 0.0) & (self.hazard <= 1.0)).all() or not 0.0 <= self.elsewhere <= 1.0:
+        if not ((self.hazard >= 0.0) & (self.hazard <= 1.0)).all():
             raise InvalidProblemError("hazards must be probabilities, from 0 to 1")
         if self.tick_s < 1:
             raise InvalidProblemError(f"a tick must last a second at least, got {self.tick_s}")
@@ -148,16 +145,6 @@ class SpellHazards(ComparesByValue):
         """Return hazards that are so many times as high, one at most."""
         factors = np.array([[absent], [present]])
         return replace(self, hazard=np.minimum(1.0, self.hazard * factors))
-
-    def over_zones(self, num_zones: float) -> "SpellHazards":
-        """Return the hazards of so many zones alike and independent of one another, of which one is held at a time.
-
-        All are absent until the first comes back. When the one that is held is lost, another has machines unless all the
-        others are absent, in the long run.
-        """
-        absent = 1.0 - (1.0 - self.hazard[ABSENT]) ** num_zones
-        elsewhere = 1.0 - (1.0 - self.share) ** (num_zones - 1)
-        return replace(self, hazard=np.stack([absent, self.hazard[PRESENT]]), elsewhere=elsewhere)
 
     @property
     def ages_met(self) -> FloatArray:
