@@ -35,7 +35,7 @@ from optim.core.solution import (
     Termination,
     relative_gap,
 )
-from optim.core.stopping import AnyOf, Interruption, Never, SolveState, StoppingCriterion, TimeLimit
+from optim.core.stopping import AnyOf, Interruption, Never, SolveState, StoppingCriterion, TimeReserve
 from optim.core.user_code import who_answers
 
 
@@ -233,7 +233,7 @@ class Monitor:
         """
         rules = [self.stop, *further]
         if share < 1.0 and self.remaining_s < float("inf"):
-            rules.append(TimeLimit(share * self.remaining_s + self.clock.elapsed_s))
+            rules.append(TimeReserve(self.stop, (1.0 - share) * self.remaining_s))
         return Monitor(AnyOf(*rules), self.progress, sense=self.sense, clock=self.clock, unit=self.unit)
 
     def in_unit(self, unit: float) -> "Monitor":

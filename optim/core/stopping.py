@@ -76,6 +76,22 @@ class TimeLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeReserve:
+    """Stop once `rule` leaves at most `reserve_s` seconds, by the clock that it counts."""
+
+    rule: StoppingCriterion
+    reserve_s: float
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once only the reserve is left."""
+        return Termination.TIME_LIMIT if self.remaining_s(state.elapsed_s) <= 0 else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return the seconds before the reserve, at least 0."""
+        return max(0.0, self.rule.remaining_s(elapsed_s) - self.reserve_s)
+
+
+@dataclass(frozen=True, slots=True)
 class IterationLimit:
     """Stop after `limit` iterations of the solver's main loop, for the reason that tells what these are."""
 

@@ -144,6 +144,31 @@ def test_a_part_has_its_own_reason_and_a_share_of_the_time_left():
     assert monitor.part().remaining_s == pytest.approx(8.0)
 
 
+class OtherClock:
+    """A limit by a clock of its own, of which so many seconds are left."""
+
+    left_s = 8.0
+
+    def __call__(self, state):
+        return None
+
+    def remaining_s(self, elapsed_s):
+        del elapsed_s
+        return self.left_s
+
+
+def test_a_share_of_the_time_left_is_counted_by_the_clock_of_the_rule():
+    rule = OtherClock()
+    part = Monitor(rule, clock=Stopped(2.0)).part(share=0.25)
+    part.clock = Stopped(100.0)
+    rule.left_s = 6.5
+    assert part.remaining_s == 0.5
+    assert not part.is_over()
+    rule.left_s = 6.0
+    assert part.is_over()
+    assert part.reason is Termination.TIME_LIMIT
+
+
 def test_a_part_may_have_rules_of_its_own():
     monitor = Monitor(IterationLimit(5))
     part = monitor.part(IterationLimit(2, Termination.NODE_LIMIT))

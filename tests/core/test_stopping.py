@@ -6,7 +6,16 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.core.solution import Sense, Termination
-from optim.core.stopping import AnyOf, GapLimit, Interruption, IterationLimit, Never, SolveState, TimeLimit
+from optim.core.stopping import (
+    AnyOf,
+    GapLimit,
+    Interruption,
+    IterationLimit,
+    Never,
+    SolveState,
+    TimeLimit,
+    TimeReserve,
+)
 
 
 def state(**fields):
@@ -17,6 +26,7 @@ def state(**fields):
     ("rule", "goes_on", "stops", "reason"),
     [
         (TimeLimit(2.0), {"elapsed_s": 1.99}, {"elapsed_s": 2.0}, Termination.TIME_LIMIT),
+        (TimeReserve(TimeLimit(2.5), 0.5), {"elapsed_s": 1.99}, {"elapsed_s": 2.0}, Termination.TIME_LIMIT),
         (IterationLimit(3), {"iterations": 2}, {"iterations": 3}, Termination.ITERATION_LIMIT),
         (GapLimit(0.5), {"objective": 2.0, "bound": 3.01}, {"objective": 2.0, "bound": 3.0}, Termination.GAP_LIMIT),
         (GapLimit(0.5), {"objective": None, "bound": 3.0},
@@ -31,6 +41,9 @@ def test_each_rule_stops_at_its_limit_and_not_before(rule, goes_on, stops, reaso
 def test_only_a_clock_and_an_interruption_know_what_is_left():
     assert TimeLimit(2.0).remaining_s(0.5) == 1.5
     assert TimeLimit(2.0).remaining_s(3.0) == 0.0
+    assert TimeReserve(TimeLimit(2.0), 0.5).remaining_s(1.0) == 0.5
+    assert TimeReserve(TimeLimit(2.0), 3.0).remaining_s(0.0) == 0.0
+    assert TimeReserve(Never(), 3.0).remaining_s(0.0) == math.inf
     for rule in (Never(), IterationLimit(0), GapLimit(0.0), Interruption(), AnyOf()):
         assert rule.remaining_s(1.0) == math.inf
     asked = Interruption()
