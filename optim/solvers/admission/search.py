@@ -15,7 +15,6 @@ routing problems", 1998, DOI 10.1007/3-540-49481-2_30; Schrimpf et al., "Record 
 results using the ruin and recreate principle", 2000, DOI 10.1006/jcph.1999.6413.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,7 @@ from optim.core.driver import AbstractIteration, Monitor, Outcome, SolverState, 
 from optim.core.errors import InvalidOptionError, check_in
 from optim.core.registry import register
 from optim.core.solution import Sense, Termination, relative_gap
-from optim.core.stopping import never
+from optim.core.stopping import TimeReserve
 from optim.models.admission.compact_programme import compact_size
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.exact import DEFAULT_PROGRAMME
@@ -163,20 +162,18 @@ class Search(ScaledSolver[SearchOptions]):
             relaxed = tightened.result
             first_plans = _first_plans(tables, rows, tightened, options, monitor, seed)
             reserve_s = min(POLISH_SHARE * monitor.remaining_s, MAX_POLISH_S) if options.polish else 0.0
-
-            def is_late() -> bool:
-                return monitor.remaining_s <= reserve_s
-
-            chains = _Chains(first_plans, relaxed, options, num_moves, is_late)
-            leader = run_iteration(chains, monitor, task="search", total=num_moves)
-            if options.polish:
+            chains = _Chains(first_plans, relaxed, options, num_moves)
+            chain_monitor = monitor.part(TimeReserve(monitor.stop, reserve_s))
+            leader = run_iteration(chains, chain_monitor, task="search", total=num_moves)
+            if options.polish and chain_monitor.reason in (None, Termination.TIME_LIMIT):
                 leader.polish(monitor.is_over)
-            if monitor.reason is None and is_late():
-                monitor.reason = Termination.TIME_LIMIT
-            plan = leader.best_plan()
-        outcome = relaxed.outcome(plan)
-        counts = {**outcome.counts, "moves": float(chains.moves * options.chains)}
-        return replace(outcome, iterations=chains.moves, counts=counts)
+            outcome = relaxed.outcome(leader.best_plan())
+        return replace(
+            outcome,
+            termination=monitor.reason or chain_monitor.reason,
+            iterations=chains.moves,
+            counts={**outcome.counts, "moves": float(chains.moves * options.chains)},
+        )
 
 
 def _count_rounds(options: SearchOptions, rows: CapacityRows) -> int:
@@ -190,14 +187,8 @@ class _Chains(AbstractIteration[Neighbourhood]):
     """Chains of moves side by side, in cycles of cooling that begin at the best plans."""
 
     def __init__(
-        self,
-        chains: list[Neighbourhood],
-        relaxed: PackingResult,
-        options: SearchOptions,
-        num_moves: int | None,
-        is_late: Callable[[], bool] = never,
+        self, chains: list[Neighbourhood], relaxed: PackingResult, options: SearchOptions, num_moves: int | None
     ) -> None:
-        self._is_late = is_late
         self._chains, self._bound, self._options, self._num_moves = chains, relaxed.point.bound, options, num_moves
         self.moves, self._place, self._cycle = 0, 0, options.first_cycle
         self._threads = ThreadPoolExecutor(len(chains))
@@ -207,10 +198,8 @@ class _Chains(AbstractIteration[Neighbourhood]):
         return max(self._chains, key=lambda chain: chain.incumbent_value)
 
     def is_done(self) -> bool:
-        """Tell whether all moves are made, the rest of the time is kept for single units, or the best plan is optimal."""
+        """Tell whether all moves are made, or the best plan is optimal."""
         if self._num_moves is not None and self.moves >= self._num_moves:
-            return True
-        if self._is_late():
             return True
         return (relative_gap(self._leader.incumbent_value, self._bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL
 

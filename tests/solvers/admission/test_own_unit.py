@@ -54,6 +54,13 @@ def test_gaps_and_plans_are_those_of_any_other_unit(solver: str, scale: float) -
         assert wanted is None or math.isclose(got / scale, wanted, rel_tol=tol), name
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_reason_of_an_early_end_is_that_of_any_other_unit(solver: str) -> None:
+    instance = optim.reference_instance("tiny-0")
+    for given_instance in (instance, scaled(instance, 1e-8)):
+        assert optim.solve(given_instance, solver, time_limit_s=0).termination == "time_limit"
+
+
 @pytest.mark.parametrize(
     ("scale", "tol"),
     [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import optim
 from optim.core.errors import InvalidOptionError
+from optim.core.stopping import Interruption
 from optim.solvers.admission.local_search.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.capacity_rows import CapacityRows
 from optim.solvers.admission.packing.dual_points import search_scale
@@ -190,6 +191,14 @@ def test_tells_how_many_moves_all_chains_made():
     options = {"num_moves": 1, "chains": 3, "cut_rounds": 0, "count_rounds": 0, "lp_tol": 0.05, "dives": False}
     solution = optim.solve(optim.reference_instance("small-0"), "search", options=options)
     assert (solution.stats.iterations, solution.stats.counts["moves"]) == (1, 3)
+
+
+@pytest.mark.parametrize("polish", [False, True])
+def test_tells_an_interruption_from_a_time_limit(polish):
+    instance, options = optim.reference_instance("tiny-2"), {"polish": polish, "cut_rounds": 0, "count_rounds": 0}
+    interrupted = optim.solve(instance, "search", stop=Interruption(is_requested=True), options=options)
+    late = optim.solve(instance, "search", time_limit_s=0, options=options)
+    assert (interrupted.termination, late.termination) == ("interrupted", "time_limit")
 
 
 def test_the_last_chain_goes_on_from_a_dive_that_is_better(monkeypatch):
