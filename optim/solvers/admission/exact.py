@@ -21,7 +21,7 @@ from optim.core.driver import Monitor, Outcome
 from optim.core.errors import InvalidOptionError
 from optim.core.registry import register
 from optim.core.solution import Termination
-from optim.models.admission.compact_programme import compact_size
+from optim.models.admission.compact_programme import compact_model, compact_size, plan_from_compact
 from optim.models.admission.decision import AdmissionPlan
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.branch_and_price import BranchAndPriceOptions, PlanGuide, grow_tree
@@ -105,7 +105,7 @@ class Exact(ScaledSolver[ExactOptions]):
         def beside(guide: PlanGuide, first: AdmissionPlan) -> Finders:
             finders: list[AbstractFinder] = []
             if guide.num_moves:
-                finders.append(SearchThread(guide, first, instance, monitor))
+                finders.append(SearchThread(guide, first, instance))
             if compact_size(instance) <= options.max_variables:
                 finders.append(CompactThread(instance, monitor, seed))
             return Finders(finders, instance)
@@ -125,6 +125,7 @@ class AbstractFinder(ABC):
     def __init__(self, name: str) -> None:
         self._has_to_stop = threading.Event()
         self._error: BaseException | None = None
+        self._found: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
 
     @property
@@ -146,7 +147,10 @@ class AbstractFinder(ABC):
         """Return the newest plan, None if there is none since the last time; raise what the thread has raised."""
         if self._error is not None:
             raise self._error
-        return self._newest()
+        newest = None
+        while not self._found.empty():
+            newest = self._found.get()
+        return None if newest is None else self._plan_of(newest)
 
     def learn(self, plan: AdmissionPlan) -> None:
         """Take note of the best plan."""
@@ -158,11 +162,11 @@ class AbstractFinder(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """Look for plans until there are no better ones, or it has to stop."""
+        """Look for plans until there are no better ones, or it has to stop; what is found goes into the queue."""
 
     @abstractmethod
-    def _newest(self) -> AdmissionPlan | None:
-        """Return the newest plan, in the tree's thread."""
+    def _plan_of(self, found: Any) -> AdmissionPlan:
+        """Return an entry of the queue as a plan, in the tree's thread."""
 
     def _guarded(self) -> None:
         try:
@@ -221,29 +225,24 @@ class SearchThread(AbstractFinder):
     Parameters
     ----------
     guide
-        The search; nobody else may use it now.
+        The search; only this thread may use it from now on.
     first
         The plan to begin with.
-    instance, monitor
-        As a solver's `run` gets them.
+    instance
+        The instance.
     """
 
-    def __init__(self, guide: PlanGuide, first: AdmissionPlan, instance: AdmissionInstance, monitor: Monitor) -> None:
+    def __init__(self, guide: PlanGuide, first: AdmissionPlan, instance: AdmissionInstance) -> None:
         super().__init__("search for plans")
-        self._guide, self._instance, self._monitor = guide, instance, monitor
-        self._known = first
-        self._plans: queue.SimpleQueue[AdmissionPlan] = queue.SimpleQueue()
+        self._guide, self._known, self._instance = guide, first, instance
         guide.should_stop = self._has_to_stop.is_set
 
     def learn(self, plan: AdmissionPlan) -> None:
         """Go on from the best plan in the next cycle."""
         self._known = plan
 
-    def _newest(self) -> AdmissionPlan | None:
-        plan = None
-        while not self._plans.empty():
-            plan = self._plans.get()
-        return plan
+    def _plan_of(self, found: AdmissionPlan) -> AdmissionPlan:
+        return found
 
     def _run(self) -> None:
         rest = 1.0
@@ -251,7 +250,7 @@ class SearchThread(AbstractFinder):
             known, begun = self._known, time.perf_counter()
             plan = self._guide.improve(known)
             if plan.objective(self._instance) > known.objective(self._instance):
-                self._plans.put(plan)
+                self._found.put(plan)
                 self._known, rest = plan, 1.0
                 continue
             self._has_to_stop.wait(rest * (time.perf_counter() - begun))
@@ -270,7 +269,6 @@ class CompactThread(AbstractFinder):
     def __init__(self, instance: AdmissionInstance, monitor: Monitor, seed: int) -> None:
         super().__init__("compact programme")
         self._instance, self._monitor, self._seed = instance, monitor, seed
-        self._points: queue.SimpleQueue[FloatArray] = queue.SimpleQueue()
         self._model: Any = None
         self._compiled: CompiledModel | None = None
         self.bound: float | None = None
@@ -280,21 +278,12 @@ class CompactThread(AbstractFinder):
         """Return HiGHS' bound."""
         return {} if self.bound is None else {"claimed_bound": self.bound}
 
-    def _newest(self) -> AdmissionPlan | None:
-        values = None
-        while not self._points.empty():
-            values = self._points.get()
-        if values is None:
-            return None
-        from optim.models.admission.compact_programme import plan_from_compact
-
+    def _plan_of(self, found: FloatArray) -> AdmissionPlan:
         assert self._compiled is not None
-        self._compiled.load(values)
+        self._compiled.load(found)
         return plan_from_compact(self._model, self._instance)
 
     def _run(self) -> None:
-        from optim.models.admission.compact_programme import compact_model
-
         self._model = compact_model(self._instance)
         if self._has_to_stop.is_set():
             return
@@ -307,11 +296,11 @@ class CompactThread(AbstractFinder):
             seed=self._seed,
             options={"mip_rel_gap": 0.0},
             watch=self._watch,
-            on_solution=self._points.put,
+            on_solution=self._found.put,
         )
         self.bound = outcome.bound
         if outcome.values is not None:
-            self._points.put(outcome.values)
+            self._found.put(outcome.values)
 
     def _watch(self, state: HighsState) -> Termination | None:
         if state.bound is not None and math.isfinite(state.bound):
