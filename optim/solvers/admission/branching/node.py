@@ -122,7 +122,7 @@ class NodeMaster:
         return MasterBasis(columns=self._column_serials()[columns], rows=self._row_serials()[~rows])
 
     def load_node(self, limits: BranchRestrictions, basis: MasterBasis | None = None) -> None:
-        """Turn to a node: fix what it forbids, and free the rest; start from a basis if it is still of use."""
+        """Turn to a node: fix what it forbids, and free the rest; start from a basis if one is given."""
         self._limits = limits
         allowed = limits.allows(self._tables, self.schedules)
         changed = np.flatnonzero(allowed != self._is_allowed)
@@ -427,15 +427,15 @@ class NodeBounder:
         """
         best, master = start, self.master
         master.load_node(limits, basis)
-        center, share = self._center(start), CENTER_SHARE
+        center = self._center(start)
         num_cut_rounds, last_value = 0, math.inf
         for _ in range(effort.max_rounds):
             point = master.solve()
             out = point.row_prices, point.multiplier
             self.num_rounds += 1
-            is_improved = False
-            while True:
-                # In between the best point and the master's the bound is lower, and schedules there are better.
+            # Between the best point and the master's the bound is lower and schedules are better; at the master's own
+            # prices it shows whether schedules are missing.
+            for share in (CENTER_SHARE, 0.0):
                 of_rows, of_cuts = (share * c + (1.0 - share) * o for c, o in zip(center, out, strict=True))
                 prices = of_rows, of_cuts
                 priced, candidate = self._price(prices, limits)
@@ -446,10 +446,8 @@ class NodeBounder:
                 if should_stop(best.bound):
                     return NodeResult(point=best, master=point, is_converged=False)
                 is_improved = self._improve(point, priced, best.bound)
-                if is_improved or share == 0.0:
+                if is_improved:
                     break
-                share = 0.0
-            share = CENTER_SHARE
             if is_improved:
                 continue
             if point.infeasibility > INFEASIBILITY_TOL and master.raise_penalty():

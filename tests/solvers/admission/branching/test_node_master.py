@@ -116,9 +116,7 @@ def test_a_forgotten_schedule_leaves_a_basis_that_still_leads_to_the_optimum() -
     _, _, bounder = bounded_root("tiny-1")
     master = bounder.master
     basis, value = master.basis(), master.solve().value
-    assert len(basis.columns) + master.num_base_rows + len(master.cuts) - len(basis.rows) == master.num_base_rows + len(
-        master.cuts
-    )
+    assert len(basis.columns) == len(basis.rows)
     master.purge_columns(4, 3_000)
     assert len(master.schedules) == 2
     limits = BranchRestrictions.free(JobTables.build(optim.reference_instance("tiny-1")))
