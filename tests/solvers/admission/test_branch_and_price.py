@@ -1,4 +1,4 @@
-"""Branch and price: optima of brute force, bounds at every stop, proofs that the checker walks."""
+"""Branch and price, alone and in `exact`: optima of brute force, bounds at every stop, proofs that the checker walks."""
 
 from dataclasses import replace
 from functools import cache
@@ -20,19 +20,21 @@ from tests.support.admission.tiny import job_document, tiny_instance
 
 
 @cache
-def solved(name):
-    """Return a reference instance and what the solver proves of it when nothing stops it."""
+def solved(name, solver="branch-and-price"):
+    """Return a reference instance and what a solver proves of it when nothing stops it."""
     instance = optim.reference_instance(name)
-    return instance, optim.solve(instance, "branch-and-price")
+    return instance, optim.solve(instance, solver)
 
 
+SOLVERS = ("branch-and-price", "exact")
 OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
 FEW_MOVES = {"search_moves": 20}
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("name", "optimum"), OPTIMA.items())
-def test_proves_the_optimum_of_tiny_instances(name, optimum):
-    instance, solution = solved(name)
+def test_proves_the_optimum_of_tiny_instances(name, optimum, solver):
+    instance, solution = solved(name, solver)
     assert solution.termination == "optimal"
     assert solution.certificate.kind is CertificateKind.OPTIMALITY
     assert solution.objective == pytest.approx(optimum, rel=1e-8)
@@ -58,13 +60,13 @@ def test_proves_the_optimum_of_stress_instances(name):
     assert optim.verify(instance, solution).is_ok
 
 
-def check_optimum(instance):
+def check_optimum(instance, solver="branch-and-price"):
     """Compare a proven optimum with the packing of all schedules on real servers."""
     try:
         optimum = ilp_optimum(packing(instance))
     except OverflowError:
         reject()  # more schedules than are worth listing
-    solution = optim.solve(instance, "branch-and-price", options=FEW_MOVES)
+    solution = optim.solve(instance, solver, options=FEW_MOVES)
     assert solution.termination == "optimal"
     assert solution.objective == pytest.approx(optimum, rel=2e-6, abs=1e-9)
     assert solution.bound >= optimum * (1 - 1e-9) - 1e-9
@@ -72,9 +74,10 @@ def check_optimum(instance):
     assert optim.verify(instance, solution).violations == ()
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
 @given(st.booleans().flatmap(lambda is_shared: tiny_instances(is_shared=is_shared)))
-def test_equals_the_packing_of_all_schedules_on_real_servers(instance):
-    check_optimum(instance)
+def test_equals_the_packing_of_all_schedules_on_real_servers(solver, instance):
+    check_optimum(instance, solver)
 
 
 @st.composite

@@ -1,4 +1,7 @@
-"""`exact`: optima of an independent programme, plans handed over by HiGHS, and proofs that tampering spoils."""
+"""`exact`: plans that its threads hand over, and proofs that tampering spoils.
+
+Its optima are compared with those of independent programmes in `test_branch_and_price`.
+"""
 
 import time
 from dataclasses import replace
@@ -6,21 +9,16 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, reject
-from hypothesis import strategies as st
 
 import optim
 from optim.core.driver import Monitor
 from optim.core.errors import InvalidOptionError, SolverError
-from optim.core.solution import CertificateKind
 from optim.core.stopping import IterationLimit
 from optim.models.admission.compact_programme import compact_model
 from optim.models.admission.decision import AdmissionPlan, TreeProof
 from optim.solvers.admission import exact as module
 from optim.solvers.admission.exact import CompactThread, Finders
 from optim.solvers.lp.highs import CompiledModel, run_highs, silent_highs
-from tests.support.admission.oracle import ilp_optimum, packing
-from tests.support.admission.strategies import tiny_instances
 
 FEW_MOVES = {"search_moves": 20}
 OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
@@ -32,27 +30,6 @@ def solved(name):
     """Return a reference instance, and what is proven of it."""
     instance = optim.reference_instance(name)
     return instance, optim.solve(instance, "exact", options=FEW_MOVES)
-
-
-@pytest.mark.parametrize(("name", "optimum"), OPTIMA.items())
-def test_proves_the_optimum_of_tiny_instances(name, optimum):
-    instance, solution = solved(name)
-    assert solution.termination == "optimal"
-    assert solution.certificate.kind is CertificateKind.OPTIMALITY
-    assert solution.objective == pytest.approx(optimum, rel=1e-8)
-    assert optim.verify(instance, solution).is_ok
-
-
-@given(st.booleans().flatmap(lambda is_shared: tiny_instances(is_shared=is_shared)))
-def test_equals_the_packing_of_all_schedules_on_real_servers(instance):
-    try:
-        optimum = ilp_optimum(packing(instance))
-    except OverflowError:
-        reject()  # more schedules than are worth listing
-    solution = optim.solve(instance, "exact", options=FEW_MOVES)
-    assert solution.termination == "optimal"
-    assert solution.objective == pytest.approx(optimum, rel=2e-6, abs=1e-9)
-    assert optim.verify(instance, solution).violations == ()
 
 
 def test_the_same_seed_gives_the_same_objective_and_status():
