@@ -92,7 +92,6 @@ class PeerOptions:
     def __post_init__(self) -> None:
         _listed("families", self.families, tuple(SIZES))
         _listed("loads", self.loads, LOADS)
-        _listed("clock", self.clock, CLOCKS)
         if not self.seconds or not all(0 < limit < float("inf") for limit in self.seconds):
             raise InvalidOptionError(f"limits must be positive seconds with commas, got {self.limits!r}")
         if self.clock not in CLOCKS or not 1 <= self.threads <= 64:

@@ -47,7 +47,7 @@ GUIDE_TOL = 1e-4
 """Relative gap to which the packing LP is solved for the search's prices."""
 
 HOTTEST, COLDEST, STEPS, MAX_RUIN = 0.2, 0.002, 20, 8
-"""Acceptance temperatures of the search beside the tree, as shares of an admitted job's mean value, in so many steps;
+"""Acceptance temperatures of the search for plans, as shares of an admitted job's mean value, in so many steps;
 and the most jobs that it takes out at once."""
 
 
@@ -100,14 +100,14 @@ def keep(plan: AdmissionPlan) -> AdmissionPlan:
 
 
 class Partner(Protocol):
-    """What looks for plans beside a tree."""
+    """A search for plans that runs in parallel with a tree."""
 
     def exchange(self, plan: AdmissionPlan) -> AdmissionPlan | None:
-        """Take note of the tree's best plan, and return a feasible one that was found since the last time."""
+        """Take note of the tree's best plan; return a better one that was found since the last call, None without one."""
         ...
 
     def stop(self) -> None:
-        """End, and return when that is done."""
+        """End all threads, and wait for them."""
         ...
 
     def counts(self) -> dict[str, float]:
@@ -116,7 +116,7 @@ class Partner(Protocol):
 
 
 class PlanGuide:
-    """A neighbourhood search beside the tree: it gives the first plan, and goes on whenever the tree dives.
+    """A neighbourhood search: it gives the tree its first plan, and goes on whenever the tree dives.
 
     It is guided by central prices of the packing LP; those of the tree's masters are vertices, and worse guides.
     """
@@ -163,7 +163,7 @@ def grow_tree(
     seed: int,
     *,
     task: str,
-    beside: Callable[[PlanGuide, AdmissionPlan], Partner] | None = None,
+    start_partner: Callable[[PlanGuide, AdmissionPlan], Partner] | None = None,
 ) -> Outcome:
     """Grow a tree until the best plan is proven optimal, or the monitor ends it.
 
@@ -173,8 +173,8 @@ def grow_tree(
         As a solver's `run` gets them.
     task
         Name for the progress.
-    beside
-        Start what looks for plans beside the tree, which then only bounds and branches.
+    start_partner
+        Starts a parallel search for plans from the first one; the tree itself then only bounds and branches.
     """
     with monitor.clock.phase("build"):
         tables = JobTables.build(instance)
@@ -184,7 +184,7 @@ def grow_tree(
     with monitor.clock.phase("solve"):
         guide = PlanGuide(tables, rows, options.search_moves, monitor, seed)
         first = guide.first_plan()
-        partner = None if beside is None else beside(guide, first)
+        partner = None if start_partner is None else start_partner(guide, first)
         try:
             search = TreeSearch(
                 tables,

@@ -1,7 +1,7 @@
-"""Proven optimal plans: branch and price, and beside it what finds plans early.
+"""Proven optimal plans: branch and price, in parallel with two searches that find plans early.
 
-The tree of packing LPs has the better bounds, and its proof is checked; but its points are seldom whole. So two others
-look for plans, each in a thread that leaves Python's lock to the tree: the neighbourhood search, and on small instances
+The tree of packing LPs has the better bounds, and its proof is checked; but its points are seldom whole. So two
+searches look for plans, each in a thread that leaves Python's lock to the tree: the neighbourhood search, and on small instances
 HiGHS on the compact programme (1)-(13), whose heuristics find the best plan of 16 jobs long before the tree would. Each
 better plan cuts off nodes of the tree, and the search goes on from it. HiGHS' points are turned into plans whose rows are
 checked in integers and whose value is worked out from the instance; what HiGHS claims to have proven proves nothing here.
@@ -54,7 +54,7 @@ class ExactOptions(BranchAndPriceOptions):
     Parameters
     ----------
     max_variables
-        Largest compact programme that HiGHS solves beside the tree; 0 for none.
+        Largest compact programme, in variables, that HiGHS solves in parallel with the tree; 0 for none.
     parallel
         Whether plans are looked for in further threads. Without, the run is that of `branch-and-price`, and reproducible.
     """
@@ -70,7 +70,7 @@ class ExactOptions(BranchAndPriceOptions):
 
 @register("exact", problem="admission")
 class Exact(ScaledSolver[ExactOptions]):
-    """Prove the optimum: a tree of packing LPs, which takes plans from the compact programme that runs beside it.
+    """Prove the optimum by a tree of packing LPs, which takes plans from searches that run in parallel.
 
     Notes
     -----
@@ -81,7 +81,7 @@ class Exact(ScaledSolver[ExactOptions]):
     The count `claimed_bound` is HiGHS' own bound, which comes without a proof.
     """
 
-    summary = "proven optimal plans: the tree of branch-and-price, with plans from the compact programme beside it"
+    summary = "proven optimal plans: the tree of branch-and-price, with plans from searches in parallel threads"
     options_type = ExactOptions
     is_reproducible = False
 
@@ -102,7 +102,7 @@ class Exact(ScaledSolver[ExactOptions]):
         if not options.parallel or instance.num_jobs == 0:
             return grow_tree(instance, options, monitor, seed, task=self.name)
 
-        def beside(guide: PlanGuide, first: AdmissionPlan) -> Finders:
+        def start_finders(guide: PlanGuide, first: AdmissionPlan) -> Finders:
             finders: list[AbstractFinder] = []
             if guide.num_moves:
                 finders.append(SearchThread(guide, first, instance))
@@ -110,7 +110,7 @@ class Exact(ScaledSolver[ExactOptions]):
                 finders.append(CompactThread(instance, monitor, seed))
             return Finders(finders, instance)
 
-        return grow_tree(instance, options, monitor, seed, task=self.name, beside=beside)
+        return grow_tree(instance, options, monitor, seed, task=self.name, start_partner=start_finders)
 
 
 class AbstractFinder(ABC):
@@ -176,7 +176,7 @@ class AbstractFinder(ABC):
 
 
 class Finders:
-    """Threads that look for plans beside a tree, and tell each other by it.
+    """Threads that look for plans in parallel with a tree, through which each learns of the others' plans.
 
     Parameters
     ----------

@@ -401,7 +401,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
     relaxed
         The packing LP, solved: the root starts from its point and its schedules.
     find_elsewhere
-        Given the best plan then, and asked for a feasible one that somebody else found.
+        Called with the best plan before each question whether to stop; returns a feasible plan found elsewhere, or None.
     """
 
     def __init__(
