@@ -19,8 +19,6 @@ from optim.kernels.parameter_server import (
     apply_pushes,
     copy_arrays,
     push_sparse,
-    row_parameters,
-    row_slots,
 )
 from optim.kernels.parameter_server.optimisers import OptState
 from optim.training.arrays import contribution, to_device
@@ -185,12 +183,12 @@ def apply_row_pushes(
     if layout.method == "loop" and slots:
         # A CPU adds the rows up first, and passes over all: a gradient of zero changes nothing.
         adding = RowLayout(optimiser=Sgd(learning_rate=1.0), width=width, method="loop")
-        sums = Rows((jnp.zeros_like(parameters).reshape(-1, width),))
+        sums = Rows(jnp.zeros_like(parameters).reshape(-1, width), ())
         sums = push_sparse(sums, jnp.concatenate(rows), -jnp.concatenate(values), version, layout=adding)
-        return layout.optimiser.update(parameters, slots, sums.arrays[0].ravel(), version + 1)
-    table = Rows(tuple(array.reshape(-1, width) for array in (parameters, *slots)))
+        return layout.optimiser.update(parameters, slots, sums.parameters.ravel(), version + 1)
+    table = Rows(parameters.reshape(-1, width), tuple(slot.reshape(-1, width) for slot in slots))
     table = push_sparse(table, jnp.concatenate(rows), jnp.concatenate(values), version, layout=layout)
-    return row_parameters(table, layout).ravel(), tuple(slot.ravel() for slot in row_slots(table, layout))
+    return table.parameters.ravel(), tuple(slot.ravel() for slot in table.slots)
 
 
 ARRAY_NS, NUMBER_NS, ROW_NS = 0.42, 1.5, 4.0

@@ -35,7 +35,6 @@ from optim.kernels.parameter_server import (
     apply_pushes,
     initial_rows,
     push_sparse,
-    row_parameters,
 )
 from optim_studies.kernels.baselines import RATE, StatefulCall, TrapOptions, furthest
 from optim_studies.kernels.memory_speed import roof_bytes
@@ -128,12 +127,12 @@ def row_scatter(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     return Trap(
         calls={OURS: ours, NAIVE: naive},
         moved={OURS: moved, NAIVE: moved},
-        difference=lambda: furthest(row_parameters(ours.state, layout), naive.state),
+        difference=lambda: furthest(ours.state.parameters, naive.state),
     )
 
 
 def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return exact Adagrad with table and slots in one array, and in a loop that carries both, on two tables.
+    """Return exact Adagrad with one loop per array, and in a loop that carries both, on two tables.
 
     A loop over rows that carries more than one array copies them at every step: its time grows with the table. The same
     push into ten times the rows must take as long as before.
@@ -157,7 +156,7 @@ def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
     def difference() -> float:
         return max(
-            furthest(row_parameters(sides[OURS + suffix].state, layout), sides[NAIVE + suffix].state[0])
+            furthest(sides[OURS + suffix].state.parameters, sides[NAIVE + suffix].state[0])
             for suffix in ("", f"_{GROWTH}")
         )
 

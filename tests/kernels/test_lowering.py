@@ -37,7 +37,7 @@ def pushed(rule, slots):
     arrays = [floats(SIZE, WIDTH) for _ in range(1 + slots)]
 
     def push(arrays, rows, values, version):
-        return ps.push_sparse(ps.Rows(tuple(arrays)), rows, values, version, layout=layout)
+        return ps.push_sparse(ps.Rows(arrays[0], tuple(arrays[1:])), rows, values, version, layout=layout)
 
     return push, (arrays, whole(8), floats(8, WIDTH), whole())
 
@@ -64,10 +64,7 @@ QUICK = {
     "sgd": lambda: applied(ps.Sgd(**RATE), 0),
     "adagrad": lambda: applied(ps.Adagrad(**RATE), 1),
     "adam": lambda: applied(ps.Adam(**RATE), 2),
-    "pull": lambda: (
-        partial(ps.pull_rows, layout=ps.RowLayout(optimiser=ps.Sgd(**RATE), width=WIDTH, method="sort")),
-        (ps.Rows((floats(SIZE, WIDTH),)), whole(8)),
-    ),
+    "pull": lambda: (ps.pull_rows, (ps.Rows(floats(SIZE, WIDTH), ()), whole(8))),
     "min plus": lambda: (
         partial(min_plus.best_payoffs, width=5),
         (floats(3, 4, 3), floats(3, 4), whole(3) + 2),

@@ -45,15 +45,10 @@ TURNS, LATER_TURNS = 2, 16
 
 
 class Rows(NamedTuple):
-    """A table as it lies in memory; `row_parameters` and `row_slots` tell its contents.
+    """A table: parameters and the optimiser's slots, arrays of shape (rows, width) each."""
 
-    Attributes
-    ----------
-    arrays
-        Shape (rows, width) each: parameters, then slots.
-    """
-
-    arrays: tuple[jax.Array, ...]
+    parameters: jax.Array
+    slots: OptState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,19 +90,7 @@ def initial_rows(parameters: jax.Array, layout: RowLayout, slots: OptState | Non
         slots = layout.optimiser.initial_slots(copied)
     else:
         slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in slots)
-    return Rows((copied, *slots))
-
-
-def row_parameters(table: Rows, layout: RowLayout) -> jax.Array:
-    """Return the parameters of all rows, shape (rows, width)."""
-    del layout
-    return table.arrays[0]
-
-
-def row_slots(table: Rows, layout: RowLayout) -> OptState:
-    """Return the optimiser's slots of all rows."""
-    del layout
-    return table.arrays[1:]
+    return Rows(copied, slots)
 
 
 def _held_rows(rows: Any) -> Any:
@@ -162,7 +145,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     check_rows(rows, values, layout.width)
     if rows.shape[0] == 0:
         return table
-    num_rows, step = table.arrays[0].shape[0], version + 1
+    num_rows, step = table.parameters.shape[0], version + 1
     pushed = values.astype(jnp.float32)
     if layout.method == "sort":
         return _push_by_sorting(table, rows, pushed, step, layout.optimiser)
@@ -175,11 +158,10 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
 
 
 @partial(_of_held_rows, place=1)
-@compiled_for_rule(static_argnames="layout")
-def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
-    """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
-    del layout
-    return _read_rows(table.arrays[0], rows)
+@partial(jax.jit)
+def pull_rows(table: Rows, rows: jax.Array) -> jax.Array:
+    """Return the parameters of the rows asked for, shape (N, width); zeros for rows out of range."""
+    return _read_rows(table.parameters, rows)
 
 
 @partial(_of_held_rows, place=0)
@@ -286,10 +268,10 @@ def _push_by_sorting(
         ordered, order = _sorted_rows(rows, arrays[0].shape[0])
         return push_sorted(arrays, ordered.astype(jnp.int32), order, values, step, update)
 
-    operands = (table.arrays, rows, values, step)
-    if has_traced_rate(optimiser):  # a kernel by hand knows numbers only that stand in its text, or are given to it
-        return Rows(by_scatter(*operands))
-    return Rows(gpu.on_cuda(by_chunks, by_scatter, *operands))
+    # A kernel by hand knows numbers only that stand in its text, or are given to it.
+    run = by_scatter if has_traced_rate(optimiser) else partial(gpu.on_cuda, by_chunks, by_scatter)
+    parameters, *slots = run((table.parameters, *table.slots), rows, values, step)
+    return Rows(parameters, tuple(slots))
 
 
 def push_sorted(
@@ -471,15 +453,15 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
     width_zeros = jnp.zeros((1, width), jnp.float32)
 
     def updated(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
-        return rule.update(old, tuple(read(slot, row) for slot in table.arrays[1:]), gradient, step)[0]
+        return rule.update(old, tuple(read(slot, row) for slot in table.slots), gradient, step)[0]
 
     def updated_slot(number: int) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
         # A slot's new value depends on no other array, so any may stand for them.
         return lambda old, gradient, row: rule.update(width_zeros, (old,) * rule.num_slots, gradient, step)[1][number]
 
     rows, is_due, gradients = messages
-    written = [visit_all(table.arrays[0], updated)]
-    for number, slot in enumerate(table.arrays[1:]):
+    written = [visit_all(table.parameters, updated)]
+    for number, slot in enumerate(table.slots):
         messages = after(rows, written[-1], jnp.zeros((), rows.dtype)), is_due, gradients
         written.append(visit_all(slot, updated_slot(number)))
-    return Rows(tuple(written))
+    return Rows(written[0], tuple(written[1:]))

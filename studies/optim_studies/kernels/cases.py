@@ -24,7 +24,6 @@ from optim.kernels.parameter_server import (
     pull_rows,
     push_dense,
     push_sparse,
-    row_parameters,
     shard_ranges,
 )
 from optim_studies.kernels import baselines
@@ -306,7 +305,7 @@ class _RowServer:
 
     def parameters(self) -> FloatArray:
         """Return the whole table's parameters."""
-        return np.concatenate([np.asarray(row_parameters(table, self._layout)) for table in self._tables])
+        return np.concatenate([np.asarray(table.parameters) for table in self._tables])
 
 
 def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelComparison:
@@ -314,7 +313,7 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> KernelCompar
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
     by_numpy, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
-    kernel = StatefulCall(lambda _: pull_rows(table, asked, layout=layout), None)
+    kernel = StatefulCall(lambda _: pull_rows(table, asked), None)
     pool = ThreadPoolExecutor(cores)
     in_c, copied = c_loops(pool, cores), np.empty((rows.size, start.shape[1]), np.float32)
     return KernelComparison(

@@ -38,7 +38,7 @@ import jax.numpy as jnp
 import optim.kernels
 import optim.kernels.crbm, optim.kernels.hidden_markov, optim.kernels.k_means
 
-# These don't even look for more; the parameter server takes Numba's loops where there are any.
+# These don't even look for more.
 heavy = {"numba", "pandas", "highspy", "pyomo", "cvxpy", "networkx", "matplotlib", "msgspec", "typer", "rich"}
 assert not heavy & {name.partition(".")[0] for name in tried}, tried
 
@@ -56,7 +56,7 @@ layout = server.RowLayout(optimiser=server.Adagrad(learning_rate=0.5), width=2)
 table = server.push_sparse(
     server.initial_rows(jnp.zeros((3, 2)), layout), jnp.array([1, 1]), jnp.ones((2, 2)), jnp.int32(0), layout=layout
 )
-assert float(server.row_slots(table, layout)[0][1, 0]) == 4.0
+assert float(table.slots[0][1, 0]) == 4.0
 assert not {"optim.models", "optim.solvers"} & set(mine), mine
 print("works")
 """

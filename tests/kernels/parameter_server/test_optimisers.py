@@ -133,7 +133,7 @@ def _pushed(rule, size=7, count=2):
 def _rows(rule, method):
     layout, rows = RowLayout(width=7, optimiser=rule, method=method), jnp.array([1, 0, 1])
     table = initial_rows(jnp.stack([_start()] * 3), layout)
-    return pull_rows(push_sparse(table, rows, _gradients()[:3], jnp.int32(0), layout=layout), rows, layout=layout)
+    return pull_rows(push_sparse(table, rows, _gradients()[:3], jnp.int32(0), layout=layout), rows)
 
 
 UPDATES = {

@@ -24,8 +24,6 @@ from optim.kernels.parameter_server import (
     initial_rows,
     pull_rows,
     push_sparse,
-    row_parameters,
-    row_slots,
     sparse,
 )
 
@@ -57,22 +55,23 @@ def used(layout):
     table = initial_rows(jnp.arange(ROWS * WIDTH, dtype=jnp.float32).reshape(ROWS, WIDTH), layout)
     everything = jnp.asarray(np.arange(COUNT, dtype=np.int32) % ROWS)
     table = push_sparse(table, everything, jnp.full((COUNT, WIDTH), np.float32(0.5)), jnp.int32(0), layout=layout)
-    return [np.asarray(array) for array in table.arrays]
+    return [np.asarray(array) for array in (table.parameters, *table.slots)]
 
 
 def table_of(layout):
     """Return a used table of its own memory."""
-    return Rows(tuple(jnp.array(array) for array in used(layout)))
+    parameters, *slots = map(jnp.array, used(layout))
+    return Rows(parameters, tuple(slots))
 
 
-def arrays(table, layout):
+def arrays(table):
     """Return parameters and slots, one below the other."""
-    return np.stack([np.asarray(array) for array in (row_parameters(table, layout), *row_slots(table, layout))])
+    return np.stack([np.asarray(array) for array in (table.parameters, *table.slots)])
 
 
 def push(table, rows, values, layout, version=1):
     pushed = push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(version), layout=layout)
-    return arrays(pushed, layout)
+    return arrays(pushed)
 
 
 def padded(rows, values):
@@ -96,7 +95,7 @@ def scattered(rows, values):
 @given(rows=wild_rows, values=whole_values)
 def test_equals_the_dense_update_by_the_scattered_matrix(layout, rows, values):
     table = table_of(layout)
-    before = arrays(table, layout)
+    before = arrays(table)
     found = push(table, rows, values, layout)
     dense = jnp.asarray(scattered(rows, values).reshape(-1))
     slots = tuple(jnp.asarray(slot.reshape(-1)) for slot in before[1:])
@@ -113,7 +112,7 @@ def test_equals_the_dense_update_by_the_scattered_matrix(layout, rows, values):
 @given(rows=row_lists, values=whole_values)
 def test_rows_that_are_not_pushed_keep_every_bit(layout, rows, values):
     table = table_of(layout)
-    before = arrays(table, layout)
+    before = arrays(table)
     rest = ~np.isin(np.arange(ROWS), rows)
     assert np.array_equal(push(table, rows, values, layout)[:, rest], before[:, rest])
 
@@ -161,7 +160,7 @@ def test_both_methods_give_the_same_rows(rows, values):
 def test_a_gradient_of_zero_is_a_push_too(layout):
     """Momenta decay where a zero is pushed, and only there."""
     table = table_of(layout)
-    before = arrays(table, layout)
+    before = arrays(table)
     found = push(table, np.full(COUNT, 4, np.int32), np.zeros((COUNT, WIDTH), np.float32), layout)
     changes = isinstance(layout.optimiser, Momentum | Adam)
     assert np.array_equal(found[:, 4], before[:, 4]) is not changes
@@ -170,7 +169,7 @@ def test_a_gradient_of_zero_is_a_push_too(layout):
 @layouts()
 def test_padding_and_negative_rows_are_dropped(layout):
     table = table_of(layout)
-    before = arrays(table, layout)
+    before = arrays(table)
     rows = np.array([ROWS, -1, ROWS + 5, -ROWS] * 3, np.int32)
     assert np.array_equal(push(table, rows, np.full((COUNT, WIDTH), np.nan, np.float32), layout), before)
 
@@ -178,7 +177,7 @@ def test_padding_and_negative_rows_are_dropped(layout):
 @layouts()
 def test_an_empty_push_changes_nothing(layout):
     table = table_of(layout)
-    before = arrays(table, layout)
+    before = arrays(table)
     assert np.array_equal(push(table, np.zeros(0, np.int32), np.zeros((0, WIDTH), np.float32), layout), before)
 
 
@@ -203,8 +202,8 @@ def test_coalesced_rows_rise_and_hold_the_sums(rows, values):
 def test_pull_returns_parameters_and_zeros_for_rows_that_do_not_exist(layout):
     table = table_of(layout)
     asked = np.array([4, -1, 0, ROWS, 4], np.int32)
-    found = np.asarray(pull_rows(table, jnp.asarray(asked), layout=layout))
-    parameters = arrays(table, layout)[0]
+    found = np.asarray(pull_rows(table, jnp.asarray(asked)))
+    parameters = arrays(table)[0]
     assert np.array_equal(
         found, np.stack([parameters[4], np.zeros(WIDTH), parameters[0], np.zeros(WIDTH), parameters[4]])
     )
@@ -278,13 +277,13 @@ def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond
     rows = np.array([1, beyond, 2, beyond] * (COUNT // 4), np.int64)
     values = np.ones((COUNT, WIDTH), np.float32)
     small = np.where(rows == beyond, -1, rows).astype(np.int32)
-    tables = [Rows(tuple(map(jnp.array, used(layout)))) for _ in range(2)]
+    tables = [table_of(layout) for _ in range(2)]
     given, wanted = (
         push_sparse(table, own, values, jnp.int32(1), layout=layout)
         for table, own in zip(tables, (rows, small), strict=True)
     )
-    assert all(np.array_equal(*pair) for pair in zip(given.arrays, wanted.arrays, strict=True))
-    pulled = np.asarray(pull_rows(given, rows, layout=layout))
+    assert np.array_equal(arrays(given), arrays(wanted))
+    pulled = np.asarray(pull_rows(given, rows))
     assert not pulled[1::2].any()
     unique, sums = coalesce_rows(rows, values, num_rows=ROWS)
     assert unique.tolist() == [1, 2] + [ROWS] * (COUNT - 2)
