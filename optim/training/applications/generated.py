@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from optim.core.limits import check_limit
 from optim.training.application import Batch, DeviceApplication
 from optim.training.messages import Vector
 from optim.training.stages import bounds
-
-if TYPE_CHECKING:
-    import jax
 
 MARKS = ("::", ",", ";", "\t")
 """What may stand between the columns of ratings, besides blanks."""
@@ -182,28 +179,6 @@ def partitions_of(num_examples: int, asked: int | None) -> int:
     return max(1, min(USUAL_PARTITIONS, num_examples)) if asked is None else asked
 
 
-def window(batch: Batch, clock: "jax.Array", share: float) -> Batch:
-    """Return a clock's share of the examples: the next ones in their order, from the first again after the last."""
-    import jax
-    import jax.numpy as jnp
-
-    size = jax.tree.leaves(batch)[0].shape[0]
-    count = size if share >= 1 else max(1, round(share * size))
-    if count == size:
-        return batch
-    places = (clock % size * count + jnp.arange(count, dtype=jnp.int32)) % size
-    return jax.tree.map(lambda array: array[places], batch)
-
-
-def cross_entropy(scores: "jax.Array", labels: "jax.Array") -> "jax.Array":
-    """Return the mean over examples of log sum exp of the scores, minus the score of the example's class."""
-    import jax
-    import jax.numpy as jnp
-
-    chosen = jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
-    return (jax.nn.logsumexp(scores, axis=1) - chosen).mean()
-
-
 @dataclass(frozen=True, kw_only=True)
 class GeneratedApplication(DeviceApplication, Generic[DataT]):
     """An application whose data follows from a seed, partition by partition.
@@ -273,10 +248,6 @@ class GeneratedApplication(DeviceApplication, Generic[DataT]):
     @abstractmethod
     def arrays(self, partition: int) -> Batch:
         """Return a partition's data as NumPy arrays in the form that `loss` takes."""
-
-    def order(self, partition: int) -> IntArray:
-        """Return the random order in which `window` goes through a partition's examples."""
-        return np.random.default_rng([self.seed, 3, partition]).permutation(self.size(partition))
 
     def _model_rng(self) -> np.random.Generator:
         """Return the stream of what all partitions share."""

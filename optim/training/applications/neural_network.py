@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optim.training.application import Batch, Parameters
-from optim.training.applications.generated import (
-    GeneratedApplication,
-    cross_entropy,
-    partitions_of,
-    read_examples,
-    window,
-)
-from optim.training.messages import Vector
+from optim.training.applications.classification import AbstractClassifier, Examples, cross_entropy
 
 if TYPE_CHECKING:
     import jax
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeuralNetwork(GeneratedApplication["tuple[Vector, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]"]):
+class NeuralNetwork(AbstractClassifier):
     """Multilayer perceptron with rectified units; the loss is the cross-entropy of its classes.
 
     The generated points are normal; the class of a point is the largest of the random linear scores of `num_classes`
@@ -43,7 +36,6 @@ class NeuralNetwork(GeneratedApplication["tuple[Vector, np.ndarray[tuple[int, ..
 
     num_observations: int = 1024
     num_features: int = 64
-    num_classes: int = 10
     num_layers: int = 2
     num_hidden: int = 768
     batch: float = 0.25
@@ -58,24 +50,6 @@ class NeuralNetwork(GeneratedApplication["tuple[Vector, np.ndarray[tuple[int, ..
             seed=seed,
         )
 
-    @classmethod
-    def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "NeuralNetwork":
-        """Return the application on custom examples, in the order of the file."""
-        values, classes = read_examples(path)
-        return cls(
-            num_observations=len(values),
-            num_features=values.shape[1],
-            num_classes=max(2, int(classes.max()) + 1),
-            num_partitions=partitions_of(len(values), num_partitions),
-            seed=seed,
-            source=path,
-        )
-
-    @property
-    def num_examples(self) -> int:
-        """Number of observations."""
-        return self.num_observations
-
     def init(self, key: "jax.Array") -> Parameters:
         """Return for each layer its weights, shape (inputs, outputs), and its biases."""
         import jax
@@ -89,16 +63,6 @@ class NeuralNetwork(GeneratedApplication["tuple[Vector, np.ndarray[tuple[int, ..
             layers.append({"weights": scale * drawn, "biases": jnp.zeros((outputs,), jnp.float32)})
         return layers
 
-    def arrays(self, partition: int) -> "tuple[Vector, np.ndarray[tuple[int, ...], np.dtype[np.int32]]]":
-        """Return observations, shape (size, features), and their classes, in random order."""
-        observations, labels = self.data(partition)
-        order = self.order(partition)
-        return observations[order], labels[order].astype(np.int32)
-
-    def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
-        """Return the clock's observations."""
-        return window(batch, clock, self.batch)
-
     def loss(self, parameters: Parameters, batch: Batch) -> "jax.Array":
         """Return the mean cross-entropy."""
         import jax.numpy as jnp
@@ -109,13 +73,7 @@ class NeuralNetwork(GeneratedApplication["tuple[Vector, np.ndarray[tuple[int, ..
             values = jnp.maximum(values @ layer["weights"] + layer["biases"][None], jnp.float32(0))
         return cross_entropy(values @ last["weights"] + last["biases"][None], labels)
 
-    def _take(self, start: int, stop: int) -> "tuple[Vector, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]":
-        values, classes = read_examples(self.source)
-        return values[start:stop], classes[start:stop]
-
-    def _make(
-        self, partition: int, size: int, rng: np.random.Generator
-    ) -> "tuple[Vector, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]":
+    def _make(self, partition: int, size: int, rng: np.random.Generator) -> Examples:
         del partition
         model = self._model_rng()
         inner = model.normal(0.0, 1.0, (self.num_features, self.num_classes))

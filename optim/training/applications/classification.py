@@ -1,0 +1,90 @@
+"""What applications share that learn the classes of observations."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.arrays import IntArray
+from optim.training.application import Batch
+from optim.training.applications.generated import GeneratedApplication, partitions_of, read_examples
+from optim.training.messages import Vector
+
+if TYPE_CHECKING:
+    import jax
+
+Examples = tuple[Vector, IntArray]
+"""Observations, shape (size, features), and their classes."""
+
+
+def window(batch: Batch, clock: "jax.Array", share: float) -> Batch:
+    """Return a clock's share of the examples: the next ones in their order, from the first again after the last."""
+    import jax
+    import jax.numpy as jnp
+
+    size = jax.tree.leaves(batch)[0].shape[0]
+    count = size if share >= 1 else max(1, round(share * size))
+    if count == size:
+        return batch
+    places = (clock % size * count + jnp.arange(count, dtype=jnp.int32)) % size
+    return jax.tree.map(lambda array: array[places], batch)
+
+
+def cross_entropy(scores: "jax.Array", labels: "jax.Array") -> "jax.Array":
+    """Return the mean over examples of log sum exp of the scores, minus the score of the example's class."""
+    import jax
+    import jax.numpy as jnp
+
+    chosen = jnp.take_along_axis(scores, labels[:, None], axis=1)[:, 0]
+    return (jax.nn.logsumexp(scores, axis=1) - chosen).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractClassifier(GeneratedApplication[Examples]):
+    """A model of the classes of observations; a clock computes a share of them.
+
+    Parameters
+    ----------
+    num_observations, num_features, num_classes
+        Sizes of the data.
+    batch
+        Share of a partition that a clock computes: the next examples in random order; 1 takes all of them.
+    """
+
+    num_observations: int
+    num_features: int
+    num_classes: int = 10
+    batch: float
+
+    @classmethod
+    def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> Self:
+        """Return the application on custom examples, in the order of the file."""
+        values, classes = read_examples(path)
+        return cls(
+            num_observations=len(values),
+            num_features=values.shape[1],
+            num_classes=max(2, int(classes.max()) + 1),
+            num_partitions=partitions_of(len(values), num_partitions),
+            seed=seed,
+            source=path,
+        )
+
+    def _take(self, start: int, stop: int) -> Examples:
+        values, classes = read_examples(self.source)
+        return values[start:stop], classes[start:stop]
+
+    @property
+    def num_examples(self) -> int:
+        """Number of observations."""
+        return self.num_observations
+
+    def arrays(self, partition: int) -> tuple[Vector, NDArray[np.int32]]:
+        """Return observations, shape (size, features), and their classes, in random order."""
+        observations, labels = self.data(partition)
+        order = np.random.default_rng([self.seed, 3, partition]).permutation(self.size(partition))
+        return observations[order], labels[order].astype(np.int32)
+
+    def sample(self, batch: Batch, clock: "jax.Array") -> Batch:
+        """Return the clock's observations."""
+        return window(batch, clock, self.batch)
