@@ -132,12 +132,11 @@ def check_rows(rows: NDArray[np.int32], num_rows: int) -> None:
         raise InvalidProblemError(f"rows of a partition must rise, from 0 to at most {num_rows - 1}; sort them")
 
 
-@lru_cache(maxsize=16)
-def _compiled(kind: type, application: "DeviceApplication") -> tuple[Callable[..., Any], Callable[..., Any]]:
+@lru_cache(maxsize=16, typed=True)
+def _compiled(application: "DeviceApplication") -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the compiled gradients of an application; equal applications of a class share them."""
     import jax
 
-    del kind
     return jax.jit(application._whole_gradient), jax.jit(application._row_gradient)
 
 
@@ -244,12 +243,12 @@ class DeviceApplication(ABC):
 
         It returns the mean gradient in the same parts, the mean loss, and whether both are finite.
         """
-        return _compiled(type(self), self)[0]
+        return _compiled(self)[0]
 
     @property
     def compiled_row_gradient(self) -> Callable[..., Any]:
         """As `compiled_gradient`, with the gradients of the partition's rows alone, shape (rows, row_width)."""
-        return _compiled(type(self), self)[1]
+        return _compiled(self)[1]
 
     def _whole_gradient(self, parts: Parts, batch: Batch, clock: Any, rows: Any) -> tuple[Parts, Any, Any]:
         import jax

@@ -31,8 +31,10 @@ def to_host(tree: Any) -> Any:
 
 def cut(vector: Any, part: slice) -> Any:
     """Return a part of a vector: of NumPy a view."""
-    if isinstance(vector, np.ndarray) or (part.start, part.stop) == (0, len(vector)):
-        return vector[part] if isinstance(vector, np.ndarray) else vector
+    if isinstance(vector, np.ndarray):
+        return vector[part]
+    if (part.start, part.stop) == (0, len(vector)):
+        return vector
     return _kernels()["cut"](vector, start=part.start, stop=part.stop)
 
 

@@ -127,24 +127,21 @@ class ServedShard:
             )
             state = self._parameters, self._slots
             if self._takes_rows(pushes):
-                state = apply_row_pushes(*state, gradients, rows, weights, version, layout=self._layout(pushes))
+                layout = RowLayout(optimiser=self._optimiser, width=pushes[0].width)
+                state = apply_row_pushes(*state, gradients, rows, weights, version, layout=layout)
             else:
                 if any(push.rows is not None for push in pushes):
                     size = self._parameters.size
-                    of_row = [(push.gradient, 1.0, push.rows, push.width, size) for push in pushes]
-                    gradients = [contribution(*each) for each in of_row]
+                    of_each = [(gradients[at], 1.0, rows[at], push.width, size) for at, push in enumerate(pushes)]
+                    gradients = [contribution(*each) for each in of_each]
                 state = apply_pushes(*state, gradients, weights, version, optimiser=self._optimiser, keep=True)
             self._parameters, self._slots = state
         self.clock += 1
 
     def _takes_rows(self, pushes: list[Push]) -> bool:
         """Return whether pushes are applied by rows."""
-        if any(push.rows is None for push in pushes):
-            return False
-        return self._pushes is Pushes.ROWS or is_by_rows(pushes, self._optimiser.num_slots)
-
-    def _layout(self, pushes: list[Push]) -> RowLayout:
-        return RowLayout(optimiser=self._optimiser, width=pushes[0].width)
+        is_asked = self._pushes is Pushes.ROWS and all(push.rows is not None for push in pushes)
+        return is_asked or is_by_rows(pushes, self._optimiser.num_slots)
 
     def _applied(self) -> Applied:
         return Applied(generation=self.generation, shard=self.shard, clock=self.clock, parameters=self._parameters)
