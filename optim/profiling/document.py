@@ -143,14 +143,14 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ) = UNSET
     samples: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
     device: Name | UnsetType = UNSET
-    """What its steps ran on, as JAX or PyTorch names it; absent where nobody tells."""
+    """What its steps ran on, as JAX or PyTorch names it; absent where a script loads neither."""
     usage: Usage | UnsetType = UNSET
 
 
 class Machine(Struct, forbid_unknown_fields=True):
     """Where the jobs were measured.
 
-    `device` is what computed, by the name that jobs have, too; its copies are `copy_gb_s`. `governor` is what sets the
+    `device` is what computed, by the same name as in jobs; its copies are `copy_gb_s`. `governor` is what sets the
     processor's frequency, where the system tells.
     """
 

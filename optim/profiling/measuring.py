@@ -197,7 +197,7 @@ def measure_profiles(
     accept_noise
         Whether to go on where other work disturbs the times; the document says how noisy it was.
     with_encoder
-        Whether the cost of the phase encoder is measured, too.
+        Whether the cost of the phase encoder is measured.
     clock
         Seconds.
     stop
@@ -255,7 +255,7 @@ def _measure_job(
     where, is_gpu = f"{machine.cores} cores of {machine.cpu}", find_device().platform == "gpu"
     return JobMeasurements(
         name=name,
-        source=f"measured on {machine.device} beside {where}" if is_gpu else f"measured on {where}",
+        source=f"measured on {machine.device} with {where}" if is_gpu else f"measured on {where}",
         minibatch=time_minibatch(job, clock),
         num_parameters=job.num_parameters,
         num_partitions=job.num_partitions,

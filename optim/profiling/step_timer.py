@@ -218,7 +218,7 @@ def _bytes(model: Any) -> Iterator[int]:
 def _device() -> dict[str, Any]:
     """Return the GPUs used, their name, peak memory and the share of time that they work, as far as a loaded framework tells.
 
-    JAX names a CPU, too.
+    A CPU that JAX computes on is named, and not counted.
     """
     device: dict[str, Any] = {"devices": 0, "device": None, "device_bytes": None, "device_share": None}
     torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
@@ -230,13 +230,13 @@ def _device() -> dict[str, Any]:
         }
         with suppress(ImportError, RuntimeError):  # without the driver's own library nobody tells
             device["device_share"] = torch.cuda.utilization() / 100.0
-    elif jax is not None and jax.default_backend() == "cpu":
-        device["device"] = jax.local_devices()[0].device_kind
     elif jax is not None:
-        memory = [device.memory_stats() or {} for device in jax.local_devices()]
-        peaks = [stats["peak_bytes_in_use"] for stats in memory if "peak_bytes_in_use" in stats]
-        name = jax.local_devices()[0].device_kind
-        device |= {"devices": len(memory), "device": name, "device_bytes": max(peaks, default=None)}
+        found = jax.local_devices()
+        device["device"] = found[0].device_kind
+        if jax.default_backend() != "cpu":
+            memory = [each.memory_stats() or {} for each in found]
+            peaks = [stats["peak_bytes_in_use"] for stats in memory if "peak_bytes_in_use" in stats]
+            device |= {"devices": len(memory), "device_bytes": max(peaks, default=None)}
     return device
 
 

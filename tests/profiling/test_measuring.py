@@ -130,9 +130,7 @@ def test_a_profile_names_its_device_and_jobs_of_instances_need_it(platform, aske
     options = ProfileOptions(max_workers=2, max_servers=2, repeats=3, gpu=asked)
     known = measuring._measure_job("quadratic", Quadratic(), machine, options, 1.0, ticking(0.5))
     assert known.source == (
-        "measured on a card beside 2 cores of a processor"
-        if platform == "gpu"
-        else "measured on 2 cores of a processor"
+        "measured on a card with 2 cores of a processor" if platform == "gpu" else "measured on 2 cores of a processor"
     )
     job = job_profile(known, replace(measured(0)[1], options=options))
     assert (job.device, job.worker.gpu) == ("a card", gpus)
