@@ -355,7 +355,7 @@ class StreamCase:
     parameters
         Length of the vector.
     workers
-        Gradients that come together.
+        Gradients that come together: one.
     """
 
     kernel: str
@@ -370,64 +370,47 @@ class StreamCase:
     @property
     def moved(self) -> int:
         """Bytes that must be moved."""
-        return int(self.parameters * _BYTES[self.kernel](self.workers))
+        return self.parameters * _STREAMS[self.kernel][1]
 
     def contest(self, rng: np.random.Generator) -> KernelComparison:
-        """Draw gradients, and make the sides."""
-        gradients: FloatArray = rng.random((self.workers, self.parameters), dtype=np.float32) - np.float32(0.5)
-        return _CONTESTS[self.kernel](gradients)
+        """Draw a gradient, and make the sides."""
+        return _STREAMS[self.kernel][0](rng.random(self.parameters, dtype=np.float32) - np.float32(0.5))
 
 
-_BYTES: Mapping[str, Callable[[int], float]] = MappingProxyType(
-    {
-        "push": lambda workers: 12,  # gradient and sum read, sum written
-        "snapshot": lambda workers: 16,  # the same of parameters and one slot
-    }
-)
-
-
-def _contest(calls: Calls, result: Callable[[], Any], wanted: Callable[[], Any]) -> KernelComparison:
-    return KernelComparison(calls=calls, result=result, others=(wanted,))
-
-
-def _push(gradients: FloatArray) -> KernelComparison:
+def _push(gradient: FloatArray) -> KernelComparison:
     """Add one push to a shard's sum."""
-    size = gradients.shape[1]
-    sent, weight = jnp.array(gradients[0]), jnp.float32(0.5)
+    size = gradient.size
+    sent, weight = jnp.array(gradient), jnp.float32(0.5)
     state = initial_state(jnp.zeros(size), Sgd(learning_rate=RATE))
     kernel = StatefulCall(push_dense, state, sent, weight)
     total, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
 
     def by_numpy() -> None:
-        np.multiply(gradients[0], np.float32(0.5), out=work)
+        np.multiply(gradient, np.float32(0.5), out=work)
         np.add(total, work, out=total)
 
-    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: baselines.push(looped, gradients[0], 0.5)}
-    return _contest(calls, lambda: kernel.state.accumulator, lambda: total)
+    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: baselines.push(looped, gradient, 0.5)}
+    return KernelComparison(calls=calls, result=lambda: kernel.state.accumulator, others=(lambda: total,))
 
 
-def _snapshot(gradients: FloatArray) -> KernelComparison:
+def _snapshot(gradient: FloatArray) -> KernelComparison:
     """Copy a shard's parameters and one slot."""
-    stacked = np.stack([gradients[0], np.square(gradients[0])])
-    arrays = jnp.array(stacked[0]), (jnp.array(stacked[1]),)
-    return _copies(stacked, lambda: copy_arrays(arrays), lambda copied: jnp.stack([copied[0], *copied[1]]))
-
-
-def _copies(source: FloatArray, copied: Callable[[], Any], shown: Callable[[Any], jax.Array]) -> KernelComparison:
-    """Return a copy by the kernel, and plain ones of the same floats."""
-    kernel, numpy_copy = StatefulCall(lambda _: copied(), copied()), StatefulCall(lambda _: source.copy(), source)
-    target = np.empty_like(source)
+    stacked = np.stack([gradient, np.square(gradient)])
+    arrays, target = tuple(map(jnp.array, stacked)), np.empty_like(stacked)
+    kernel = StatefulCall(lambda _: copy_arrays(arrays), copy_arrays(arrays))
+    numpy_copy = StatefulCall(lambda _: stacked.copy(), stacked)
     calls: Calls = {
         JAX: kernel,
         "numpy": numpy_copy,
-        "numba": lambda: baselines.copy(source.reshape(-1), target.reshape(-1)),
+        "numba": lambda: baselines.copy(stacked.reshape(-1), target.reshape(-1)),
     }
-    return _contest(calls, lambda: shown(kernel.state), lambda: numpy_copy.state)
+    return KernelComparison(calls=calls, result=lambda: jnp.stack(kernel.state), others=(lambda: numpy_copy.state,))
 
 
-_CONTESTS: Mapping[str, Callable[[FloatArray], KernelComparison]] = MappingProxyType(
+_STREAMS: Mapping[str, tuple[Callable[[FloatArray], KernelComparison], int]] = MappingProxyType(
     {
-        "push": _push,
-        "snapshot": _snapshot,
+        "push": (_push, 12),
+        "snapshot": (_snapshot, 16),
     }
 )
+"""Sides, and bytes moved per parameter: gradient and sum read, sum written; parameters and one slot read and written."""

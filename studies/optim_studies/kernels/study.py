@@ -84,7 +84,7 @@ def case_of(row: Row, options: KernelOptions) -> "Case":
 
     kind, rule, workers, size = row
     if kind == STREAM:
-        return StreamCase(kernel=rule, parameters=size, workers=workers)
+        return StreamCase(kernel=rule, parameters=size)
     if kind == DENSE:
         name, _, half = rule.partition("-")
         return DenseCase(rule=name, workers=workers, parameters=size, is_half=bool(half))
