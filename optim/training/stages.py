@@ -389,7 +389,7 @@ class ClusterOptions:
         What chooses the stage.
     pushes
         Whether gradients are pushed by rows where most rows are zero: never by rules that move where the gradient is zero
-        (momentum, Adam), and for an application that draws its parameters somewhere only by plain descent without staleness.
+        (momentum, Adam).
     replay_mb
         Megabytes of pushes that the controller keeps since the copies that a failure would go back to. After a server's death
         the servers replay them, and get back the bits they had; what there was no room for is computed again, as all is with 0.

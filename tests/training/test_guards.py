@@ -1,7 +1,7 @@
 """Each guard is taken away once, and the fault that it prevents is found: the state machine can see.
 
 One guard isn't among them: that a backup takes only deltas that start where it stands. These messages carry whole
-values, so a gap does no harm; with deltas that carry gradients it does, which the tests of that kernel show.
+values, so a gap does no harm.
 """
 
 import pytest
