@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import error_exit
 from optim.cli.messages import ExitCode
-from optim.cli.output import OutputFormat, print_json, print_line, print_table, show_default, write_rows
+from optim.cli.output import OutputFormat, print_json, print_line, print_rows, show_default, write_rows
 from optim.cli.parameters import check_out, option, split_list
 from optim.core.errors import InvalidOptionError
 from optim.models.cluster.policy_names import marked
@@ -177,30 +177,27 @@ def _print_waits(record: "RunRecord", output: OutputFormat) -> None:
         waits = outcomes_of(record.jobs, record.cluster, run).wait_us
         for by in GROUPS:
             rows = wait_rows(record.jobs, waits, by)
-            if output is OutputFormat.JSON:
-                for row in rows:
-                    print_json({"policy": run.policy, "waits_by": by, **row})
-            elif rows:
-                header = list(rows[0])
-                title = f"{marked(run.policy, run.metrics.preemptions)}: waits by {by}, hours"
-                print_table(header, [list(row.values()) for row in rows[:MAX_GROUPS]], title=title)
-                if len(rows) > MAX_GROUPS:
-                    print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
+            title = f"{marked(run.policy, run.metrics.preemptions)}: waits by {by}, hours"
+            _print_groups(rows, output, title, {"policy": run.policy, "waits_by": by})
 
 
 def _print_limits(jobs: "Workload", output: OutputFormat) -> None:
     from optim.models.cluster.per_job import GROUPS, limit_rows
 
     for by in GROUPS:
-        rows = limit_rows(jobs, by)
-        if output is OutputFormat.JSON:
-            for row in rows:
-                print_json({"limits_by": by, **row})
-        elif rows:
-            title = f"limits below which 50, 90, 95 and 99 % of the run times stay, by {by}, hours"
-            print_table(list(rows[0]), [list(row.values()) for row in rows[:MAX_GROUPS]], title=title)
-            if len(rows) > MAX_GROUPS:
-                print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
+        title = f"limits below which 50, 90, 95 and 99 % of the run times stay, by {by}, hours"
+        _print_groups(limit_rows(jobs, by), output, title, {"limits_by": by})
+
+
+def _print_groups(rows: list[dict[str, Any]], output: OutputFormat, title: str, about: dict[str, Any]) -> None:
+    """Print one row per group: all as JSON, each with what `about` says, or the first `MAX_GROUPS` as a table."""
+    if output is OutputFormat.JSON:
+        for row in rows:
+            print_json({**about, **row})
+    elif rows:
+        print_rows(rows[:MAX_GROUPS], output, title=title)
+        if len(rows) > MAX_GROUPS:
+            print_line(f"{len(rows) - MAX_GROUPS} more: --format json has all")
 
 
 def _print_differences(record: "RunRecord", name: str, output: OutputFormat, seed: int) -> None:

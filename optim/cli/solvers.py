@@ -1,5 +1,6 @@
 """`optim solvers`: which solvers there are, and what their options are."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -45,16 +46,8 @@ def solvers(
         return
     if problem is not None and solver is not None:
         named = solver_named(problem_named(problem).name, solver)
-        meanings = option_meanings(named.options_type)
-        entries = [
-            {
-                "option": name,
-                "default": value if output is OutputFormat.JSON else show_default(value),
-                "meaning": meanings.get(name, ""),
-            }
-            for name, value in plain(describe_options(named)).items()
-        ]
-        print_rows(entries, output, title=f"{named.name} ({named.problem}): {named.summary}", is_wrapped=True)
+        title = f"{named.name} ({named.problem}): {named.summary}"
+        _print_options(dict(plain(describe_options(named))), option_meanings(named.options_type), output, title)
         return
     names = problem_names() if problem is None else (problem_named(problem).name,)
     found = [each for name in names for each in solvers_of(name)]
@@ -94,19 +87,11 @@ def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
         if world != CLUSTER and name not in kinds:
             raise unknown_name(f"policy of {SIMULATED.get(world, world)}", name, list(kinds))
         kind = kinds[name][1] if name in kinds else options_of(name)
-        meanings = option_meanings(kind)
-        entries = [
-            {
-                "option": each,
-                "default": value if output is OutputFormat.JSON else show_default(value),
-                "meaning": meanings.get(each, ""),
-            }
-            for each, value in defaults(kind).items()
-        ]
-        if not entries and output is OutputFormat.TABLE:
+        options = defaults(kind)
+        if not options and output is OutputFormat.TABLE:
             print_line(f"{name} has no options")
             return
-        print_rows(entries, output, title=f"{name}, of simulate {SIMULATED.get(world, world)}", is_wrapped=True)
+        _print_options(options, option_meanings(kind), output, f"{name}, of simulate {SIMULATED.get(world, world)}")
         return
     if output is OutputFormat.JSON:
         for each, (what, options_type) in kinds.items():
@@ -114,6 +99,21 @@ def _list_policies(world: str, name: str | None, output: OutputFormat) -> None:
         return
     rows = [(each, what, ", ".join(_pairs(defaults(options_type)))) for each, (what, options_type) in kinds.items()]
     print_table(("policy", "what", "options"), rows, is_wrapped=True)
+
+
+def _print_options(
+    options: Mapping[str, object], meanings: Mapping[str, str], output: OutputFormat, title: str
+) -> None:
+    """Print one row per option with its default, as `--option` takes it in a table, and its meaning."""
+    entries = [
+        {
+            "option": name,
+            "default": value if output is OutputFormat.JSON else show_default(value),
+            "meaning": meanings.get(name, ""),
+        }
+        for name, value in options.items()
+    ]
+    print_rows(entries, output, title=title, is_wrapped=True)
 
 
 def _pairs(options: dict[str, object]) -> list[str]:
