@@ -112,18 +112,17 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
     from optim.kernels.parameter_server import Adagrad, Sgd
     from optim.training.applications import APPLICATIONS
 
-    if asked.name in APPLICATIONS:
-        kind = APPLICATIONS[asked.name]
-        own = (
-            kind(seed=asked.seed) if asked.data is None else kind.from_file(str(asked.data.resolve()), seed=asked.seed)
-        )
-        is_descent = asked.name == "topic-model"  # its gradient is a natural one: the rate says how far to go along it
-        if is_descent:
-            return own, Sgd(learning_rate=min(asked.rate, 1.0))
-        # What a worker hasn't seen applied yet simply adds only without slots.
-        return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
-    rule = (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
-    return _own(asked), rule
+    own: Application
+    if asked.name not in APPLICATIONS:
+        own = _own(asked)
+    elif asked.data is None:
+        own = APPLICATIONS[asked.name](seed=asked.seed)
+    else:
+        own = APPLICATIONS[asked.name].from_file(str(asked.data.resolve()), seed=asked.seed)
+    if asked.name == "topic-model":  # its gradient is a natural one: the rate says how far to go along it
+        return own, Sgd(learning_rate=min(asked.rate, 1.0))
+    # What a worker hasn't seen applied yet simply adds only without slots.
+    return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
 
 
 def _own(asked: ApplicationRun) -> "Application":
