@@ -55,7 +55,7 @@ class AbstractClassifier(GeneratedApplication[Examples]):
     num_observations: int
     num_features: int
     num_classes: int = 10
-    batch: float
+    batch: float = 1.0
 
     @classmethod
     def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> Self:
