@@ -26,21 +26,21 @@ def update_in_blocks(
 ) -> Updated:
     """Return ``optimiser.update`` by ``aggregate(pushes)``, both elementwise on flat arrays.
 
-    XLA makes one loop for each output on a CPU and computes what the outputs share again in each, so an optimiser with
-    slots would read all pushes once for every slot. Block by block, the second and third reading come from the cache.
-    The loop runs on one core: several shards want a thread each. An accelerator has fusions of several outputs, and
-    an optimiser without slots has one output; there all is one fusion.
+    On a CPU, XLA compiles one loop per output, and each loop computes the shared terms again. An optimiser with slots would
+    therefore read all pushes once per slot. Block by block, the second and third reading come from the cache. The loop over
+    blocks runs on one core, so that several shards need one thread each. An accelerator fuses several outputs, and an
+    optimiser without slots has one output: there one fusion does the update.
 
     Parameters
     ----------
     optimiser
-        The rule.
+        The update rule.
     aggregate
-        Makes a gradient of the pushes.
+        Function from pushes to the gradient.
     parameters, slots
-        Shape (n,) each; donated, they are updated in place.
+        Shape (n,) each, float32; donated arrays are updated in place.
     pushes
-        Arrays of shape (n,) that are only read.
+        Arrays of shape (n,), read only.
     step
         Number of the update, 1 for the first.
     """
@@ -63,38 +63,68 @@ def _by_blocks(
     slots: OptState,
     pushes: Arrays,
 ) -> Updated:
-    """Run over blocks; the last one reaches back into the one before it where the blocks don't fill the arrays.
+    """Update all whole blocks in place, then the remaining elements in a copy that is padded to one block.
 
-    What it finds done there it leaves alone. A shorter block of its own would be written to a copy of the whole array.
+    Every block has the same length and the same compiled loop, so that no bit depends on the length of the arrays.
     """
     size = parameters.size
-    block = min(BLOCK, size)
+    start = size // BLOCK * BLOCK
+    # XLA doesn't know this 0. It would unroll a loop of one known turn, and round its block otherwise.
+    unknown = (step & 1) >> 1
+    visit_blocks = partial(_visit_blocks, optimiser, aggregate, step)
+    if start:
+        parameters, slots = visit_blocks(parameters, slots, pushes, start // BLOCK + unknown)
+    if start == size:
+        return parameters, slots
+
+    def rest(array: jax.Array) -> jax.Array:
+        # One element more than a block: XLA would simplify slices of the whole array.
+        return jnp.pad(array[start:], (0, BLOCK + 1 - (size - start)))
+
+    def put(array: jax.Array, new: jax.Array) -> jax.Array:
+        return lax.dynamic_update_slice(array, new[: size - start], (start,))
+
+    # The remaining elements are read after the loop: XLA would copy arrays that are read before and changed after.
+    arrays = parameters, slots
+    new = visit_blocks(rest(parameters), tuple(map(rest, slots)), tuple(map(rest, pushes)), 1 + unknown)
+    updated: Updated = jax.tree.map(put, arrays, new)
+    return updated
+
+
+def _visit_blocks(
+    optimiser: AbstractOptimiser,
+    aggregate: Aggregate,
+    step: jax.Array,
+    parameters: jax.Array,
+    slots: OptState,
+    pushes: Arrays,
+    num_blocks: jax.Array,
+) -> Updated:
+    """Update the first `num_blocks` blocks of arrays that are longer than one block."""
+
+    def part(array: jax.Array, start: jax.Array) -> jax.Array:
+        return lax.dynamic_slice(array, (start,), (BLOCK,))
+
+    def put(array: jax.Array, new: jax.Array, start: jax.Array) -> jax.Array:
+        return lax.dynamic_update_slice(array, new, (start,))
 
     def visit(index: jax.Array, state: tuple[jax.Array, OptState, jax.Array]) -> tuple[jax.Array, OptState, jax.Array]:
-        start = jnp.minimum(index * block, size - block)
-
-        def part(array: jax.Array) -> jax.Array:
-            return lax.dynamic_slice(array, (start,), (block,))
-
-        def put(array: jax.Array, new: jax.Array, at: jax.Array) -> jax.Array:
-            # Where blocks fill the arrays all is due; asked all the same, as XLA rounds otherwise in another loop.
-            new = jnp.where(start + jnp.arange(block) >= index * block, new, part(array))
-            return lax.dynamic_update_slice(array, new, (at,))
-
+        start = index * BLOCK
         weights, slots, scratch = state
-        # Written to memory, the gradient is worked out once and not once for each array; one element more, as XLA would
-        # see through an update of all of them.
-        scratch = lax.dynamic_update_slice(scratch, aggregate(tuple(part(push) for push in pushes)), (start * 0,))
-        gradient = lax.dynamic_slice(scratch, (start * 0,), (block,))
-        new, new_slots = optimiser.update(part(weights), tuple(part(slot) for slot in slots), gradient, step)
-        written = [put(weights, new, start)]
-        for slot, values in zip(slots, new_slots, strict=True):
-            written.append(put(slot, values, after(start, written[-1], start)))
+        # The gradient is written to memory, so that XLA computes it once and not once per array.
+        scratch = put(scratch, aggregate(tuple(part(push, start) for push in pushes)), start * 0)
+        gradient = part(scratch, start * 0)
+
+        def update(start: jax.Array) -> Updated:
+            return optimiser.update(part(weights, start), tuple(part(slot, start) for slot in slots), gradient, step)
+
+        written = [put(weights, update(start)[0], start)]
+        for number, slot in enumerate(slots):
+            # Read and written at the same place, a slot changes in place. XLA leaves out the other arrays' updates.
+            place = after(start, written[-1], start)
+            written.append(put(slot, update(place)[1][number], place))
         return written[0], tuple(written[1:]), scratch
 
-    scratch = jnp.zeros((block + 1,), jnp.float32)
-    # The number of turns is one that XLA doesn't know: it would unroll a loop of one, and round a short vector otherwise.
-    done: tuple[jax.Array, OptState, jax.Array] = lax.fori_loop(
-        0, -(-size // block) + ((step & 1) >> 1), visit, (parameters, slots, scratch)
-    )
+    scratch = jnp.zeros((BLOCK + 1,), jnp.float32)
+    done: tuple[jax.Array, OptState, jax.Array] = lax.fori_loop(0, num_blocks, visit, (parameters, slots, scratch))
     return done[:2]

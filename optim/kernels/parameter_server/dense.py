@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
@@ -104,12 +105,18 @@ def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> Sha
     A state without pushes, or whose pushes weigh nothing, comes back as it was.
     """
     is_due = (state.count > 0) & (state.weight_sum != 0)
-    mean = state.accumulator * (1.0 / jnp.where(is_due, state.weight_sum, 1.0))
-    step = state.version + 1
-    parameters, slots = optimiser.update(state.parameters, state.slots, mean, step)
+    inverse, step = 1.0 / jnp.where(is_due, state.weight_sum, 1.0), state.version + 1
+
+    def apply(parameters: jax.Array, slots: OptState, accumulator: jax.Array) -> Updated:
+        return update_in_blocks(optimiser, lambda sums: sums[0] * inverse, parameters, slots, (accumulator,), step)
+
+    def keep(parameters: jax.Array, slots: OptState, _: jax.Array) -> Updated:
+        return parameters, slots
+
+    parameters, slots = lax.cond(is_due, apply, keep, state.parameters, state.slots, state.accumulator)
     return ShardState(
-        parameters=jnp.where(is_due, parameters, state.parameters),
-        slots=tuple(jnp.where(is_due, new, old) for new, old in zip(slots, state.slots, strict=True)),
+        parameters=parameters,
+        slots=slots,
         accumulator=jnp.zeros_like(state.accumulator),
         weight_sum=jnp.zeros_like(state.weight_sum),
         count=jnp.zeros_like(state.count),
