@@ -1,7 +1,7 @@
 """Random words and a shuffle as functions of a counter: nothing is stored, and every element can be had on its own.
 
-Threefry is written out round by round: the compiler fuses it with what uses its words and vectorises the whole, which a
-rolled loop over rounds, as the library's own generator has on CPUs, doesn't allow.
+Threefry is written out round by round, so that the compiler fuses it with its users and vectorises both. JAX's
+generator has a rolled loop over rounds on CPUs, and that prevents the fusion.
 """
 
 import jax
@@ -60,8 +60,8 @@ def bernoulli(seed: jax.Array, draw: jax.Array, probability: jax.Array) -> jax.A
     draw
         Scalar uint32: which draw of this seed; no two draws share a word.
     probability
-        Shape (rows, columns), fewer than 2^32 elements. An element's draw depends on its row, its column and the number of
-        columns, not on the number of rows: padding with more rows changes nothing.
+        Shape (rows, columns), fewer than 2^32 elements. An element's draw depends on its row, its column and the number
+        of columns. More rows of padding change no draw.
 
     Notes
     -----
@@ -83,8 +83,8 @@ def drawn(seed: jax.Array, draw: jax.Array, rows: int, columns: int) -> jax.Arra
 def shuffled(seed: jax.Array, index: jax.Array, outer: int, inner: int) -> jax.Array:
     """Return where a pseudo-random permutation of ``0, ..., outer * inner - 1`` sends each index.
 
-    An index is split into two digits, and each digit in turn is shifted, modulo its base, by a hash of the other: every
-    such round can be undone, so the whole is a permutation, and any element of it is had without the others.
+    An index is split into two digits. Each digit in turn is shifted, modulo its base, by a hash of the other. Every
+    such round has an inverse, so their composition is a permutation, and any element is computed without the others.
 
     Parameters
     ----------

@@ -1,9 +1,17 @@
-"""When kernels run that are written in Pallas for NVIDIA GPUs, and how they are called.
+"""Pallas kernels for NVIDIA GPUs: where they run, and how they are called.
 
 They run where a function is lowered for CUDA and the installed JAX has Pallas with its Triton backend. Elsewhere XLA compiles
 a `jax.numpy` form of the same computation. A machine without a GPU imports nothing of Pallas.
+
+JAX 0.11 deprecates the Triton backend. Its successor in Pallas, Mosaic GPU, needs other kernels and a card of the Hopper
+generation or later. JAX versions without the Triton backend therefore run the `jax.numpy` form.
+
+References
+----------
+The changelog of Pallas at JAX 0.11.0, https://docs.jax.dev/en/latest/pallas/CHANGELOG.html.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -14,11 +22,15 @@ from jax import lax
 
 @cache
 def triton() -> Any:
-    """Return Pallas' parts for Triton, or None where this JAX has none."""
+    """Return Pallas' parts for Triton, or None where this JAX has none.
+
+    JAX warns of the deprecation at each lowering. The user can't act on it, so the warning is switched off.
+    """
     try:
         from jax.experimental.pallas import triton as parts
     except ImportError:
         return None
+    warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
     return parts
 
 
@@ -44,15 +56,15 @@ def call(
     Parameters
     ----------
     kernel, operands, results
-        What runs, what it reads and what it writes.
+        The kernel, the arrays that it reads, and shape and type of the arrays that it writes.
     grid
-        How many programs along each axis.
+        Number of programs along each axis.
     warps
-        Groups of 32 threads that a program has.
+        Warps of 32 threads per program.
     in_place
-        Which operands are given as which results' memory.
+        From the number of an operand to the number of the result that takes its memory.
     interpret
-        Step through the kernel on any device, slowly: for tests.
+        Interpret the kernel on any device; slow, for tests.
     """
     from jax.experimental import pallas
 

@@ -1,9 +1,9 @@
 """Batched min-plus recursions in JAX: the best completion of many jobs at once.
 
-For each job the recursion ``C_t[d] = min over Y of C_{t-1}[d - Y] + table_t[Y]`` runs over slots; all jobs
-advance together, padded to the largest. On a CPU a loop over jobs that stops early is faster (see the
-benchmark suite `pricing`); on an accelerator the batch fills the machine: on a card one kernel by hand goes through all
-slots of all jobs, and leaves out what a job can't reach.
+For each job the recursion ``C_t[d] = min over Y of C_{t-1}[d - Y] + table_t[Y]`` runs over slots; all jobs advance
+together, padded to the largest. On a CPU a loop over jobs that stops early is faster (see the benchmark suite
+`pricing`). On an accelerator the batch fills the machine. On an NVIDIA GPU one Pallas kernel visits all slots of all
+jobs, and skips states that a job can't reach.
 """
 
 from functools import partial
@@ -18,11 +18,11 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels import gpu
 
 STRIDE_BYTES, WARPS, UNROLLED = 4096, 4, 8
-"""Of the kernel by hand: states that are worked out at a time, groups of 32 threads that share them, and counts a turn of its loop."""
+"""Settings of the Pallas kernel: bytes of states per step, warps per job, and counts per turn of the inner loop."""
 
 
 class PricedJobs(NamedTuple):
-    """What pricing needs of jobs, whatever the prices.
+    """The data of jobs that pricing needs at any prices.
 
     Attributes
     ----------

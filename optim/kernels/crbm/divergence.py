@@ -7,7 +7,7 @@ With columns ``z = (u, v, 1)`` and the matrix
 
 ``P z`` is the visibles' dynamic bias above the hiddens' input. The statistics are nearly one product as well: with the
 residuals ``e = v - v_k`` and ``r = p_0 - p_k`` the product ``(e, r) z^T`` holds those of A, B and both biases, and of W the
-part ``r v^T``; what is missing is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
+part ``r v^T``. The missing part is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
 """
 
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Sampling(StrEnum):
     BERNOULLI = "bernoulli"
     """As ones and zeros drawn with their probabilities."""
     MEAN_FIELD = "mean-field"
-    """As the probabilities themselves; what the public code of AI4DL does."""
+    """As the probabilities themselves, as in the public code of AI4DL."""
 
 
 class Divergence(NamedTuple):
@@ -36,7 +36,8 @@ class Divergence(NamedTuple):
     Attributes
     ----------
     gradient
-        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); what stands in the block of zeros means nothing.
+        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); the block of zeros of P has no meaning
+        here.
     squared_error
         Shape (V,): squared error of the reconstruction, summed over the windows that count.
     activity
@@ -120,7 +121,7 @@ def contrastive_divergence(
         if sampling == Sampling.BERNOULLI:
             hidden = bernoulli(seed, first_draw + jnp.uint32(step), probability)
         error = sample - bias - jnp.matmul(weights.T, hidden, precision=FULL)
-        # The input changes only by what the visibles change: v_k W = v W - e W.
+        # The input changes by the change of the visibles alone: v_k W = v W - e W.
         probability = jax.nn.sigmoid(first_input - jnp.matmul(weights, error, precision=FULL))
     error = error * mask[None, :]
     change = (first - probability) * mask[None, :]

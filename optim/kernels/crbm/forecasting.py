@@ -1,4 +1,4 @@
-"""What comes next: the mean-field forecast of one sample, its error, and sampled continuations."""
+"""Forecasts: the mean-field forecast of one sample, its error, and sampled continuations."""
 
 from functools import partial
 

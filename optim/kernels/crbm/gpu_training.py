@@ -1,11 +1,12 @@
 """The batches of an epoch on a card: many in one launch where they are small, a launch each where one fills the card.
 
-A machine so small, its velocity and what a batch says of it fit into the registers of one block of threads. Launched batch by
-batch, an epoch of small batches would be spent on launches. So one block goes through all batches, one after the other, with
-machine and velocity in its registers; while it reckons with one batch the next is on its way.
+Such a small machine, its velocity and the statistics of a batch fit into the registers of one block of threads.
+Launched batch by
+batch, an epoch of small batches would be spent on launches. One block visits all batches in order, with machine and
+velocity in its registers. It loads the next batch while it computes with the present one.
 
 Here rows and columns of P are turned so that visibles come first among both (columns: sample, history, one), and P is filled
-up with zeros to a square. Then bias, reconstruction and error of a visible stand in the same row whatever they are made of.
+up with zeros to a square. Then bias, reconstruction and error of a visible have the same row.
 """
 
 from functools import partial
@@ -27,7 +28,7 @@ TILE, WARPS = 128, 4
 """Windows that a block of threads takes at a time, and groups of 32 threads that share them."""
 
 MAX_VISIBLES = 8
-"""Visibles that are told apart one by one."""
+"""Most visibles that the kernel treats one by one."""
 
 LARGEST_BATCH = 512
 """Windows of a batch up to which all batches go through one block; larger ones are cut into tiles, a block each."""
@@ -70,7 +71,7 @@ class Sizes(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What a step takes beside the machine: squares as P, or numbers.
+    """Arguments of a step other than the machine: squares of the shape of P, or numbers.
 
     Attributes
     ----------
@@ -88,7 +89,7 @@ class Steps(NamedTuple):
 
 
 def fits(num_visible: int, num_delays: int, num_hidden: int) -> bool:
-    """Tell whether a machine is small enough."""
+    """Return whether a machine is small enough."""
     sizes = Sizes(num_visible, num_delays, num_hidden, 1, 1, False, False)
     return num_visible <= MAX_VISIBLES and sizes.side <= MAX_SIDE
 
@@ -101,7 +102,7 @@ def squared(packed: jax.Array, sizes: Sizes) -> jax.Array:
 
 
 def unsquared(square: jax.Array, sizes: Sizes) -> jax.Array:
-    """Return P of what a kernel held."""
+    """Return P from the square of a kernel."""
     visible, length = sizes.num_visible, sizes.length
     rows = square[: visible + sizes.num_hidden]
     last = visible + length
@@ -130,7 +131,7 @@ def epoch(
     seed
         Shape (2,), uint32, of all draws.
     steps, sizes
-        What a step takes.
+        Arguments of a step.
     """
     num_batches = order.shape[0]
     at_once = max(1, min(num_batches, LAUNCH_WINDOWS // sizes.batch)) if sizes.batch <= LARGEST_BATCH else 1
@@ -267,7 +268,7 @@ def _read_tile(ends: Any, words: Any, series: Any, sizes: Sizes, number: jax.Arr
 
 
 def _statistics(square: jax.Array, inputs: tuple[jax.Array, ...], sizes: Sizes) -> tuple[jax.Array, ...]:
-    """Return what a tile says: sums of the gradient (side, side), of first hiddens and of squared errors, and of windows."""
+    """Return sums over a tile: of the gradient (side, side), of first hiddens, of squared errors, and of windows."""
     columns, is_window, *draws = inputs
     row = lax.iota(jnp.int32, sizes.side)[:, None]
     is_visible = row < sizes.num_visible
@@ -280,7 +281,8 @@ def _statistics(square: jax.Array, inputs: tuple[jax.Array, ...], sizes: Sizes) 
     first = probability = probability_of(activations)
     visible = range(sizes.num_visible)
     column = lax.iota(jnp.int32, sizes.side)[None, :]
-    # Visibles are few: what the hiddens have of each, (side, 1), and each one's errors, (1, tile), are told apart.
+    # Visibles are few: the inputs of the hiddens from each, (side, 1), and the errors of each, (1, tile), are separate
+    # arrays.
     weights = [jnp.sum(jnp.where(is_hidden & (column == one), square, 0.0), axis=1)[:, None] for one in visible]
     errors: list[jax.Array] = []
     for step in range(sizes.num_gibbs_steps):

@@ -17,12 +17,12 @@ from optim.kernels.crbm.windows import gather_windows
 
 
 class Rates(NamedTuple):
-    """Rates of training: numbers, or arrays of shape () that a sweep stacks; changing them compiles nothing anew.
+    """Rates of training: numbers, or arrays of shape () that a sweep stacks; other values need no new compilation.
 
     Attributes
     ----------
     learning_rate
-        Step along a batch's mean gradient. What one window a batch needs times min(batch size, 32) is a start.
+        Step along a batch's mean gradient. A start is the rate for one window per batch, times min(batch size, 32).
     autoregression_factor
         The learning rate of A over that of the rest; 0 keeps A as it is.
     momentum, early_momentum, early_epochs
@@ -141,7 +141,7 @@ def _train(
         words = seed_words(jax.random.fold_in(key, number), 2 + SHUFFLE_ROUNDS)
         momentum = jnp.where(number < rates.early_epochs, rates.early_momentum, rates.momentum)
 
-        # The order of an epoch is an input of the scan: inside, the compiler would work it out anew in every fusion.
+        # The order of an epoch is an input of the scan: inside, the compiler would compute it again in every fusion.
         place = shuffled(words[2:], positions, num_batches, batch_size)
         order = jnp.where(place < ends.shape[0], ends[jnp.minimum(place, ends.shape[0] - 1)], -1)
 

@@ -12,7 +12,7 @@ from optim.kernels.crbm.parameters import CrbmParameters
 
 
 def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndarray:
-    """Return the positions of all samples with `num_delays` samples of their own segment before them.
+    """Return the positions of all samples with `num_delays` earlier samples in the same segment.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def filter(  # the field's word; the built-in of that name isn't used here
 def negative_log_likelihood(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
     """Return minus the log-density of each sample given those before it, shape (N, L); see `filter`.
 
-    0 where there is nothing to tell: beyond a series' end, and at the first sample of an autoregressive model. A series' sum is
+    0 beyond a series' end, and at the first sample of an autoregressive model. A series' sum is
     minus its log-likelihood.
     """
     emission = log_emission(parameters, series, lengths)
@@ -84,7 +84,7 @@ def advance(
 
 
 def is_by_doubling(parameters: HmmParameters) -> bool:
-    """Tell whether to go through series by doubling: a processor is faster sample by sample, an accelerator isn't."""
+    """Return whether to scan series by doubling: a processor is faster sample by sample, an accelerator is slower."""
     return bool(parameters.log_initial.shape[-1] <= FEW_STATES) and jax.default_backend() != "cpu"
 
 
@@ -171,7 +171,7 @@ def smoothed_by_doubling(
 ) -> tuple[jax.Array, jax.Array]:
     """Return what `smoothed_by_sample` does, as `forward_by_doubling` goes forward."""
     least = float(np.log(MIN_PROBABILITY))
-    # What a sample says of a state is the filtered over the predicted, whatever its scale.
+    # A sample's evidence for a state is the filtered over the predicted probability, up to a factor.
     log_evidence = jnp.log(jnp.maximum(filtered, MIN_PROBABILITY)) - jnp.log(predicted)
     steps = jnp.maximum(parameters.log_transition, least)[None, :, :, None] + log_evidence[1:, None]
     product = lax.associative_scan(lambda later, earlier: _product(earlier, later), steps, reverse=True)

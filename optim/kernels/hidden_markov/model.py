@@ -1,4 +1,4 @@
-"""What a hidden Markov model is, and what samples say of its states."""
+"""The parameters of a hidden Markov model, and the densities of samples in its states."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ class HmmParameters(NamedTuple):
     """A model of K states for V features.
 
     A sample in state k is normal with mean ``x M_k`` and covariance ``S_k``. Its regressors x are (1), or (1, last
-    sample) where the model is autoregressive; the first sample of an autoregressive series says nothing of its state.
+    sample) where the model is autoregressive; the first sample of an autoregressive series carries no evidence on its
+    state.
 
     Attributes
     ----------
@@ -81,7 +82,7 @@ def log_density(parameters: HmmParameters, series: jax.Array) -> jax.Array:
 
 
 def log_emission(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Return log-densities (L, N, K), 0 for samples that say nothing: padding, and the first of an autoregression."""
+    """Return log-densities (L, N, K), 0 for samples without evidence: padding, and the first of an autoregression."""
     time = jnp.arange(series.shape[1])[:, None]
     counts = time < lengths[None, :]
     if parameters.is_autoregressive:

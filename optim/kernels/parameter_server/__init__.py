@@ -1,7 +1,7 @@
 """Parameter-server kernels: push, aggregate, apply, pull, clocks, shards.
 
 Pure functions on arrays: no I/O, no processes, no problem's own words. Only NumPy, JAX and optax are needed. Functions
-whose docstring says *donated* consume the arrays that they replace: keep no other use of them.
+with *donated* arguments consume these arrays: don't use them after the call.
 """
 
 from optim.kernels.parameter_server.clocks import ASYNCHRONOUS as ASYNCHRONOUS

@@ -46,7 +46,7 @@ def complete_clock(clocks: Any, worker: int) -> Any:
 def join(clocks: Any, live: Any, worker: int) -> tuple[Any, Any]:
     """Return clocks and live workers after one has joined: it starts at the slowest live one's clock.
 
-    With nobody alive it keeps the clock that its place had.
+    With no live worker it keeps the clock of its place.
     """
     xp = clocks.__array_namespace__()
     is_it = xp.arange(clocks.shape[0]) == worker

@@ -1,7 +1,7 @@
 """Dense push, aggregate and apply.
 
-Pushes are separate arguments that are summed in the order given: over stacked pushes XLA's reduction is tens of times
-slower on a CPU, and a fixed order is what makes two runs equal bit for bit. An update is reproduced by the same compiled
+Pushes are separate arguments that are summed in the order given. Over stacked pushes XLA's reduction is tens of times
+slower on a CPU. The fixed order makes two runs equal bit for bit. An update is reproduced by the same compiled
 function; plain NumPy rounds once more, because the compiler contracts products and sums.
 """
 
@@ -100,7 +100,7 @@ def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> Sha
 
 @compiled_for_rule(donate_argnums=0, static_argnames="optimiser")
 def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> ShardState:
-    """Apply the mean of what was pushed, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
+    """Apply the mean of the pushes, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
 
     A state without pushes, or whose pushes weigh nothing, comes back as it was.
     """
@@ -141,10 +141,10 @@ def apply_pushes(
     Parameters
     ----------
     parameters, slots
-        Shape (n,) each, float32; donated, but for the parameters where `keep` says so.
+        Shape (n,) each, float32; donated, except the parameters if `keep` is set.
     pushes
-        One array of shape (n,) for each data partition, float32 or bfloat16. Any number: beyond `MAX_FOLD` they are
-        added in groups, which costs two more passes over the sum a group and leaves the order as it is.
+        One array of shape (n,) for each data partition, float32 or bfloat16. Any number: more than `MAX_FOLD` are added
+        in groups, in the same order. Each group costs two more passes over the sum.
     weights
         Shape (pushes,): data behind each push. Where their sum is zero there is no mean, and the gradient counts as zero.
     version
@@ -194,8 +194,8 @@ def ordered_weighted_sum(
 ) -> jax.Array:
     """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
     for index, push in enumerate(pushes):
-        # The product comes first: compilers contract the first product of a sum, and so the sum so far, not the new
-        # product, is what has been rounded, as it is where pushes are added one by one.
+        # The product comes first: compilers contract the first product of a sum. So the sum so far is rounded and the
+        # new product isn't, as in `push_dense`.
         product = weights[index] * push.astype(jnp.float32)
         partial_sum = product if partial_sum is None else product + partial_sum
     assert partial_sum is not None, "there is a push"

@@ -63,7 +63,7 @@ class AbstractOptimiser(ABC):
     Attributes
     ----------
     num_slots
-        Arrays of the parameters' shape that the rule keeps beside them; zeros before the first update.
+        Number of arrays of the parameters' shape in the rule's state; they are zeros before the first update.
     learning_rate
         Positive, or a schedule: a hashable function of the updates before. It may be traced: a caller may compile, map or
         differentiate over it.
@@ -236,7 +236,7 @@ def after(value: jax.Array, array: jax.Array, place: jax.Array) -> jax.Array:
 
 
 def has_traced_rate(rule: AbstractOptimiser) -> bool:
-    """Tell whether the rate is part of what JAX is tracing, so that the rule has no hash."""
+    """Return whether the learning rate is a traced value, so that the rule has no hash."""
     return isinstance(rule.learning_rate, jax.core.Tracer)
 
 
@@ -253,7 +253,7 @@ def check_untraced(interval: str, options: object, *names: str) -> None:
 def compiled_for_rule(**settings: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function as `jax.jit` does, with its ``optimiser`` or ``layout`` as a static argument.
 
-    With a traced rate there is nothing to compile alone: the function becomes part of what the caller traces, and donates nothing.
+    With a traced rate the function becomes part of the caller's trace, and donates nothing.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:

@@ -1,11 +1,11 @@
 """Sparse push and pull of rows of a table.
 
 Rows pushed several times in one message add up *before* the optimiser sees them: the square of a sum isn't the sum of
-squares. On a CPU this is done without sorting: a first loop notes where each row is pushed first, a second one adds
-every push to the sum at that place, and then every array of the table is visited in a loop of its own, in which a row
-changes only at its first place. One array a loop, each updated in place: a loop that carries two would copy them. On an
-accelerator, where a loop over rows would starve, equal rows are found by sorting; a kernel by hand then goes through the
-sorted message once, and adds, updates and writes (see `push_sorted`).
+squares. A CPU needs no sort. A first loop notes the first place of each row in the message, and a second one adds every
+push to the sum at that place. Then one loop per array of the table changes each row at its first place. One array a
+loop, each updated in place: a loop that carries two would copy them. On an accelerator a loop over rows is slow, so a
+sort finds equal rows. A Pallas kernel then reads the sorted message once, and adds, updates and writes (see
+`push_sorted`).
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +35,13 @@ Messages = tuple[jax.Array, jax.Array, jax.Array]
 
 Arrays = tuple[jax.Array, ...]
 Update = Callable[[Arrays, jax.Array, jax.Array], Arrays]
-"""What becomes of a row's arrays, given them, the sum of what was pushed, and the number of the update."""
+"""Function from a row's arrays, the sum of its pushes and the number of the update to the row's new arrays."""
 
 TURN, COLUMNS = 8, 64
-"""Sorted pushes that a warp takes in a turn, and columns that it takes of them: all reads of a turn are under way at once."""
+"""Sorted pushes per turn of a warp, and their columns per warp. All reads of a turn run at once."""
 
 TURNS, LATER_TURNS = 2, 16
-"""Turns of a warp: while a message is as long as it came, and when it is made of partial sums, most of which are none."""
+"""Turns of a warp: for the message itself, and for messages of partial sums, most of them empty."""
 
 
 class Rows(NamedTuple):
@@ -205,7 +205,7 @@ def _sorted_rows(rows: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _sum_in_order(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax.Array:
-    """Return the sum of each run, one after the other: what a CPU does with an indexed addition."""
+    """Return the sum of each run, by a CPU's indexed addition in order."""
     del is_first
     return jax.ops.segment_sum(ordered, segment, num_segments=len(ordered), indices_are_sorted=True)
 
@@ -214,7 +214,7 @@ def sum_runs(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax
     """Return the sum of each run of rows, in the order of runs and padded with zeros, without an indexed addition.
 
     An accelerator adds to one place from many threads in any order, and so with other bits in each run. Here sums are a
-    scan that begins anew with each run: always the same tree of additions.
+    scan that restarts with each run: always the same tree of additions.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def sum_runs(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax
 
 
 def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return where a row begins; both numbers are of one type, whatever the width of the library's integers."""
+    """Return where a row begins, as two numbers of the row number's type."""
     return row, jnp.zeros_like(row)
 
 
@@ -255,7 +255,7 @@ def _push_by_sorting(
         new, new_slots = optimiser.update(parameters, tuple(slots), sums, step)
 
         def put(array: jax.Array, updated: jax.Array) -> jax.Array:
-            # Padding repeats the row beyond the end, so uniqueness is promised to nobody.
+            # Padding repeats the row beyond the end, so XLA must not assume unique rows.
             return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
 
         return tuple(put(array, updated) for array, updated in zip(arrays, (new, *new_slots), strict=True))
@@ -285,12 +285,13 @@ def push_sorted(
     turns: int = TURNS,
     interpret: bool = False,
 ) -> Arrays:
-    """Update the rows of a table, in place, by the sums of what was pushed to them: on a card, in one pass over the message.
+    """Update the rows of a table in place by the sums of their pushes: on a GPU, in one pass over the message.
 
     The sorted message is cut into chunks of `TURNS` times `TURN` pushes, and a warp adds up what lies in its chunk, one push
-    after the other. A row all of whose pushes lie in one chunk is updated there and then. What begins or ends beyond a chunk is left as
-    a partial sum, at most two a chunk, and the partial sums are the next, shorter message, in longer chunks, until one chunk
-    holds it all. So sums are a tree that depends on nothing but the message, and no two warps ever add to one place.
+    after the other. A row all of whose pushes lie in one chunk is updated there and then. A row with pushes beyond the
+    chunk leaves a partial sum, at most two per chunk. The partial sums are the next, shorter message, in longer chunks,
+    until one chunk holds the message. So sums are a tree that depends on nothing but the message, and no two warps ever
+    add to one place.
 
     Parameters
     ----------
@@ -313,7 +314,7 @@ def push_sorted(
     turns = min(turns, -(-count // TURN))
     num_chunks = -(-count // (turns * TURN))
     missing = num_chunks * turns * TURN - count
-    # What comes before the first and after the last is no row, and unlike any row.
+    # The places before the first and after the last row hold -1, unlike any row.
     keys = jnp.pad(jnp.minimum(ordered, num_rows), (0, missing), constant_values=num_rows)
     keys, order = jnp.pad(keys, (1, 1), constant_values=-1), jnp.pad(order, (0, missing))
     columns = min(COLUMNS, gpu.power_of_two(width))
