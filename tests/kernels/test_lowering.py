@@ -1,6 +1,5 @@
 """What kernels become on a GPU, read from their lowering without one: no way back to the host, no double precision."""
 
-import re
 from functools import partial
 
 import jax
@@ -12,16 +11,9 @@ from jax import export
 from optim.kernels import crbm, hidden_markov, k_means, min_plus
 from optim.kernels import parameter_server as ps
 from optim.kernels.parameter_server.sparse import sum_runs
+from tests.support.lowering import BY_HAND, ROUND_TRIPS, doubles, lowered, racing_scatters
 
 SIZE, WIDTH = 24, 4
-ROUND_TRIPS = re.compile(
-    r"callback|infeed|outfeed|stablehlo\.(send|recv)\b|annotate_device_placement|pinned_host|HostCompute"
-)
-
-
-HARMLESS = re.compile(
-    r"stablehlo\.(constant|convert|select)\b|\bcall @|func\.func|^\s*(func\.)?return\b|stablehlo\.(while|return)\b"
-)
 
 
 def floats(*shape):
@@ -80,27 +72,6 @@ SLOW = {
 }
 
 
-def doubles(text):
-    """Return the lines that reckon in double precision: constants that are rounded at once, and calls with them, don't."""
-    told = (line for line in text.splitlines() if "f64" in line)
-    return [line for line in told if re.search(r"\dxf64", line) or not HARMLESS.search(line)]
-
-
-BY_HAND = "__gpu$xla.gpu.triton"
-"""What a kernel by hand is called in the text; the rest of the text is the compiler's."""
-
-
-def lowered(kernel, arguments):
-    """Return a kernel's text for a GPU; nothing is compiled, so that none needs to be there. From JAX 0.11 on kernels by hand need one."""
-    checks = [export.DisabledSafetyCheck.custom_call(BY_HAND)]
-    try:
-        return export.export(jax.jit(kernel), platforms=["cuda"], disabled_checks=checks)(*arguments).mlir_module()
-    except RuntimeError as error:
-        if "No supported GPU devices found" in str(error):
-            pytest.skip("this JAX lowers kernels by hand only where there is a GPU")
-        raise
-
-
 @pytest.mark.parametrize(
     "build",
     [
@@ -119,9 +90,8 @@ def test_nothing_goes_back_to_the_host_and_nothing_is_reckoned_in_double_precisi
 @pytest.mark.parametrize("build", [pytest.param(build, id=name) for name, build in SPARSE.items()])
 def test_sums_of_equal_rows_are_no_additions_that_race(build):
     text = lowered(*build())
-    scatters = re.findall(r"\"stablehlo\.scatter\".*?\}\)", text, flags=re.DOTALL)
-    assert scatters or f"@{BY_HAND}" in text
-    assert not any("stablehlo.add" in scatter for scatter in scatters)
+    assert '"stablehlo.scatter"' in text or f"@{BY_HAND}" in text
+    assert racing_scatters(text) == []
     assert "atomic" not in text
 
 
