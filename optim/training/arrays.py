@@ -7,7 +7,7 @@ parameters that a run ends with. Functions for NumPy arrays don't load JAX: mach
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,38 @@ def to_host(tree: Any) -> Any:
     return jax.device_get(tree)
 
 
+def begin_transfer(tree: Any) -> None:
+    """Begin to copy a pytree's device arrays to the host; `to_host` waits for the copies."""
+    import jax
+
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.Array):
+            leaf.copy_to_host_async()
+
+
+class Parts:
+    """A vector in parts, one per shard.
+
+    Parameters
+    ----------
+    parts
+        The shards' parameters, in order.
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+
+    @cached_property
+    def whole(self) -> Any:
+        """The parts as one vector, joined at the first use: a single part as it is."""
+        parts = self._parts
+        if len(parts) == 1:
+            return parts[0]
+        if all(isinstance(part, np.ndarray) for part in parts):
+            return np.concatenate(parts)
+        return _kernels()["join"](to_device(list(parts)))
+
+
 def cut(vector: Any, part: slice) -> Any:
     """Return a part of a vector: of NumPy a view."""
     if isinstance(vector, np.ndarray):
@@ -36,13 +68,6 @@ def cut(vector: Any, part: slice) -> Any:
     if (part.start, part.stop) == (0, len(vector)):
         return vector
     return _kernels()["cut"](vector, start=part.start, stop=part.stop)
-
-
-def join(parts: Sequence[Any]) -> Any:
-    """Return the parts as one vector: a single one of the device as it is."""
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.concatenate(parts)
-    return parts[0] if len(parts) == 1 else _kernels()["join"](to_device(list(parts)))
 
 
 def contribution(gradient: Any, share: float, rows: Any, width: int, size: int) -> Any:

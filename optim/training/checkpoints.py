@@ -16,7 +16,7 @@ from optim.core.archives import Arrays, Field, check_fields, read_arrays, write_
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
 from optim.training.arrays import to_host
-from optim.training.messages import Delta, Message, Rewind, ShardValues, StoreBackup, Vector
+from optim.training.messages import Copy, Keep, Message, ShardValues, Vector
 from optim.training.stages import STORAGE
 from optim.training.transport import Lost, Transport
 
@@ -94,10 +94,10 @@ class DurableStorage:
     def send(self, machine: str, message: Message) -> None:
         """Send a message; write a checkpoint when it is the last that one needs."""
         self._transport.send(machine, message)
-        if machine == STORAGE and isinstance(message, StoreBackup | Delta):
+        if machine == STORAGE and isinstance(message, Copy):
             self._add(message.values)
-        elif machine == STORAGE and isinstance(message, Rewind):
-            self._rewind(message.clock)
+        elif machine == STORAGE and isinstance(message, Keep) and message.last is not None:
+            self._rewind(message.last)
 
     def start(self, machine: str) -> None:
         """Have a machine of that name."""

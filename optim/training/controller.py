@@ -1,41 +1,36 @@
 """The controller: it knows all machines, assigns partitions and shards, and recovers from failures.
 
-A *planned* change (machines added, evicted with a warning, another stage) waits for a clock boundary, drains what the
-backups lack, moves what has to move and goes on: nothing is computed twice. A *failure* of a machine that only computed
-has its partitions computed by others. A failure of a server takes every shard back to the last clock of which copies
-of all shards are left; what was computed since is computed again.
+A *planned* change (machines added, evicted with a warning, another stage) waits for a clock boundary and for copies of
+it. Then every shard goes from its server to the places of the new layout, and no work is repeated. After the *failure* of a worker, other
+machines compute its partitions. The failure of a server takes every shard back to the last clock of which copies of all
+shards are left, and the clocks since then are computed again.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from optim.core.errors import InvalidOptionError, NotAllowedError, TrainingError
 from optim.training.application import Application
-from optim.training.arrays import cut
 from optim.training.checkpoints import StartingPoint, initial_point
 from optim.training.dataflow import Dataflow
 from optim.training.messages import (
     Applied,
-    BackupAck,
-    Delta,
-    Drop,
+    Copy,
     Failed,
     Host,
+    Keep,
+    Kept,
     Message,
     NonFinite,
+    Opened,
     Pushed,
     Read,
     Ready,
-    Rebase,
-    Rewind,
-    ShardReady,
     ShardValues,
-    State,
-    StoreBackup,
-    Sync,
-    Trim,
     Vector,
 )
 from optim.training.stages import NEVER, STORAGE, ClusterOptions, Roles, Stage, assign_balanced, assign_roles
@@ -46,17 +41,17 @@ if TYPE_CHECKING:
 
 
 class Phase(StrEnum):
-    """What the controller is doing."""
+    """The controller's activity."""
 
     RUNNING = "running"
     DRAINING = "draining"
     """Bringing all partitions to one clock, because a change is waiting."""
     SYNCING = "syncing"
-    """Waiting until the copies hold that clock."""
+    """Waiting until the copies hold that clock: a death during the move undoes no clock."""
     REBUILDING = "rebuilding"
     """Moving shards and copies to their places."""
     STOPPED = "stopped"
-    """No machine is left; the storage's copies wait for one."""
+    """No machine is left; the storage's copies wait for the next."""
 
 
 class Membership:
@@ -145,41 +140,6 @@ class Membership:
             tier[:] = [name for name in tier if name not in machines]
 
 
-class NonFinitePushes:
-    """Remembers which were refused already.
-
-    Parameters
-    ----------
-    policy
-        What becomes of them.
-    """
-
-    def __init__(self, policy: NonFinite) -> None:
-        self._policy = policy
-        self._refused: set[tuple[int, int]] = set()
-
-    def refuses(self, message: Pushed) -> bool:
-        """Return whether a gradient is to be computed again; else it is left out.
-
-        Raises
-        ------
-        TrainingError
-            If the policy is to stop, or what was computed again isn't finite either.
-        """
-        if self._policy == NonFinite.SKIP:
-            return False
-        gradient = message.partition, message.clock
-        if self._policy == NonFinite.REFUSE and gradient not in self._refused:
-            self._refused.add(gradient)
-            return True
-        again = " again" if gradient in self._refused else ""
-        raise TrainingError(
-            f"machine {message.machine} computed{again} a gradient or loss that isn't finite, of partition "
-            f"{message.partition} at clock {message.clock}; lower the learning rate, look at the data, or set non_finite to "
-            "'skip' (optim run --non-finite skip)"
-        )
-
-
 class ReplicaCatalog:
     """For each holder and shard the clocks of which it has confirmed a copy."""
 
@@ -257,10 +217,6 @@ class ReplicaCatalog:
         return min(having, key=lambda holder: (holder == STORAGE, holder))
 
 
-Order = tuple[str, Message]
-"""Whom a message is for, and the message."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
     """A return to an earlier clock.
@@ -268,11 +224,11 @@ class Rollback:
     Attributes
     ----------
     from_clock
-        Clocks complete when it happened.
+        Complete clocks when it happened.
     to_clock
         Clocks of which copies were left.
     replayed_to
-        Clocks after those whose pushes were kept have been applied again: what is beyond is computed again.
+        Clocks once the kept pushes have been applied again: later clocks are computed again.
     """
 
     from_clock: int
@@ -280,105 +236,36 @@ class Rollback:
     replayed_to: int
 
 
-class Reconfiguration:
-    """What is on its way, and what is still waited for.
+class Rebuild:
+    """A rebuild under way.
 
     Parameters
     ----------
-    roles, clock, generation
-        The layout that is being built, the clock that all shards will stand at, and the rebuild's number.
-    parts
-        Each shard's parameters as known; those read from their holders take their place.
+    roles
+        The new layout.
+    servers
+        The servers of a planned rebuild, which hand the shards on; empty after a failure, when shards come from copies.
+    machines
+        The machines that have to leave older generations first.
 
     Attributes
     ----------
-    roles, clock, parts
-        As above.
+    waiting
+        The answers that are missing: their kind, and the shard or machine.
+    parts
+        Each shard's parameters, as far as they have arrived.
     """
 
-    def __init__(self, roles: Roles, clock: int, generation: int, parts: list[Vector]) -> None:
-        self.roles, self.clock, self.parts = roles, clock, parts
-        self._generation = generation
-        self._waiting: set[tuple[type[Message], int]] = set()
-        self._moving: set[int] = set()
+    def __init__(self, roles: Roles, servers: Sequence[str], machines: Iterable[str], num_shards: int) -> None:
+        self.roles, self.servers = roles, servers
+        self.waiting: set[tuple[type[Message], int | str]] = {(Opened, machine) for machine in machines}
+        self.parts: list[Vector] = [np.empty(0, np.float32)] * num_shards
 
-    @property
-    def is_done(self) -> bool:
-        """Whether everything is at its place."""
-        return not self._waiting
-
-    def begin(self, servers: Sequence[str], copies: ReplicaCatalog, options: ClusterOptions) -> Iterator[Order]:
-        """Yield the orders that begin it.
-
-        Parameters
-        ----------
-        servers
-            Who serves each shard at that clock, so that it may stay or hand its shard on; empty after a failure, when
-            shards come from copies.
-        copies
-            Who holds a copy of what.
-        options
-            How often a server sends its delta.
-        """
-        generation, clock, roles = self._generation, self.clock, self.roles
-        for shard, backup in enumerate(roles.backups):
-            old = servers[shard] if servers else None
-            new = roles.servers[shard] if roles.servers else None
-            has_copy = copies.has(backup, shard, clock)
-            if new is not None:
-                self._waiting.add((ShardReady, shard))
-                if new == old:
-                    every = options.sync_period(backup)
-                    yield new, Rebase(generation=generation, shard=shard, clock=clock, sync_every=every)
-                else:
-                    self._moving.add(shard)
-            if not has_copy:
-                self._waiting.add((BackupAck, shard))
-            if new is None or new != old or not has_copy:
-                self._waiting.add((State, shard))
-                source = old if old is not None else copies.source(shard, clock)
-                yield source, Read(generation=generation, shard=shard, clock=clock)
-
-    def place(
-        self, values: ShardValues, optimiser: "AbstractOptimiser", num_partitions: int, options: ClusterOptions
-    ) -> Iterator[Order]:
-        """Yield what hands a shard's values to its new server and to who lacks a copy."""
-        shard = values.shard
-        if (State, shard) not in self._waiting:
-            return
-        self._waiting.discard((State, shard))
-        self.parts[shard] = values.parameters
-        backup = self.roles.backups[shard]
-        if (BackupAck, shard) in self._waiting:
-            yield backup, StoreBackup(generation=self._generation, values=values)
-        if shard in self._moving:
-            yield (
-                self.roles.servers[shard],
-                Host(
-                    generation=self._generation,
-                    values=values,
-                    optimiser=optimiser,
-                    num_partitions=num_partitions,
-                    sync_every=options.sync_period(backup),
-                    pushes=options.pushes,
-                ),
-            )
-
-    def mark_ready(self, shard: int) -> None:
-        """Note that a shard is served where it belongs."""
-        self._waiting.discard((ShardReady, shard))
-
-    def mark_stored(self, holder: str, shard: int, clock: int) -> None:
-        """Note a copy, if it is the one that was waited for."""
-        if clock == self.clock and holder == self.roles.backups[shard]:
-            self._waiting.discard((BackupAck, shard))
-
-    def drops(self, machines: Iterable[str]) -> Iterator[Order]:
-        """Yield what makes machines forget what the new layout gives to others."""
-        for machine in machines:
-            served = tuple(shard for shard, server in enumerate(self.roles.servers) if server == machine)
-            copies = tuple(shard for shard, backup in enumerate(self.roles.backups) if backup == machine)
-            yield machine, Drop(generation=self._generation, shards=served, copies=copies)
+    def has_come(self, kind: type[Message], key: int | str) -> bool:
+        """Note an answer, and return whether it was missing."""
+        is_missing = (kind, key) in self.waiting
+        self.waiting.discard((kind, key))
+        return is_missing
 
 
 class Controller:
@@ -387,15 +274,15 @@ class Controller:
     Attributes
     ----------
     phase, generation
-        What it does now, and how many rebuilds there were.
+        Its activity, and the number of rebuilds.
     roles, owners
         The layout, and the worker of each partition.
     machines
-        Who is there, comes and leaves.
+        The machines that work, come and leave.
     flow
-        What is computed, applied and readable.
+        The clocks that are computed, applied and readable.
     rollbacks
-        What failures have undone.
+        The returns to earlier clocks.
     stop_at
         The clock to stop at.
     """
@@ -423,9 +310,9 @@ class Controller:
         self.stop_at = NEVER
         self._transport, self._optimiser, self._options = transport, optimiser, options
         self._is_changed = False
-        self._non_finite = NonFinitePushes(options.non_finite)
+        self._refused: set[tuple[int, int]] = set()
         self._copies = ReplicaCatalog(options.num_shards)
-        self._rebuild: Reconfiguration | None = None
+        self._rebuild: Rebuild | None = None
         self._clock = 0  # of the boundary, or of the rebuild
         self._store_start(start or initial_point(application, optimiser))
 
@@ -464,7 +351,7 @@ class Controller:
             raise NotAllowedError(
                 f"stage {self.roles.stage} keeps its copies on reliable machines; checkpoints are for the others"
             )
-        self._sync_all()
+        self._copy_shards(self.flow.read_clock)
 
     @property
     def saved_clock(self) -> int:
@@ -506,33 +393,28 @@ class Controller:
         match message:
             case Failed():
                 raise TrainingError(f"machine {message.machine} failed: {message.text}; mend the application's code")
-            case Pushed() if not message.is_finite and self.flow.is_next(message) and self._non_finite.refuses(message):
+            case Pushed() if not message.is_finite and self.flow.is_next(message) and self._refuses(message):
                 self._compute_elsewhere(message)
             case Pushed():
-                self._send_all((self.roles.servers[push.shard], push) for push in self.flow.pushed(message))
-            case Applied():
+                for push in self.flow.pushed(message):
+                    self._send(self.roles.servers[push.shard], push)
+            case Copy():
+                self._take_copy(message)
+            case Kept():
+                self._take_kept(message)
+            case Applied() if self._rebuild is None:
                 self.flow.applied(message)
-            case Delta():
-                self._transport.send(self.roles.backups[message.values.shard], message)
-            case BackupAck():
-                self._take_ack(message)
-            case State():
-                self._take_state(message)
-            case ShardReady() if self._rebuild is not None:
-                self._rebuild.mark_ready(message.shard)
+            case Applied() if self._rebuild is not None and self._rebuild.has_come(Applied, message.shard):
+                self._rebuild.parts[message.shard] = message.parameters
+            case Opened() if self._rebuild is not None and self._rebuild.has_come(Opened, message.machine):
+                self._read_shards(self._rebuild)
         self._advance()
 
     def _is_stale(self, message: Message) -> bool:
         return message.generation != self.generation
 
-    def _send_all(self, orders: Iterable[Order]) -> None:
-        for machine, message in orders:
-            self._transport.send(machine, message)
-
-    def _sync_all(self) -> None:
-        """Have every server send what its backup lacks."""
-        sync = [Sync(generation=self.generation, shard=shard) for shard in range(self._options.num_shards)]
-        self._send_all(zip(self.roles.servers, sync, strict=False))  # without machines there is no server
+    def _send(self, machine: str, message: Message) -> None:
+        self._transport.send(machine, message)
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
@@ -546,7 +428,7 @@ class Controller:
             self._leave_boundary()
         if self.phase is Phase.SYNCING and self._is_synced():
             self._begin_rebuild(self._clock, is_planned=True)
-        if self._rebuild is not None and self._rebuild.is_done:
+        if self._rebuild is not None and not self._rebuild.waiting:
             self._finish_rebuild(self._rebuild)
             self._advance()
             return
@@ -558,20 +440,26 @@ class Controller:
             return
         limit = self._clock if self.phase is Phase.DRAINING else self.stop_at
         owners, flow = self.owners, self.flow
-        self._send_all((owners[k], flow.compute(k, self.generation)) for k in flow.startable(limit))
+        for partition in flow.startable(limit):
+            self._send(owners[partition], flow.compute(partition, self.generation))
 
     def _leave_boundary(self) -> None:
-        """With all at one clock: change workers only, or drain to the copies before shards move."""
+        """With all at one clock: change workers only, or move shards too."""
         roles = self._plan()
         if roles.has_same_shards(self.roles):
             self._adopt(roles)
             self.phase, self._is_changed = Phase.RUNNING, False
-            return
-        self.phase = Phase.SYNCING
-        self._sync_all()
+        else:
+            self.phase = Phase.SYNCING
+            self._copy_shards(self._clock)
+
+    def _copy_shards(self, clock: int) -> None:
+        """Have every server send a copy to its backup."""
+        for shard, server in enumerate(self.roles.servers):
+            self._send(server, Read(generation=self.generation, shard=shard, clock=clock))
 
     def _is_synced(self) -> bool:
-        """Return whether every copy that can be had holds the boundary's clock."""
+        """Return whether every backup that is alive holds the boundary's clock."""
         return all(
             self._copies.has(backup, shard, self._clock)
             for shard, backup in enumerate(self.roles.backups)
@@ -596,6 +484,27 @@ class Controller:
         for machine in self.machines.give_back({*roles.workers, *roles.servers, *roles.backups}):
             self._copies.forget_holder(machine)
             self._transport.stop(machine)
+
+    def _refuses(self, message: Pushed) -> bool:
+        """Return whether a gradient that isn't finite is to be computed again; otherwise it is left out.
+
+        Raises
+        ------
+        TrainingError
+            If the policy is to stop, or the second gradient isn't finite either.
+        """
+        policy, gradient = self._options.non_finite, (message.partition, message.clock)
+        if policy == NonFinite.SKIP:
+            return False
+        if policy == NonFinite.REFUSE and gradient not in self._refused:
+            self._refused.add(gradient)
+            return True
+        again = " again" if gradient in self._refused else ""
+        raise TrainingError(
+            f"machine {message.machine} computed{again} a gradient or loss that isn't finite, of partition "
+            f"{message.partition} at clock {message.clock}; lower the learning rate, look at the data, or set non_finite to "
+            "'skip' (optim run --non-finite skip)"
+        )
 
     def _compute_elsewhere(self, message: Pushed) -> None:
         """Have a refused gradient computed again, by another machine where there is one."""
@@ -624,64 +533,103 @@ class Controller:
     def _begin_rebuild(self, clock: int, *, is_planned: bool) -> None:
         """Place all shards and copies for the machines that are to stay, as of `clock`.
 
+        No shard moves before every machine has left the older generations: a server that still applies a clock of theirs
+        would write into memory that the new servers use.
+
         Parameters
         ----------
         clock
             All shards are settled at it (a planned rebuild), or have a copy of it.
         is_planned
-            Servers that stay keep their shards, and those that lose one hand it on.
+            Whether the present servers hand the shards on.
         """
         self.generation += 1
         self.phase, self._clock, self._is_changed = Phase.REBUILDING, clock, False
         self._copies.rewind(clock)
-        for holder in self._copies.holders():
-            self._transport.send(holder, Rewind(generation=self.generation, clock=clock))
-        parts = [cut(self.flow.parameters, part) for part in self.flow.ranges]
-        self._rebuild = Reconfiguration(self._plan(), clock, self.generation, parts)
+        machines = (STORAGE, *self.machines.staying, *self.machines.leaving)
         servers = self.roles.servers if is_planned else ()
-        self._send_all(self._rebuild.begin(servers, self._copies, self._options))
+        self._rebuild = Rebuild(self._plan(), servers, machines, self._options.num_shards)
+        for machine in machines:
+            self._send(machine, Keep(generation=self.generation, last=clock))
 
-    def _take_state(self, state: State) -> None:
-        """Go on with the rebuild that asked for a shard's values; outside of one they are a checkpoint."""
-        if self._rebuild is None:
-            self._transport.send(STORAGE, StoreBackup(generation=self.generation, values=state.values))
-        else:
-            flow, options = self.flow, self._options
-            self._send_all(self._rebuild.place(state.values, self._optimiser, flow.num_partitions, options))
+    def _read_shards(self, rebuild: Rebuild) -> None:
+        """Ask for the shards, once all machines have opened the generation."""
+        if rebuild.waiting:
+            return
+        for shard in range(self._options.num_shards):
+            rebuild.waiting.add((Copy, shard))
+            source = rebuild.servers[shard] if rebuild.servers else self._copies.source(shard, self._clock)
+            self._send(source, Read(generation=self.generation, shard=shard, clock=self._clock))
 
-    def _finish_rebuild(self, rebuild: Reconfiguration) -> None:
-        """Work by the new layout; only now may the old places forget what they hold."""
+    def _place(self, rebuild: Rebuild, values: ShardValues) -> None:
+        """Hand a shard's values to its new server, and to its backup where that lacks a copy."""
+        shard, options, roles = values.shard, self._options, rebuild.roles
+        rebuild.parts[shard] = values.parameters
+        backup = roles.backups[shard]
+        if not self._copies.has(backup, shard, values.clock):
+            rebuild.waiting.add((Kept, shard))
+            self._send(backup, Copy(generation=self.generation, values=values))
+        if roles.servers:
+            rebuild.waiting.add((Applied, shard))
+            host = Host(
+                generation=self.generation,
+                values=values,
+                optimiser=self._optimiser,
+                num_partitions=self.flow.num_partitions,
+                sync_every=options.sync_period(backup),
+                pushes=options.pushes,
+            )
+            self._send(roles.servers[shard], host)
+
+    def _finish_rebuild(self, rebuild: Rebuild) -> None:
+        """Work by the new layout; only now may the old places forget their shards."""
         roles, self._rebuild = rebuild.roles, None
         self._adopt(roles)
         self._copies.keep_only((backup, shard) for shard, backup in enumerate(roles.backups))
-        self._send_all(rebuild.drops((*self.machines.staying, *self.machines.leaving)))
+        for machine in (*self.machines.staying, *self.machines.leaving):
+            served, copies = (
+                tuple(shard for shard, holder in enumerate(holders) if holder == machine)
+                for holders in (roles.servers, roles.backups)
+            )
+            self._send(machine, Keep(generation=self.generation, shards=served, copies=copies))
         self.flow.reset(self._clock, rebuild.parts)
-        if roles.servers:
-            self._send_all((roles.servers[lost.shard], lost) for lost in self.flow.replays(self.generation))
         self.phase = Phase.RUNNING if roles.servers else Phase.STOPPED
+        if roles.servers:
+            for push in self.flow.replays(self.generation):
+                self._send(roles.servers[push.shard], push)
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
-    def _take_ack(self, message: BackupAck) -> None:
-        """Note a copy; forget older ones once a newer clock is safe, and checkpoint when it is time."""
+    def _take_copy(self, message: Copy) -> None:
+        """Place a shard's values in a rebuild; otherwise they go to a backup that lacks them, or are a checkpoint."""
+        shard, clock = message.values.shard, message.values.clock
+        if self._rebuild is None:
+            backup = self.roles.backups[shard]
+            self._send(STORAGE if self._copies.has(backup, shard, clock) else backup, message)
+        elif self._rebuild.has_come(Copy, shard):
+            self._place(self._rebuild, message.values)
+
+    def _take_kept(self, message: Kept) -> None:
+        """Note a copy; forget older ones once a newer clock is safe, and write a checkpoint when it is due."""
         copies = self._copies
         if not self.machines.is_alive(message.holder):
             return  # the last words of a machine that has died since
         copies.confirm(message.holder, message.shard, message.clock)
         if self._rebuild is not None:
-            self._rebuild.mark_stored(message.holder, message.shard, message.clock)
+            if message.clock == self._clock and message.holder == self._rebuild.roles.backups[message.shard]:
+                self._rebuild.has_come(Kept, message.shard)
             return
         checkpoint_clock = copies.checkpoint_due(self._options.checkpoint_every)
         if checkpoint_clock is not None:
             for shard in range(self._options.num_shards):
                 read = Read(generation=self.generation, shard=shard, clock=checkpoint_clock)
-                self._transport.send(copies.source(shard, checkpoint_clock), read)
+                self._send(copies.source(shard, checkpoint_clock), read)
         self.flow.log.trim(copies.recovery_clock(), copies.storage_clock())
         for holder, clock in copies.trim():
-            self._transport.send(holder, Trim(generation=self.generation, clock=clock))
+            self._send(holder, Keep(generation=self.generation, first=clock))
 
     def _store_start(self, start: StartingPoint) -> None:
-        """Put where the run begins into the storage: there is always something to return to."""
+        """Put the beginning of the run into the storage: there is always a clock to return to."""
         for values in self.flow.begin_at(start):
-            self._transport.send(STORAGE, StoreBackup(generation=0, values=values))
+            self._send(STORAGE, Copy(generation=0, values=values))
             self._copies.confirm(STORAGE, values.shard, start.clock)

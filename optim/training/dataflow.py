@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from optim.training.application import Application, HasRows
-from optim.training.arrays import contribution, cut, join
+from optim.training.arrays import Parts, contribution, cut
 from optim.training.checkpoints import StartingPoint
 from optim.training.messages import (
     Applied,
@@ -16,7 +16,6 @@ from optim.training.messages import (
     Push,
     Pushed,
     Pushes,
-    Replay,
     RowNumbers,
     ShardValues,
     Vector,
@@ -85,15 +84,11 @@ class PushLog:
         self._safe = safe
         self.keep(stored, max(self._clocks, default=stored) + 1)
 
-    def orders(self, clock: int, generation: int, num_shards: int) -> Iterator[Replay]:
-        """Yield for each shard what brings it from a clock to the log's end; nothing if it is there."""
-        end = self.end(clock)
-        for shard in range(num_shards if end > clock else 0):
-            clocks = tuple(
-                tuple(self._clocks[at][partition][shard] for partition in range(self._num_partitions))
-                for at in range(clock, end)
-            )
-            yield Replay(generation=generation, shard=shard, from_clock=clock, clocks=clocks)
+    def pushes(self, clock: int) -> Iterator[Push]:
+        """Yield the kept pushes of complete clocks from a clock on, clock by clock."""
+        for at in range(clock, self.end(clock)):
+            for partition in range(self._num_partitions):
+                yield from self._clocks[at][partition]
 
 
 DENSEST = 0.5
@@ -116,8 +111,8 @@ class Dataflow:
     ----------
     completed
         Shape (P,), int32: clocks that each partition has pushed.
-    read_clock, parameters
-        The newest clock that all shards have applied, and the vector at it.
+    read_clock
+        The newest clock that all shards have applied.
     losses
         Mean loss at each clock's start, of the clocks complete; a clock done again replaces its loss.
     num_computed
@@ -142,7 +137,7 @@ class Dataflow:
         self.ranges = tuple(slice(*part) for part in shard_bounds(application, num_shards))
         self.completed: NDArray[np.int32] = np.zeros(self.num_partitions, dtype=np.int32)
         self.read_clock = 0
-        self.parameters = application.initial_parameters()
+        self._published = Parts([application.initial_parameters()])
         self.losses: list[float] = []
         self.num_computed = 0
         self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
@@ -171,6 +166,12 @@ class Dataflow:
             replay_mb=options.replay_mb,
         )
 
+    @property
+    def parameters(self) -> Vector:
+        """Shape (n,): the parameters at `read_clock`."""
+        whole: Vector = self._published.whole
+        return whole
+
     def startable(self, stop_at: int) -> list[int]:
         """Return the partitions that may start their next clock, if it is before `stop_at`."""
         from optim.kernels.parameter_server import may_start, visible_clocks
@@ -198,7 +199,7 @@ class Dataflow:
             partition=partition,
             clock=clock,
             read_clock=self.read_clock,
-            parameters=self.parameters,
+            parameters=self._published,
             unapplied=tuple(unapplied[at] for at in range(self.read_clock, clock)),
             rate=self._rate,
             densest=self._densest,
@@ -232,7 +233,7 @@ class Dataflow:
                 rows=rows,
                 width=message.width,
                 start=part.start,
-                density=len(message.gradient) / len(self.parameters),
+                density=len(message.gradient) / self.ranges[-1].stop,
                 weight=weight,
             )
             for shard, (part, rows) in enumerate(self._parts_of(message))
@@ -263,9 +264,12 @@ class Dataflow:
         del self.losses[self._replayed_to :]
         self._publish(clock, parts)
 
-    def replays(self, generation: int) -> Iterator[Replay]:
-        """Yield for each shard, which stands at `read_clock`, what brings back the clocks whose pushes are kept."""
-        return self.log.orders(self.read_clock, generation, len(self.ranges))
+    def replays(self, generation: int) -> Iterator[Push]:
+        """Yield the kept pushes that bring the shards, which stand at `read_clock`, to the end of the log.
+
+        The same function takes the same pushes in the same order: the shards get the bits that were lost.
+        """
+        return (replace(push, generation=generation) for push in self.log.pushes(self.read_clock))
 
     def begin_at(self, start: StartingPoint) -> list[ShardValues]:
         """Stand where a run begins; return each shard's values there."""
@@ -297,7 +301,7 @@ class Dataflow:
         return message.clock == int(self.completed[message.partition])
 
     def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
-        self.read_clock, self.parameters = clock, join(parts)
+        self.read_clock, self._published = clock, Parts(parts)
         self._parts = {at: values for at, values in self._parts.items() if at > clock}
         for contributions in self._contributions.values():
             for at in [at for at in contributions if at < clock]:

@@ -1,39 +1,31 @@
 """A machine: it computes gradients, serves shards and keeps copies of shards.
 
 The same object runs inside the controller's process, inside a process of its own, and under a test that delivers
-messages in any order it likes.
+messages in any order.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.core.user_code import format_exception_line
 from optim.training.application import Application, HasRows, is_on_device
-from optim.training.arrays import descended, to_device, to_host
+from optim.training.arrays import Parts, descended, to_device, to_host
 from optim.training.messages import (
-    BackupAck,
     Compute,
-    Delta,
-    Drop,
+    Copy,
     Failed,
     Host,
+    Keep,
+    Kept,
     Message,
+    Opened,
     Push,
     Pushed,
     Read,
-    Rebase,
-    Replay,
-    Rewind,
     RowNumbers,
-    ShardReady,
     ShardValues,
-    State,
-    StoreBackup,
-    Sync,
-    Trim,
 )
 
 if TYPE_CHECKING:
@@ -48,124 +40,91 @@ class Machine:
     name
         Its name.
     application
-        What its worker computes.
+        The application whose gradients it computes.
+
+    Attributes
+    ----------
+    served, copies
+        The shards that it serves, and its copies by shard and clock. A failure takes all shards back to a common clock, so
+        a newer copy does not replace an older one.
     """
 
     def __init__(self, name: str, application: Application) -> None:
         self.name = name
         self.generation = 0
         self.served: dict[int, ServedShard] = {}
-        self.copies: dict[int, ShardCopies] = {}
+        self.copies: dict[int, dict[int, ShardValues]] = {}
         self._application = application
 
     def handle(self, message: Message) -> list[Message]:
         """Return the replies to a message; one of an older generation has none."""
         if self._is_stale(message):
             return []
-        self.generation = message.generation
+        is_new, self.generation = message.generation > self.generation, message.generation
         try:
-            return _HANDLERS[type(message)](self, message)
-        except (Exception, SystemExit) as error:  # an application's own, of which the controller tells the user
+            return self._replies(message, is_new)
+        except (Exception, SystemExit) as error:  # raised by an application; the controller reports it
             return [Failed(generation=message.generation, machine=self.name, text=format_exception_line(error))]
 
     def _is_stale(self, message: Message) -> bool:
         return message.generation < self.generation
 
-    def _compute(self, message: Compute) -> list[Message]:
-        with np.errstate(all="ignore"):  # values that aren't finite are looked for and reported; warnings say less
-            pushed = compute(self._application, message, self.name)
-        return [pushed]
-
-    def _push(self, message: Push) -> list[Message]:
-        served = self.served.get(message.shard)
-        return served.push(message) if served is not None else []
-
-    def _replay(self, message: Replay) -> list[Message]:
-        served = self.served.get(message.shard)
-        return served.replay(message) if served is not None else []
-
-    def _sync(self, message: Sync) -> list[Message]:
-        served = self.served.get(message.shard)
-        return served.sync(message) if served is not None else []
+    def _replies(self, message: Message, is_new: bool) -> list[Message]:
+        match message:
+            case Compute():
+                with np.errstate(all="ignore"):  # compute() reports values that aren't finite
+                    return [compute(self._application, message, self.name)]
+            case Push() if message.shard in self.served:
+                return self.served[message.shard].push(message)
+            case Host():
+                return self._host(message)
+            case Read():
+                values = self._values(message.shard, message.clock)
+                return [] if values is None else [Copy(generation=message.generation, values=values)]
+            case Copy(generation=generation, values=values):
+                self._add_copy(values)
+                return [Kept(generation=generation, shard=values.shard, clock=values.clock, holder=self.name)]
+            case Keep():
+                self._keep(message, is_new)
+                return [] if message.last is None else [Opened(generation=message.generation, machine=self.name)]
+        return []
 
     def _host(self, message: Host) -> list[Message]:
         from optim.training.server import ServedShard  # a machine that only computes never loads JAX
 
-        shard = message.values.shard
-        served = self.served.get(shard)
+        served = self.served.get(message.values.shard)
         if served is None or served.generation < message.generation:
-            self.served[shard] = ServedShard(message)
-        return [ShardReady(generation=message.generation, shard=shard)]
+            served = self.served[message.values.shard] = ServedShard(message)
+        return [served.applied()]
 
-    def _rebase(self, message: Rebase) -> list[Message]:
-        served = self.served.get(message.shard)
-        if served is None or served.clock != message.clock:
-            return []
-        if served.generation < message.generation:
-            served.rebase(message.generation, message.sync_every)
-        return [ShardReady(generation=message.generation, shard=message.shard)]
+    def _values(self, shard: int, clock: int) -> ShardValues | None:
+        """Return a shard's values at a clock: a copy, or the values that are served at this clock."""
+        copy, served = self.copies.get(shard, {}).get(clock), self.served.get(shard)
+        if copy is None and served is not None and served.clock == clock:
+            return served.values()
+        return copy
 
-    def _store_backup(self, message: StoreBackup) -> list[Message]:
-        copies = self.copies.get(message.values.shard)
-        if copies is None or copies.generation < message.generation:
-            self.copies[message.values.shard] = ShardCopies(message)
-        elif not copies.holds(message.values.clock):
-            copies.add(message)
-        return [self._acknowledge(message)]
+    def _add_copy(self, values: ShardValues) -> None:
+        self.copies.setdefault(values.shard, {})[values.clock] = values
 
-    def _delta(self, message: Delta) -> list[Message]:
-        copies = self.copies.get(message.values.shard)
-        return [self._acknowledge(message)] if copies is not None and copies.take(message) else []
+    def _keep(self, message: Keep, is_new: bool) -> None:
+        if message.last is not None and is_new:
+            self._forget_after(message.last)
+        if message.shards is not None:
+            self.served = {shard: served for shard, served in self.served.items() if shard in message.shards}
+        for shard in list(self.copies):
+            if message.copies is None or shard in message.copies:
+                self.copies[shard] = {at: copy for at, copy in self.copies[shard].items() if at >= message.first}
+            else:
+                del self.copies[shard]
 
-    def _read(self, message: Read) -> list[Message]:
-        copies, served = self.copies.get(message.shard), self.served.get(message.shard)
-        if copies is not None and copies.holds(message.clock):
-            return [State(generation=message.generation, values=copies.values(message.clock))]
-        if served is not None and served.clock == message.clock:
-            return [State(generation=message.generation, values=served.values())]
-        return []
-
-    def _rewind(self, message: Rewind) -> list[Message]:
-        self.copies = {
-            shard: copies
-            for shard, copies in self.copies.items()
-            if copies.generation == message.generation or copies.rewind(message.generation, message.clock)
-        }
-        return []
-
-    def _trim(self, message: Trim) -> list[Message]:
-        for copies in self.copies.values():
-            copies.trim(message.clock)
-        return []
-
-    def _drop(self, message: Drop) -> list[Message]:
-        self.served = {shard: served for shard, served in self.served.items() if shard in message.shards}
-        self.copies = {shard: copies for shard, copies in self.copies.items() if shard in message.copies}
-        return []
-
-    def _acknowledge(self, message: StoreBackup | Delta) -> BackupAck:
-        values = message.values
-        return BackupAck(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
-
-
-_HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {
-    Compute: Machine._compute,
-    Push: Machine._push,
-    Replay: Machine._replay,
-    Sync: Machine._sync,
-    Host: Machine._host,
-    Rebase: Machine._rebase,
-    StoreBackup: Machine._store_backup,
-    Delta: Machine._delta,
-    Read: Machine._read,
-    Rewind: Machine._rewind,
-    Trim: Machine._trim,
-    Drop: Machine._drop,
-}
+    def _forget_after(self, clock: int) -> None:
+        """Forget copies of an undone future."""
+        self.copies = {shard: {at: copy for at, copy in of.items() if at <= clock} for shard, of in self.copies.items()}
 
 
 def compute(application: Application, order: Compute, machine: str = "") -> Pushed:
-    """Return the gradient that an order asks for, as it is pushed.
+    """Compute the gradient that an order asks for, in the form in which it is pushed.
 
     Parameters
     ----------
@@ -177,9 +136,10 @@ def compute(application: Application, order: Compute, machine: str = "") -> Push
     Raises
     ------
     InvalidProblemError
-        If the application returns something else than a gradient of its parameters.
+        If the application does not return a gradient of its parameters.
     """
-    parameters = descended(order.parameters, order.unapplied, order.rate)
+    whole = order.parameters.whole if isinstance(order.parameters, Parts) else order.parameters
+    parameters = descended(whole, order.unapplied, order.rate)
     rows: RowNumbers | None = None
     width = 1
     if is_on_device(application):
@@ -219,7 +179,7 @@ def check_gradient(gradient: object, size: int) -> None:
     Raises
     ------
     InvalidProblemError
-        With what it is instead.
+        If it is not; the error names type, shape and the remedy.
     """
     if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
         actual = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
@@ -227,56 +187,3 @@ def check_gradient(gradient: object, size: int) -> None:
             f"gradient must be a NumPy array of float32 of shape ({size},), got {actual}; return it as "
             "`np.asarray(gradient, np.float32).ravel()`"
         )
-
-
-class ShardCopies:
-    """The copies of one shard: from the last clock that everybody could return to, up to the newest delta.
-
-    A shard's backups may be ahead of another's, and a failure takes all of them back to a common clock. So a delta
-    doesn't overwrite the copy before it.
-    """
-
-    def __init__(self, message: StoreBackup) -> None:
-        self.generation = message.generation
-        self._newest = message.values
-        self._at = {self._newest.clock: self._newest}
-
-    @property
-    def clocks(self) -> tuple[int, ...]:
-        """Clocks of which there is a copy, ascending."""
-        return tuple(sorted(self._at))
-
-    def take(self, delta: Delta) -> bool:
-        """Keep a delta that starts at the newest copy and leads further; return whether it does."""
-        values, newest = delta.values, self._newest
-        is_next = values.shard == newest.shard and newest.clock == delta.from_clock < values.clock
-        if is_next:
-            self._at[values.clock] = self._newest = values
-        return is_next
-
-    def add(self, message: StoreBackup) -> None:
-        """Keep complete values of a clock, wherever the copies stand."""
-        values = message.values
-        self._at[values.clock] = values
-        if values.clock >= self._newest.clock:
-            self._newest = values
-
-    def values(self, clock: int) -> ShardValues:
-        """Return the copy at a clock."""
-        return self._at[clock]
-
-    def holds(self, clock: int) -> bool:
-        """Return whether there is a copy at a clock."""
-        return clock in self._at
-
-    def rewind(self, generation: int, clock: int) -> bool:
-        """Forget what came after `clock`: that future is not going to happen. Return whether anything is left."""
-        self.generation = generation
-        self._at = {at: copy for at, copy in self._at.items() if at <= clock}
-        if self._at:
-            self._newest = self._at[max(self._at)]
-        return bool(self._at)
-
-    def trim(self, clock: int) -> None:
-        """Forget what came before `clock`."""
-        self._at = {at: copy for at, copy in self._at.items() if at >= clock}

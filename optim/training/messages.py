@@ -1,8 +1,8 @@
 """Messages between controller and machines.
 
 Every message carries the *generation* in which it was sent. A rebuild of the shards opens a new generation, and
-messages of older ones are worth nothing from then on: that is how a worker that slept through a failure is kept from
-pushing what it computed from a state that no longer exists.
+receivers ignore messages of older ones. So a worker that slept through a failure cannot push a gradient of parameters
+that no longer exist.
 """
 
 from enum import StrEnum
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
+    from optim.training.arrays import Parts
 
 
 class Pushes(StrEnum):
@@ -56,13 +57,13 @@ class ShardValues(NamedTuple):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """The part that all have."""
+    """The common part."""
 
     generation: int
 
 
 class Ready(Message, frozen=True, kw_only=True):
-    """From a machine, its first word: it can be given something to do. It is of no generation yet."""
+    """From a machine, its first message: it can work. It belongs to no generation yet."""
 
     machine: str
     generation: int = 0
@@ -71,15 +72,15 @@ class Ready(Message, frozen=True, kw_only=True):
 class Compute(Message, frozen=True, kw_only=True):
     """To a worker: compute a partition's gradient for a clock.
 
-    `parameters` is the whole vector as of `read_clock` applied clocks. `unapplied` are the partition's own gradients pushed
-    since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
+    `parameters` is the vector after `read_clock` applied clocks. `unapplied` are the partition's own gradients pushed
+    since, scaled to their share of the data, and `rate` is their factor: the worker sees its own writes.
     `densest` is the share of its rows up to which the gradient is pushed by rows, 0 for never.
     """
 
     partition: int
     clock: int
     read_clock: int
-    parameters: Vector
+    parameters: "Vector | Parts"
     unapplied: tuple[Vector, ...] = ()
     rate: float = 0.0
     densest: float = 0.0
@@ -102,7 +103,7 @@ class GradientMessage(Message, frozen=True, kw_only=True):
 class Pushed(GradientMessage, frozen=True, kw_only=True):
     """From a worker: the gradient, and the partition's summed loss before the update.
 
-    `is_finite` says whether gradient and loss are; the worker checks it, while the gradient is in its caches.
+    `is_finite` states whether gradient and loss are; the worker checks it while the gradient is in its caches.
     """
 
     machine: str = ""
@@ -111,17 +112,17 @@ class Pushed(GradientMessage, frozen=True, kw_only=True):
 
 
 class Failed(Message, frozen=True, kw_only=True):
-    """From a machine: it could not do what it was told; the last line of the traceback, and where it was raised."""
+    """From a machine: its order failed; the last line of the traceback, and the place that raised it."""
 
     machine: str
     text: str
 
 
 class Push(GradientMessage, frozen=True, kw_only=True):
-    """To a server: a shard's part of a gradient; one of weight 0 is counted, and left out of the sum.
+    """To a server: a shard's part of a gradient; a push of weight 0 is counted, and left out of the sum.
 
-    `rows` are numbers of the shard's rows; `start` is where its part begins in the worker's vector, and `density` the share of
-    all shards' parameters that the gradient has numbers for.
+    `rows` are numbers of the shard's rows; `start` is the offset of this part in the worker's vector, and `density` the
+    share of all shards' parameters that the gradient has numbers for.
     """
 
     shard: int
@@ -130,51 +131,17 @@ class Push(GradientMessage, frozen=True, kw_only=True):
 
 
 class Applied(Message, frozen=True, kw_only=True):
-    """From a server: a shard has `clock` clocks applied, and its parameters are these."""
+    """From a server: a shard's parameters after `clock` applied clocks; also its first answer to `Host`."""
 
     shard: int
     clock: int
     parameters: Vector
 
 
-class Sync(Message, frozen=True, kw_only=True):
-    """To a server: send what the backup does not have yet."""
-
-    shard: int
-
-
-class Delta(Message, frozen=True, kw_only=True):
-    """From a server, and on to the backup: newer values for a copy at `from_clock`."""
-
-    from_clock: int
-    values: ShardValues
-
-
-class BackupAck(Message, frozen=True, kw_only=True):
-    """From a backup: it holds the shard as of `clock`."""
-
-    shard: int
-    clock: int
-    holder: str
-
-
-class Read(Message, frozen=True, kw_only=True):
-    """To a holder of the shard as of `clock`: send it."""
-
-    shard: int
-    clock: int
-
-
-class State(Message, frozen=True, kw_only=True):
-    """The answer to `Read`."""
-
-    values: ShardValues
-
-
 class Host(Message, frozen=True, kw_only=True):
-    """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides.
+    """To a machine: serve a shard from these values on, and send a copy at every clock that `sync_every` divides.
 
-    `pushes` tells whether gradients that come by rows are applied by rows.
+    `pushes` decides whether gradients that come by rows are applied by rows.
     """
 
     values: ShardValues
@@ -184,48 +151,41 @@ class Host(Message, frozen=True, kw_only=True):
     pushes: Pushes = Pushes.AUTO
 
 
-class Replay(Message, frozen=True, kw_only=True):
-    """To a server that stands at `from_clock`: apply these clocks again, each with its pushes in partition order."""
-
-    shard: int
-    from_clock: int
-    clocks: tuple[tuple[Push, ...], ...]
-
-
-class Rebase(Message, frozen=True, kw_only=True):
-    """To a server that keeps its shard over a rebuild: go on in the new generation."""
+class Read(Message, frozen=True, kw_only=True):
+    """To a machine that keeps or serves the shard as of `clock`: send a copy."""
 
     shard: int
     clock: int
-    sync_every: int
 
 
-class ShardReady(Message, frozen=True, kw_only=True):
-    """From a server: it serves the shard where it was told to."""
-
-    shard: int
-
-
-class StoreBackup(Message, frozen=True, kw_only=True):
-    """To a machine: keep a copy of these values, wherever its other copies stand."""
+class Copy(Message, frozen=True, kw_only=True):
+    """From a server or holder, and on to a holder: a shard's values, to be kept next to the holder's other copies."""
 
     values: ShardValues
 
 
-class Rewind(Message, frozen=True, kw_only=True):
-    """To a holder of copies: forget all that is later than `clock`."""
+class Kept(Message, frozen=True, kw_only=True):
+    """From a holder: it keeps a copy of the shard as of `clock`."""
 
+    shard: int
     clock: int
+    holder: str
 
 
-class Trim(Message, frozen=True, kw_only=True):
-    """To a holder of copies: nobody will ask for anything before `clock` any more."""
+class Keep(Message, frozen=True, kw_only=True):
+    """To a machine: forget all but the copies of the shards `copies` from clock `first` on, and the served `shards`.
 
-    clock: int
+    None stands for all. `last` opens a generation, whose first message this is: copies of later clocks are forgotten
+    once, and the machine answers `Opened`.
+    """
+
+    first: int = 0
+    last: int | None = None
+    shards: tuple[int, ...] | None = None
+    copies: tuple[int, ...] | None = None
 
 
-class Drop(Message, frozen=True, kw_only=True):
-    """To a machine: keep only these shards and these copies."""
+class Opened(Message, frozen=True, kw_only=True):
+    """From a machine: it has left all older generations, and writes nothing of theirs from now on."""
 
-    shards: tuple[int, ...]
-    copies: tuple[int, ...]
+    machine: str

@@ -32,7 +32,7 @@ from optim.execution.processes import sigint_blocked
 from optim.training.application import Application
 from optim.training.arrays import to_host
 from optim.training.machine import Machine
-from optim.training.messages import Applied, Compute, Delta, Message, Push, Pushed, Ready, State, Vector
+from optim.training.messages import Applied, Compute, Copy, Message, Push, Pushed, Ready, Vector
 from optim.training.stages import STORAGE, shard_bounds
 from optim.training.transport import Lost
 
@@ -69,8 +69,8 @@ class MemoryPlan:
 
     @property
     def num_rows(self) -> int:
-        """Rows of all machines, and those of the controller."""
-        return self.depth + self.max_machines * self.depth * (self.num_partitions + 1)
+        """Rows of the parameters, and of all machines' gradients."""
+        return self.depth * (1 + self.max_machines * self.num_partitions)
 
     @property
     def num_bytes(self) -> int:
@@ -83,19 +83,12 @@ class MemoryPlan:
         return -(-self.max_machines * COUNT_BYTES // LINE_BYTES) * LINE_BYTES
 
     def published(self, clock: int) -> int:
-        """Return the row of the parameters that workers read."""
+        """Return the row of the parameters after a clock: servers write their shards, workers read the whole."""
         return clock % self.depth
 
     def gradient(self, place: int, partition: int, clock: int) -> int:
         """Return the row that the machine at a place writes a partition's gradient to."""
-        return self._first(place) + (clock % self.depth) * self.num_partitions + partition
-
-    def applied(self, place: int, clock: int) -> int:
-        """Return the row that the machine at a place writes its shards' parameters to."""
-        return self._first(place) + self.depth * self.num_partitions + clock % self.depth
-
-    def _first(self, place: int) -> int:
-        return self.depth + place * self.depth * (self.num_partitions + 1)
+        return self.depth * (1 + place * self.num_partitions) + (clock % self.depth) * self.num_partitions + partition
 
 
 class Row(NamedTuple):
@@ -177,8 +170,8 @@ def _opened(plan: MemoryPlan, duplicate: Any) -> SharedMemory:
 class Codec:
     """Put a message's long vectors into shared memory before it travels, and take them out at the other end.
 
-    Values of whole shards (deltas, copies, moves) travel through the pipe itself: they are rare, and must not change
-    while they are kept.
+    Parameters go there once, from their server, and workers read them in place. Values of whole shards (copies, moves)
+    and pushes that are replayed travel through the pipe: they are rare, and must not change while they are kept.
 
     Parameters
     ----------
@@ -190,7 +183,6 @@ class Codec:
 
     def __init__(self, memory: SharedMemory, ranges: tuple[tuple[int, int], ...]) -> None:
         self._memory, self._ranges = memory, ranges
-        self._published: Vector | None = None
         self._sources: dict[tuple[int, int, int], int] = {}
 
     def to_machine(self, message: Message) -> WireMessage:
@@ -198,12 +190,11 @@ class Codec:
         plan = self._memory.plan
         if isinstance(message, Compute):
             row = Row(plan.published(message.read_clock), 0, plan.num_parameters)
-            if self._published is not message.parameters:
-                self._memory.write(row, to_host(message.parameters))
-                self._published = message.parameters
             return WireMessage(replace(message, parameters=_ELSEWHERE), row)
         if isinstance(message, Push):
-            source = self._sources[message.generation, message.partition, message.clock]
+            source = self._sources.get((message.generation, message.partition, message.clock))
+            if source is None:  # a replayed one
+                return WireMessage(message)
             start, stop = self._ranges[message.shard]
             if message.rows is not None:
                 start, stop = message.start, message.start + len(message.gradient)
@@ -211,7 +202,7 @@ class Codec:
         return WireMessage(message)
 
     def at_machine(self, travelling: WireMessage) -> Message:
-        """Return what a machine reads."""
+        """Return the message for a machine."""
         message, row = travelling
         if isinstance(message, Compute) and row is not None:
             return replace(message, parameters=self._memory.read(row))
@@ -227,16 +218,16 @@ class Codec:
             self._memory.write(row, to_host(message.gradient))
             return WireMessage(replace(message, gradient=_ELSEWHERE), row)
         if isinstance(message, Applied):
-            row = Row(plan.applied(place, message.clock), *self._ranges[message.shard])
+            row = Row(plan.published(message.clock), *self._ranges[message.shard])
             self._memory.write(row, to_host(message.parameters))
             return WireMessage(replace(message, parameters=_ELSEWHERE), row)
-        if isinstance(message, Delta | State):
+        if isinstance(message, Copy):
             parameters, slots = to_host((message.values.parameters, message.values.slots))
             return WireMessage(replace(message, values=message.values._replace(parameters=parameters, slots=slots)))
         return WireMessage(message)
 
     def at_controller(self, travelling: WireMessage) -> Message:
-        """Return what the controller reads."""
+        """Return the message for the controller."""
         message, row = travelling
         if isinstance(message, Pushed) and row is not None:
             key = message.generation, message.partition, message.clock
@@ -245,7 +236,7 @@ class Codec:
             self._sources[key] = row.number
             return replace(message, gradient=self._memory.read(row))
         if isinstance(message, Applied) and row is not None:
-            return replace(message, parameters=self._memory.read(row).copy())
+            return replace(message, parameters=self._memory.read(row))
         return message
 
     def _forget_before(self, clock: int) -> None:

@@ -21,17 +21,15 @@ from optim.kernels.parameter_server import (
     push_sparse,
 )
 from optim.kernels.parameter_server.optimisers import OptState
-from optim.training.arrays import contribution, to_device
+from optim.training.arrays import begin_transfer, contribution, to_device
 from optim.training.messages import (
     Applied,
-    Delta,
+    Copy,
     Host,
     Message,
     Push,
     Pushes,
-    Replay,
     ShardValues,
-    Sync,
 )
 
 
@@ -40,10 +38,12 @@ class ServedShard:
 
     Attributes
     ----------
+    generation
+        The generation in which the machine was given the shard.
     clock
         Clocks applied.
     accepted, rejected
-        Pushes taken, and pushes refused because they were there already: none is lost and none counts twice.
+        Pushes taken, and repeated pushes: none is lost and none counts twice.
     """
 
     def __init__(self, message: Host) -> None:
@@ -57,10 +57,9 @@ class ServedShard:
         self._optimiser = message.optimiser
         self._parameters, self._slots = copy_arrays(to_device((message.values.parameters, message.values.slots)))
         self._pending: dict[int, dict[int, Push]] = {}
-        self._sent_clock = message.values.clock
 
     def push(self, push: Push) -> list[Message]:
-        """Take a partition's gradient; apply what is complete."""
+        """Take a partition's gradient; apply the clocks that are complete."""
         if not self._is_new(push):
             self.rejected += 1
             return []
@@ -70,38 +69,20 @@ class ServedShard:
         while self._is_complete(self.clock):
             pushes = self._pending.pop(self.clock)
             self._apply([pushes[partition] for partition in self._order(pushes)])
-            replies.append(self._applied())
+            replies.append(self.applied())
             if self.clock % self.sync_every == 0:
-                replies.append(self._delta())
+                replies.append(Copy(generation=self.generation, values=self.values()))
         return replies
 
-    def replay(self, message: Replay) -> list[Message]:
-        """Apply clocks again whose pushes have been kept.
-
-        The same function takes the same pushes in the same order: the shard has the bits that were lost.
-        """
-        if message.from_clock != self.clock:
-            return []
-        replies: list[Message] = []
-        for pushes in message.clocks:
-            self._apply(list(pushes))
-            if self.clock % self.sync_every == 0:
-                replies.append(self._delta())
-        return [*replies, self._applied()]
-
-    def sync(self, message: Sync) -> list[Message]:
-        """Return the delta up to now, if there is one."""
-        del message
-        return [self._delta()] if self.clock > self._sent_clock else []
-
-    def rebase(self, generation: int, sync_every: int) -> None:
-        """Go on in a new generation; its copies stand at this clock."""
-        self.generation, self.sync_every, self._sent_clock = generation, sync_every, self.clock
-        self._pending.clear()
+    def applied(self) -> Applied:
+        """Return the shard's parameters as they are published."""
+        return Applied(generation=self.generation, shard=self.shard, clock=self.clock, parameters=self._parameters)
 
     def values(self) -> ShardValues:
-        """Return the shard's values; slots are copies, since the next step takes the memory of these."""
-        return ShardValues(self.shard, self.clock, self._parameters, copy_arrays(self._slots))
+        """Return the shard's values, on their way to the host; slots are copies, since the next step takes their memory."""
+        values = ShardValues(self.shard, self.clock, self._parameters, copy_arrays(self._slots))
+        begin_transfer(values)
+        return values
 
     def _is_new(self, push: Push) -> bool:
         return push.clock >= self.clock and push.partition not in self._pending.get(push.clock, {})
@@ -142,13 +123,6 @@ class ServedShard:
         """Return whether pushes are applied by rows."""
         is_asked = self._pushes is Pushes.ROWS and all(push.rows is not None for push in pushes)
         return is_asked or is_by_rows(pushes, self._optimiser.num_slots)
-
-    def _applied(self) -> Applied:
-        return Applied(generation=self.generation, shard=self.shard, clock=self.clock, parameters=self._parameters)
-
-    def _delta(self) -> Delta:
-        sent, self._sent_clock = self._sent_clock, self.clock
-        return Delta(generation=self.generation, from_clock=sent, values=self.values())
 
 
 @partial(jax.jit, static_argnames="layout", donate_argnums=1)

@@ -9,7 +9,7 @@ from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
 from optim.training.checkpoints import NUM_KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
-from optim.training.messages import Rewind, ShardValues, StoreBackup
+from optim.training.messages import Copy, Keep, ShardValues
 from optim.training.stages import STORAGE, ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, resumable
 from optim.training.transport import InProcess, Lost
@@ -152,7 +152,7 @@ def storage_of(folder, num_shards=2):
 
     def come(shard, clock, value=0.0, generation=0):
         values = ShardValues(shard, clock, np.full(2, value, np.float32), ())
-        storage.send(STORAGE, StoreBackup(generation=generation, values=values))
+        storage.send(STORAGE, Copy(generation=generation, values=values))
         return [int(path.stem[-10:]) for path in sorted(folder.iterdir())]
 
     return storage, come
@@ -162,7 +162,7 @@ def test_what_a_run_takes_back_is_no_part_of_a_later_checkpoint(tmp_path):
     """Shard 1's part of clock 5 is undone with all that came after clock 2: that of the new history takes its place."""
     storage, come = storage_of(tmp_path)
     come(0, 2, 1.0), come(1, 2, 1.0), come(1, 5, 7.0)
-    storage.send(STORAGE, Rewind(generation=1, clock=2))
+    storage.send(STORAGE, Keep(generation=1, last=2))
     assert come(0, 5, 2.0, generation=1) == [2]
     assert come(1, 5, 3.0, generation=1) == [2, 5]
     assert read_checkpoint(tmp_path / "checkpoint-0000000005.npz", "j").parameters.tolist() == [2.0, 2.0, 3.0, 3.0]
@@ -172,7 +172,7 @@ def test_a_checkpoint_that_is_taken_back_is_written_anew(tmp_path):
     storage, come = storage_of(tmp_path)
     for clock in (2, 5):
         come(0, clock, 1.0), come(1, clock, 1.0)
-    storage.send(STORAGE, Rewind(generation=1, clock=3))
+    storage.send(STORAGE, Keep(generation=1, last=3))
     assert come(0, 5, 2.0, generation=1) == [2], "nobody finds what was undone"
     assert come(1, 5, 3.0, generation=1) == [2, 5]
     assert read_checkpoint(tmp_path / "checkpoint-0000000005.npz", "j").parameters.tolist() == [2.0, 2.0, 3.0, 3.0]
@@ -181,7 +181,7 @@ def test_a_checkpoint_that_is_taken_back_is_written_anew(tmp_path):
 def test_the_only_checkpoint_stays_until_there_is_another(tmp_path):
     storage, come = storage_of(tmp_path)
     come(0, 5, 1.0), come(1, 5, 1.0)
-    storage.send(STORAGE, Rewind(generation=1, clock=0))
+    storage.send(STORAGE, Keep(generation=1, last=0))
     assert come(0, 2, 2.0, generation=1) == [5]
     assert come(1, 2, 2.0, generation=1) == [2, 5]
 
@@ -206,7 +206,7 @@ def test_a_checkpoint_is_written_once_all_shards_have_come_and_nothing_of_it_sta
 
     def come(shard, clock):
         values = ShardValues(shard, clock, np.full(2, clock + shard, np.float32), ())
-        storage.send(STORAGE, StoreBackup(generation=0, values=values))
+        storage.send(STORAGE, Copy(generation=0, values=values))
         return [path.name for path in sorted(tmp_path.iterdir())]
 
     assert come(1, 2) == []

@@ -1,8 +1,4 @@
-"""Each guard is taken away once, and the fault that it prevents is found: the state machine can see.
-
-One guard isn't among them: that a backup takes only deltas that start where it stands. These messages carry whole
-values, so a gap does no harm.
-"""
+"""Each guard is taken away once, and the fault that it prevents is found: the state machine can see."""
 
 import pytest
 from msgspec import structs
@@ -10,8 +6,7 @@ from msgspec import structs
 import optim.kernels.parameter_server as kernels
 from optim.training.controller import Controller, Membership, ReplicaCatalog
 from optim.training.dataflow import Dataflow
-from optim.training.machine import _HANDLERS, Machine, ShardCopies
-from optim.training.messages import Host, Rewind, StoreBackup
+from optim.training.machine import Machine
 from optim.training.server import ServedShard
 from tests.support.training.adversary import storm
 
@@ -34,25 +29,17 @@ def keep_the_clocks(self, clock, parts, reset=Dataflow.reset):
     self.completed[:] = before
 
 
-def host_again(self, message):
-    served = self.served.pop(message.values.shard, None)
-    del served
-    return Machine._host(self, message)
+def host_again(self, message, handle=Machine._host):
+    self.served.pop(message.values.shard, None)
+    return handle(self, message)
 
 
-def overwrite(self, delta, take=ShardCopies.take):
-    is_taken = take(self, delta)
-    self._at = {self._newest.clock: self._newest}
-    return is_taken
+def overwrite(self, values):
+    self.copies[values.shard] = {values.clock: values}
 
 
 def blind_to_own(self, partition, generation, compute=Dataflow.compute):
     return structs.replace(compute(self, partition, generation), unapplied=())
-
-
-def never_again(self, message, handle=Machine._store_backup):
-    self.copies.pop(message.values.shard, None)
-    return handle(self, message)
 
 
 GUARDS = {
@@ -67,10 +54,9 @@ GUARDS = {
         (ReplicaCatalog, "recovery_clock", newest_copy_of_any_shard)
     ],
     "every partition goes back with the shards": [(Dataflow, "reset", keep_the_clocks)],
-    "a backup keeps the clocks before its newest": [(ShardCopies, "take", overwrite)],
-    "copies of an undone future are forgotten": [(_HANDLERS, Rewind, lambda self, message: [])],
-    "a shard is hosted once a generation": [(_HANDLERS, Host, host_again)],
-    "a copy is added to those before": [(_HANDLERS, StoreBackup, never_again)],
+    "a backup keeps the clocks before its newest": [(Machine, "_add_copy", overwrite)],
+    "copies of an undone future are forgotten": [(Machine, "_forget_after", lambda self, clock: None)],
+    "a shard is hosted once a generation": [(Machine, "_host", host_again)],
     "a lost worker's partitions are handed over at once": [(Controller, "_hand_over", lambda self, machine: None)],
     "a change waits for a boundary": [(Dataflow, "is_settled_at", lambda self, clock: True)],
     "the last words of the dead count for nothing": [(Membership, "is_alive", lambda self, machine: True)],
@@ -89,7 +75,6 @@ FOUND_FROM = {
     "the controller ignores older generations": 34,
     "the controller takes a gradient once": 3,
     "copies of an undone future are forgotten": 50,
-    "a copy is added to those before": 50,
     "a lost worker's partitions are handed over at once": 7,
     "a change waits for a boundary": 1,
     "the last words of the dead count for nothing": 1,
@@ -97,17 +82,10 @@ FOUND_FROM = {
 """The first storm that finds a guard's absence; it is tried first, and then all the others."""
 
 
-def remove(monkeypatch, target, name, value):
-    if isinstance(target, dict):
-        monkeypatch.setitem(target, name, value)
-    else:
-        monkeypatch.setattr(target, name, value)
-
-
 @pytest.mark.parametrize("guard", GUARDS)
 def test_finds_the_fault_when_a_guard_is_removed(guard, monkeypatch):
     for change in GUARDS[guard]:
-        remove(monkeypatch, *change)
+        monkeypatch.setattr(*change)
     first = FOUND_FROM.get(guard, 0)
     # A wrong number, a standstill, or something that is asked for where it can't be.
     with pytest.raises((AssertionError, LookupError, ValueError, TypeError, RuntimeError)):

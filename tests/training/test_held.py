@@ -83,7 +83,7 @@ def test_pushes_by_rows_are_applied_whole_where_that_is_sooner():
 def test_what_was_given_and_what_was_published_stay_as_they_were():
     start = START.copy()
     shard = held(Adagrad(learning_rate=1.0))
-    published = shard._applied().parameters
+    published = shard.applied().parameters
     saved = shard.values()
     for turn in range(3):
         shard._apply([push(turn, [1])])

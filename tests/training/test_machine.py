@@ -10,19 +10,16 @@ from optim.kernels.parameter_server import Sgd
 from optim.training.applications import LogisticRegression
 from optim.training.machine import Machine
 from optim.training.messages import (
-    BackupAck,
     Compute,
-    Drop,
+    Copy,
     Failed,
     Host,
+    Keep,
+    Kept,
+    Opened,
     Push,
     Read,
-    Rebase,
-    Rewind,
-    ShardReady,
     ShardValues,
-    StoreBackup,
-    Trim,
 )
 
 JOB = LogisticRegression(num_observations=8, num_features=2, num_classes=2, num_partitions=2)
@@ -46,11 +43,13 @@ def host(machine, shard, clock=3, generation=1):
 def test_what_is_dropped_is_served_and_kept_no_more():
     machine = Machine("m", JOB)
     for shard in range(3):
-        assert host(machine, shard) == [ShardReady(generation=1, shard=shard)]
-        assert machine.handle(StoreBackup(generation=1, values=values(shard))) == [
-            BackupAck(generation=1, shard=shard, clock=3, holder="m")
+        (served,) = host(machine, shard)
+        assert (served.generation, served.shard, served.clock) == (1, shard, 3)
+        assert np.array_equal(served.parameters, values(shard).parameters)
+        assert machine.handle(Copy(generation=1, values=values(shard))) == [
+            Kept(generation=1, shard=shard, clock=3, holder="m")
         ]
-    machine.handle(Drop(generation=1, shards=(1,), copies=(0, 2)))
+    assert machine.handle(Keep(generation=1, shards=(1,), copies=(0, 2))) == []
     assert set(machine.served) == {1}
     assert set(machine.copies) == {0, 2}
     late = Push(generation=1, shard=0, partition=0, clock=3, gradient=np.ones(4, np.float32), weight=1.0)
@@ -60,7 +59,7 @@ def test_what_is_dropped_is_served_and_kept_no_more():
 def test_a_copy_is_read_before_what_is_served_and_only_at_its_clock():
     machine = Machine("m", JOB)
     host(machine, 0, clock=4)
-    machine.handle(StoreBackup(generation=1, values=values(0, 3)))
+    machine.handle(Copy(generation=1, values=values(0, 3)))
     (of_copy,) = machine.handle(Read(generation=1, shard=0, clock=3))
     (of_served,) = machine.handle(Read(generation=1, shard=0, clock=4))
     assert (of_copy.values.clock, of_served.values.clock) == (3, 4)
@@ -68,15 +67,12 @@ def test_a_copy_is_read_before_what_is_served_and_only_at_its_clock():
     assert machine.handle(Read(generation=1, shard=1, clock=4)) == []
 
 
-def test_a_server_goes_on_in_a_new_generation_only_at_the_clock_of_the_others():
+def test_a_shard_is_hosted_once_a_generation():
     machine = Machine("m", JOB)
-    host(machine, 0, clock=3)
-    assert machine.handle(Rebase(generation=2, shard=0, clock=4, sync_every=1)) == []
-    assert machine.handle(Rebase(generation=2, shard=0, clock=3, sync_every=1)) == [ShardReady(generation=2, shard=0)]
-    assert (machine.served[0].generation, machine.served[0].sync_every) == (2, 1)
-    # Hosted anew in its own generation it keeps what it has applied since.
-    host(machine, 0, clock=7, generation=2)
-    assert machine.served[0].clock == 3
+    host(machine, 0, clock=3, generation=2)
+    # Hosted again in its own generation it keeps what it has applied since.
+    (served,) = host(machine, 0, clock=7, generation=2)
+    assert (served.clock, machine.served[0].clock) == (3, 3)
     host(machine, 0, clock=7, generation=3)
     assert machine.served[0].clock == 7
 
@@ -84,13 +80,17 @@ def test_a_server_goes_on_in_a_new_generation_only_at_the_clock_of_the_others():
 def test_copies_of_a_future_that_will_not_be_are_forgotten_and_old_ones_trimmed():
     machine = Machine("m", JOB)
     for clock in (2, 4, 6):
-        machine.handle(StoreBackup(generation=1, values=values(0, clock)))
-    machine.handle(StoreBackup(generation=1, values=values(1, 6)))
-    machine.handle(Rewind(generation=2, clock=4))
-    assert machine.copies[0].clocks == (2, 4)
-    assert set(machine.copies) == {0}, "nothing is left of the other"
-    machine.handle(Trim(generation=2, clock=4))
-    assert machine.copies[0].clocks == (4,)
+        machine.handle(Copy(generation=1, values=values(0, clock)))
+    machine.handle(Copy(generation=1, values=values(1, 6)))
+    back = Keep(generation=2, last=4)
+    assert machine.handle(back) == [Opened(generation=2, machine="m")]
+    assert list(machine.copies[0]) == [2, 4]
+    assert not machine.copies[1]
+    machine.handle(Copy(generation=2, values=values(0, 5)))
+    machine.handle(back)
+    assert list(machine.copies[0]) == [2, 4, 5], "repeated it takes nothing of its own generation"
+    machine.handle(Keep(generation=2, first=4))
+    assert list(machine.copies[0]) == [4, 5]
 
 
 def test_messages_of_an_older_generation_are_worth_nothing():

@@ -153,11 +153,9 @@ def test_a_log_leads_as_far_as_all_partitions_have_pushed():
     log = filled([3, 4, 6])
     log.add(5, 0, [push(5, 0)])
     assert [log.end(clock) for clock in (2, 3, 4, 5, 6)] == [2, 5, 5, 5, 7]
-    (order,) = log.orders(3, 9, 1)
-    assert (order.generation, order.shard, order.from_clock) == (9, 0, 3)
-    assert [[kept.partition for kept in pushes] for pushes in order.clocks] == [[0, 1, 2]] * 2
-    assert [pushes[2].gradient[0] for pushes in order.clocks] == [32.0, 42.0]
-    assert list(log.orders(5, 9, 1)) == []
+    assert [(kept.clock, kept.partition) for kept in log.pushes(3)] == [(at, k) for at in (3, 4) for k in range(3)]
+    assert [kept.gradient[0] for kept in log.pushes(3)] == [30.0, 31.0, 32.0, 40.0, 41.0, 42.0]
+    assert list(log.pushes(5)) == []
 
 
 def test_a_log_keeps_copies_and_forgets_what_copies_hold():
@@ -169,8 +167,7 @@ def test_a_log_keeps_copies_and_forgets_what_copies_hold():
     log.trim(3, 2)
     assert log.num_bytes == 2 * P * 16
     assert (log.end(1), log.end(2)) == (1, 4)
-    (order,) = log.orders(3, 0, 1)
-    assert order.clocks[0][0].gradient.tolist() == [1.0] * 4
+    assert next(log.pushes(3)).gradient.tolist() == [1.0] * 4
     log.keep(2, 3)
     assert (log.end(2), log.num_bytes) == (3, P * 16)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from optim.kernels.parameter_server import Adam
-from optim.training.messages import Applied, Delta, Host, Push, Replay, ShardValues
+from optim.training.messages import Applied, Copy, Host, Push, ShardValues
 from optim.training.server import ServedShard
 
 SIZE, P, CLOCKS = 64, 6, 3
@@ -55,15 +55,23 @@ def test_without_the_fixed_order_of_the_sum_bits_differ(monkeypatch):
     assert not np.array_equal(shard.values().parameters, expected.values().parameters)
 
 
-def test_deltas_follow_each_other_without_a_gap():
-    shard, replies = play(IN_ORDER)
-    replies += shard.sync(None)
-    deltas = [reply for reply in replies if isinstance(reply, Delta)]
-    assert [(delta.from_clock, delta.values.clock) for delta in deltas] == [(0, 2), (2, 3)]
-    assert shard.sync(None) == []
+@pytest.mark.parametrize("sync_every", [1, 2, 4])
+def test_a_copy_is_sent_at_every_clock_that_is_asked_for_with_the_values_of_that_clock(sync_every):
+    # At the second clock one partition has nothing to say, at the third none has.
+    clocks = [[push(clock, partition) for partition in range(P)] for clock in range(CLOCKS)]
+    clocks[1][2] = replace(clocks[1][2], weight=0.0)
+    clocks[2] = [replace(each, weight=0.0) for each in clocks[2]]
+    shard, replies = make_shard(sync_every), []
+    for pushes in clocks:
+        replies += [reply for each in pushes for reply in shard.push(each)]
+    copies = {reply.values.clock: reply.values for reply in replies if isinstance(reply, Copy)}
+    assert list(copies) == [clock for clock in (1, 2, 3) if clock % sync_every == 0]
+    published = {reply.clock: reply.parameters for reply in replies if isinstance(reply, Applied)}
+    assert all(np.array_equal(values.parameters, published[clock]) for clock, values in copies.items())
+    assert np.array_equal(published[3], published[2])
 
 
-@pytest.mark.parametrize("kind", [Applied, Delta])
+@pytest.mark.parametrize("kind", [Applied, Copy])
 def test_what_was_handed_out_does_not_change_later(kind):
     shard, replies = play(IN_ORDER[: 2 * P])
     sent = [reply for reply in replies if isinstance(reply, kind)][-1]
@@ -71,24 +79,3 @@ def test_what_was_handed_out_does_not_change_later(kind):
     before = vector.copy()
     play(IN_ORDER[2 * P :], shard)
     assert np.array_equal(vector, before)
-
-
-@pytest.mark.parametrize("sync_every", [1, 2, 4])
-def test_a_replay_gives_the_bits_and_the_deltas_of_the_pushes_themselves(sync_every):
-    pushed, replayed = make_shard(sync_every), make_shard(sync_every)
-    # At the second clock one partition has nothing to say, at the third none has.
-    clocks = [[push(clock, partition) for partition in range(P)] for clock in range(CLOCKS)]
-    clocks[1][2] = replace(clocks[1][2], weight=0.0)
-    clocks[2] = [replace(each, weight=0.0) for each in clocks[2]]
-    replies = [reply for pushes in clocks for each in pushes for reply in pushed.push(each)]
-    order = Replay(generation=1, shard=0, from_clock=0, clocks=tuple(map(tuple, clocks)))
-    answers = replayed.replay(order)
-    assert np.array_equal(replayed.values().parameters, pushed.values().parameters)
-    assert all(map(np.array_equal, replayed.values().slots, pushed.values().slots))
-    deltas, own = ([each for each in found if isinstance(each, Delta)] for found in (replies, answers))
-    assert [(each.from_clock, each.values.clock) for each in own] == [(e.from_clock, e.values.clock) for e in deltas]
-    assert all(np.array_equal(a.values.parameters, b.values.parameters) for a, b in zip(own, deltas, strict=True))
-    assert isinstance(answers[-1], Applied)
-    assert (answers[-1].clock, len(answers)) == (CLOCKS, len(deltas) + 1)
-    assert replayed.replay(order) == [], "the same message once more changes nothing"
-    assert replayed.clock == CLOCKS

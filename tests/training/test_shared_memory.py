@@ -41,12 +41,17 @@ def push(partition, clock, shard, gradient, rows=None, start=0):
     )  # fmt: skip
 
 
+def serve(machine, controller, clock, *shards):
+    """Have servers apply a clock; return the parts as the controller sees them."""
+    applied = [Applied(generation=1, shard=k, clock=clock, parameters=part) for k, part in enumerate(shards)]
+    return [controller.at_controller(machine.from_machine(message, place=k)) for k, message in enumerate(applied)]
+
+
 def test_every_row_that_may_be_in_use_at_once_is_another():
     clocks = range(7, 7 + PLAN.depth)
     rows = [PLAN.published(clock) for clock in clocks]
     for place, clock in itertools.product(range(PLAN.max_machines), clocks):
         rows += [PLAN.gradient(place, partition, clock) for partition in range(PLAN.num_partitions)]
-        rows.append(PLAN.applied(place, clock))
     assert sorted(rows) == list(range(PLAN.num_rows))
     assert PLAN.rows_at >= 8 * PLAN.max_machines
     assert PLAN.rows_at % LINE_BYTES == 0
@@ -55,11 +60,13 @@ def test_every_row_that_may_be_in_use_at_once_is_another():
 
 def test_parameters_come_to_the_machine_without_travelling(ends):
     controller, machine = ends
-    order = Compute(generation=1, partition=0, clock=3, read_clock=3, parameters=vector(1, 2, 3, 4, 5, 6))
+    serve(machine, controller, 3, vector(1, 2), vector(3, 4, 5, 6))
+    order = Compute(generation=1, partition=0, clock=3, read_clock=3, parameters=vector())
     travelling = controller.to_machine(order)
     assert len(travelling.message.parameters) == 0
     assert machine.at_machine(travelling).parameters.tolist() == [1, 2, 3, 4, 5, 6]
-    other = Compute(generation=1, partition=1, clock=4, read_clock=4, parameters=vector(9, 8, 7, 6, 5, 4))
+    serve(machine, controller, 4, vector(9, 8), vector(7, 6, 5, 4))
+    other = Compute(generation=1, partition=1, clock=4, read_clock=4, parameters=vector())
     assert machine.at_machine(controller.to_machine(other)).parameters.tolist() == [9, 8, 7, 6, 5, 4]
     assert machine.at_machine(travelling).parameters.tolist() == [1, 2, 3, 4, 5, 6], "the clock before is still read"
 
@@ -92,16 +99,22 @@ def test_of_a_gradient_computed_twice_the_last_is_pushed_on(ends):
     assert machine.at_machine(controller.to_machine(push(1, 4, 0, vector(7, 7)))).gradient.tolist() == [7, 7]
 
 
-def test_a_servers_parameters_are_the_controllers_own(ends):
+def test_parameters_lie_there_once_for_their_server_the_controller_and_the_workers(ends):
     controller, machine = ends
-    applied = Applied(generation=1, shard=1, clock=2, parameters=vector(3, 4, 5, 6))
-    travelling = machine.from_machine(applied, place=1)
-    assert len(travelling.message.parameters) == 0
-    got = controller.at_controller(travelling)
-    assert got.parameters.tolist() == [3, 4, 5, 6]
-    later = Applied(generation=1, shard=1, clock=2 + PLAN.depth, parameters=vector(0, 0, 0, 0))
-    controller.at_controller(machine.from_machine(later, place=1))
-    assert got.parameters.tolist() == [3, 4, 5, 6], "the row is written again, what was read stays"
+    parts = serve(machine, controller, 2, vector(1, 2), vector(3, 4, 5, 6))
+    assert [part.parameters.tolist() for part in parts] == [[1, 2], [3, 4, 5, 6]]
+    order = Compute(generation=1, partition=0, clock=2, read_clock=2, parameters=vector())
+    read = machine.at_machine(controller.to_machine(order)).parameters
+    parts[1].parameters[0] = 9.0
+    assert read.tolist() == [1, 2, 9, 4, 5, 6], "none of the three has a copy"
+
+
+def test_a_push_that_is_replayed_travels_whole(ends):
+    controller, machine = ends
+    controller.at_controller(machine.from_machine(pushed(2, 5, vector(1, 2, 3, 4, 5, 6)), place=3))
+    again = Push(generation=2, shard=0, partition=2, clock=5, gradient=vector(1, 2), weight=1.0)
+    machine.from_machine(pushed(2, 7, vector(0, 0, 0, 0, 0, 0)), place=3)  # writes the same row
+    assert machine.at_machine(controller.to_machine(again)).gradient.tolist() == [1, 2]
 
 
 def test_where_gradients_lie_is_forgotten_with_their_rows(ends):

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.kernels.parameter_server import Sgd
 from optim.training.controller import Controller, Phase
-from optim.training.messages import BackupAck, Compute, Pushed, Sync
+from optim.training.messages import Compute, Kept, Pushed, Read
 from optim.training.stages import STORAGE, ClusterOptions, Stage
 from optim.training.transport import InProcess, Lost
 from tests.support.training.oracle import CountingApplication, Log
@@ -124,7 +124,7 @@ class World:
                 if holder not in self.transport.machines:  # dead, but nobody has heard of it yet
                     clocks |= confirmed
                 elif shard in self.transport.machines[holder].copies:
-                    clocks |= confirmed & set(self.transport.machines[holder].copies[shard].clocks)
+                    clocks |= confirmed & set(self.transport.machines[holder].copies[shard])
             common = clocks if common is None else common & clocks
         return max(common)
 
@@ -134,10 +134,11 @@ class World:
         self.check()
 
     def sync(self, shard):
-        """Ask one server for its delta, out of turn."""
+        """Ask one server for a copy, out of turn."""
         servers = self.controller.roles.servers
         if servers and self.controller.phase in (Phase.RUNNING, Phase.DRAINING):
-            self.transport.send(servers[shard], Sync(generation=self.controller.generation, shard=shard))
+            clock, generation = self.controller.flow.read_clock, self.controller.generation
+            self.transport.send(servers[shard], Read(generation=generation, shard=shard, clock=clock))
 
     def run_machine(self, machine):
         """Let a machine take its next message."""
@@ -220,24 +221,15 @@ class World:
             if served.generation == generation:
                 values = served.values()
                 self._compare(shard, values.clock, values.parameters, f"served by {name}")
-        for shard, copies in machine.copies.items():
-            if copies.generation == generation:
-                for clock in copies.clocks:
-                    self._compare(shard, clock, copies.values(clock).parameters, f"copied by {name}")
+        if machine.generation == generation:
+            for shard, copies in machine.copies.items():
+                for clock, values in copies.items():
+                    self._compare(shard, clock, values.parameters, f"copied by {name}")
 
     def _compare(self, shard, clock, parameters, where):
         assert clock <= self.log.complete, f"clock {clock} {where}, {self.log.complete} are complete"
         expected = self.log.parameters(clock)[self.controller.flow.ranges[shard]]
         assert np.array_equal(parameters, expected), f"shard {shard} at clock {clock} {where}"
-
-    def _note_run(self, message):
-        """A machine has done what it was told, in its turn or before it was given back."""
-        if not isinstance(message, Compute) or self.application.calls == self.noted:
-            return
-        self.noted = self.application.calls
-        era = self.eras[self.noted] = self.eras[id(message)]
-        if era == self.era:
-            self._check_view(message)
 
     def _note_compute(self, message):
         self.kept_alive.append(message)
@@ -272,7 +264,7 @@ class World:
             self.check()
             return
         members = (*self.controller.machines.staying, *self.controller.machines.leaving, STORAGE)
-        is_news = isinstance(message, BackupAck) and message.generation == self.controller.generation
+        is_news = isinstance(message, Kept) and message.generation == self.controller.generation
         if is_news and message.holder in members:
             self.confirmed.setdefault((message.holder, message.shard), set()).add(message.clock)
         self.controller.receive(message)
