@@ -24,7 +24,7 @@ from optim.solvers.admission.packing.capacity_rows import CapacityRows, dominate
 from optim.solvers.admission.packing.column_pool import ScheduleKeys, class_loads, sorted_counts
 from optim.solvers.admission.packing.dual_points import DualPoint
 from optim.solvers.admission.pricing.classes import JobTables, PricedSchedules, Prices
-from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_to_optimum
+from optim.solvers.lp.highs import add_columns, add_rows, empty_programme, run_in_place, run_to_optimum
 
 PENALTY_STEP = 100.0
 
@@ -33,6 +33,12 @@ MAX_PENALTY_FACTOR = 1e6
 
 MIN_WEIGHT = 1e-9
 """Schedules of no larger weight aren't there."""
+
+ESTIMATE_ITERATIONS = 20
+"""Steps of the dual simplex method for the estimate of a split; to the optimum it takes some hundred."""
+
+NO_LIMIT = 2**31 - 1
+"""HiGHS' largest limit of steps."""
 
 DUAL, PRIMAL = 1, 4
 """HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
@@ -168,6 +174,15 @@ class NodeMaster:
         self._last_cut_use = np.concatenate([self._last_cut_use, np.full(len(cuts), self._num_solves)])
         self._cut_serial = np.concatenate([self._cut_serial, self._num_cut_serials + np.arange(len(cuts))])
         self._num_cut_serials += len(cuts)
+
+    def estimate(self, max_iterations: int) -> float:
+        """Return the objective after at most `max_iterations` steps of the dual simplex method."""
+        highs = self._highs
+        highs.setOptionValue("simplex_strategy", DUAL)
+        highs.setOptionValue("simplex_iteration_limit", max_iterations)
+        run_in_place(highs)
+        highs.setOptionValue("simplex_iteration_limit", NO_LIMIT)
+        return float(highs.getInfo().objective_function_value)
 
     def solve(self) -> MasterPoint:
         """Solve the present node's programme."""
@@ -468,9 +483,12 @@ class NodeBounder:
         return NodeResult(point=best, master=point, is_converged=False, basis=master.basis())
 
     def estimate(self, limits: BranchRestrictions, basis: MasterBasis | None) -> float:
-        """Return the value of a node's master over the known schedules, which says nothing for certain: it may be too low."""
+        """Return about the value of a node's master over the known schedules.
+
+        It proves nothing: schedules are missing, and few steps are taken towards the value.
+        """
         self.master.load_node(limits, basis)
-        return self.master.solve().value
+        return self.master.estimate(ESTIMATE_ITERATIONS)
 
     def _improve(self, point: MasterPoint, priced: PricedSchedules, bound: float) -> bool:
         """Add the schedules that are worth more than their job's price; return whether that helps."""

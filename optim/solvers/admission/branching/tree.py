@@ -367,6 +367,10 @@ COUNT_EVERY = 25
 MAX_ESTIMATES, MAX_TRIALS = 16, 5
 """Splits of a node whose children are solved over the known schedules, and splits that are tried with pricing after that."""
 
+MAX_WORSE = 1
+"""Splits in a row with a lower score than the best one, after which no further split of the node is tried. With 1 the tree of small-2
+takes 2.9 processor seconds, with 2 it takes 3.6, and 3.8 without a limit (the optimum known, 21 to 23 nodes)."""
+
 RELIABLE = 4
 """Losses known of a kind of split and job from which it is no longer tried."""
 
@@ -578,8 +582,9 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             candidates, key=lambda candidate: (-self._pseudo_costs.score(candidate, default), _key(candidate.branch))
         )
         best: tuple[float, Branch, tuple[Child, Child] | None] | None = None
+        num_worse = 0
         for candidate in self._short_list(node, result, ranked[:MAX_ESTIMATES]):
-            if self._is_over():
+            if num_worse == MAX_WORSE or self._is_over():
                 break
             if self._pseudo_costs.number(candidate) >= RELIABLE:
                 split_score, children = self._pseudo_costs.score(candidate, default), None
@@ -590,8 +595,9 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
                     for child in children
                 ]
                 split_score = score(losses[0], losses[1])
+            num_worse += 1
             if best is None or split_score > best[0]:
-                best = (split_score, candidate.branch, children)
+                best, num_worse = (split_score, candidate.branch, children), 0
         if best is None:
             self.tree.put_back(node, result.point)
         else:

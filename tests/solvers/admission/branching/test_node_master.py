@@ -1,5 +1,7 @@
 """The restricted master of the tree: what its points have of each job, and what is left of its cuts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -122,10 +124,35 @@ def test_a_forgotten_schedule_leaves_a_basis_that_still_leads_to_the_optimum() -
     limits = BranchRestrictions.free(JobTables.build(optim.reference_instance("tiny-1")))
     master.load_node(limits, basis)
     assert master.solve().value <= value
-    point = bounder.bound(
-        limits, bounder.zero_dual_point(), cutoff=0.0, effort=ROOT_EFFORT, should_stop=lambda _: False
-    )
+    # Without further cuts, which might lower the bound beyond.
+    effort = replace(ROOT_EFFORT, max_cut_rounds=0)
+    point = bounder.bound(limits, bounder.zero_dual_point(), cutoff=0.0, effort=effort, should_stop=lambda _: False)
     assert point.point.bound == pytest.approx(value, rel=1e-6)
+
+
+def test_an_estimate_falls_with_its_steps_down_to_the_value_and_limits_no_later_solve() -> None:
+    """Every step of the dual simplex method leaves a bound on the programme's value."""
+    tables, rows, bounder = bounded_root("tiny-2")
+    plain = NodeMaster(tables, rows, penalty=1000.0)
+    plain.load_node(BranchRestrictions.free(tables))
+    plain.add_schedules(bounder.master.schedules)
+    whole = plain.solve()
+    used = plain.schedules.jobs[np.argmax(whole.weight)]
+    limits = BranchRestrictions.free(tables)
+    limits.is_refused[used] = 1
+    basis = plain.basis()
+    plain.load_node(limits, basis)
+    value = plain.solve().value
+    estimates = []
+    for max_iterations in (0, 1, 2, 1_000):
+        plain.load_node(limits, basis)
+        estimates.append(plain.estimate(max_iterations))
+    assert estimates == sorted(estimates, reverse=True)
+    assert estimates[0] > value
+    assert estimates[-1] == pytest.approx(value, rel=1e-9)
+    plain.load_node(limits, basis)
+    plain.estimate(0)
+    assert plain.solve().value == pytest.approx(value, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["tiny-1", "tiny-2"])
