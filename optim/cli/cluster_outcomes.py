@@ -82,11 +82,11 @@ class OutcomeChoice:
 
 STOPPED = {
     "keeps-all": "keeps all its work",
-    "checkpoint": "loses what it did since its last checkpoint (checkpoint_min={checkpoint_min:g})",
-    "restart": "starts again from nothing",
+    "checkpoint": "loses its work since its last checkpoint (checkpoint_min={checkpoint_min:g})",
+    "restart": "loses all its work",
 }
-PREEMPTS = "* stops running jobs: each {what}, and at its next start holds its GPUs for --option overhead_s={overhead_s:g} without progress"
-OTHERWISE = "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min={checkpoint_min:g}), with restart all"
+PREEMPTS = "* stops running jobs: each {what}; restart overhead {overhead_s:g} s (--option overhead_s, preempted)"
+OTHERWISE = "  preempted=checkpoint: a stopped job loses its work since the last checkpoint (checkpoint_min={checkpoint_min:g}); restart: all"
 
 
 def named(row: "Mapping[str, Any]") -> str:
@@ -95,14 +95,14 @@ def named(row: "Mapping[str, Any]") -> str:
     return marked(f"{row['policy']}{queue}", row["preemptions"])
 
 
-def print_stops(rows: "Sequence[Mapping[str, Any]]", options: "EngineOptions") -> None:
-    """Print what a marked policy's stops cost, if there is one."""
+def print_stops(rows: "Sequence[Mapping[str, Any]]", options: "EngineOptions", *, has_details: bool = True) -> None:
+    """Print the cost of a stop if a policy stopped running jobs; with details also that of other settings."""
     if not any(row["preemptions"] for row in rows):
         return
     said = {"overhead_s": options.overhead_s, "checkpoint_min": options.checkpoint_min}
-    keeps = options.preempted == "keeps-all"
+    keeps = has_details and options.preempted == "keeps-all"
     what = STOPPED[options.preempted].format(**said)
-    print_line(PREEMPTS.format(what=what, **said) + (";" if keeps else ""))
+    print_line(PREEMPTS.format(what=what, **said))
     if keeps:
         print_line(OTHERWISE.format(**said))
 

@@ -108,10 +108,25 @@ def print_table(
         print_line(f"left out, as there is no room: {', '.join(left_out)}")
 
 
-def print_stacked(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Print a table of many columns as several, one below the other, each with the first column; nothing is left out.
+def print_stacked(
+    header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, is_brief: bool = False
+) -> tuple[str, ...]:
+    """Print a table of many columns as several parts, one below the other, each with the first column.
 
-    Each is as wide as the terminal, or in a pipe as `COLUMNS` says, else `STACKED_WIDTH`; names of columns go on in the next line after a low line.
+    A part is as wide as the terminal. In a pipe its width is `COLUMNS`, or `STACKED_WIDTH` if that is not set. Names
+    of columns are broken before underscores.
+
+    Parameters
+    ----------
+    header, rows, title
+        As for `print_table`.
+    is_brief
+        Print the first part only.
+
+    Returns
+    -------
+    tuple
+        Names of the columns that were not printed.
     """
     from rich.console import Console
 
@@ -128,9 +143,11 @@ def print_stacked(header: Sequence[str], rows: Iterable[Sequence[object]], *, ti
             tried = [0, column]
             parts.append(tried)
         parts[-1] = tried
-    for part in parts:
+    printed = parts[:1] if is_brief else parts
+    for part in printed:
         print_table([names[k] for k in part], [[row[k] for k in part] for row in body], title=title, breaks=True)
         title = None
+    return tuple(header[k] for part in parts[len(printed) :] for k in part[1:])
 
 
 def _broken(name: str) -> str:
@@ -268,7 +285,10 @@ PATIENCE_S = 2.0
 """Work that is done sooner shows no progress."""
 
 LINE_EVERY_S = 30.0
-"""In a pipe."""
+"""Seconds before the first line of progress in a pipe; each later wait is twice as long, up to `MAX_LINE_S`."""
+
+MAX_LINE_S = 600.0
+"""Longest wait between two lines of progress in a pipe, in seconds."""
 
 _QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
 
@@ -359,12 +379,14 @@ def terminal_progress(patience_s: float = PATIENCE_S, line_every_s: float = LINE
 def _lines(every_s: float) -> Iterator[LineProgress]:
     lines, is_over = LineProgress(), threading.Event()
 
-    def tell() -> None:
-        while not is_over.wait(every_s):
+    def report() -> None:
+        wait_s = every_s
+        while not is_over.wait(wait_s):
             info(lines.line())
+            wait_s = min(2 * wait_s, max(MAX_LINE_S, every_s))
 
     # A thread, as below: compiled code reports nothing for long.
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
         yield lines

@@ -72,6 +72,8 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
 
 FormatOption = Annotated[OutputFormat, option("--format", "A table, or one JSON object a line.")]
 
+DetailsOption = Annotated[bool, option("--details", "Print all columns and rows of the table.", panel="Output")]
+
 SeedOption = Annotated[int, option("--seed", "Same seed, same answer.", min=0)]
 
 TimeLimitOption = Annotated[

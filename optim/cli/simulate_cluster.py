@@ -31,6 +31,7 @@ from optim.cli.output import (
     terminal_progress,
 )
 from optim.cli.parameters import (
+    DetailsOption,
     EngineChoice,
     FormatOption,
     SeedOption,
@@ -107,6 +108,7 @@ class Outputs:
         option("--lost-by", "Also print lost work by vc, partition, user, model, status, gang or job.", "NAME", OUTPUT),
     ] = None
     study: Annotated[bool, option("--study", "Also print the Philly study's tables of each run.", panel=OUTPUT)] = False
+    details: DetailsOption = False
 
     def clusters_beside(self, given: dict[str, str]) -> list[Path]:
         """Return the summaries of published clusters that the study is to show beside a run's jobs.
@@ -270,7 +272,7 @@ def cluster(
         source = outputs.source(engine, need_events=outcomes.need_events or bool(jobs.recorded.any()))
         rows, record = _play(task, requests, record, source, (interruption, progress, output))
     if output is OutputFormat.TABLE:
-        _print_rows(record, rows, options)
+        _print_rows(record, rows, options, has_details=outputs.details)
     elif record.runs and jobs.recorded.any():
         print_json({"recorded_row": recorded_row(jobs), "distance": distance(jobs, record.runs[0])})
     outcomes.tell(record, output, seed)
@@ -293,8 +295,10 @@ def _playable(task: "Comparison", requests: "tuple[PolicyRequest, ...]") -> "tup
     return tuple(found)
 
 
-def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], options: "EngineOptions") -> None:
-    """Print the lower bounds, the limit of price bounds, and one row per policy below them."""
+def _print_rows(
+    record: "RunRecord", rows: list[dict[str, Any]], options: "EngineOptions", *, has_details: bool
+) -> None:
+    """Print the lower bounds, the limit of price bounds, and one row per policy; without details the first columns."""
     least = ["lower bound", *(record.bounds.get(name) for name in SHOWN)]
     head = [least]
     if (limit := record.price_bound_limit_h) is not None:
@@ -308,14 +312,19 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], options: "Engin
         print_line(f"warning: {warning}")
     if recorded is not None and record.runs:
         print_line(distance_line(distance(record.jobs, record.runs[0])))
-    print_stacked(("policy", *SHOWN), body, title=title)
-    if record.jobs.recorded_wait is not None:
+    left_out = print_stacked(("policy", *SHOWN), body, title=title, is_brief=not has_details)
+    if left_out:
+        print_line(
+            f"{len(left_out)} more columns ({left_out[0]} to {left_out[-1]}), reserved starts: --details or --format json"
+        )
+    if has_details and record.jobs.recorded_wait is not None:
         count, hours = record.jobs.recorded_wait
         print_line(f"recorded: mean wait {hours:.3f} h of the {count:,} jobs whose start the trace tells")
     if {row.get("queue") for row in rows} >= {"strict", "backfill"}:
         print_line(BOTH_QUEUES)
-    _print_promises(rows)
-    print_stops(rows, options)
+    if has_details:
+        _print_promises(rows)
+    print_stops(rows, options, has_details=has_details)
 
 
 def _print_promises(rows: list[dict[str, Any]]) -> None:

@@ -8,8 +8,17 @@ from optim.cli.border import ending_at_once, listening
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import SERIES, EncoderOption, FileChoice, NumPhasesOption, load_or_generate_series
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import OutputFormat, print_rows, print_table, terminal_progress
-from optim.cli.parameters import EngineChoice, FormatOption, SeedOption, grouped, option, split_list, split_options
+from optim.cli.output import OutputFormat, print_line, print_rows, print_table, terminal_progress
+from optim.cli.parameters import (
+    DetailsOption,
+    EngineChoice,
+    FormatOption,
+    SeedOption,
+    grouped,
+    option,
+    split_list,
+    split_options,
+)
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 from optim.core.optional import check_installed
@@ -38,6 +47,20 @@ HEADER = (
 MIN_WANTED = (
     *("changes", "under_time", "throttled_time", "multiplier", "unit", "total_allocation", "a container-day", "kills"),
 )
+BRIEF_HEADER = (
+    "policy",
+    "saving %",
+    "cpu saving %",
+    "memory saving %",
+    "kills per day",
+    "throttled h per day",
+    "target",
+)
+"""Columns without `--details`."""
+MAX_BRIEF_ROWS = 11
+"""Rows without `--details`; `ALWAYS_SHOWN` and the bounds are among them."""
+REFERENCE = "prev-step-rules"
+ALWAYS_SHOWN = (REFERENCE, "vpa")
 POINTS = (
     *("policy", "resource", "multiplier", "risk", "under_time", "allocation_over_demand"),
     *("over_share", "under_share", "kills", "throttled_time", "changes"),
@@ -85,10 +108,11 @@ def containers(
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,
     where: EngineChoice,
+    details: DetailsOption = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Tune policies to the same kills and throttling, and compare what they allocate on others: a row a policy and resource."""
+    """Tune policies to equal shares of kills and throttling, and compare their allocations on other containers."""
     from optim.core.options import build_options
     from optim.phases.model import DEFAULT_ENCODER
     from optim.rightsizing.comparison import check_comparison
@@ -126,7 +150,7 @@ def containers(
             else:
                 running: dict[str, Any] = {"engine": engine, "stop": interruption, "progress": progress, "seed": seed}
                 running |= {"num_resamples": resamples}
-                _at_equal_risk(trial, names, wanted, short, running, report, output)
+                _at_equal_risk(trial, names, wanted, short, running, report, output, has_details=details)
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
@@ -204,8 +228,10 @@ def _at_equal_risk(
     running: dict[str, Any],
     report: Path | None,
     output: OutputFormat,
+    *,
+    has_details: bool,
 ) -> None:
-    """Print the tuned policies' rows, and write the report of those that were compared."""
+    """Print the rows of the tuned policies, and write the report of those that were compared."""
     from optim.rightsizing.comparison import compare_policies, trade_curve
     from optim.rightsizing.policy import BOUNDS
 
@@ -219,8 +245,11 @@ def _at_equal_risk(
             points += trade_curve(trial.test, group[0].policy, wanted)
     required = f"{_required(wanted)} ({short})" if short else _required(wanted)
     if output is OutputFormat.TABLE:
-        title = f"tuned to {required} on other containers; saving against prev-step-rules; 95 % intervals: bootstrap"
-        print_table(HEADER, [_cells(row) for row in rows], title=title, min_wanted=MIN_WANTED)
+        title = f"tuned to {required} on other containers; saving against {REFERENCE}; 95 % intervals: bootstrap"
+        if has_details:
+            print_table(HEADER, [_cells(row) for row in rows], title=title, min_wanted=MIN_WANTED)
+        else:
+            _print_brief(rows, title)
     if report is not None:
         from optim.report.containers import write_container_report
 
@@ -228,8 +257,59 @@ def _at_equal_risk(
         info(f"report written to {report}")
 
 
+def _print_brief(rows: "Sequence[Row]", title: str) -> None:
+    """Print one row per policy, bounds first, then by saving; name the policies that are left out."""
+    from optim.core.policies import clairvoyant_names
+    from optim.rightsizing.comparison import ALL_RESOURCES
+    from optim.rightsizing.policy import BOUNDS
+
+    by_policy: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        by_policy.setdefault(row.policy, {})[row.resource] = row
+    ranked = sorted(by_policy, key=lambda name: (name not in BOUNDS, -by_policy[name][ALL_RESOURCES].reduction))
+    needed = [name for name in ranked if name in (*ALWAYS_SHOWN, *BOUNDS)]
+    others = [name for name in ranked if name not in needed][: max(0, MAX_BRIEF_ROWS - len(needed))]
+    shown = [name for name in ranked if name in (*needed, *others)]
+    print_table(BRIEF_HEADER, [_brief_cells(name, by_policy[name]) for name in shown], title=title)
+    oracles = [name for name in shown if name in clairvoyant_names("containers")]
+    if oracles:
+        print_line(f"these see future demand: {', '.join(oracles)}")
+    hidden = [name for name in ranked if name not in shown]
+    more = f"{len(hidden)} more policies ({', '.join(hidden)}), and " if hidden else ""
+    print_line(f"{more}allocations and risks per resource: add --details, or --format json for all figures")
+
+
+def _brief_cells(policy: str, by_resource: "Mapping[str, Row]") -> list[object]:
+    """Return a policy's cells: savings with intervals, and violations per container and day."""
+    from optim.rightsizing.comparison import ALL_RESOURCES
+
+    resources = [row for name, row in by_resource.items() if name != ALL_RESOURCES]
+
+    def saving(name: str) -> str:
+        row = by_resource.get(name)
+        return "" if row is None else f"{100 * row.reduction:.1f}"
+
+    def per_day(unit: str) -> float | None:
+        return next(
+            (round(row.per_day, 2) for row in resources if row.per_day_unit == unit and row.per_day is not None), None
+        )
+
+    missed = [row.resource for row in resources if not row.is_reached]
+    target = f"missed: {', '.join(missed)}" if missed else "met"
+    both = by_resource[ALL_RESOURCES]
+    return [
+        policy,
+        f"{saving(ALL_RESOURCES)} [{100 * both.reduction_low:.1f}, {100 * both.reduction_high:.1f}]",
+        saving("cpu"),
+        saving("memory"),
+        per_day("kills"),
+        per_day("h throttled"),
+        target,
+    ]
+
+
 def _required(wanted: "Slo") -> str:
-    """Say what policies are tuned to."""
+    """Describe the requirement that policies are tuned to."""
     if not wanted.is_charged:
         return f"{100 * wanted.under_time:g} % under-provisioned time"
     return f"{100 * wanted.kills:g} % of cycles killed, {100 * wanted.throttled:g} % of samples throttled"

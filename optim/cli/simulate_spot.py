@@ -9,8 +9,17 @@ from optim.cli.border import listening
 from optim.cli.commands import complete_policy
 from optim.cli.inputs import PriceChoice, load_or_generate_prices, on_demand_of, split_time, time_of
 from optim.cli.messages import ExitCode, info
-from optim.cli.output import OutputFormat, print_json, print_table, terminal_progress
-from optim.cli.parameters import FormatOption, PairChoice, SeedOption, grouped, option, split_list, split_options
+from optim.cli.output import OutputFormat, print_json, print_line, print_table, terminal_progress
+from optim.cli.parameters import (
+    DetailsOption,
+    FormatOption,
+    PairChoice,
+    SeedOption,
+    grouped,
+    option,
+    split_list,
+    split_options,
+)
 from optim.core.errors import InvalidOptionError
 from optim.core.limits import check_drawn
 from optim.core.user_code import is_file_reference
@@ -29,10 +38,10 @@ ROUNDING = 1e-12
 MAX_LINES = 12
 """Remarks on what was learned for the files of a folder; files of one zone share theirs."""
 DEADLINES = "Availability and a deadline"
-SHOWN = (
-    *("cost_usd", "hours", "cost_per_work", "free_hours", "evictions"),
-    *("ratio_to_on_demand", "ratio_to_oracle_paid", "ratio_to_optimum"),
-)
+SHOWN = ("cost_usd", "hours", "ratio_to_oracle_paid", "ratio_to_optimum")
+"""Columns of the table, each with its 95 % interval."""
+MORE_SHOWN = ("evictions", "ratio_to_on_demand", "cost_per_work", "free_hours")
+"""Columns that `--details` adds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +101,11 @@ def spot(
         list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
     ] = None,
     where: PairChoice,
+    details: DetailsOption = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Run policies from the same starts: a row each, and a summary with confidence intervals."""
+    """Run policies from the same starts and print one row per policy, with 95 % intervals of the means."""
     from optim.core.policies import default_names
 
     check_drawn("count", starts, "--starts")
@@ -131,7 +141,8 @@ def spot(
                     print_json(row)
         was_stopped = interruption.is_requested
     hours = trace.deadline_hours
-    _summaries(rows, output, None if trace.availability is None or hours is None else round(hours * 3600))
+    window_s = None if trace.availability is None or hours is None else round(hours * 3600)
+    _summaries(rows, output, window_s, has_details=details)
     if was_stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.NOTHING if lost else ExitCode.DONE
@@ -346,8 +357,8 @@ def _note_billing(billing: "Billing", *, is_chosen: bool) -> None:
     info(f"billing {billing.value}{why}: {billing.text}")
 
 
-def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None) -> None:
-    """Print a summary a policy, and how each compares with the cheapest."""
+def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None, *, has_details: bool) -> None:
+    """Print one row per policy, cheapest first, with its difference to the cheapest policy that does not see the future."""
     from optim.core.policies import clairvoyant_names
     from optim.simulation.spot.backtest import summarise_all
 
@@ -356,36 +367,48 @@ def _summaries(rows: "list[Row]", output: OutputFormat, window_s: int | None) ->
         for summary in summaries.values():
             print_json(summary)
         return
-    shown = [name for name in SHOWN if any(summary.mean[name] is not None for summary in summaries.values())]
-    rows_shown = [_shown(summary, shown) for summary in summaries.values()]
+    names = (*SHOWN, *MORE_SHOWN) if has_details else SHOWN
+    shown = [name for name in names if any(summary.mean[name] is not None for summary in summaries.values())]
     common = max((summary.common for summary in summaries.values()), default=0)
     kind = "Student's t" if window_s is None else "by cluster: starts within the same span of a deadline's length"
-    over = f"mean and 95 % interval ({kind}) over the {common} starts from which every policy has done the job"
-    print_table(("policy", "starts", "done", *shown), rows_shown, title=over)
     never = [name for name, summary in summaries.items() if not summary.done]
     if never:
         info(f"{', '.join(never)}: no start has done the job, and none counts in the means")
-    costs = {
-        name: own.mean["cost_usd"]
-        for name, own in summaries.items()
-        if name not in (*clairvoyant_names("spot"), *clairvoyant_names("zones"))
-    }
-    cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
-    paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
-    if paired:
-        print_table(
-            ("policy", "starts", "dollars more", "cheaper in"),
-            [[name, pair.starts, _spread(pair.mean, pair.high), _share(pair.won)] for name, pair in paired],
-            title=f"beside {cheapest}, start by start: mean and 95 % interval ({kind}), and share of the starts",
-        )
+    oracles = (*clairvoyant_names("spot"), *clairvoyant_names("zones"))
+    ranked = sorted(summaries, key=lambda name: _cost(summaries[name]))
+    cheapest = next((name for name in ranked if name not in oracles and summaries[name].done), "")
+    header, body = ["policy", "done", *shown], [_shown(summaries[name], shown) for name in ranked]
+    if any(cheapest in own.paired for own in summaries.values()):
+        header += ["usd_more", "cheaper_in"]
+        pairs = [summaries[name].paired.get(cheapest) for name in ranked]
+        body = [
+            [*cells, *(("", "") if pair is None else (_spread(pair.mean, pair.high), _share(pair.won)))]
+            for cells, pair in zip(body, pairs, strict=True)
+        ]
+    print_table(
+        header, body, title=f"mean and 95 % interval ({kind}) over the {common} starts that every policy finished"
+    )
+    if len(header) > len(shown) + 2:
+        print_line(f"usd_more, cheaper_in: difference to {cheapest} from the same start, and share of the starts won")
+    known = [name for name in ranked if name in oracles]
+    if known:
+        print_line(f"sees the future, no policy for use: {', '.join(known)}")
+    if not has_details:
+        print_line(f"more columns, {', '.join(MORE_SHOWN)}: add --details, or --format json for all figures per start")
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:
         starts = "1 start" if redrawn == 1 else f"{redrawn} starts"
         info(f"{starts} touched a gap of the prices, and another was drawn")
 
 
+def _cost(summary: "Summary") -> float:
+    """Return the mean cost in USD, infinite for a policy without one."""
+    mean = summary.mean["cost_usd"]
+    return float("inf") if mean is None else mean
+
+
 def _shown(summary: "Summary", names: list[str]) -> list[object]:
-    cells: list[object] = [summary.policy, summary.starts, summary.done]
+    cells: list[object] = [summary.policy, f"{summary.done} of {summary.starts}"]
     return cells + [_spread(summary.mean[name], summary.high[name]) for name in names]
 
 

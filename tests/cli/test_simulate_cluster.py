@@ -63,11 +63,8 @@ def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
     said = run(*words).stdout
     marked = {line.split()[0] for line in said.splitlines() if " * " in line}
     assert marked == {"las"}
-    assert (
-        "each keeps all its work, and at its next start holds its GPUs for --option overhead_s=30 without progress"
-        in said
-    )
-    assert "--option preempted=checkpoint" in said
+    assert "each keeps all its work; restart overhead 30 s (--option overhead_s, preempted)" in said
+    assert "preempted=checkpoint: a stopped job loses" in run(*words, "--details").stdout
     assert "*" not in run(*words[:-1], "fifo").stdout
 
 
@@ -76,11 +73,11 @@ def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
     [
         (
             ("preempted=restart",),
-            "each starts again from nothing, and at its next start holds its GPUs for --option overhead_s=30",
+            "each loses all its work; restart overhead 30 s",
         ),
         (
             ("preempted=checkpoint", "checkpoint_min=5", "overhead_s=60"),
-            "each loses what it did since its last checkpoint (checkpoint_min=5), and at its next start holds its GPUs for --option overhead_s=60",
+            "each loses its work since its last checkpoint (checkpoint_min=5); restart overhead 60 s",
         ),
     ],
 )
@@ -411,9 +408,14 @@ def test_a_job_that_no_machine_has_vcpus_for_is_one_line_before_anything_is_prin
 
 
 def test_the_table_fits_a_hundred_signs_and_leaves_nothing_out(trace):
-    result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo,srtf")
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo,srtf")
+    brief, result = run(*words).stdout.splitlines(), run(*words, "--details")
     lines = result.stdout.splitlines()
-    assert lines[0] == "3 jobs on 2 GPUs"
+    assert lines[0] == brief[0] == "3 jobs on 2 GPUs"
+    assert max(map(len, brief)) <= 100
+    assert any("more columns (" in line and "to rho_static_max)" in line for line in brief)
+    assert "more columns" not in result.stdout
+    assert len(brief) <= 25
     assert max(map(len, lines)) <= 100
     for shown in ("lower bound", "fifo (strict)", "srtf (backfill)"):
         assert sum(line.strip().startswith(shown) for line in lines) == result.stdout.count("lower bound")
@@ -596,6 +598,6 @@ def test_waits_that_reservations_promised_are_printed(tmp_path):
     jobs = tmp_path / "jobs.csv"
     jobs.write_text("\n".join(["id,submit,gpus,duration,estimate", *rows, "gang,450,8,1800,1800"]) + "\n")
     words = ("simulate", "cluster", "--trace", jobs, "--gpus", "1x8", "--policy", "easy,fifo")
-    said = run(*words, "--option", "fifo.backfill=true").stdout
+    said = run(*words, "--option", "fifo.backfill=true", "--details").stdout
     assert re.search(r"easy +5 to 8 +0 +0\.5 +0\.5", said)
     assert "reserved jobs started later than first promised" in said

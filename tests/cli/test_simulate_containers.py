@@ -209,3 +209,19 @@ def test_wrong_use_is_one_line_and_two(words, message):
     assert message in result.stderr
     # Wrong use is found before containers are drawn; what the containers tell comes before the error.
     assert len(result.stderr.strip().splitlines()) == 1 or "absent.csv" in words
+
+
+def test_the_table_has_one_row_per_policy_and_names_what_it_leaves_out():
+    names = "autopilot,holt,knn,quantile-95,running-max,static,prev-step-max,current-step-max,level-price"
+    result = run("--policy", f"{names},autopilot-ml,vpa,prev-step-rules,clairvoyant", *SMALL)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert len(result.output.splitlines()) <= 25
+    shown = [line.split()[0] for line in lines if line.endswith((" met    ", " met")) or "missed" in line]
+    assert shown[0] == "clairvoyant"
+    assert {"vpa", "prev-step-rules"} <= set(shown)
+    assert len(shown) == 11
+    hidden = set(names.split(",")) | {"autopilot-ml"}
+    assert all(name in lines[-1] for name in hidden - set(shown))
+    assert "these see future demand: clairvoyant" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("add --details, or --format json for all figures")

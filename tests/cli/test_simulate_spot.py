@@ -84,7 +84,7 @@ def test_generated_prices_are_the_default_and_what_is_assumed_is_said():
     assert "on-demand" in result.stdout
     assert "the job: 20 h of 64 c3.xlarge on demand" in result.stderr
     assert "billing aws-2009 (by the data's date; --billing chooses another): every started hour" in result.stderr
-    assert "over the 2 starts from which every policy has done the job" in result.stdout
+    assert "over the 2 starts that every policy finished" in result.stdout
     assert "268.8 ± 0 " in result.stdout  # equal bills have no spread
 
 
@@ -108,11 +108,14 @@ def test_prices_that_a_person_downloads_today_are_billed_by_todays_rules(name):
 
 def test_a_table_sets_every_policy_beside_the_cheapest():
     result = run("--policy", "on-demand,standard-checkpoint,oracle-paid", *SMALL)
-    assert "beside standard-checkpoint, start by start" in result.stdout
-    *_, on_demand, reference, _ = result.stdout.splitlines()
-    assert on_demand.split()[:2] == ["on-demand", "2"]
-    assert " 0% " in on_demand
-    assert " 100% " in reference
+    assert "usd_more, cheaper_in: difference to standard-checkpoint" in result.stdout
+    rows = [line for line in result.stdout.splitlines() if " 2 of 2 " in line]
+    assert [row.split()[0] for row in rows] == ["oracle-paid", "standard-checkpoint", "on-demand"]
+    assert " 100% " in rows[0]
+    assert "%" not in rows[1]
+    assert " 0% " in rows[2]
+    assert "add --details" in result.stdout
+    assert "free_hours" in run("--policy", "on-demand,standard-checkpoint", "--details", *SMALL).stdout.splitlines()[2]
 
 
 def test_only_the_markets_that_varied_most_are_kept(files):
