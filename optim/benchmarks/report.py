@@ -1,6 +1,7 @@
 """The report of a benchmark: one HTML page with plots and performance profiles."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from textwrap import shorten
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.benchmarks.best_known import TO_BEST, TO_BOUND, best_known, instance_of
+from optim.benchmarks.headline import headlines
 from optim.benchmarks.records import PHASES, QUANTILES, Record
 from optim.benchmarks.suite import SUITES, BenchSpec, Skipped
 from optim.benchmarks.summary import (
@@ -317,7 +319,8 @@ def render(records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
     by_suite = {suite: [record for record in records if (record.suite or "") == suite] for suite in suites}
     named = ", ".join(suite or NO_SUITE for suite in suites) if len(suites) < 4 else f"{len(suites)} suites"
     title = f"Benchmark of {named or 'nothing'}"
-    body = [f"<h1>{escape(title)}</h1>", _headline(records), _navigation(by_suite), _filters(records)]
+    body = [f"<h1>{escape(title)}</h1>", _headline(records), _run_facts(records), _headline_table(records)]
+    body += [_overview(records), _navigation(by_suite), _filters(records)]
     for number, (suite, mine) in enumerate(by_suite.items()):
         left_out = [entry for entry in skipped if entry.suite == suite]
         body.append(_suite(number, suite, mine, left_out))
@@ -330,8 +333,63 @@ def _headline(records: Sequence[Record]) -> str:
     return f'<p class="headline {state}">{_counts(records)}</p>'
 
 
+def _run_facts(records: Sequence[Record]) -> str:
+    """Return a line with version, commit, processor, date and processor time of the run."""
+    if not records:
+        return ""
+    last = max(records, key=lambda record: record.finished)
+    spent = sum(record.processor_s or 0.0 for record in records)
+    commits = {record.commit or record.code for record in records}
+    facts = (
+        f"version {last.versions.get('mlcluster-optim', 'unknown')}",
+        f"commit {(last.commit or last.code or 'unknown')[:12]}"
+        + (f" and {len(commits) - 1} more" if len(commits) > 1 else ""),
+        f"{last.machine.get('cpu', 'processor unknown')}, {last.machine.get('cpu_count', '?')} cores",
+        last.finished[:10] or "date unknown",
+        f"{spent:,.0f} s of processor time",
+    )
+    return f'<p class="note">{escape("; ".join(facts))}</p>'
+
+
+def _headline_table(records: Sequence[Record]) -> str:
+    """Return one row per headline: our solver, the baseline and the proven limit."""
+    rows = [
+        (
+            one.suite,
+            one.measure,
+            one.cases,
+            f"{one.ours:.4g} ({one.ours_by})",
+            f"{one.baseline:.4g} ({one.baseline_by})",
+            one.limit,
+        )
+        for one in headlines(records)
+    ]
+    header = ("problem", "measure, mean over cases", "cases", "ours", "baseline", "proven limit")
+    return table(header, rows, "prose", caption="Headlines") if rows else ""
+
+
+def _overview(records: Sequence[Record]) -> str:
+    """Return the pictures of the first screen, smaller than below; none for a run of a single suite."""
+    if len({record.suite for record in records}) < 2:
+        return ""
+    specs = {spec.name: spec for spec in SUITES}
+    chosen = []
+    try:
+        for suite, draw in (("admission", _gaps), ("admission", _profiles), ("cluster", None)):
+            mine = [record for record in records if record.suite == suite]
+            figures, spec = FigureList(), specs.get(suite)
+            if draw is not None:
+                draw(figures, mine)
+            elif mine and spec is not None and spec.figures is not None:
+                figures.extend(spec.figures(mine))
+            chosen += [figure_element(replace(one, title=f"{suite}: {one.title}")) for one in figures[:1]]
+    except MissingDependencyError:
+        return ""
+    return f'<div class="overview">{"".join(chosen)}</div>' if chosen else ""
+
+
 def _counts(records: Sequence[Record]) -> str:
-    """Say how many records there are, and what became of them."""
+    """Return the numbers of records: all, verified, refused, failed and ended by the time limit."""
     refused = sum(record.is_refused for record in records)
     failed = sum(record.error is not None for record in records)
     timed_out = sum(record.error is None and record.termination == "time_limit" for record in records)

@@ -172,6 +172,9 @@ MAX_ROWS = 30
 MAX_PROBLEM_LINES = 10
 """Failures and refusals named below a scoreboard."""
 
+MAX_SUITES = 12
+"""A scoreboard of more suites has one row per problem."""
+
 
 def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
     """Print one row per solver of a single suite, or one row per suite; then failures, and how to see all rows."""
@@ -208,6 +211,8 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
             f"seconds over {found.seconds_cases}, cpu s over {found.processor_cases}"
         )
         _print_marks(mine)
+    elif len(by_suite) > MAX_SUITES:
+        _print_problems(list(by_suite), records)
     else:
         rows = []
         for spec, found in by_suite.items():
@@ -230,6 +235,35 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
         print_line(f"and {len(lines) - MAX_PROBLEM_LINES} more such lines")
     left_out = f", and the {len(skipped)} pairs of solver and instance that were left out" if skipped else ""
     print_line(f"The same command with --rows prints all {len(records)} rows{left_out}; nothing runs again.")
+
+
+def _print_problems(specs: "Sequence[BenchSpec]", records: "Sequence[Record]") -> None:
+    """Print the headlines, and one row per problem with its suites."""
+    from optim.benchmarks.headline import headlines
+
+    lines = headlines(records)
+    if lines:
+        cells = [
+            (
+                *(one.suite, one.measure, one.cases, one.ours_by, _four(one.ours)),
+                *(one.baseline_by, _four(one.baseline), _four(one.limit)),
+            )
+            for one in lines
+        ]
+        header = ("problem", "measure, mean over cases", "cases", "ours", "", "baseline", "", "limit")
+        print_table(header, cells, title="headlines: our solver, a baseline, and the proven limit")
+    rows = []
+    for problem in dict.fromkeys(spec.problem for spec in specs):
+        names = [spec.name for spec in specs if spec.problem == problem]
+        mine = [record for record in records if record.suite in names]
+        spent = _short(sum(record.processor_s or 0.0 for record in mine))
+        rows.append((problem, len(names), len(mine), sum(record.verified for record in mine), spent))
+    print_table(("problem", "suites", "records", "verified", "total cpu s"), rows)
+    print_line("Per suite: the report, or the same command with a suite's name (optim info lists them).")
+
+
+def _four(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
 
 
 def print_paired(
