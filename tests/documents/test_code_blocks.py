@@ -8,7 +8,20 @@ import pytest
 from typer.core import TyperGroup
 
 from optim.cli.commands import COMMANDS, load
-from tests.support.code_blocks import ROOT, RUN, Block, PageRun, blocks_of, bring_traces, due, pages, run_page
+from tests.support.code_blocks import (
+    ROOT,
+    RUN,
+    Block,
+    PageRun,
+    blocks_of,
+    bring_traces,
+    due,
+    fits,
+    pages,
+    run_all,
+    run_page,
+    shown_after,
+)
 from tests.support.sample_files import SAMPLES
 
 PAGES = {page.relative_to(ROOT).as_posix(): blocks_of(page) for page in pages()}
@@ -79,8 +92,7 @@ def test_what_needs_a_public_trace_says_so(page):
 def test_quick_blocks_run(page, tmp_path):
     run = PageRun(tmp_path)
     run.give(PAGES[page])
-    for block in chosen(page, "quick"):
-        run.run(block)
+    run_all(run, PAGES[page], "quick")
 
 
 @pytest.mark.prove
@@ -94,9 +106,47 @@ def test_all_blocks_of_a_page_run_in_their_order(page, tmp_path):
 @pytest.mark.parametrize("block", TRACED, ids=name_of)
 def test_blocks_on_public_traces_run(block, tmp_path):
     bring_traces(block, tmp_path)
-    run = PageRun(tmp_path)
-    run.give(blocks_of(block.page))
-    run.run(block)
+    run, blocks = PageRun(tmp_path), blocks_of(block.page)
+    run.give(blocks)
+    wanted = shown_after(blocks, block)
+    shown = run.run(block)
+    assert wanted is None or fits(wanted, shown), shown
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_shown_output_follows_a_block_that_is_run(page):
+    blocks = PAGES[page]
+    lost = [
+        f"line {block.line}"
+        for place, block in enumerate(blocks)
+        if block.is_output and blocks[place - 1] not in due(blocks[:place], "quick", "prove", "traces")
+    ]
+    assert lost == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown", "is_same"),
+    [
+        ("gap  0.5\n", "gap 0.50001\n", True),
+        ("gap 0.5\n", "gap 0.51\n", False),
+        ("12 jobs", "13 jobs", False),
+        ("(63.885, 'x')", "(63.88500001, 'x')", True),
+        ("wall_s ...", "wall_s 3.2 of 7", True),
+        ("a\n...\nd\n", "a\nb\nc\nd\n", True),
+        ("a\n...\nd\n", "a\nb\nc\n", False),
+        ("a\n", "a\nb\n", False),
+        ("", "a\n", False),
+    ],
+)
+def test_shown_output_is_compared_by_words_and_decimals(wanted, shown, is_same):
+    assert fits(wanted, shown) is is_same
+
+
+def test_other_output_than_the_page_shows_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(2 + 2)\n```\n\n<!-- output -->\n```text\n5\n```\n")
+    with pytest.raises(AssertionError, match=r"page\.md:1: the page shows\n5\n\nit prints\n4"):
+        run_all(PageRun(tmp_path), blocks_of(page), "prove")
 
 
 def test_a_command_that_fails_and_a_wrong_comment_are_found(tmp_path):

@@ -6,22 +6,28 @@ A comment before a block says what is done with it; without one it is run by `ma
     <!-- run: traces -->                 by `make prove` where the public traces are
     <!-- run: no, needs two machines --> never, for that reason
     <!-- file: mine.csv -->              the block is that file's content
+    <!-- output -->                      the block is what the block of code before it prints
 
 Blocks of a page run in their order, in one folder, those of Python with one set of names. The page's files lie there from
 the beginning; where a block reads a file of the reader's that no page gives, such as `metrics.csv`, a small one lies there.
+
+Shown output is compared with standard output word by word. Numbers with a decimal point may differ by 0.1 %. `...` stands
+for any words within a line, or for any lines where it is a line of its own.
 """
 
 import contextlib
 import io
+import math
 import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -34,7 +40,15 @@ CELL = "{code-cell}"
 
 RUN = ("python", "bash", CELL)
 FENCE = re.compile(r"^(?:<!-- (?P<told>[^\n]*) -->\n)?```(?P<language>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
-TOLD = re.compile(r"run: (?P<run>quick|traces|no, .+)|file: (?P<file>[\w.-]+)")
+TOLD = re.compile(r"run: (?P<run>quick|traces|no, .+)|file: (?P<file>[\w.-]+)|(?P<output>output)")
+ELLIPSIS = "..."
+Item = TypeVar("Item")
+SHOWN_TOL = 1e-3
+"""Relative difference of decimals in shown output: they are rounded, and last digits depend on the processor."""
+
+WIDTH = "120"
+"""Columns of the terminal for which pages show tables."""
+
 LIMIT_S = 540
 """Most seconds that a block of shell commands may take on a busy machine."""
 
@@ -49,6 +63,7 @@ class Block:
     code: str
     when: str = "prove"
     file: str | None = None
+    is_output: bool = False
 
 
 def pages() -> list[Path]:
@@ -77,6 +92,7 @@ def _block(page: Path, text: str, found: re.Match[str]) -> Block:
     return Block(
         page=page, line=line, language=found["language"], code=found["code"],
         when=(told and told["run"]) or "prove", file=told and told["file"],
+        is_output=bool(told and told["output"]),
     )  # fmt: skip
 
 
@@ -136,7 +152,12 @@ class PageRun:
             commands.mkdir(exist_ok=True)
             (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             (commands / name).chmod(0o755)
-        env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        env = {
+            **os.environ,
+            "COLUMNS": WIDTH,
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        }
         shell = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", block.code],
             cwd=self.folder, env=env, text=True, start_new_session=True,
@@ -150,6 +171,48 @@ class PageRun:
         where = f"{block.page.name}:{block.line}"
         assert shell.returncode == 0, f"{where} ended with exit code {shell.returncode}: {said[-2000:]}"
         return shown
+
+
+def shown_after(blocks: Sequence[Block], block: Block) -> str | None:
+    """Return the output that the page shows of a block, None where it shows none."""
+    after = blocks[blocks.index(block) + 1 :][:1]
+    return after[0].code if after and after[0].is_output else None
+
+
+def fits(wanted: str, shown: str) -> bool:
+    """Return whether printed text is the text that a page shows."""
+    lines = [[line.split() for line in text.splitlines() if line.strip()] for text in (wanted, shown)]
+    return _match(lines[0], lines[1], [ELLIPSIS], lambda one, other: _match(one, other, ELLIPSIS, _same_word))
+
+
+def _match(wanted: list[Item], shown: list[Item], any_number: Item, same: Callable[[Item, Item], bool]) -> bool:
+    if not wanted:
+        return not shown
+    if wanted[0] == any_number:
+        return any(_match(wanted[1:], shown[skipped:], any_number, same) for skipped in range(len(shown) + 1))
+    return bool(shown) and same(wanted[0], shown[0]) and _match(wanted[1:], shown[1:], any_number, same)
+
+
+def _same_word(wanted: str, shown: str) -> bool:
+    numbers = [re.split(r"(-?\d+\.\d+(?:e[+-]?\d+)?)", word) for word in (wanted, shown)]
+    return len(numbers[0]) == len(numbers[1]) and all(
+        one == other if place % 2 == 0 else math.isclose(float(one), float(other), rel_tol=SHOWN_TOL)
+        for place, (one, other) in enumerate(zip(*numbers, strict=True))
+    )
+
+
+def run_all(run: PageRun, blocks: Sequence[Block], *when: str) -> None:
+    """Run the blocks that are due in their order, and compare what they print with what the page shows.
+
+    Raises
+    ------
+    AssertionError
+        If a block fails or prints other output.
+    """
+    for block in due(blocks, *when):
+        shown, wanted = run.run(block), shown_after(blocks, block)
+        where = f"{block.page.name}:{block.line}"
+        assert wanted is None or fits(wanted, shown), f"{where}: the page shows\n{wanted}\nit prints\n{shown}"
 
 
 def run_page(page: Path, folder: Path, *when: str) -> None:
@@ -178,5 +241,4 @@ if __name__ == "__main__":
     of_page = blocks_of(Path(sys.argv[1]))
     page_run = PageRun(Path(sys.argv[2]))
     page_run.give(of_page)
-    for one in due(of_page, *sys.argv[3:]):
-        page_run.run(one)
+    run_all(page_run, of_page, *sys.argv[3:])
