@@ -59,7 +59,7 @@ PYTHONS = $(foreach one,3.11 3.13,$(firstword $(shell for python in python$(one)
   do "$$python" -c "import venv, ensurepip" 2>/dev/null && command -v "$$python"; done)))
 
 docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
-	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
+	$(BIN)/python -m sphinx --builder html --jobs auto --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
 # Of the sources as committed: a stopped run goes on. What is changed but not committed is proven from the beginning.
 PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed 2>/dev/null || echo unknown-changed)

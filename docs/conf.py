@@ -46,7 +46,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_domain_indices = False  # the reference lists modules already
-html_sidebars = dict.fromkeys(("first-answer", "install", "gallery"), ())
+html_sidebars = dict.fromkeys(("first-answer", "install", "gallery", "glossary", "faq"), ())
 html_theme_options = {
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],
