@@ -1,7 +1,7 @@
-"""Admission instances from and to documents of format ``optim/admission/1``, plain Python and frames.
+"""Convert admission instances from and to documents of format ``optim/admission/1``, plain Python and frames.
 
-`AdmissionInstance` is made from a document, and turned into one, by `optim.models.admission.instance`. Every number of the resource arithmetic is a decimal with at most six
-digits after the point, so that it is an exact integer of 1e-6 units.
+`optim.models.admission.instance` builds an `AdmissionInstance` from a document. Every quantity is a decimal
+with at most six digits after the point, so that it is an integer multiple of 1e-6 units.
 """
 
 import math
@@ -79,7 +79,8 @@ UtilityDocument = SigmoidDocument | ConstantDocument | StepDocument | TableDocum
 class SegmentDocument(Struct, forbid_unknown_fields=True):
     """Demands from `start` units of progress on until the next segment's start.
 
-    Units are worker-slots; chunks if `chunk_integral`; else twentieths of worker-slots where the job has a `speedup`.
+    The unit of progress is a chunk if `chunk_integral`, else a twentieth of a worker-slot for a job with a
+    `speedup`, else a worker-slot.
     """
 
     start: Count
@@ -108,11 +109,11 @@ class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     segments: list[SegmentDocument] | UnsetType = UNSET
     min_utility: float | UnsetType = UNSET
     speedup: list[Positive] | UnsetType = UNSET
-    """How many times as fast as one worker 1, 2, ... are, in multiples of 0.05; the last entry holds for more workers."""
+    """Speed of 1, 2, ... workers relative to one worker, multiples of 0.05; the last entry holds for more workers."""
 
 
 class ServerClassDocument(Struct, forbid_unknown_fields=True):
-    """`count` identical servers; `capacity` is one list over the resources, or one such list a slot."""
+    """`count` identical servers; `capacity` is one list over the resources, or one such list per slot."""
 
     type: Name
     capacity: list[NonNegative | list[NonNegative]]
@@ -139,7 +140,7 @@ class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 MIN_QUANTITY = Decimal("0.000001")
 
 WHOLE_FIELDS = ("arrival", "epochs", "chunks", "minibatches")
-"""Fields of a job that are the same in a file and in arrays."""
+"""Integer fields of a job, equal in a file and in arrays."""
 
 MICRO_FIELDS = {
     "minibatch_s": "minibatch_micro_s",
@@ -158,7 +159,7 @@ UTILITIES: dict[type[Any], type[Any]] = {
 
 
 def fields_from_document(document: AdmissionDocument) -> dict[str, Any]:
-    """Return the fields of the instance that a document states; making the instance validates them.
+    """Return the fields of the instance that a document describes; the constructor of the instance validates them.
 
     Raises
     ------
@@ -274,7 +275,7 @@ def _demand(values: list[Decimal], num_resources: int, path: str) -> list[int]:
     for r, quantity in enumerate(quantities):
         if quantity < 0:
             raise InvalidProblemError(
-                f"{path}[{r}] must not be negative, got {values[r]}; use 0 for a resource that isn't used"
+                f"{path}[{r}] must not be negative, got {values[r]}; use 0 for an unused resource"
             )
     return quantities
 
@@ -288,7 +289,7 @@ def _servers(side: str, documents: Sequence[ServerClassDocument], horizon: int, 
         by_slot = [row for row in document.capacity if isinstance(row, list)]
         if by_slot and len(by_slot) < len(document.capacity):
             raise InvalidProblemError(
-                f"{path} mixes numbers and lists; give one list over the resources, or one such list a slot"
+                f"{path} mixes numbers and lists; give one list over the resources, or one such list per slot"
             )
         if not by_slot:
             flat = [value for value in document.capacity if isinstance(value, Decimal)]
@@ -352,7 +353,7 @@ def _jobs(documents: Sequence[JobDocument], num_resources: int) -> Jobs:
 
 
 def _speedup(job: JobDocument, i: int) -> tuple[int, ...]:
-    """Return a job's table in twentieths, empty where it has none."""
+    """Return a job's speed-up table in twentieths, empty if it has none."""
     if isinstance(job.speedup, UnsetType):
         return ()
     check_limit("count", len(job.speedup), f"jobs[{i}].speedup: entries")
@@ -390,17 +391,17 @@ def _utility_document(utility: Utility) -> UtilityDocument:
         if isinstance(utility, utility_type):
             document: UtilityDocument = kind(**asdict(utility))
             return document
-    raise InvalidProblemError(f"utility {utility!r} has no form in the file format; use one of the four kinds")
+    raise InvalidProblemError(f"utility {utility!r} cannot be written to a file; use sigmoid, constant, step or table")
 
 
 NO_PS: Mapping[str, Any] = {"type": "none", "count": 1}
-"""The host of the parameter servers of jobs that need none."""
+"""Placeholder server of jobs whose parameter servers need no resources."""
 
 ONE_PS = {"gradient_mb": 0, "worker_mbps": Decimal("0.000001"), "ps_mbps": 10**6}
-"""A job that sends nothing: one parameter server does for any number of workers."""
+"""Fields of a job without communication: one parameter server suffices for any number of workers."""
 
 IN_SHORT = ("work", "max_workers")
-"""Fields that stand for epochs, chunks, minibatches and minibatch_s."""
+"""Short fields that replace epochs, chunks, minibatches and minibatch_s."""
 
 
 def admission_document(
@@ -413,7 +414,7 @@ def admission_document(
     name: str,
     **fields: Any,
 ) -> AdmissionDocument:
-    """Return the document that rows stand for; `AdmissionInstance.from_jobs` tells what they are."""
+    """Return the document of an instance given as rows; `AdmissionInstance.from_jobs` describes the arguments."""
     if not _is_number(slot_s) or not 0 < slot_s < math.inf:
         raise InvalidProblemError(f"slot_s must be a positive number of seconds, got {slot_s!r}")
     classes = {side: rows_of(rows, side) for side, rows in servers.items() if rows is not None}
@@ -449,7 +450,7 @@ def job_columns(instance: AdmissionData) -> dict[str, list[Any]]:
 
 
 def _resources(classes: Mapping[str, list[dict[str, Any]]], stated: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the resources: as given, or those that capacities name."""
+    """Return the names of the resources: the stated ones, else those in the capacities."""
     if stated is not None:
         if isinstance(stated, str) or not isinstance(stated, Iterable):
             wanted = f"; write [{stated!r}]" if isinstance(stated, str) else ""
@@ -477,7 +478,9 @@ def _amounts(value: Any, kinds: Sequence[str], path: str) -> Any:
         return value
     unknown = [name for name in value if name not in kinds]
     if unknown:
-        raise InvalidProblemError(f"{path} names {unknown[0]!r}, which is no resource; there are: {', '.join(kinds)}")
+        raise InvalidProblemError(
+            f"{path} names {unknown[0]!r}, an unknown resource; known resources: {', '.join(kinds)}"
+        )
     return [value.get(name, 0) for name in kinds]
 
 
@@ -507,13 +510,13 @@ def _job(row: Mapping[str, Any], i: int, kinds: Sequence[str], slot_s: float) ->
         raise InvalidProblemError(f"jobs[{i}].deadline belongs to a value; add value, or give a utility")
     elif "utility" not in job:
         raise InvalidProblemError(
-            f"jobs[{i}] lacks value; give what completing it is worth, in utility units, or give a utility"
+            f"jobs[{i}] lacks value; give the value of its completion in utility units, or give a utility"
         )
     return {name: value for name, value in job.items() if name not in (*IN_SHORT, "value", "deadline")}
 
 
 def _work(job: Mapping[str, Any], i: int, slot_s: float) -> dict[str, Any]:
-    """Return epochs, chunks and mini-batches of a job that takes so many worker-slots."""
+    """Return epochs, chunks and mini-batches of a job with the given work in worker-slots."""
     work, most = job["work"], job.get("max_workers", 1)
     for name, value in (("work", work), ("max_workers", most)):
         if not _is_whole(value) or value < 1:
@@ -521,7 +524,7 @@ def _work(job: Mapping[str, Any], i: int, slot_s: float) -> dict[str, Any]:
     both = [name for name in ("epochs", "chunks", "minibatches", "minibatch_s") if name in job]
     if both or job["gradient_mb"]:
         raise InvalidProblemError(f"jobs[{i}].work excludes {', '.join(both) or 'gradient_mb'}; give one or the other")
-    # Slots are cut into `most` parts of whole micro-seconds, rounded down; ceil() restores less than a worker-slot.
+    # Slots are cut into `most` parts of whole microseconds, rounded down; ceil() recovers the lost fraction.
     slot = int(Decimal(str(slot_s)) * MICRO)
     micro = slot // int(most)
     if not micro or int(work) * (slot % int(most)) >= slot:

@@ -1,18 +1,15 @@
 """The compact programme (1)-(13) of the admission problem in Pyomo: index sets, rows, model.
 
-Nothing here needs Pyomo, so that the size of a programme is known before it is built.
+The index sets do not need Pyomo, so the size of a programme is known before Pyomo builds it.
 
-Row (n) is docs/mathematics/admission.md, (A.1) to (A.13), under the paper's number.
+Row (n) has the paper's number and is (A.n) in docs/mathematics/admission.md.
 
-Notation: job i, segment s of its demands (always 0 where a job has one), worker server h, PS host k,
-slot t; ``u_i(t) = 1`` if t is the completion slot of job i. Each function is a Pyomo rule: it gets the
-model and the indices and returns one constraint.
+Notation: job i, segment s of its demands (0 if a job has one segment), worker server h, PS host k, slot t.
+``u_i(t) = 1`` if t is the completion slot of job i. Each rule is a function of the model and the indices; it
+returns one constraint.
 
-Rows of resources are divided by what their demands have in common and their right-hand sides rounded
-down. Coefficients are then whole numbers, so that no solver's tolerance admits what exact arithmetic
-refuses.
-
-Stated in docs/mathematics/admission.md, (A.1) to (A.13), under the paper's numbers.
+Rows of resources are divided by the greatest common divisor of their demands, and their right-hand sides are
+rounded down. Coefficients are then small integers, so that a solver's tolerance cannot admit a plan that violates a row in exact arithmetic.
 """
 
 import math
@@ -34,12 +31,12 @@ Place = tuple[int, int, int, int]
 """Job, demand segment of the job (0, 1, ...), server, slot."""
 
 JOB, SEGMENT, SERVER, SLOT = range(4)
-"""Columns of a place."""
+"""Positions in a place."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JobWindow:
-    """When one job may run and what it can have done by then.
+    """The slots in which one job may run, and bounds on its progress before each of them.
 
     Parameters
     ----------
@@ -50,11 +47,11 @@ class JobWindow:
     completions
         Slots in which completion earns something and the empty cluster could have done the work.
     max_workers
-        Shape (slots,): most workers that the empty cluster holds in each slot, in any segment.
+        Shape (slots,): the most workers that fit the empty cluster in each slot, over all segments.
     max_progress
         Shape (slots + 1,): an upper bound on the progress before each slot, and after the last.
     segments
-        Global numbers of the demand segments that can matter: those which start below the target.
+        Global indices of the demand segments that start below the target.
     """
 
     job: int
@@ -107,7 +104,7 @@ class CompactIndex:
     instance
         The instance.
     windows
-        By job; jobs that could not even complete alone are absent.
+        Windows by job; jobs that could not complete even alone are absent.
     """
 
     instance: AdmissionInstance
@@ -130,7 +127,7 @@ class CompactIndex:
 
     @cached_property
     def segments(self) -> tuple[tuple[int, int, int], ...]:
-        """All (job, segment, slot) of the jobs with several segments, wherever the segment can be reached."""
+        """All (job, segment, slot) of the jobs with several segments in which the segment is reachable."""
         return tuple(
             (i, number, slot)
             for i, window in self.windows.items()
@@ -140,17 +137,17 @@ class CompactIndex:
 
     @cached_property
     def workers(self) -> dict[Place, int]:
-        """Most workers, n_ih(t), of every place that holds any."""
+        """Maximum number of workers, n_ih(t), of every place where it is positive."""
         return self._places(self.instance.workers_per_server, self.instance.worker_servers)
 
     @cached_property
     def ps(self) -> dict[Place, int]:
-        """Most PSs, m_ik(t), of every place that holds any."""
+        """Maximum number of PSs, m_ik(t), of every place where it is positive."""
         return self._places(self.instance.ps_per_server, self.instance.ps_servers)
 
     @cached_property
     def steps(self) -> dict[tuple[int, int], tuple[int, ...]]:
-        """By (job, slot) the worker counts that make more progress than any smaller count."""
+        """Worker counts by (job, slot) that make more progress than every smaller count."""
         result = {}
         for i, window in self.windows.items():
             gain = np.minimum(self.instance.progress[i], self.instance.target[i])
@@ -197,7 +194,7 @@ class CompactIndex:
         return min(int(self.instance.progress[job][workers]), int(self.instance.target[job]))
 
     def share_of(self, server: int, slot: int, resource: int) -> int:
-        """Return floor(eps c), what one job may use of a server's resource; the capacity without a cap."""
+        """Return floor(eps c), the amount of a server's resource that one job may use; the capacity without a cap."""
         servers = self.instance.worker_servers
         limit = int(servers.capacity[servers.class_of_server[server], slot, resource])
         share = self.instance.max_share_per_server
@@ -244,7 +241,7 @@ def _grouped(places: Iterable[Place], *columns: int) -> dict[tuple[int, int], li
 
 
 def compact_size(instance: AdmissionInstance) -> int:
-    """Return how many variables the compact programme has, without building it."""
+    """Return the number of variables of the compact programme without building it."""
     total = 0
     sides = (
         (instance.workers_per_server > 0, instance.worker_servers.count),
@@ -325,7 +322,7 @@ def completion_8(m: Model, i: int) -> Any:
 def worker_place_8(m: Model, i: int, s: int, h: int, t: int) -> Any:
     """(8) y_ih(t) <= n_ih(t) sum_{t' >= t} u_i(t'): none after completion.
 
-    With demand segments g_is(t) stands for the sum.
+    With demand segments g_is(t) replaces the sum.
     """
     return m.workers[i, s, h, t] <= m.data.workers[i, s, h, t] * _is_on(m, i, s, t)
 
@@ -333,7 +330,7 @@ def worker_place_8(m: Model, i: int, s: int, h: int, t: int) -> Any:
 def ps_place_8(m: Model, i: int, s: int, k: int, t: int) -> Any:
     """(8) z_ik(t) <= m_ik(t) sum_{t' >= t} u_i(t'): none after completion.
 
-    With demand segments g_is(t) stands for the sum.
+    With demand segments g_is(t) replaces the sum.
     """
     return m.ps[i, s, k, t] <= m.data.ps[i, s, k, t] * _is_on(m, i, s, t)
 
@@ -385,10 +382,10 @@ def share_of_server(m: Model, i: int, s: int, h: int, t: int, r: int) -> Any:
 
 
 def alone_on_server(m: Model, i: int, s: int, h: int, t: int) -> Any:
-    """Keep a unit that exceeds the share by itself alone: y_ih(t) / n_ih(t) + z_ih(t) / m_ih(t) <= 1.
+    """Let a unit that exceeds the share run only without other units: y_ih(t) / n_ih(t) + z_ih(t) / m_ih(t) <= 1.
 
-    If a single worker exceeds the share then n = 1, and the pairs left are (1, 0) and (0, z); likewise
-    for PSs. The row's integer points are just these.
+    If a single worker exceeds the share then n = 1, and the feasible pairs are (1, 0) and (0, z); likewise
+    for PSs. The integer points of the row are exactly these pairs.
     """
     place = (i, s, h, t)
     if place not in m.data.ps or not m.data.exceeds_share_alone(place):
@@ -429,27 +426,27 @@ def _whole(terms: Iterable[tuple[int, Any]], limit: int) -> Any:
 def compact_model(instance: AdmissionInstance) -> Model:
     """Build the compact mixed-integer programme of an instance.
 
-    Its optimum is the best plan's value: the rows state what a plan is, with the completion slot (8)
-    linearised by binaries u. Jobs that could not complete in time even alone have no variables, and u
-    exists only in slots where completion earns something and the empty cluster could have done the work.
+    Its optimum is the value of the best plan. Binaries u linearise the completion slot of row (8). Jobs that
+    could not complete in time even alone have no variables. The variable u_i(t) exists only if completion in
+    slot t has a positive value and the empty cluster could do the work by then.
 
     Parameters
     ----------
     instance
-        Any admission instance; demand segments, capacities by slot, whole chunks, shared servers and
-        caps on a job's share of one server included.
+        Any admission instance, also with demand segments, capacities by slot, integral chunks, shared servers
+        and caps on a job's share of one server.
 
     Returns
     -------
     pyomo.environ.ConcreteModel
-        Each constraint is a component named after its row, `work_2` for (2), and states it in its `doc`.
-        Variables: `admitted` x, `completes` u, `workers` y, `ps` z, and where the instance asks for them
-        `in_segment` g and `step` c. The index sets are in its attribute `data`.
+        Each constraint is a component named after its row (`work_2` for (2)) with the formula in its `doc`.
+        Variables: `admitted` x, `completes` u, `workers` y, `ps` z, and if the instance needs them
+        `in_segment` g and `step` c. The attribute `data` holds the index sets.
 
     Notes
     -----
-    u may point later than the last slot with workers, which is never profitable since utilities don't
-    increase; `plan_from_compact` recomputes the completion from y.
+    u may select a slot after the last slot with workers. This never raises the objective, since utilities do
+    not increase with the delay. `plan_from_compact` recomputes the completion from y.
 
     References
     ----------
@@ -480,17 +477,18 @@ def compact_model(instance: AdmissionInstance) -> Model:
 
 
 def plan_from_compact(model: Model, instance: AdmissionInstance) -> AdmissionPlan:
-    """Return the plan at the present values of a model's variables.
+    """Return the plan of the current values of a model's variables.
 
-    Counts are rounded, superfluous workers and PSs dropped, and completion slots follow from what is
-    left; every row is checked in integers, and a job that breaks one is dropped (see `trimmed_plan`).
+    Counts are rounded, and superfluous workers and PSs are dropped. Completion slots follow from the
+    remaining workers. Every row is checked in integers, and a job that violates a row is dropped (see
+    `trimmed_plan`).
 
     Parameters
     ----------
     model
-        A model of `compact_model`; variables without a value count as 0.
+        A model built by `compact_model`; variables without a value count as 0.
     instance
-        The instance that it was built from.
+        The instance of the model.
     """
     return trimmed_plan(instance, workers=_rounded(model.workers), ps=_rounded(model.ps))
 
@@ -508,12 +506,12 @@ def _rounded(variables: Any) -> Counts:
 def _add_variables(model: Model) -> None:
     """Add index sets and variables.
 
-    (9)-(13): x and u are binary, y and z whole and not negative, and there are none before arrival.
+    (9)-(13): x and u are binary, y and z are non-negative integers, and no variables exist before arrival.
     """
     data: CompactIndex = model.data
     model.JOBS = pyo.Set(initialize=list(data.windows), doc="jobs that can complete in time alone")
     model.RUNS = pyo.Set(initialize=data.runs, dimen=2, doc="(job, slot) from arrival on")
-    model.COMPLETIONS = pyo.Set(initialize=data.completions, dimen=2, doc="(job, slot) worth completing in")
+    model.COMPLETIONS = pyo.Set(initialize=data.completions, dimen=2, doc="(job, slot) in which completion has a value")
     model.WORKER_PLACES = pyo.Set(initialize=list(data.workers), dimen=4, doc="(job, segment, server, slot)")
     model.PS_PLACES = pyo.Set(initialize=list(data.ps), dimen=4, doc="(job, segment, server, slot)")
     model.admitted = pyo.Var(model.JOBS, domain=pyo.Binary, doc="x_i")

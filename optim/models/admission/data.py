@@ -1,12 +1,13 @@
-"""The data of an admission problem: jobs, server classes, utilities, speed-ups, and what makes them valid.
+"""The data of an admission problem: jobs, server classes, utilities and speed-ups, with their validation.
 
-Without a table a job of Y workers is Y times as fast as with one, as in the paper. With one, row (2) counts twentieths of
-the worker-slots that one worker would need: ``sum_t p_i(Y_i(t)) >= ceil(20 E N M kappa) x_i`` with p_i(Y) the table's
-entry; the last entry holds for more workers than are listed (docs/mathematics/admission.md, (A.2s)).
+Without a speed-up table, a job with Y workers is Y times as fast as with one worker, as in the paper. With a
+table, row (2) counts progress in twentieths of a worker-slot: ``sum_t p_i(Y_i(t)) >= ceil(20 E N M kappa)
+x_i`` (docs/mathematics/admission.md, (A.2s)). Here p_i(Y) is the table's entry; the last entry holds for more
+workers.
 
-Notation (docs/mathematics/admission.md; Bao, Peng, Wu, Li, INFOCOM 2018): job ``i``, slot ``t``, worker server
-``h``, parameter server (PS) host ``k``, resource ``r``. All resource quantities are integers of 1e-6
-units, so that feasibility is decided without rounding.
+Notation (docs/mathematics/admission.md; Bao, Peng, Wu, Li, INFOCOM 2018): job ``i``, slot ``t``, worker
+server ``h``, parameter server (PS) host ``k``, resource ``r``. All resource quantities are integer multiples
+of 1e-6 units, so that feasibility is decided exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,40 +23,40 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, fr
 from optim.core.errors import InvalidProblemError
 
 TWENTIETHS = 20
-"""Units of a speed-up: a table's entries are multiples of 0.05."""
+"""Resolution of speed-ups: a table's entries are multiples of 1/20 = 0.05."""
 
 MAX_SPEEDUP = 10**6
 
 
 def progress_by_workers(speedup: Sequence[int], most: int) -> IntArray:
-    """Return the progress that Y = 0, ..., most workers make in a slot, in twentieths of one worker's.
+    """Return the progress of Y = 0, ..., most workers in one slot, in twentieths of one worker's progress.
 
     Parameters
     ----------
     speedup
-        Twentieths by 1, 2, ... workers, at least one entry.
+        Speed of 1, 2, ... workers in twentieths of one worker's speed, at least one entry.
     most
-        Most workers.
+        Maximum number of workers.
     """
     listed = np.array([0, *speedup], dtype=np.int64)
     return listed[np.minimum(np.arange(most + 1), len(speedup))]
 
 
 def curve_of(jobs: "Jobs", job: int) -> tuple[int, ...]:
-    """Return a job's table, empty where its speed is linear in workers."""
+    """Return a job's speed-up table, empty if its speed is linear in the number of workers."""
     return jobs.speedup[job] if jobs.speedup else ()
 
 
 def validate_speedups(jobs: "Jobs") -> None:
-    """Raise unless every table begins at 1 and never falls.
+    """Raise an error unless every table begins with 1 and is non-decreasing.
 
     Raises
     ------
     InvalidProblemError
-        With the job, its entry and the remedy.
+        If a table is invalid; the text names the job, the entry and the remedy.
     """
     if jobs.speedup and len(jobs.speedup) != len(jobs):
-        raise InvalidProblemError(f"jobs.speedup must hold one table a job or none, got {len(jobs.speedup)}")
+        raise InvalidProblemError(f"jobs.speedup must hold one table per job or none, got {len(jobs.speedup)}")
     for i, table in enumerate(jobs.speedup):
         for fault in _faults(table):
             raise InvalidProblemError(f"jobs[{i}].speedup {fault}")
@@ -70,7 +71,7 @@ def _faults(table: Sequence[int]) -> Iterator[str]:
         if table[k] < table[k - 1]:
             yield (
                 f"must not fall, got {table[k] / TWENTIETHS:g} after {table[k - 1] / TWENTIETHS:g} for {k + 1} workers; "
-                "repeat the entry before: workers may be idle"
+                "repeat the previous entry: workers may be idle"
             )
     if table[-1] > MAX_SPEEDUP * TWENTIETHS:
         yield f"must be at most {MAX_SPEEDUP}, got {table[-1] / TWENTIETHS:g}"
@@ -79,8 +80,8 @@ def _faults(table: Sequence[int]) -> Iterator[str]:
 class Utility(Protocol):
     """A non-negative, non-increasing function of the delay `d = completion slot - arrival slot`.
 
-    The checker describes each kind that ships once more (`optim.models.admission.check.exact_instance`): another kind is taken
-    at its word.
+    The checker implements each built-in utility again (`optim.models.admission.check.exact_instance`). It
+    evaluates a custom utility through this class.
     """
 
     def values(self, num_delays: int) -> NDArray[np.float64]:
@@ -111,7 +112,7 @@ class SigmoidUtility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstantUtility:
-    """f(d) = value: the job doesn't mind waiting."""
+    """f(d) = value: the completion has the same value at every delay."""
 
     value: float
 
@@ -151,7 +152,7 @@ MICRO = 1_000_000
 """Resource quantities are integers of 1/MICRO units."""
 
 MAX_QUANTITY = 10**9
-"""Largest quantity in a file, in its own unit: keeps every product within 64 bits."""
+"""Largest quantity in a file, in the unit of the field: every product then fits 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -165,7 +166,7 @@ class ServerClasses(ComparesByValue):
     capacity
         Shape (classes, slots, resources), 1e-6 units of each resource.
     count
-        Shape (classes,): how many servers of each class there are.
+        Shape (classes,): number of servers in each class.
     """
 
     types: tuple[str, ...]
@@ -182,12 +183,12 @@ class ServerClasses(ComparesByValue):
 
     @derived
     def class_of_server(self) -> IntArray:
-        """Class of each single server, in the order that plans number servers."""
+        """Class of each server, in the numbering of servers in plans; shape (servers,)."""
         return np.repeat(np.arange(self.num_classes), self.count)
 
     @property
     def num_servers(self) -> int:
-        """Number of single servers over all classes."""
+        """Number of servers over all classes."""
         return int(self.count.sum())
 
 
@@ -202,23 +203,24 @@ class Jobs(ComparesByValue):
     arrival
         Slot of arrival; a job may start in it. Shape (jobs,).
     epochs, chunks, minibatches
-        E, N (also the most workers at once) and M (a chunk). Shape (jobs,).
+        E epochs, N data chunks (also the maximum number of concurrent workers), M mini-batches per chunk.
+        Shape (jobs,).
     minibatch_micro_s, gradient_micro_mb, worker_micro_mbps, ps_micro_mbps
-        tau, e, b, B in 1e-6 of seconds, megabytes, megabits a second. Shape (jobs,).
+        tau (1e-6 seconds), e (1e-6 megabytes), b and B (1e-6 megabits per second). Shape (jobs,).
     segment_offset
         Shape (jobs + 1,): the demand segments of job i are ``segment_offset[i]:segment_offset[i+1]``.
     segment_start
-        Shape (segments,): worker-slots already done from which a segment's demands hold; 0 first.
+        Shape (segments,): progress from which a segment's demands hold; 0 for the first segment of a job.
     worker_demand, ps_demand
-        Shape (segments, resources), 1e-6 units a worker and a PS.
+        Shape (segments, resources), 1e-6 units per worker and per PS.
     utilities
-        One function of the delay a job.
+        One function of the delay per job.
     min_utility
-        Shape (jobs,): smallest utility still accepted, in utility units; later completions earn nothing.
-        NaN where the instance's default (a share of f(0)) holds.
+        Shape (jobs,): smallest accepted utility, in utility units; completions below it earn nothing. NaN if
+        the instance's default (a share of f(0)) applies.
     speedup
-        One table per job: how many times as fast as one worker 1, 2, ... of them are, in twentieths; an empty table is linear
-        speed, and none at all linear speed of all jobs.
+        One table per job: speed of 1, 2, ... workers in twentieths of one worker's speed. An empty table
+        means linear speed; an empty tuple means linear speed of all jobs.
     """
 
     ids: tuple[str, ...]
@@ -252,15 +254,15 @@ def as_int_array(values: Sequence[int] | Sequence[Sequence[int]]) -> IntArray:
 
 
 MEGABITS_THERE_AND_BACK = 16
-"""Megabits moved a mini-batch per megabyte of gradient: pushed and pulled, 8 bits a byte."""
+"""Megabits transferred per mini-batch and megabyte of gradient: push and pull, 8 bits per byte."""
 
 WORK_CAP = 2**62
-"""Work beyond any horizon; larger amounts are cut to it so that they fit 64 bits."""
+"""Amount of work beyond any horizon; larger amounts are clipped to it so that they fit 64 bits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdmissionData(ComparesByValue):
-    """The fields of an admission problem, and the tables that follow from them; `AdmissionInstance` is built from them.
+    """The fields of an admission problem and the tables derived from them; the base of `AdmissionInstance`.
 
     Parameters
     ----------
@@ -279,10 +281,10 @@ class AdmissionData(ComparesByValue):
     min_utility_share
         A completion that earns less than this share of f(0) earns nothing (default 1 %).
     max_share_per_server
-        If set, a job's workers on one server use at most this share of each resource, one worker at
-        least; likewise its PSs. On shared servers the share bounds workers and PSs together.
+        If set, a job's workers on one server use at most this share of each resource, but one worker is
+        always allowed; likewise its PSs. On shared servers the share bounds workers and PSs together.
     chunk_integral
-        Whether a slot's workers finish whole data chunks within the slot.
+        Whether workers process only complete data chunks within a slot.
 
     Raises
     ------
@@ -316,7 +318,7 @@ class AdmissionData(ComparesByValue):
 
     @property
     def has_shared_servers(self) -> bool:
-        """Whether workers and PSs live on the same servers."""
+        """Whether workers and PSs run on the same servers."""
         return self.worker_servers is self.ps_servers
 
     @property
@@ -326,7 +328,7 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def has_steps(self) -> bool:
-        """Whether any job's progress is a table by its workers, and not their number."""
+        """Whether any job's progress per slot is a table over its number of workers."""
         return self.chunk_integral or any(self.jobs.speedup)
 
     @derived
@@ -375,7 +377,7 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def max_workers(self) -> IntArray:
-        """Most workers that job i ever runs at once, min(N_i, W_i) (N_i where progress is a table); shape (jobs,)."""
+        """Maximum number of concurrent workers, min(N_i, W_i) (N_i if progress is a table); shape (jobs,)."""
         result = self.jobs.chunks.copy() if self.chunk_integral else np.minimum(self.jobs.chunks, self.work)
         result[self._curved] = self.jobs.chunks[self._curved]
         return result
@@ -387,7 +389,7 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def progress(self) -> tuple[IntArray, ...]:
-        """For each job the progress made in one slot by Y = 0, ..., max_workers workers (row (2))."""
+        """For each job the progress of Y = 0, ..., max_workers workers in one slot (row (2))."""
         tables = []
         for i, (most, chunk) in enumerate(zip(self.max_workers.tolist(), self.chunk_slots, strict=True)):
             table, unit = np.arange(most + 1, dtype=np.int64), 1
@@ -416,7 +418,7 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def value(self) -> FloatArray:
-        """What completing job i in slot t earns, shape (jobs, slots).
+        """Utility of completing job i in slot t, shape (jobs, slots).
 
         Zero before arrival, and from the first slot on in which the utility falls below its minimum.
         """
@@ -438,22 +440,22 @@ class AdmissionData(ComparesByValue):
 
     @derived
     def workers_per_server(self) -> IntArray:
-        """n: most workers of a job's segment on ONE server of a class, shape (segments, classes, slots).
+        """n: maximum number of workers of a job's segment on ONE server of a class, shape (segments, classes, slots).
 
-        Whole numbers of demands in the empty capacity, capped by N_i and `max_share_per_server`.
+        The number of demands that fit the empty server, capped by N_i and `max_share_per_server`.
         """
         most = self.max_workers[self.segment_job]
         return units_per_server(self.jobs.worker_demand, self.worker_servers.capacity, most, self.max_share_per_server)
 
     @derived
     def ps_per_server(self) -> IntArray:
-        """m: most PSs of a job's segment on ONE server of a class, shape (segments, classes, slots)."""
+        """m: maximum number of PSs of a job's segment on ONE server of a class, shape (segments, classes, slots)."""
         most = np.array([table[-1] for table in self.ps_needed], dtype=np.int64)[self.segment_job]
         return units_per_server(self.jobs.ps_demand, self.ps_servers.capacity, most, self.max_share_per_server)
 
 
 def units_per_server(demand: IntArray, capacity: IntArray, most: IntArray, share: Fraction | None) -> IntArray:
-    """Return how many units of each demand one server of each class holds in each slot, exactly."""
+    """Return how many units of each demand fit one server of each class in each slot, exactly."""
     num_segments, num_resources = demand.shape
     result = np.repeat(
         np.broadcast_to(most[:, None], (num_segments, capacity.shape[0]))[:, :, None], capacity.shape[1], axis=2
@@ -475,7 +477,7 @@ def units_per_server(demand: IntArray, capacity: IntArray, most: IntArray, share
 
 
 def share_of(capacity: IntArray, share: Fraction | None) -> IntArray:
-    """Return floor(share * capacity) exactly, all of it without a share: demands are whole, so the floor loses nothing."""
+    """Return floor(share * capacity), or the capacity if share is None; demands are integers, so the floor is exact."""
     if share is None:
         return capacity
     flat = [quantity * share.numerator // share.denominator for quantity in capacity.ravel().tolist()]
@@ -483,16 +485,16 @@ def share_of(capacity: IntArray, share: Fraction | None) -> IntArray:
 
 
 MONOTONE_TOL = 1e-12
-"""A utility may rise by this share of its first value through rounding alone."""
+"""Tolerated rise of a utility through rounding, relative to its first value."""
 
 
 def validate(instance: AdmissionData) -> None:
-    """Raise if the instance contradicts its own definition.
+    """Raise an error if the instance violates the definitions of the problem.
 
     Raises
     ------
     InvalidProblemError
-        With the path of the first bad field, its value, and what to do.
+        If a field is invalid; the text names the path of the first such field, its value and the remedy.
     """
     if instance.horizon < 1:
         raise InvalidProblemError(f"horizon must be at least 1 slot, got {instance.horizon}")
@@ -524,7 +526,7 @@ def _validate_servers(side: str, servers: ServerClasses, instance: AdmissionData
             f"{side}: capacity must have shape (classes, slots, resources) = {shape}, got {servers.capacity.shape}"
         )
     if servers.count.shape != (servers.num_classes,):
-        raise InvalidProblemError(f"{side}: count must hold one number a class, got shape {servers.count.shape}")
+        raise InvalidProblemError(f"{side}: count must hold one number per class, got shape {servers.count.shape}")
     for c in range(servers.num_classes):
         if servers.count[c] < 1:
             raise InvalidProblemError(
@@ -533,7 +535,7 @@ def _validate_servers(side: str, servers: ServerClasses, instance: AdmissionData
         low, high = int(servers.capacity[c].min()), int(servers.capacity[c].max())
         if low < 0:
             raise InvalidProblemError(
-                f"{side}[{c}].capacity must not be negative, got {low / MICRO}; use 0 for a resource it lacks"
+                f"{side}[{c}].capacity must not be negative, got {low / MICRO}; use 0 for a missing resource"
             )
         if high > MAX_QUANTITY * MICRO:
             raise InvalidProblemError(
@@ -544,7 +546,7 @@ def _validate_servers(side: str, servers: ServerClasses, instance: AdmissionData
 def _validate_jobs(jobs: Jobs, instance: AdmissionData) -> None:
     if len(set(jobs.ids)) != len(jobs.ids):
         twice = next(name for name in jobs.ids if jobs.ids.count(name) > 1)
-        raise InvalidProblemError(f"jobs: id {twice!r} is used twice; give every job its own id")
+        raise InvalidProblemError(f"jobs: id {twice!r} is used twice; give every job a unique id")
     minima = {
         "arrival": (jobs.arrival, 0),
         "epochs": (jobs.epochs, 1),
@@ -557,7 +559,7 @@ def _validate_jobs(jobs: Jobs, instance: AdmissionData) -> None:
     }
     for name, (array, least) in minima.items():
         if array.shape != (len(jobs),):
-            raise InvalidProblemError(f"jobs.{name} must hold one number a job, got shape {array.shape}")
+            raise InvalidProblemError(f"jobs.{name} must hold one number per job, got shape {array.shape}")
         for i in np.flatnonzero(array < least).tolist():
             raise InvalidProblemError(
                 f"jobs[{i}].{name} must be {'positive' if least else 'at least 0'}, got {array[i]}"

@@ -1,6 +1,6 @@
-"""The decision of an admission problem, its repair from counts, and proofs of upper bounds.
+"""Decisions of an admission problem, their construction from counts, and proofs of upper bounds.
 
-They are data: solvers produce them, `optim.models.admission.check` recomputes what they prove.
+Solvers produce these data; `optim.models.admission.check` recomputes objectives and bounds from them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -55,12 +55,14 @@ class AdmissionPlan(ComparesByValue):
     def from_rows(cls, workers: Iterable[Iterable[float]], ps: Iterable[Iterable[float]]) -> "AdmissionPlan":
         """Build a plan from (job, slot, server, count) rows in any order; rows with count 0 are dropped.
 
-        Numbers within 1e-6 of a whole one are rounded to it, as solvers of integer programmes return them.
+        Numbers within 1e-6 of an integer are rounded, because solvers of integer programmes return such
+        numbers.
 
         Raises
         ------
         InvalidProblemError
-            If a number is not whole or below 0, a row has another length, or two rows are of one job, slot and server.
+            If a number is fractional or negative, a row does not have four numbers, or two rows have the same
+            job, slot and server.
         """
         return cls(workers=_sorted_rows(workers, "workers"), ps=_sorted_rows(ps, "ps"))
 
@@ -83,13 +85,13 @@ class AdmissionPlan(ComparesByValue):
         Raises
         ------
         InvalidProblemError
-            If a row's job or slot isn't the instance's.
+            If a job or slot of a row is outside the instance.
         """
         self._check_rows(instance)
         return float(np.sum(instance.value[self.admitted, self.completion])) if len(self.admitted) else 0.0
 
     def _check_rows(self, instance: AdmissionInstance) -> None:
-        """Refuse rows whose job or slot isn't the instance's: a negative one would be another's, counted from the end."""
+        """Reject rows whose job or slot is outside the instance; NumPy would count negative indices from the end."""
         for rows, side in ((self.workers, "workers"), (self.ps, "ps")):
             for column, name, most in ((JOB, "job", instance.num_jobs), (SLOT, "slot", instance.horizon)):
                 wrong = rows[(rows[:, column] < 0) | (rows[:, column] >= most)]
@@ -99,7 +101,7 @@ class AdmissionPlan(ComparesByValue):
                     )
 
     def columns(self, instance: AdmissionInstance | None = None) -> Columns:
-        """Return the rows as columns side, job, slot, server, count; with the instance, jobs by their names."""
+        """Return the rows as columns side, job, slot, server, count; given the instance, jobs appear by name."""
         if instance is not None:
             self._check_rows(instance)
         rows = np.concatenate([self.workers, self.ps])
@@ -108,7 +110,7 @@ class AdmissionPlan(ComparesByValue):
         return {"side": side, "job": jobs, "slot": rows[:, SLOT], "server": rows[:, SERVER], "count": rows[:, COUNT]}
 
     def picture(self) -> str:
-        """Return a Gantt chart as an ``<svg>`` element: one row per job, darker cells where more workers run."""
+        """Return a Gantt chart as an ``<svg>`` element: one row per job, darker cells for more workers."""
         from optim.core.text import Cell, grid
 
         counts: dict[tuple[int, int], int] = {}
@@ -144,7 +146,7 @@ def _sorted_rows(rows: Iterable[Iterable[float]], side: str) -> IntArray:
 
 
 class Side(StrEnum):
-    """Which kind of server a row belongs to; on shared servers every row is a worker row."""
+    """Side of the cluster: servers of workers or servers of PSs; shared servers are all on the worker side."""
 
     WORKER = "worker"
     PS = "ps"
@@ -154,22 +156,22 @@ class Side(StrEnum):
 class ServerCut(ComparesByValue):
     """A valid inequality of ONE server's integer packings, used with a dual multiplier.
 
-    For every integer packing of one server of class `server_class` in slot `slot`, of at most N_j workers and Z_j(N_j) PSs of job j,
-    ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. Summed over the
-    class' servers the right-hand side is multiplied by their count. Coefficients are integers, so
-    that validity is decided exactly. For a job with demand segments the inequality must hold with
-    the elementwise smallest demand of its segments.
+    The inequality is ``sum_j worker_coefficient[j] y_j + ps_coefficient[j] z_j <= right_hand_side``. It holds
+    for every integer packing of one server of class `server_class` in slot `slot`. Job j has at most N_j
+    workers and Z_j(N_j) PSs in it. Summed over the servers of the class, the right-hand side is multiplied by
+    their number. Coefficients are integers, so that validity is decided exactly. For a job with demand
+    segments the inequality must hold with the elementwise smallest demand of its segments.
 
     Parameters
     ----------
     side
         Servers of workers or of PSs; `worker` on shared servers.
     server_class, slot
-        Where it holds.
+        Class and slot of the inequality.
     jobs
         Shape (items,), ascending; other jobs have coefficient 0.
     worker_coefficient, ps_coefficient
-        Shape (items,), integers >= 0. On disjoint servers only the side's own is non-zero.
+        Shape (items,), integers >= 0. On separate servers the coefficients of the other side are 0.
     right_hand_side
         Integer >= 0.
     multiplier
@@ -191,28 +193,31 @@ class ServerCut(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CountCut(ComparesByValue):
-    """A valid inequality of how many units of each job a CLASS holds in a slot, used with a dual multiplier.
+    """A valid inequality of the number of units of each job in a CLASS and slot, used with a dual multiplier.
 
-    For all counts n_j that the class' servers hold together in slot `slot`, ``sum_j gain_j(n_j) <= right_hand_side``,
-    where gains are any functions of whole counts that don't fall: unlike a `ServerCut`'s they tell a job with four
-    units in half of its schedules from one with two in all. Gains are whole numbers, so that validity is decided
-    exactly. On shared servers a job's workers and PSs count as two: ``sum_j gain_j(y_j) + ps_gain_j(z_j)``. For a job
-    with demand segments the inequality must hold with the elementwise smallest demand of its segments.
+    The inequality is ``sum_j gain_j(n_j) <= right_hand_side`` for all counts n_j that fit the servers of the
+    class together in slot `slot`. Gains are non-decreasing functions of the count. A `ServerCut` is linear in
+    the counts. A `CountCut` can distinguish four units in half of a job's schedules from two units in all
+    schedules. Gains are integers, so that validity is decided exactly. On shared servers a job's workers and
+    PSs have separate gains: ``sum_j gain_j(y_j) + ps_gain_j(z_j)``. For a job with demand segments the
+    inequality must hold with the elementwise smallest demand of its segments.
 
     Parameters
     ----------
     side
         Servers of workers or of PSs; `worker` on shared servers.
     server_class, slot
-        Where it holds.
+        Class and slot of the inequality.
     jobs
         Shape (items,), ascending; other jobs have no gain.
     gain
-        Shape (items, widest): gains of 1, ..., widest units, >= 0 and not falling; of more units as of the widest.
+        Shape (items, widest): gains of 1, ..., widest units, >= 0 and non-decreasing; more units gain as much
+        as widest units.
     ps_gain
-        On shared servers those of 1, ..., widest PSs, and `gain` those of workers; None on separate ones.
+        On shared servers the gains of 1, ..., widest PSs (`gain` is then for workers); None on separate
+        servers.
     right_hand_side
-        Integer >= 0, of the whole class.
+        Integer >= 0, for all servers of the class together.
     multiplier
         Dual value >= 0, utility units per unit of the left-hand side.
     """
@@ -231,26 +236,28 @@ class CountCut(ComparesByValue):
 
 
 Cut = ServerCut | CountCut
-"""What tightens the packing LP."""
+"""A valid inequality that tightens the packing LP."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
     """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
 
-    It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
-    right_hand_side`` (count cuts: without count) as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all
-    schedules of the job: any prices >= 0 will do (docs/mathematics/admission.md, (A.22)). In a leaf of a `TreeProof` the schedules are
-    those that its splits leave. A job that they admit can't be refused, so that its payoff is at least ``value - cost``, and may be
-    negative; that of a job that they refuse is 0.
+    The upper bound is ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count
+    * right_hand_side`` (count cuts: without count). It is valid for all prices >= 0 if every payoff is at
+      least ``max(0, value - cost)`` over all schedules of the job. This is (A.22) in
+      docs/mathematics/admission.md. In a
+    leaf of a `TreeProof` only the schedules that satisfy the leaf's branches count. A job that the branches
+    admit has a payoff of at least ``value - cost``, possibly negative. A job that the branches reject has
+    payoff 0.
 
     Parameters
     ----------
     worker_price, ps_price
-        Shape (classes, slots, resources), utility units per unit of resource. On shared servers all prices
-        are worker prices and `ps_price` has no classes.
+        Shape (classes, slots, resources), >= 0, utility units per unit of resource. On shared servers all
+        prices are worker prices and `ps_price` has no classes.
     payoff
-        Shape (jobs,): mu, utility units; negative only for jobs that the leaf of a tree admits.
+        Shape (jobs,): mu, utility units; negative only for jobs that the branches of a leaf admit.
     cuts, count_cuts
         Cuts with their multipliers.
     """
@@ -266,12 +273,12 @@ class PriceProof(ComparesByValue):
 
 
 class BranchKind(StrEnum):
-    """How a node's set of plans is split in two, the low child first; v is the branch's `value`, which `admitted` has no use for."""
+    """Split of a node's set of plans: low child | high child. v is the branch's `value` (ignored by `admitted`)."""
 
     ADMITTED = "admitted"
-    """job i is refused | job i is admitted."""
+    """job i is rejected | job i is admitted."""
     COMPLETION = "completion"
-    """job i is refused or completes by slot v | job i is refused or completes after slot v."""
+    """job i is rejected or completes by slot v | job i is rejected or completes after slot v."""
     WORKERS = "workers"
     """job i has at most v workers in the class in the slot | at least v + 1."""
     PS = "ps"
@@ -296,12 +303,12 @@ class TreeNode(ComparesByValue):
     Parameters
     ----------
     branch
-        The split, None at a leaf.
+        The split of an inner node; None at a leaf.
     low, high
         Numbers of the children, -1 at a leaf.
     proof
-        At a leaf a dual point for the leaf's restricted schedules; None at a leaf whose restrictions
-        leave no plan at all.
+        Dual point for the restricted schedules of a leaf; None at an inner node and at a leaf without any
+        plan.
     """
 
     branch: Branch | None = None
@@ -314,7 +321,7 @@ class TreeNode(ComparesByValue):
 class TreeProof(ComparesByValue):
     """A branching tree whose leaves cover all plans; node 0 is the root.
 
-    It proves the largest bound of its leaves.
+    The proven bound is the largest bound of the leaves.
     """
 
     nodes: tuple[TreeNode, ...]
@@ -325,19 +332,19 @@ Counts = dict[tuple[int, int, int], int]
 
 
 def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) -> AdmissionPlan:
-    """Return a valid plan made of given counts.
+    """Return a valid plan built from given counts.
 
-    Of each job only what it needs is kept: no slot after its work is done, in each slot the fewest
-    workers that make the same progress, and Z(Y) PSs for Y workers. That frees resources and never
-    delays a completion. Jobs are then taken by falling value, and one that breaks a row (work, a
-    server's room for one job, capacities; all in integers) is dropped.
+    Superfluous units of each job are removed first. The job keeps no slot after its work is done. In each
+    slot it keeps the smallest number of workers with the same progress, and Z(Y) PSs for Y workers. This
+    frees resources and delays no completion. Jobs are then placed in order of decreasing value. A job is
+    dropped if it violates a row (work, limits of one job on a server, capacities; all in integers).
 
     Parameters
     ----------
     instance
         The instance.
     workers, ps
-        Counts >= 0 on single servers.
+        Counts >= 0 by (job, slot, server).
     """
     by_job = _by_job(instance, workers), _by_job(instance, ps)
     needs = [_needs(instance, i, *sides) for i, sides in enumerate(zip(*by_job, strict=True))]
@@ -353,7 +360,7 @@ def trimmed_plan(instance: AdmissionInstance, *, workers: Counts, ps: Counts) ->
 
 @dataclass(slots=True, kw_only=True)
 class _Need:
-    """What one job needs to complete: by slot its demand segment, and units by server."""
+    """Units that one job needs to complete: by slot its demand segment, and units by server."""
 
     job: int
     completion: int = -1
@@ -380,7 +387,7 @@ def _by_job(instance: AdmissionInstance, counts: Counts) -> list[BySlot]:
 
 
 def _needs(instance: AdmissionInstance, i: int, workers: BySlot, ps: BySlot) -> _Need | None:
-    """Walk through a job's slots and keep what makes progress; None if its work isn't done in time."""
+    """Return the units of a job that make progress, slot by slot; None if its work is not done in time."""
     target, progress = int(instance.target[i]), instance.progress[i]
     first, last = int(instance.jobs.segment_offset[i]), int(instance.jobs.segment_offset[i + 1])
     starts = instance.jobs.segment_start[first:last]
@@ -408,7 +415,7 @@ def _needs(instance: AdmissionInstance, i: int, workers: BySlot, ps: BySlot) -> 
 
 
 def _first_units(by_server: dict[int, int], number: int) -> dict[int, int]:
-    """Keep `number` units, those on the first servers."""
+    """Return the first `number` units, in the order of the servers."""
     units = {}
     for server, count in by_server.items():
         units[server] = min(count, number)
@@ -419,7 +426,7 @@ def _first_units(by_server: dict[int, int], number: int) -> dict[int, int]:
 
 
 class _FreeServers:
-    """What is left on every server in every slot."""
+    """Free resources of every server in every slot."""
 
     def __init__(self, instance: AdmissionInstance) -> None:
         self._instance = instance
@@ -434,7 +441,7 @@ class _FreeServers:
         }
 
     def take(self, need: _Need) -> bool:
-        """Take what a job needs, or nothing if it doesn't fit; return whether it does."""
+        """Place a job if all its units fit; return whether they fit."""
         if not all(self._is_within_limits(need, slot, segment) for slot, segment in need.segment.items()):
             return False
         loads = [
@@ -451,7 +458,7 @@ class _FreeServers:
         return False
 
     def _is_within_limits(self, need: _Need, slot: int, segment: int) -> bool:
-        """Tell whether one job's units keep to what an empty server holds of it, share included."""
+        """Return whether one job's units fit an empty server under the share cap."""
         units = {side: need.units[side, slot] for side in (Side.WORKER, Side.PS)}
         for side, by_server in units.items():
             most = self._most[side][segment, :, slot]

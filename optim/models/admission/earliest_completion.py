@@ -1,4 +1,4 @@
-"""How fast each job can be done alone, and jobs that no plan can admit, with the reason."""
+"""Earliest completion of each job alone, and the jobs that no plan can admit, with the reason."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -9,26 +9,25 @@ from optim.core.arrays import IntArray
 from optim.models.admission.data import MICRO, AdmissionData, ServerClasses
 
 NOTHING_FITS = -(2**40)
-"""Number of PSs beside workers that don't fit themselves; sums of it stay within 64 bits."""
+"""Marks numbers of workers that do not fit even without PSs; sums of it stay within 64 bits."""
 
 
 def earliest_completion(instance: AdmissionData) -> IntArray:
-    """Return the slot in which each job completes if it has the cluster for itself from its arrival.
+    """Return the completion slot of each job if it runs alone on the cluster from its arrival.
 
-    Without demand segments as many workers as possible in every slot are best. With segments they need
-    not be: demands may rise with the work done, and a job that did less is still in the cheaper segment.
-    So the whole set of progress that can have been made before a slot is followed.
+    Without demand segments, the largest possible number of workers in every slot is optimal. With segments a
+    smaller number may be better, because demands may rise with progress. The function therefore computes the
+    set of all reachable progress before each slot.
 
     Parameters
     ----------
     instance
-        Any instance: segments, shared servers, caps and whole chunks included.
+        Any instance, also with segments, shared servers, caps and integral chunks.
 
     Returns
     -------
     IntArray
-        Shape (jobs,): the earliest completion slot, -1 where the job completes in no slot or earns
-        nothing when it does.
+        Shape (jobs,): the earliest completion slot, -1 if the job cannot complete or earns nothing then.
     """
     most = max_workers(instance)
     result = np.full(instance.num_jobs, -1, dtype=np.int64)
@@ -51,7 +50,7 @@ def earliest_completion(instance: AdmissionData) -> IntArray:
 
 
 def max_workers(instance: AdmissionData) -> IntArray:
-    """Return the most workers that a job can run at once in the empty cluster, with the PSs they need.
+    """Return the maximum number of concurrent workers, with their PSs, of each job in the empty cluster.
 
     Returns
     -------
@@ -75,23 +74,23 @@ def max_ps_beside(
     share: Fraction | None,
     most: tuple[int, int],
 ) -> IntArray:
-    """Return the most PSs of one job that ONE shared server holds beside Y = 0, 1, ... of its workers.
+    """Return the most PSs of one job that fit ONE shared server together with Y = 0, 1, ... of its workers.
 
     Parameters
     ----------
     demand
-        What a worker and what a PS takes of each resource.
+        Demand of a worker and demand of a PS, each over the resources, in 1e-6 units.
     capacity
-        The server's capacity.
+        The server's capacity over the resources, in 1e-6 units.
     share
         Cap on the job's share of the server; a single worker or a single PS may exceed it.
     most
-        Most workers and most PSs of interest.
+        Largest relevant numbers of workers and of PSs.
 
     Returns
     -------
     IntArray
-        Shape (most workers + 1,), at most ``most[1]`` each; `NOTHING_FITS` where the workers don't fit.
+        Shape (most workers + 1,), at most ``most[1]`` each; `NOTHING_FITS` where the workers do not fit.
     """
     result = _max_ps(demand, capacity, most)
     if share is None:
@@ -107,7 +106,7 @@ def max_ps_beside(
 def _max_ps(
     demand: tuple[tuple[int, ...], tuple[int, ...]], capacity: tuple[int, ...], most: tuple[int, int]
 ) -> IntArray:
-    """Return the most PSs beside each number of workers that fit into `capacity` together."""
+    """Return for each number of workers the most PSs that fit into `capacity` together with them."""
     result = np.full(most[0] + 1, most[1], dtype=np.int64)
     for worker, ps, limit in zip(*demand, capacity, strict=True):
         rest = limit - worker * np.arange(most[0] + 1, dtype=np.int64)
@@ -155,7 +154,7 @@ def _powers(one: IntArray, count: int, most: int) -> Iterator[IntArray]:
 
 
 def _together(a: IntArray, b: IntArray, most: int) -> IntArray:
-    """Return what two groups of servers hold: ``max over y of a[Y - y] + b[y]`` for every Y."""
+    """Combine the tables of two groups of servers: ``max over y of a[Y - y] + b[y]`` for every Y."""
     size = len(a)
     padded = np.concatenate([np.full(size - 1, NOTHING_FITS, dtype=np.int64), a])
     windows = np.lib.stride_tricks.sliding_window_view(padded, size)
@@ -166,7 +165,7 @@ def _together(a: IntArray, b: IntArray, most: int) -> IntArray:
 
 
 def _slots_at_full_speed(progress: IntArray, target: int) -> int | None:
-    """Return in how many slots the progress adds up to the target, None if never."""
+    """Return the number of slots in which the progress adds up to the target, None if it never does."""
     done = 0
     for k, amount in enumerate(progress.tolist()):
         done += amount
@@ -176,7 +175,7 @@ def _slots_at_full_speed(progress: IntArray, target: int) -> int | None:
 
 
 def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | None:
-    """Count slots where progress is any number of worker-slots: what can be done is 0, ..., `max_progress`."""
+    """Count slots if progress is any number of worker-slots: reachable progress is 0, ..., `max_progress`."""
     max_progress = 0
     ends = [*starts[1:], target]
     for k in range(limits.shape[1]):
@@ -191,7 +190,7 @@ def _slots_by_steps(limits: IntArray, starts: list[int], target: int) -> int | N
 
 
 def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target: int) -> int | None:
-    """Count slots where progress comes in jumps: bit d of `reached` says that d may have been done."""
+    """Count slots if progress comes in jumps: bit d of `reached` is set if progress d is reachable."""
     reached = 1
     jumps = np.unique(table).tolist()
     all_states = (1 << target) - 1
@@ -229,30 +228,30 @@ def _reason(instance: AdmissionData, job: int, most: IntArray) -> str:
     for segment in range(begin, end):
         demand = instance.jobs.worker_demand[segment]
         if not instance.workers_per_server[segment, :, slots].any():
-            return f"has workers that no {hosts} holds{_lacking(instance, demand, instance.worker_servers, slots)}"
+            return f"has workers that fit no {hosts}{_lacking(instance, demand, instance.worker_servers, slots)}"
         demand = instance.jobs.ps_demand[segment]
         if not instance.ps_per_server[segment, :, slots].any():
             hosts = hosts if instance.has_shared_servers else "host of parameter servers"
             return (
-                f"needs parameter servers that no {hosts} holds{_lacking(instance, demand, instance.ps_servers, slots)}"
+                f"needs parameter servers that fit no {hosts}{_lacking(instance, demand, instance.ps_servers, slots)}"
             )
         if not most[segment, slots].any():
             return "has no slot in which workers and the parameter servers that they need fit together"
     if end - begin > 1:
-        return f"can't be done alone by slot {last}, the last that earns"
+        return f"cannot complete alone by slot {last}, the last that earns"
     possible = int(instance.progress[job][most[begin, slots]].sum())
     return (
-        f"can't be done alone by slot {last}, the last that earns: "
+        f"cannot complete alone by slot {last}, the last that earns: "
         f"{possible / int(instance.target[job]):.0%} of its work from slot {first} on"
     )
 
 
 def _lacking(instance: AdmissionData, demand: IntArray, servers: ServerClasses, slots: slice) -> str:
-    """Return which resources a unit takes more of than any server has."""
+    """Return the resources whose demand exceeds the capacity of every server."""
     max_capacity = servers.capacity[:, slots].max(axis=(0, 1), initial=0)
     short = [
         f"{name} {need / MICRO:g} of {have / MICRO:g}"
         for name, need, have in zip(instance.resources, demand.tolist(), max_capacity.tolist(), strict=True)
         if need > have
     ]
-    return f" ({', '.join(short)})" if short else " at once"
+    return f" ({', '.join(short)})" if short else " in all resources at once"

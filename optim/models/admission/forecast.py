@@ -1,4 +1,4 @@
-"""What an operator keeps between days: earlier days, and the prices learned from them (``optim/forecast/1``)."""
+"""Forecast for an operator: earlier days, and the prices learned from them (format ``optim/forecast/1``)."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from optim.models.admission.instance import (
 SCHEMA = "optim/forecast/1"
 
 MAX_PRICE = 1e100
-"""Of a unit: costs, which are sums of such prices times demands, stay finite."""
+"""Largest price of a unit; costs (sums of prices times demands) then stay finite."""
 
 
 class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,24 +39,26 @@ class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast(ComparesByValue):
-    """Prices learned from days, with the days that stand behind them.
+    """Prices learned from earlier days, together with these days.
 
     Parameters
     ----------
     cluster
-        The servers, slots and rules that the prices are for; it has no jobs.
+        Instance without jobs: the servers, slots and rules of the prices.
     days
-        The days learned from, each with its own jobs (its cluster may have had another size).
+        The earlier days, each with its jobs (the cluster of a day may have had another size).
     fill
-        Share of each capacity that the LP counted on, in (0, 1].
+        Share of each capacity available in the LP, in (0, 1].
     worker_price, ps_price
-        Shape (classes, slots, resources), utility units per unit, >= 0: an optimal dual point of the packing LP of all days'
-        jobs, each at weight 1 / days. Shared servers have worker prices only.
+        Shape (classes, slots, resources), utility units per unit, >= 0. They are an optimal dual point of the
+        packing LP of the jobs of all days, each job with weight 1 / days. Shared servers have worker prices
+        only.
 
     Raises
     ------
     InvalidProblemError
-        If prices are negative, not finite, or not of the cluster's shape, or a day isn't of the cluster's kind.
+        If prices are negative or not finite, their shape differs from the cluster's, or a day is incompatible
+        with the cluster.
     """
 
     cluster: AdmissionInstance
@@ -67,7 +69,7 @@ class Forecast(ComparesByValue):
 
     def __post_init__(self) -> None:
         if not self.days:
-            raise InvalidProblemError("days must hold a day at least: prices come from days; learn anew")
+            raise InvalidProblemError("days must hold at least one day, got none; learn the forecast again")
         sides = {"worker_price": self.cluster.worker_servers, "ps_price": self.cluster.ps_servers}
         for name, servers in sides.items():
             prices = getattr(self, name)
@@ -75,19 +77,19 @@ class Forecast(ComparesByValue):
             shape = (classes, self.cluster.horizon, self.cluster.num_resources)
             if prices.shape != shape and not (prices.size == 0 and classes == 0):
                 raise InvalidProblemError(
-                    f"{name} must list classes, slots and resources of shape {shape}, got {prices.shape}; learn anew"
+                    f"{name} must list classes, slots and resources of shape {shape}, got {prices.shape}; learn the forecast again"
                 )
             if not ((prices >= 0) & (prices <= MAX_PRICE)).all():
                 bad = prices[~((prices >= 0) & (prices <= MAX_PRICE))][0]
                 raise InvalidProblemError(
-                    f"{name} must hold finite prices of at least 0 and at most {MAX_PRICE:g}, got {bad}; learn anew"
+                    f"{name} must hold finite prices of at least 0 and at most {MAX_PRICE:g}, got {bad}; learn the forecast again"
                 )
         for day in self.days:
             check_compatible_cluster(day, self.cluster, f"day {day.name!r} of the forecast")
 
     @property
     def num_days(self) -> int:
-        """How many days stand behind the prices."""
+        """Number of days from which the prices were learned."""
         return len(self.days)
 
     def save(self, path: str | Path) -> None:
@@ -104,7 +106,7 @@ class Forecast(ComparesByValue):
 
 
 def without_jobs(instance: AdmissionInstance) -> AdmissionInstance:
-    """Return an instance's cluster."""
+    """Return the instance without its jobs."""
     return replace(merge_days([], instance), name=instance.name)
 
 
@@ -114,19 +116,19 @@ def read_forecast(path: str | Path) -> Forecast:
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, isn't a forecast, or contradicts itself; the text names the file.
+        If the file cannot be read, is not a forecast, or is inconsistent; the text names the file.
     """
     with naming(path):
         return _forecast(decode(read_bytes(path), ForecastDocument))
 
 
 def is_forecast(path: str | Path) -> bool:
-    """Tell whether a file says that it is a forecast.
+    """Return whether a file has the schema of a forecast.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read or isn't JSON; the text names the file.
+        If the file cannot be read or is not JSON; the text names the file.
     """
     with naming(path):
         return peek_schema(read_bytes(path)) == SCHEMA
@@ -154,5 +156,7 @@ def _prices(lists: list[list[list[float]]], name: str) -> FloatArray:
     try:
         prices = np.array(lists, dtype=np.float64)
     except ValueError:
-        raise InvalidProblemError(f"{name} must list as many slots a class, and resources a slot; learn anew") from None
+        raise InvalidProblemError(
+            f"{name} must list equally many slots per class, and resources per slot; learn the forecast again"
+        ) from None
     return prices if prices.ndim == 3 else np.zeros((0, 0, 0))

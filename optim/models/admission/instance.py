@@ -1,4 +1,4 @@
-"""The admission instance, and the ways to build one: from a document, from rows of plain Python or pandas, from several days."""
+"""The admission instance, built from a document, from rows of plain Python or pandas, or from several days."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AdmissionInstance(AdmissionData):
-    """An admission problem: which jobs to train, with how many workers and PSs, where and when.
+    """An admission problem: decide which jobs to train, and with how many workers and PSs, where and when.
 
     Its fields are those of `AdmissionData`.
     """
@@ -47,19 +47,27 @@ class AdmissionInstance(AdmissionData):
         Parameters
         ----------
         jobs
-            One mapping per job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id`` (``job-0`` and so on where it is None),
-            ``arrival`` (a slot, 0), ``work`` in worker-slots, ``max_workers`` at once (1), ``worker`` and ``ps``, what a
-            worker and a parameter server take by resource, ``value`` if the job ends by slot ``deadline`` (or ever; a slot beyond the horizon is no limit).
-            Without ``worker_mbps`` and ``ps_mbps`` one parameter server will do. ``work`` is all that a job takes, sending
-            included, and excludes ``gradient_mb``, which belongs to ``epochs``, ``chunks``, ``minibatches`` and ``minibatch_s``.
-            In frames ``worker.gpu`` is a worker's demand for ``gpu``.
+            One mapping per job, or a frame, with fields as in a file of the schema ``optim/admission/1``. The usual fields are:
+
+            - ``id``: name (default ``job-0``, ``job-1``, ...)
+            - ``arrival``: slot (default 0)
+            - ``work``: work in worker-slots, communication included; it excludes ``gradient_mb`` and replaces
+              ``epochs``, ``chunks``, ``minibatches`` and ``minibatch_s``
+            - ``max_workers``: maximum number of concurrent workers (default 1)
+            - ``worker``, ``ps``: demand of one worker and of one parameter server, by resource
+            - ``value``: utility of a completion by slot ``deadline`` (default: no deadline, as for slots beyond
+              the horizon)
+
+            Without ``worker_mbps`` and ``ps_mbps`` one parameter server suffices for any number of workers. In
+            frames the column ``worker.gpu`` is a worker's demand for ``gpu``.
         horizon, slot_s
-            Number of slots, and seconds in each.
+            Number of slots, and length of a slot in seconds (default 3600).
         worker_servers, ps_servers, shared_servers
-            One mapping per class: ``capacity`` by resource, ``count`` (1) and ``type``. Without the last two, parameter
-            servers have a host of their own and must need nothing. Shared servers stand for both.
+            One mapping per class: ``capacity`` by resource, ``count`` (default 1) and ``type``. If neither
+            `ps_servers` nor `shared_servers` is given, parameter servers must have no demand. Shared servers
+            host workers and parameter servers.
         resources
-            Names; those that capacities name unless given.
+            Names of the resources (default: the names in the capacities).
         name, min_utility, max_share_per_server, chunk_integral
             As in the instance.
 
@@ -71,7 +79,8 @@ class AdmissionInstance(AdmissionData):
         Warns
         -----
         UserWarning
-            If jobs can never run, with the reasons; `never_run` has them all.
+            If jobs can never run; the text names the first of them with the reasons, and `never_run` lists
+            all.
 
         Examples
         --------
@@ -107,13 +116,13 @@ class AdmissionInstance(AdmissionData):
         Raises
         ------
         MissingDependencyError
-            If pandas isn't installed.
+            If pandas is not installed.
         """
         return frame_of(job_columns(self))
 
     @derived
     def earliest_completion(self) -> IntArray:
-        """Slot in which each job completes if it has the cluster for itself, -1 where it never does; shape (jobs,)."""
+        """Completion slot of each job if it runs alone on the cluster, -1 if it cannot complete; shape (jobs,)."""
         return earliest_completion(self)
 
     @property
@@ -138,11 +147,11 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
 
 
 MAX_NAMED = 3
-"""Jobs that a sentence names."""
+"""Maximum number of jobs named in a message."""
 
 
 def remark(instance: AdmissionInstance) -> str:
-    """Return one sentence on the jobs that can never run; nothing where there is none."""
+    """Return one sentence on the jobs that can never run; an empty text if there are none."""
     reasons = instance.never_run
     if not reasons:
         return ""
@@ -155,16 +164,17 @@ PER_SEGMENT = ("segment_start", "worker_demand", "ps_demand")
 """Fields of jobs with an entry per demand segment; every other field has one per job."""
 
 LEFT_OUT: Mapping[str, Any] = {"speedup": ()}
-"""What stands for one job in a field that may be left out for all."""
+"""Entry of one job in a field that may be omitted for all jobs."""
 
 
 def check_compatible_cluster(day: AdmissionInstance, cluster: AdmissionInstance, what: str) -> None:
-    """Refuse a day whose resources, slots or rules differ from the cluster's.
+    """Reject a day whose resources, slots or rules differ from the cluster's.
 
     Raises
     ------
     InvalidProblemError
-        For other resources, another slot length, fewer slots, or servers shared on one side only.
+        If the resources or the slot length differ, the day has fewer slots, or only one of the two has shared
+        servers.
     """
     if day.resources != cluster.resources:
         raise InvalidProblemError(
@@ -184,7 +194,7 @@ def check_compatible_cluster(day: AdmissionInstance, cluster: AdmissionInstance,
     if day.has_shared_servers != cluster.has_shared_servers:
         raise InvalidProblemError(
             f"{what} and instance {cluster.name!r} differ in whether workers and PSs share servers; "
-            "learn from days of a cluster of the same kind"
+            "learn from days of a cluster with the same setting"
         )
 
 
@@ -206,14 +216,14 @@ def take_jobs(jobs: Jobs, which: IntArray) -> Jobs:
 
 
 def merge_days(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInstance:
-    """Return the jobs of all days on a cluster, those that arrive within its horizon.
+    """Return an instance with the jobs of all days that arrive within the horizon of a cluster.
 
     Parameters
     ----------
     days
         Jobs by day; a job's id is preceded by its day's number.
     cluster
-        Servers, slots and rules; its own jobs don't matter.
+        Servers, slots and rules; its jobs are ignored.
     """
     in_horizon = [take_jobs(jobs, np.flatnonzero(jobs.arrival < cluster.horizon)) for jobs in days]
     nobody = take_jobs(cluster.jobs, np.zeros(0, dtype=np.int64))
@@ -226,7 +236,7 @@ def merge_days(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionIns
 
 
 def _joined(name: str, parts: Sequence[Jobs]) -> Any:
-    """Return a field of all jobs, one part after the other."""
+    """Return a field of the jobs of all parts, concatenated."""
     columns = [getattr(jobs, name) for jobs in parts]
     if isinstance(columns[0], np.ndarray):
         return np.concatenate(columns)

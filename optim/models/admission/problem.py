@@ -1,4 +1,4 @@
-"""The admission problem's border: instances, plans and proofs as JSON, and the way to its checker."""
+"""The admission problem as registered: serialization of instances, plans and proofs, and access to its checker."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -52,9 +52,9 @@ class CutDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A count cut; gains are [job, gains of 1, 2, ... units], the last of them for more units, too.
+    """A count cut; gains are [job, gains of 1, 2, ... units]; the last gain holds for more units.
 
-    On shared servers they are those of workers, and those of PSs stand beside them.
+    On shared servers the gains are for workers, and a second field holds the gains of PSs.
     """
 
     side: Side
@@ -67,7 +67,7 @@ class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults
 
 
 class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unknown_fields=True):
-    """A dual point; prices are [class, slot, resource, price], zeros left out; payoffs [job, payoff] likewise."""
+    """A dual point: prices as [class, slot, resource, price], payoffs as [job, payoff]; zeros are omitted."""
 
     worker_price: list[tuple[Count, Count, Count, float]]
     ps_price: list[tuple[Count, Count, Count, float]]
@@ -125,7 +125,7 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
         return compact_model(instance)
 
     def decision_to_json(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Any:
-        """Return a plan as one object an admitted job."""
+        """Return a plan as one object per admitted job."""
         admitted = zip(decision.admitted.tolist(), decision.completion.tolist(), strict=True)
         schedules = [
             ScheduleDocument(
@@ -197,15 +197,15 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
         return check(instance, solution)
 
     def describe(self, instance: AdmissionInstance) -> Mapping[str, Any]:
-        """Return figures of an instance: sizes, demand against capacity, schedulable jobs."""
+        """Return statistics of an instance: sizes, demand relative to capacity, schedulable jobs."""
         return describe(instance)
 
     def remarks(self, instance: AdmissionInstance) -> tuple[str, Mapping[str, float]]:
-        """Return which jobs can never run, and why."""
+        """Return the jobs that can never run, with the reasons."""
         return remark(instance), {"never_run": float(len(instance.never_run))}
 
     def decision_figures(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Mapping[str, Any]:
-        """Return how loaded an instance is under a plan: share of rows tight, of jobs refused."""
+        """Return the load of an instance under a plan: shares of tight rows and of rejected jobs."""
         return asdict(plan_load(instance, decision))
 
 
@@ -307,7 +307,7 @@ def _count_cut(number: Numbering, document: CountCutDocument) -> CountCut:
 
 
 def _gains(jobs: Sequence[int], by_job: Mapping[int, list[int]]) -> IntArray:
-    """Return gains by job and count: of more units than are listed a job has the last gain; without any it has none."""
+    """Return gains by job and count: the last listed gain holds for more units; a job without gains has 0."""
     widest = max(map(len, by_job.values()), default=0)
     check_limit("cells", len(jobs) * widest, "jobs times gains of a count cut")
     rows = [by_job.get(job, []) for job in jobs]

@@ -19,7 +19,7 @@ TIME_SENSITIVE_LIMIT = 1.0
 
 
 def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
-    """Return figures that tell what an instance is like, in the order they are shown.
+    """Return statistics of an instance, in display order.
 
     Parameters
     ----------
@@ -29,12 +29,13 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
     Returns
     -------
     Mapping
-        Plain values. `worker_demand` and `ps_demand` are, for each resource, what all schedulable jobs
-        need over what the cluster has in all slots: worker-slots times the demand of a worker, and as
-        many PS-slots as row (6) asks for on average (b / B a worker-slot). `max_share_of_server` is the
-        largest share of one server's resource that a schedulable job may use in one slot (the eps of the
-        competitive ratio's small-job condition). `schedulable_jobs` complete alone before the horizon;
-        `never_run` says how many can't, and why.
+        Plain values. `worker_demand` and `ps_demand` are the total demand of all schedulable jobs divided by
+        the cluster's capacity over all slots, per resource. The demand is worker-slots times a worker's
+        demand, and b / B PS-slots per worker-slot (the average that row (6) requires) times a PS's demand.
+        `max_share_of_server` is the largest share of one server's resource that a schedulable job may use in
+        one slot. It is eps in the small-job condition of the competitive ratio. `schedulable_jobs` is the
+        number of jobs that can complete alone before the horizon; `never_run` describes the other jobs and
+        the reasons.
     """
     jobs, work = instance.jobs, instance.work
     schedulable = instance.earliest_completion >= 0
@@ -80,7 +81,7 @@ def _own_ps_classes(instance: AdmissionInstance) -> int:
 
 
 def _spread(amounts: IntArray) -> Mapping[str, int] | None:
-    """Return smallest, median (the lower of two) and largest amount."""
+    """Return the smallest, the (lower) median and the largest amount."""
     if not len(amounts):
         return None
     ordered = np.sort(amounts)
@@ -96,7 +97,7 @@ def _kind(utility: Utility) -> str:
 
 
 def _ps_demand(instance: AdmissionInstance) -> FloatArray:
-    """Return what the PSs of one worker take on average, shape (segments, resources)."""
+    """Return the average PS demand per worker, shape (segments, resources)."""
     rate = instance.jobs.worker_micro_mbps / instance.jobs.ps_micro_mbps
     demand: FloatArray = instance.jobs.ps_demand * rate[instance.segment_job][:, None]
     return demand
@@ -108,7 +109,7 @@ def _demand_over_capacity(
     demand: IntArray | FloatArray,
     schedulable: NDArray[np.bool_],
 ) -> Mapping[str, float]:
-    """Return for each resource what the schedulable jobs need over what the servers have in all slots."""
+    """Return for each resource the demand of the schedulable jobs divided by the servers' capacity over all slots."""
     jobs, owner = instance.jobs, instance.segment_job
     # A segment ends where the next one of the same job starts, the last one where the job is done.
     end = instance.target[owner].astype(np.float64)
@@ -124,7 +125,7 @@ def _demand_over_capacity(
 def max_share(instance: AdmissionInstance) -> Fraction:
     """Return eps: the largest share of a row that one job can take in one slot, exactly.
 
-    Only jobs that can complete alone count, and the slots from their arrival to their deadline.
+    The maximum is over jobs that can complete alone and over the slots from their arrival to their deadline.
     """
     jobs, job = instance.jobs, instance.segment_job
     is_live = instance.earliest_completion[job] >= 0
@@ -146,7 +147,7 @@ def max_share(instance: AdmissionInstance) -> Fraction:
 
 
 def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
-    """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
+    """Return the largest share over the pairs (workers, PSs) that fit one shared server."""
     servers = instance.worker_servers
     limit = share_of(servers.capacity, instance.max_share_per_server)
     best = Fraction(0)
@@ -162,11 +163,11 @@ def _max_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fr
 
 
 def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: int, limit: IntArray) -> IntArray:
-    """Return what each pair that one server holds uses, shape (pairs, resources)."""
+    """Return the resource use of each pair that fits one server, shape (pairs, resources)."""
     most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
     workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
     used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]
-    # A single worker or a single PS may exceed the share; both numbers already fit by themselves.
+    # A single worker or a single PS may exceed the share; each number alone already fits.
     fits = (used <= limit).all(axis=1) | (workers + ps <= 1).ravel()
     result: IntArray = used[fits]
     return result
@@ -184,20 +185,20 @@ def _max_ratio(used: IntArray, capacity: IntArray) -> Fraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLoad:
-    """How loaded an instance is under a plan.
+    """Load of an instance under a plan.
 
     Parameters
     ----------
     tight_rows
-        Share of the rows (server class, slot, resource) that are tight: on no server of the class is
-        there room left for the smallest demand for that resource among the jobs that can run in that
-        slot (arrived, not yet worthless, able to finish at all). Rows on which that demand doesn't fit
-        even while the server is empty are no rows, since nothing could ever make them tight.
+        Share of tight rows (server class, slot, resource). A row is tight if no server of the class can host
+        the smallest demand for that resource in that slot. The minimum is over the jobs that can run in the
+        slot. A job can run in a slot after its arrival while its completion earns something, if it can
+        complete at all. Rows whose smallest demand exceeds an empty server are not counted.
     rejected_jobs
-        Share of all jobs that the plan leaves out, 0 where there are no jobs.
+        Share of all jobs that the plan rejects, 0 if there are no jobs.
     worker_utilisation, ps_utilisation
-        For each resource what is used over what there is, summed over servers and slots; resources
-        that no server has are left out. On shared servers both say the same.
+        Use divided by capacity per resource, summed over servers and slots; resources without capacity are
+        omitted. On shared servers both are equal.
     """
 
     tight_rows: float
@@ -207,19 +208,19 @@ class PlanLoad:
 
 
 def plan_load(instance: AdmissionInstance, plan: AdmissionPlan) -> PlanLoad:
-    """Return how loaded an instance is under a plan.
+    """Return the load of an instance under a plan.
 
     Parameters
     ----------
     instance
         The instance.
     plan
-        A plan of it; it need not be feasible.
+        A plan of the instance, feasible or not.
 
     Returns
     -------
     PlanLoad
-        Shares between 0 and 1 where the plan is feasible.
+        Shares, in [0, 1] if the plan is feasible.
     """
     worker_used, ps_used = _used(instance, plan)
     sides = [(instance.worker_servers, worker_used, [instance.jobs.worker_demand])]
@@ -243,7 +244,7 @@ def plan_load(instance: AdmissionInstance, plan: AdmissionPlan) -> PlanLoad:
 
 
 def _used(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[IntArray, IntArray]:
-    """Return what the plan uses of each single server, shapes (servers, slots, resources)."""
+    """Return the plan's use of each server, shapes (servers, slots, resources)."""
     jobs = instance.jobs
     running = np.zeros((instance.num_jobs, instance.horizon), dtype=np.int64)
     np.add.at(running, (plan.workers[:, JOB], plan.workers[:, SLOT]), plan.workers[:, COUNT])
@@ -266,7 +267,7 @@ def _used(instance: AdmissionInstance, plan: AdmissionPlan) -> tuple[IntArray, I
 
 
 def _live(instance: AdmissionInstance) -> NDArray[np.bool_]:
-    """Tell which segments' jobs can run in which slots, shape (segments, slots)."""
+    """Return whether the job of a segment can run in a slot, shape (segments, slots)."""
     owner = instance.segment_job
     can_finish = instance.earliest_completion >= 0
     slots = np.arange(instance.horizon)
@@ -289,7 +290,7 @@ def _smallest_demand(instance: AdmissionInstance, demands: list[IntArray], is_li
 def _tight_rows(
     instance: AdmissionInstance, servers: ServerClasses, used: IntArray, smallest: IntArray
 ) -> tuple[int, int]:
-    """Return how many rows are tight, and how many could be."""
+    """Return the number of tight rows, and the number of rows that could be tight."""
     could_be = servers.capacity >= smallest
     free = servers.capacity[servers.class_of_server] - used
     max_free = np.full(servers.capacity.shape, np.iinfo(np.int64).min)

@@ -86,7 +86,7 @@ def test_a_frame_of_jobs_is_as_good_as_mappings():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"worker": {"gpus": 1}}, r"jobs\[0\].worker names 'gpus', which is no resource; there are: gpu"),
+        ({"worker": {"gpus": 1}}, r"jobs\[0\].worker names 'gpus', an unknown resource; known resources: gpu"),
         ({"work": 0}, r"jobs\[0\].work must be a whole number of at least 1, got 0"),
         ({"work": 2.5}, r"jobs\[0\].work must be a whole number"),
         ({"epochs": 3}, r"jobs\[0\].work excludes epochs"),
@@ -119,7 +119,7 @@ def test_resources_must_be_known():
         (
             {"value": None},
             {},
-            "jobs[0] lacks value; give what completing it is worth, in utility units, or give a utility",
+            "jobs[0] lacks value; give the value of its completion in utility units, or give a utility",
         ),
         ({}, {"horizon": 0}, "instance: horizon: expected a whole number of at least 1"),
         ({}, {"horizon": 2.5}, "instance: horizon: expected a whole number, got a number"),

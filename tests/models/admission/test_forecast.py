@@ -45,14 +45,14 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     [
         (lambda d: d["worker_price"][0][1].__setitem__(0, -1.0), "worker_price must hold finite prices of at least 0"),
         (lambda d: d["ps_price"][0].pop(), "ps_price must list classes, slots and resources of shape"),
-        (lambda d: d["ps_price"][0][0].pop(), "ps_price must list as many slots"),
+        (lambda d: d["ps_price"][0][0].pop(), "ps_price must list equally many slots"),
         (lambda d: d.__setitem__("fill", 0), "fill"),
         (lambda d: d.__setitem__("schema", "optim/forecast/2"), "schema must be"),
         (lambda d: d["days"][0].__setitem__("schema", "optim/auction/1"), "cluster and days must be"),
         (lambda d: d["days"][0].__setitem__("resources", ["gpu", "tpu"]), "resources"),
         (lambda d: d["days"][0].__setitem__("slot_s", 20), "slots of 20 s"),
         (lambda d: d["days"][0].__setitem__("horizon", 3), "has 3 slots"),
-        (lambda d: d["days"].clear(), "days must hold a day at least"),
+        (lambda d: d["days"].clear(), "days must hold at least one day"),
     ],
 )
 def test_what_contradicts_itself_is_refused_in_one_line(tmp_path: Path, document: dict, change, text: str) -> None:

@@ -43,12 +43,12 @@ def test_they_are_the_jobs_without_a_schedule_that_is_worth_anything():
 @pytest.mark.parametrize(
     ("job", "cluster", "reason"),
     [
-        ({"ps": {"gpu": 1}}, {}, "needs parameter servers that no host of parameter servers holds (gpu 1 of 0)"),
-        ({"worker": {"gpu": 5}}, {}, "has workers that no worker server holds (gpu 5 of 4)"),
+        ({"ps": {"gpu": 1}}, {}, "needs parameter servers that fit no host of parameter servers (gpu 1 of 0)"),
+        ({"worker": {"gpu": 5}}, {}, "has workers that fit no worker server (gpu 5 of 4)"),
         (
             {"worker": {"gpu": 3, "cpu": 3}},
             {"worker_servers": [{"capacity": {"gpu": 4}}, {"capacity": {"cpu": 4}}], "resources": ["gpu", "cpu"]},
-            "has workers that no worker server holds at once",
+            "has workers that fit no worker server in all resources at once",
         ),
         (
             {"worker": {"gpu": 3}, "ps": {"gpu": 2}},
@@ -58,10 +58,10 @@ def test_they_are_the_jobs_without_a_schedule_that_is_worth_anything():
         (
             {"worker": {"gpu": 1}, "ps": {"gpu": 5}},
             {"worker_servers": None, "shared_servers": GPU4},
-            "needs parameter servers that no shared server holds (gpu 5 of 4)",
+            "needs parameter servers that fit no shared server (gpu 5 of 4)",
         ),
-        ({"work": 20}, {}, "can't be done alone by slot 3, the last that earns: 60% of its work from slot 0 on"),
-        ({"arrival": 2, "deadline": 2}, {}, "can't be done alone by slot 2, the last that earns: 50% of its work from slot 2 on"),
+        ({"work": 20}, {}, "cannot complete alone by slot 3, the last that earns: 60% of its work from slot 0 on"),
+        ({"arrival": 2, "deadline": 2}, {}, "cannot complete alone by slot 2, the last that earns: 50% of its work from slot 2 on"),
         ({"value": 0}, {}, "earns nothing in any slot from its arrival on"),
     ],
 )  # fmt: skip

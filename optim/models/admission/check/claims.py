@@ -1,4 +1,4 @@
-"""What a solution of an admission problem claims against what can be shown: the checker's entry."""
+"""Check the claims of a solution of an admission problem: the checker's entry point."""
 
 import math
 import re
@@ -33,16 +33,16 @@ OF_THE_WORK = (
     *("variables", "simplex_iterations", "programmes", "confined", "fallbacks", "out_of_time", "workers_not_placed"),
     *("days", "resolves", "lost_worker_slots", "nodes"),
 )
-"""Counts of a solver's own work."""
+"""Counters of a solver's work."""
 
 LP_TOL = 1e-6
-"""By how much an LP solved to a tolerance may fall short of its range, as a share."""
+"""Relative tolerance of a counter that comes from an LP solved approximately."""
 
 
 def ranges_of(exact: ExactInstance, admitted: int, proof: Any) -> dict[str, CountRange]:
-    """Return the range of each counter, given how many jobs the plan admits, and the proof.
+    """Return the valid range of each counter, given the number of admitted jobs and the proof.
 
-    A master's value is that of plans, mixed: no job earns more in it than at its best.
+    The master's value is that of a convex combination of plans, so each job earns at most its best value.
     """
     jobs = len(exact.jobs)
     total_value = math.fsum(max(0.0, max(job.value, default=0.0)) for job in exact.jobs)
@@ -62,13 +62,13 @@ def ranges_of(exact: ExactInstance, admitted: int, proof: Any) -> dict[str, Coun
 
 
 def check_jobs_counted(exact: ExactInstance, admitted: int, stated: Mapping[str, float]) -> list[Violation]:
-    """Check that jobs that ran for nothing and those that never ran are all but the admitted ones, and who is late ran."""
+    """Check that unfinished and never-started jobs add up to the rejected jobs, and that late jobs are unfinished."""
     unfinished, others = stated.get("unfinished"), len(exact.jobs) - admitted
     if unfinished is None:
         return []
     violations = []
     if unfinished + stated.get("never_started", others - unfinished) != others:
-        text = f"unfinished and never_started must add up to the {others} jobs that aren't admitted"
+        text = f"unfinished and never_started must add up to the {others} jobs that are not admitted"
         violations.append(violation("counts", text, where="unfinished"))
     if stated.get("late", 0.0) > unfinished:
         violations.append(violation("counts", f"late must be at most unfinished, {unfinished:g}", where="late"))
@@ -84,7 +84,7 @@ OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
         "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
     ),
 }
-"""What a tree's certificate may state, in place of a dual point's."""
+"""Sentences that a tree's certificate may state instead of those of a dual point."""
 
 RATIO_CLAIMS = (
     "; no plan is worth more than {ratio} times this one ({theorem} price, C1 to C6 hold)",
@@ -92,7 +92,7 @@ RATIO_CLAIMS = (
     "({theorem} price on the guard's servers, C1 to C6 hold)",
     "; no competitive ratio is claimed: {failing} of the {theorem} price's conditions fail",
 )
-"""What an online rule adds: its competitive ratio, or which of its theorem's conditions fail."""
+"""Sentences that an online rule may add: its competitive ratio, or the conditions of its theorem that fail."""
 
 CONDITIONS = {
     "C1": re.compile(r"C1 (holds|fails): eps = (\d+(?:/\d+)?)"),
@@ -107,13 +107,13 @@ CONDITIONS = {
     ),
     "C6": re.compile(r"C6 (holds): caps and deadlines belong to the instance"),
 }
-"""The conditions of the competitive ratio's theorems, with the figures that decide them."""
+"""Conditions of the theorems on competitive ratios, with the numbers that decide them."""
 
 C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
-"""By theorem, how its C5 is put."""
+"""Beginning of condition C5 by theorem."""
 
 PRINTED_TOL = 1e-5
-"""Largest relative error of a figure printed with six digits."""
+"""Largest relative error of a number printed with six digits."""
 
 
 def check(instance: AdmissionInstance, solution: Solution) -> Verification:
@@ -129,21 +129,20 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     Returns
     -------
     Verification
-        Every violated row of the model and every claim that isn't proven, none if all holds; the
-        recomputed objective (summed without rounding errors) and bound (rounded up).
+        Every violated row of the model and every unproven claim, none if all hold. Also the recomputed
+        objective (summed without rounding errors) and bound (rounded up).
 
     Notes
     -----
-    Plans are checked in integers. Bounds are recomputed in doubles whose rounding errors are bounded
-    and taken to the safe side, and summed exactly. Restricted to one job, the largest value less cost
-    comes from a dynamic programme over the work done (cf. section 2.3 of Bao et al.), over classes of
-    identical servers.
+    Plans are checked in integers. Bounds are recomputed in doubles, rounded outward by a bound on their
+    rounding errors, and summed exactly. The largest value less cost of one job comes from a dynamic programme
+    over the work done (cf. section 2.3 of Bao et al.). Identical servers form one class.
 
     References
     ----------
-    Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
-    DOI 10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21). Both stand in docs/mathematics/admission.md, with
-    what is recomputed.
+    Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018, DOI
+    10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21). The page docs/mathematics/admission.md states
+    these rows and lists the recomputed quantities.
     """
     return AdmissionClaims(read_exact_instance(instance), solution, len(instance.never_run)).check()
 
@@ -173,7 +172,7 @@ class AdmissionClaims(AbstractClaims):
         self.exact, self.never_run = exact, never_run
 
     def check_decision(self, decision: AdmissionPlan) -> Findings:
-        """Check a plan row by row; its objective is what the completions earn."""
+        """Check a plan row by row; its objective is the total value of the completions."""
         findings = check_plan(self.exact, decision)
         if findings.completion is None:
             return list(findings.violations), None
@@ -192,33 +191,33 @@ class AdmissionClaims(AbstractClaims):
                 violations.append(violation(placement.BOUND, "the proof's leaves are all empty, which proves no bound"))
             return violations, None
         bound = round_up(findings.bound)
-        return violations, Recomputed(value=bound, terms=bound)  # no plan earns less than nothing
+        return violations, Recomputed(value=bound, terms=bound)  # every plan earns at least 0
 
     def why_feasible(self) -> str:
-        """Refusing is always possible."""
+        """Return the reason why a feasible plan always exists."""
         return "refusing every job is feasible"
 
     def sentences_of(self, certificate: Certificate) -> tuple[str, ...]:
-        """Return the sentences of trees, or of dual points."""
+        """Return the sentences that a certificate may state: those of trees, or of dual points."""
         is_tree = isinstance(certificate.proof, TreeProof)
         return OF_TREES.get(certificate.kind, ()) if is_tree else super().sentences_of(certificate)
 
     def figures(self) -> Mapping[str, float]:
-        """Return how large the tree is."""
+        """Return the number of nodes of the tree."""
         proof = None if self.solution.certificate is None else self.solution.certificate.proof
         return {"nodes": float(len(proof.nodes))} if isinstance(proof, TreeProof) else {}
 
     def counts(self) -> Mapping[str, float]:
-        """Return how many jobs the plan admits and refuses, and how large the tree is."""
+        """Return the numbers of admitted and rejected jobs, and of the tree's nodes."""
         plan = self.solution.decision
         admitted = float(len(plan.admitted)) if isinstance(plan, AdmissionPlan) else 0.0
         known = {**self.figures(), "admitted": admitted, "never_run": float(self.never_run)}
-        if self.solution.termination == Termination.COMPLETED:  # a run cut short has decided on some jobs only
+        if self.solution.termination == Termination.COMPLETED:  # an interrupted run has decided on some jobs only
             known["refused"] = len(self.exact.jobs) - admitted
         return known
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return what the other counters can be."""
+        """Return the valid ranges of the other counters."""
         plan, proof = (
             self.solution.decision,
             None if self.solution.certificate is None else self.solution.certificate.proof,
@@ -227,12 +226,12 @@ class AdmissionClaims(AbstractClaims):
         return ranges_of(self.exact, admitted, proof)
 
     def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
-        """Check that jobs are counted once each."""
+        """Check that every job is counted once."""
         plan = self.solution.decision
         return check_jobs_counted(self.exact, len(plan.admitted) if isinstance(plan, AdmissionPlan) else 0, stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
-        """Return why a competitive ratio isn't backed: the bound itself has to show it, and the conditions to say so."""
+        """Return why a competitive ratio is unproven (its bound or a condition fails), None if proven."""
         certificate = self.solution.certificate
         if "theorem" not in stated or certificate is None:
             return None
@@ -244,9 +243,9 @@ class AdmissionClaims(AbstractClaims):
         verdicts = [_verdict(text) for text in certificate.conditions]
         failing = [name for name, holds in verdicts if not holds]
         if [name for name, _ in verdicts] != list(CONDITIONS):
-            return "the conditions C1 to C6 have to be listed"
+            return "the conditions C1 to C6 must be listed"
         if C5_BEGINS[stated["theorem"]] not in certificate.conditions[4]:
-            return f"C5 is stated as of another price than the {stated['theorem']} one"
+            return f"C5 is stated for another price than the {stated['theorem']} one"
         if "failing" in stated:
             return (
                 None
@@ -261,10 +260,10 @@ class AdmissionClaims(AbstractClaims):
             is_backed = objective is not None and bound is not None and shown >= bound
         except ValueError:
             is_backed = False
-        return None if is_backed else f"the bound {bound} doesn't show a ratio of {stated['ratio']}"
+        return None if is_backed else f"the bound {bound} does not show a ratio of {stated['ratio']}"
 
     def check_conditions(self, certificate: Certificate) -> list[Violation]:
-        """Check that each condition is one of the theorem's, and that its figures decide it as it says."""
+        """Check that each condition belongs to the theorem, and that its numbers support its stated outcome."""
         violations = []
         is_claimed = (
             certificate.statement.startswith(DUAL_BOUND.partition("{")[0]) and " price" in certificate.statement
@@ -275,13 +274,11 @@ class AdmissionClaims(AbstractClaims):
             name = text[:2]
             match = CONDITIONS[name].fullmatch(text) if name in CONDITIONS else None
             if match is None or not self._is_decided(name, match):
-                violations.append(
-                    violation(placement.CERTIFICATE, f"the condition {text!r} doesn't hold as it is stated")
-                )
+                violations.append(violation(placement.CERTIFICATE, f"the condition {text!r} does not hold as stated"))
         return violations
 
     def _is_decided(self, name: str, match: re.Match[str]) -> bool:
-        """Tell whether a condition's figures make it hold or fail as it says; eps is recomputed."""
+        """Return whether a condition's numbers support its stated outcome (holds or fails); eps is recomputed."""
         says, *texts = match.groups()
         try:
             figures = [float(Fraction(text)) for text in texts if text is not None]

@@ -1,9 +1,10 @@
-"""Whether server cuts and count cuts hold, over all integer packings.
+"""Check the validity of server cuts and count cuts over all integer packings.
 
-A server cut is about one server: on shared servers it holds pairs of workers and PSs of a job. A count cut is about a class,
-whose servers are looked at as one large one that holds the sum of their capacities. It holds whatever they do, so that a cut
-that is shown for it is shown for them; a count cut that holds for the single servers only is refused. Here a job's workers and
-PSs are looked at as two that have nothing to do with each other, which holds whatever both may be.
+A server cut concerns one server; on shared servers its packings consist of (workers, PSs) pairs of jobs. A
+count cut concerns a class of servers. The check merges the class into one large server with the sum of the
+capacities, which is a relaxation. A cut valid for the merged server is valid for the class. A count cut that
+is valid only for the single servers is rejected. For count cuts on shared servers, a job's workers and PSs
+are treated as independent items, which is another relaxation.
 """
 
 import math
@@ -30,28 +31,28 @@ from optim.models.admission.check.placement import in_class
 from optim.models.admission.decision import CountCut, ServerCut, Side
 
 STATE_LIMIT = 50_000
-"""Partial packings kept at once in a search; a cut that needs more is refused as not shown."""
+"""Largest number of partial packings in memory; a cut that needs more is rejected as unproven."""
 
 FEW_STATES = 500
-"""Partial packings from which it pays to find better weights for the relaxation by a linear programme."""
+"""Number of partial packings from which a linear programme is solved for better weights of the relaxation."""
 
 MAX_GAIN = 2**50
 """Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
 
 ROUNDING = 1e-9
-"""Far more than the relative rounding error of the relaxations, which are raised by it."""
+"""Relative amount by which relaxations are raised, far above their rounding error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a job, or its workers or PSs alone, may have in a cut's place, nothing apart: what that gains and uses."""
+    """Non-empty options of a job (or of its workers or PSs alone) on the servers of a cut: gain and use of each."""
 
     gains: tuple[int, ...]
     uses: tuple[tuple[int, ...], ...]
 
 
 class CutCheck:
-    """Check cuts of both forms, each distinct one once: trees repeat the same cuts at many leaves."""
+    """Check cuts of both forms; each distinct cut is checked once, since trees repeat cuts at many leaves."""
 
     def __init__(self, exact: ExactInstance) -> None:
         self._exact = exact
@@ -60,7 +61,7 @@ class CutCheck:
     def violations(
         self, cut: Any, number: int, leaf: str, form: type[ServerCut] | type[CountCut] = ServerCut
     ) -> list[Violation]:
-        """Return what is wrong with a cut that should have a form, nothing if it is valid."""
+        """Return the violations of a cut of the given form, an empty list if it is valid."""
         prefix = "count " if form is CountCut else ""
         cause = self._malformed(cut, form, f"a {prefix}cut")
         where = f"{prefix}{number}{leaf}"
@@ -81,7 +82,7 @@ class CutCheck:
             return f"{what} must be a {form.__name__}, got {type(cut).__name__}"
         exact = self._exact
         if not isinstance(cut.side, Side) or (exact.is_shared and cut.side is not Side.WORKER):
-            return f"side {cut.side!r} isn't one of the instance's"
+            return f"side {cut.side!r} does not exist in the instance"
         places = ((cut.server_class, len(exact.servers(cut.side).count)), (cut.slot, exact.horizon))
         if not all(isinstance(at, int | np.integer) and 0 <= at < size for at, size in places):
             return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
@@ -99,15 +100,15 @@ class CutCheck:
         if isinstance(cut, CountCut):
             dimensions = 2
             if (cut.ps_gain is not None) != is_shared:
-                return "PSs have gains beside the workers' where both share servers, and nowhere else"
+                return "ps_gain is required on shared servers and must be None on separate servers"
         jobs, arrays = np.asarray(cut.jobs), [np.asarray(array) for _, array in sides]
         if (
             jobs.ndim != 1
             or any(array.ndim != dimensions or len(array) != len(jobs) for array in arrays)
             or any(array.size and array.dtype.kind != "i" for array in (jobs, *arrays))
         ):
-            each = "one row of gains" if dimensions == 2 else "one coefficient of either side"
-            return f"jobs and what they gain must be whole numbers, {each} a job"
+            each = "one row of gains" if dimensions == 2 else "one worker and one PS coefficient"
+            return f"jobs and their gains must be whole numbers, {each} per job"
         numbers = jobs.tolist()
         if numbers != sorted(set(numbers)) or not all(0 <= job < len(self._exact.jobs) for job in numbers):
             return "jobs must be different, ascending jobs of the instance"
@@ -120,14 +121,14 @@ class CutCheck:
         return None
 
     def _present(self, cut: ServerCut | CountCut) -> Iterator[tuple[int, ExactJob, Demand]]:
-        """Yield the jobs that can be there in the slot at all, each with its row in the cut and its smallest demand."""
+        """Yield the jobs of a cut that can run in its slot, each with its row in the cut and its smallest demand."""
         for row, index in enumerate(np.asarray(cut.jobs).tolist()):
             job = self._exact.jobs[index]
             if job.arrival <= cut.slot <= job.deadline:
                 yield row, job, smallest_demand(job.demands)
 
     def _choices_of_units(self, cut: ServerCut) -> Iterator[Choice]:
-        """Yield what one server holds of each job: its workers and PSs together where servers are shared."""
+        """Yield the options of each job on one server; on shared servers workers and PSs form pairs."""
         share, capacity = self._exact.share, self._exact.servers(cut.side).capacity_at(cut.server_class, cut.slot)
         for row, job, demand in self._present(cut):
             gain, ps_gain = int(cut.worker_coefficient[row]), int(cut.ps_coefficient[row])
@@ -147,7 +148,7 @@ class CutCheck:
             yield from _choice(options)
 
     def _choices_of_counts(self, cut: CountCut) -> Iterator[Choice]:
-        """Yield what a class holds of each job; where servers are shared workers and PSs apart."""
+        """Yield the options of each job on a class; on shared servers workers and PSs are separate items."""
         servers = self._exact.servers(cut.side)
         capacity, count = servers.capacity_at(cut.server_class, cut.slot), servers.count[cut.server_class]
         for side, gains in sides_of(cut):
@@ -161,14 +162,14 @@ class CutCheck:
 
 
 def sides_of(cut: ServerCut | CountCut) -> list[tuple[Side, IntArray]]:
-    """Return whose units gain what."""
+    """Return the sides with units in the cut, each with its table of gains."""
     if isinstance(cut, ServerCut):
         return [(Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient)]
     return [(cut.side, cut.gain), *([] if cut.ps_gain is None else [(Side.PS, cut.ps_gain)])]
 
 
 def _choice(options: Iterable[tuple[int, tuple[int, ...]]]) -> Iterator[Choice]:
-    """Yield the choice of the options that gain, if there is any; more units that gain the same are of no use."""
+    """Yield the choice of all options with a gain, if any; dominated options of equal gain are dropped."""
     useful: list[tuple[int, tuple[int, ...]]] = []
     for gain, use in sorted(options):
         if gain > 0 and not (useful and useful[-1][0] == gain and all(map(le, useful[-1][1], use))):
@@ -178,17 +179,19 @@ def _choice(options: Iterable[tuple[int, tuple[int, ...]]]) -> Iterator[Choice]:
 
 
 def find_violation(choices: Sequence[Choice], limits: tuple[int, ...], right_hand_side: int) -> str | None:
-    """Return why some packing may exceed the right-hand side, None if none does.
+    """Return why a packing may exceed the right-hand side, None if no packing exceeds it.
 
-    One job after the other, all packings so far at once. Of packings that leave the same room the one that gains most is kept,
-    and none that can't exceed the right-hand side even with fractions of the jobs to come. That relaxation looks at one
-    resource at a time, and at a weighted sum of them: whatever the weights, it holds. Equal shares do as a rule; else the dual
-    of the fractional packing problem has better ones. Rooms and gains are exact; the relaxation is rounded outward.
+    The search extends all partial packings by one job at a time. Among packings with equal free capacity only
+    the one of largest gain remains. A packing is dropped if the fractional relaxation of the remaining jobs
+    cannot exceed the right-hand side. The relaxation considers one resource at a time, and a weighted sum of
+    the resources; it is valid for all non-negative weights. Equal weights usually suffice; otherwise the dual
+    of the fractional packing problem gives better ones. Free capacities and gains are exact; the relaxation
+    is rounded outward.
     """
     total = sum(max(choice.gains) for choice in choices)
     if total > MAX_GAIN:
-        return f"the left-hand side may exceed {MAX_GAIN}, too much to be checked; scale the cut down"
-    # A resource that all jobs together can't exhaust needs no account.
+        return f"the left-hand side may exceed {MAX_GAIN}, the limit of the check; scale the cut down"
+    # Resources that all jobs together cannot exhaust are ignored.
     most = [sum(max(use[r] for use in one.uses) for one in choices) for r in range(len(limits))]
     binding = np.array([r for r, limit in enumerate(limits) if most[r] > limit], dtype=np.int64)
     gains = [np.array(choice.gains, dtype=np.int64) for choice in choices]
@@ -200,8 +203,8 @@ def find_violation(choices: Sequence[Choice], limits: tuple[int, ...], right_han
         weights = _dual_weights(gains, uses, capacity, shares)
         exceeds = _can_exceed(gains, uses, capacity, weights, right_hand_side, STATE_LIMIT)
     if exceeds is None:
-        return f"{STATE_LIMIT} packings don't suffice to show that none exceeds {right_hand_side}"
-    return f"a packing of what may be there exceeds the right-hand side {right_hand_side}" if exceeds else None
+        return f"{STATE_LIMIT} packings do not suffice to show the right-hand side {right_hand_side}"
+    return f"a packing of the possible units exceeds the right-hand side {right_hand_side}" if exceeds else None
 
 
 def _can_exceed(
@@ -212,9 +215,9 @@ def _can_exceed(
     right_hand_side: int,
     limit: int,
 ) -> bool | None:
-    """Tell whether a packing exceeds the right-hand side; None where more than `limit` of them would have to be kept.
+    """Return whether a packing exceeds the right-hand side; None if the search needs more than `limit` packings.
 
-    The relaxation looks at one resource at a time, and at their sum with `weights`.
+    The relaxation considers one resource at a time, and the sum of the resources with `weights`.
     """
     weightings = np.vstack([np.eye(len(capacity)), weights])
     slopes = [_slopes(gain, use, weightings) for gain, use in zip(gains, uses, strict=True)]
@@ -240,7 +243,7 @@ def _can_exceed(
 def _dual_weights(
     gains: Sequence[IntArray], uses: Sequence[IntArray], capacity: IntArray, shares: FloatArray
 ) -> FloatArray:
-    """Return the dual prices of the fractional packing problem; equal shares where there are none."""
+    """Return the dual prices of the fractional packing problem; equal weights if the LP has no solution."""
     from scipy.optimize import linprog
 
     if len(capacity) < 2:
@@ -260,14 +263,14 @@ def _dual_weights(
 
 
 def _slopes(gain: IntArray, use: IntArray, weights: FloatArray) -> FloatArray:
-    """Return a job's best gain per weight of what it uses, shape (weightings,); infinite where it uses nothing."""
+    """Return a job's best gain per weighted use, shape (weightings,); infinite where it uses nothing."""
     with np.errstate(divide="ignore"):
         slopes: FloatArray = (gain[:, None] / (use @ weights.T)).max(axis=0)
     return slopes
 
 
 def _with_job(gain: IntArray, use: IntArray, rest: IntArray, gained: IntArray) -> tuple[IntArray, IntArray]:
-    """Return all packings without and with each of one more job's options."""
+    """Return all packings extended by one more job: without it, and with each of its options."""
     rests, gains = [rest], [gained]
     for more, option_use in zip(gain, use, strict=True):
         residual = rest - option_use
@@ -278,9 +281,9 @@ def _with_job(gain: IntArray, use: IntArray, rest: IntArray, gained: IntArray) -
 
 
 def _outlook(jobs: Sequence[tuple[IntArray, FloatArray]], residual: FloatArray) -> FloatArray:
-    """Return the most that the jobs to come may gain in the room that each packing leaves, shape (packings, weightings).
+    """Return an upper bound on the remaining jobs' gain in each packing's free capacity, shape (packings, weightings).
 
-    Each gains as much per weight as at best, up to its largest gain.
+    Each job gains at its best rate per weight, up to its largest gain.
     """
     max_gain = np.array([gain[-1] for gain, _ in jobs], dtype=np.float64)
     most = np.full(len(residual), max_gain.sum())
@@ -289,14 +292,14 @@ def _outlook(jobs: Sequence[tuple[IntArray, FloatArray]], residual: FloatArray) 
         order = np.argsort(-slope, kind="stable")
         ends = np.cumsum(np.concatenate([[0.0], max_gain[order] / slope[order]]))
         reach = np.cumsum(np.concatenate([[0.0], max_gain[order]]))
-        # Of equal ends, where jobs use nothing, the last counts.
+        # Among equal ends (jobs that use nothing) the last counts.
         last = np.append(np.diff(ends) > 0, True)
         most = np.minimum(most, np.interp(residual[:, column] * (1 + ROUNDING), ends[last], reach[last]))
     return most
 
 
 def _without_repeats(rest: IntArray, gain: IntArray) -> tuple[IntArray, IntArray]:
-    """Keep of packings that leave the same room the one that gains most."""
+    """Among packings with equal free capacity return only the one of largest gain."""
     order = np.lexsort((-gain, *rest.T))
     rest, gain = rest[order], gain[order]
     is_new = np.ones(len(gain), dtype=bool)

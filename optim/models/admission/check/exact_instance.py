@@ -1,10 +1,10 @@
-"""An instance in exact Python integers, derived here from its raw fields, with outward rounding.
+"""An instance in exact Python integers, derived from its raw fields with outward rounding.
 
-The instance has tables of its own (work, deadlines, servers' room). The checker never reads them: two
-derivations that agree are worth more than one that is used twice.
+The class `AdmissionInstance` derives tables such as work, deadlines and units per server. The checker never
+reads these tables and derives all of them again, so that the two derivations check each other.
 
-On separate servers that is a number a server; on shared servers a set of pairs (workers, PSs), and a
-class of several servers holds the sums of as many pairs.
+On separate servers, a number of units per server describes how much of a job fits. On shared servers, a set
+of pairs (workers, PSs) does. A class of n shared servers can host every sum of n such pairs.
 """
 
 import math
@@ -36,7 +36,7 @@ UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one rounded operation on doubles."""
 
 _SMALLEST_EXPONENT = 1074
-"""Every finite double is a whole multiple of 2**-1074."""
+"""Every finite double is an integer multiple of 2**-1074."""
 
 
 class ExactSum:
@@ -48,7 +48,7 @@ class ExactSum:
     def add(self, value: float, factor: int = 1) -> None:
         """Add ``value * factor``; the value must be finite."""
         numerator, denominator = float(value).as_integer_ratio()
-        # A double's denominator is a power of two, so that a shift brings all terms to one unit.
+        # A double's denominator is a power of two, so a shift brings all terms to one unit.
         self._units += numerator * factor << (_SMALLEST_EXPONENT + 1 - denominator.bit_length())
 
     @property
@@ -67,16 +67,16 @@ def round_up(value: Fraction) -> float:
 
 
 def shrink_factor(num_operations: int) -> float:
-    """Return a factor that takes a sum of non-negative products below its exact value.
+    """Return a factor that reduces a computed sum of non-negative products to at most its exact value.
 
-    Each of `num_operations` nested rounded operations raises the result by at most a factor
-    ``1 + 2**-53``; twice that leaves room for the product with the factor itself.
+    Each of `num_operations` nested rounded operations raises the result by at most a factor ``1 + 2**-53``.
+    Twice that number covers the multiplication by the factor as well.
     """
     return 1.0 - 2.0 * num_operations * UNIT_ROUNDOFF
 
 
 FEW_OPERATIONS = 8
-"""Rounded operations in one utility, the exponential counted as four."""
+"""Rounded operations in one utility; the exponential counts as four."""
 
 
 def value_by_delay(
@@ -89,16 +89,16 @@ def value_by_delay(
     utility
         The job's utility.
     num_delays
-        How many delays there are up to the horizon.
+        Number of delays up to the horizon.
     minimum
-        The job's own smallest accepted utility; NaN where the instance's share of f(0) holds.
+        The job's smallest accepted utility; NaN if the instance's share of f(0) applies.
     share
         The instance's share of f(0).
 
     Returns
     -------
     tuple
-        The worths, and a bound on their relative error.
+        The values, and a bound on their relative error.
     """
     values = _values(utility, num_delays)
     floor = share * values[0] if math.isnan(minimum) else minimum
@@ -115,7 +115,7 @@ def _values(utility: Utility, num_delays: int) -> list[float]:
             return [float(utility.value if d <= utility.max_delay else utility.late_value) for d in range(num_delays)]
         case TableUtility():
             return [float(utility.table[d]) if d < len(utility.table) else 0.0 for d in range(num_delays)]
-    # Somebody's own kind of utility has no second description: its values are its definition.
+    # A custom utility class has no second description: its values are its definition.
     return [float(value) for value in utility.values(num_delays)]
 
 
@@ -132,17 +132,17 @@ def _relative_error(utility: Utility, num_delays: int) -> float:
     if not isinstance(utility, SigmoidUtility):
         return 0.0
     exponent = abs(utility.theta2) * (num_delays + abs(utility.theta3))
-    # Beyond 745 the exponential is 0 or overflows, and with it the worth.
+    # Beyond 745 the exponential underflows to 0 or overflows, and the value with it.
     return (FEW_OPERATIONS + 4 * min(exponent, 745.0)) * UNIT_ROUNDOFF
 
 
 UNITS_OF_SPEED = 20
-"""Speed-ups are in twentieths."""
+"""Speed-ups are multiples of 1/20."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one worker and one PS use from `start` units of progress on, in 1e-6 units of each resource."""
+    """Demands of one worker and one PS from `start` units of progress on, in 1e-6 units of each resource."""
 
     start: int
     worker: tuple[int, ...]
@@ -160,26 +160,26 @@ class ExactJob:
     Parameters
     ----------
     index, name, arrival
-        As in the instance.
+        As in the instance (`index` is the position among its jobs).
     chunks
-        N, the most workers at once (row (3)).
+        N, the maximum number of concurrent workers (row (3)).
     chunk_slots
         Worker-slots that one chunk takes, M (tau + 2 e / b) / slot, exactly.
     is_chunk_integral
         Whether progress counts chunks finished within a slot instead of worker-slots.
     speedup
-        Twentieths of one worker's speed that 1, 2, ... workers have; empty where speed is linear.
+        Speed of 1, 2, ... workers in twentieths of one worker's speed; empty if speed is linear.
     target
         Units of progress that complete the job (row (2)).
     max_workers
-        Most workers that a plan without superfluous workers ever runs: min(N, W), or N where chunks
-        are integral or the job has a speed-up.
+        Maximum number of concurrent workers in a plan without superfluous workers: min(N, W). It is N if
+        chunks are integral or the job has a speed-up table.
     worker_rate, ps_rate
-        b and B in 1e-6 megabits a second (row (6)).
+        b and B in 1e-6 megabits per second (row (6)).
     demands
         Demand segments, by start.
     value
-        What completing in slot t earns, one number per slot; 0 where it earns nothing.
+        Utility of completing in slot t, one number per slot; 0 where completion earns nothing.
     value_error
         Relative error of `value` against the exact utility.
     deadline
@@ -214,7 +214,7 @@ class ExactJob:
         return speed * self.chunk_slots.denominator // (unit * self.chunk_slots.numerator)
 
     def ps_needed(self, workers: int) -> int:
-        """Return Z(Y) = ceil(Y b / B), the fewest PSs that row (6) allows beside `workers` workers."""
+        """Return Z(Y) = ceil(Y b / B), the minimum number of PSs that row (6) requires for `workers` workers."""
         return -(-workers * self.worker_rate // self.ps_rate)
 
     def segment_at(self, progress: int) -> int:
@@ -256,7 +256,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactInstance:
-    """All that the checker knows of an instance. On shared servers `ps_servers` is `worker_servers`."""
+    """All data of an instance that the checker uses. On shared servers `ps_servers` is `worker_servers`."""
 
     name: str
     horizon: int
@@ -346,11 +346,11 @@ def _demands(instance: AdmissionInstance, i: int) -> tuple[Demand, ...]:
 
 
 IMPOSSIBLE = -(2**40)
-"""Marks a number of workers beside which no number of PSs fits, not even none."""
+"""Marks numbers of workers that do not fit even without PSs."""
 
 
 def units_on_server(demand: tuple[int, ...], capacity: tuple[int, ...], share: Fraction | None, most: int) -> int:
-    """Return how many units of a demand one server holds: whole units, the share cap, at most `most`."""
+    """Return how many units of a demand fit one server under the share cap, at most `most`."""
     units = most
     for unit, limit in zip(demand, capacity, strict=True):
         if unit > 0:
@@ -367,7 +367,7 @@ def units_on_server(demand: tuple[int, ...], capacity: tuple[int, ...], share: F
 def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side, slots: range) -> IntArray:
     """Return the most units in each class and slot, shape (classes, slots).
 
-    That is `count` times what one server holds: identical servers are one row of the dual.
+    That is `count` times the units of one server: identical servers are one row of the dual.
     """
     servers = exact.servers(side)
     most = job.max_workers if side is Side.WORKER else job.ps_needed(job.max_workers)
@@ -385,7 +385,7 @@ def max_in_class(exact: ExactInstance, job: ExactJob, demand: Demand, side: Side
 def max_ps_beside(
     demand: Demand, capacity: tuple[int, ...], share: Fraction | None, count: int, most: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """Return for Y = 0, 1, ... the most PSs that `count` equal shared servers hold beside Y workers.
+    """Return for Y = 0, 1, ... the most PSs that fit `count` equal shared servers together with Y workers.
 
     Parameters
     ----------
@@ -394,12 +394,12 @@ def max_ps_beside(
     count
         Number of servers.
     most
-        Most workers and most PSs that matter.
+        Largest relevant numbers of workers and of PSs.
 
     Returns
     -------
     NDArray
-        Shape (most workers + 1,); `IMPOSSIBLE` (or less) where Y workers alone don't fit.
+        Shape (most workers + 1,); `IMPOSSIBLE` (or less) where Y workers alone do not fit.
     """
     one = np.full(most[0] + 1, IMPOSSIBLE, dtype=np.int64)
     for y in range(most[0] + 1):
@@ -411,7 +411,7 @@ def max_ps_beside(
 
 
 def ps_beside_on_one(demand: Demand, capacity: tuple[int, ...], share: Fraction | None, y: int, most: int) -> int:
-    """Return the most PSs that one server holds beside y workers, -1 if not even the workers fit."""
+    """Return the most PSs that fit one server together with y workers, -1 if the workers alone do not fit."""
     z = _units_in_rest(demand, capacity, y, most)
     if z < 0 or share is None:
         return z

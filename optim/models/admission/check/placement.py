@@ -1,4 +1,4 @@
-"""A plan against the formal model, row by row, in exact integer arithmetic.
+"""Check a plan against the formal model, row by row, in exact integer arithmetic.
 
 Row (2) is (A.2) of docs/mathematics/admission.md, and so on.
 """
@@ -78,7 +78,7 @@ def decimal_text(micro: int) -> str:
 
 
 COLUMNS = 4
-"""A plan's rows hold job, slot, server, count."""
+"""Number of columns of a plan's rows: job, slot, server, count."""
 
 Placed = dict[tuple[int, int, int], int]
 """Units by (job, slot, server)."""
@@ -86,14 +86,14 @@ Placed = dict[tuple[int, int, int], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFindings:
-    """What was found in a plan.
+    """Result of the check of a plan.
 
     Parameters
     ----------
     violations
         Every violated row.
     completion
-        Completion slot by admitted job, row (8); None where the rows can't be read at all.
+        Completion slot by admitted job, row (8); None if the rows cannot be read.
     """
 
     violations: tuple[Violation, ...]
@@ -134,7 +134,7 @@ def _malformed(side: Side, rows: Any) -> Violation | None:
 
 
 def _read_rows(exact: ExactInstance, side: Side, rows: list[list[int]], violations: list[Violation]) -> Placed:
-    """Collect the rows that make sense; report the others, and those before a job's arrival."""
+    """Collect the valid rows; report invalid ones and those before a job's arrival."""
     num_servers = exact.servers(side).num_servers
     what = "workers" if side is Side.WORKER else "PSs"
     placed: Placed = {}
@@ -153,7 +153,7 @@ def _read_rows(exact: ExactInstance, side: Side, rows: list[list[int]], violatio
             violations.append(violation(ROWS, "the same job, slot and server are listed twice", where=where))
         early = exact.jobs[job].arrival - slot
         if early > 0:
-            text = f"the job arrives in slot {exact.jobs[job].arrival} and can't have {what} before"
+            text = f"the job arrives in slot {exact.jobs[job].arrival} and cannot have {what} before"
             violations.append(violation(ARRIVAL, text, amount=str(early), where=where))
         placed[job, slot, server] = placed.get((job, slot, server), 0) + count
     return placed
@@ -190,7 +190,7 @@ def _check_counts(exact: ExactInstance, job: int, workers: dict[int, int], ps: d
 def _check_work(
     exact: ExactInstance, job: int, workers: dict[int, int], ps: dict[int, int], segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
-    """Check rows (2) and (8) of one job, and note the demand segment of each slot that it uses."""
+    """Check rows (2) and (8) of one job, and store the demand segment of each slot that it uses."""
     data = exact.jobs[job]
     done = 0
     for slot in sorted(workers.keys() | ps.keys()):
@@ -205,14 +205,14 @@ def _check_work(
         yield violation(WORK, text, amount=str(data.target - done), where=in_job(exact, job))
     last = max(workers)
     if not data.value[last] > 0:
-        text = f"completion in slot {last} earns nothing; the last slot that does is {data.deadline}"
+        text = f"completion in slot {last} earns nothing; the last slot that earns is {data.deadline}"
         yield violation(COMPLETION, text, amount=str(last - data.deadline), where=in_job(exact, job, last))
 
 
 def _check_capacity(
     exact: ExactInstance, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
 ) -> Iterator[Violation]:
-    """Check rows (4) and (5) on every single server; on shared servers their sum."""
+    """Check rows (4) and (5) on every server; on shared servers their sum."""
     both = ((Side.WORKER, workers), (Side.PS, ps))
     parts: tuple[tuple[str, Side, tuple[tuple[Side, Placed], ...]], ...] = (
         (WORKER_CAPACITY, Side.WORKER, both[:1]),
@@ -235,7 +235,7 @@ def _check_capacity(
 def _loads(
     exact: ExactInstance, hosted: Iterable[tuple[Side, Placed]], segment: dict[tuple[int, int], int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Return what is used of each resource by (server, slot)."""
+    """Return the use of each resource by (server, slot)."""
     used: dict[tuple[int, int], list[int]] = {}
     for side, placed in hosted:
         for (job, slot, server), count in placed.items():

@@ -1,4 +1,4 @@
-"""What a dual point proves: prices, payoffs and cuts against rows (19)-(21), rounded outward."""
+"""Recompute the bound of a dual point: prices, payoffs and cuts against rows (19)-(21), rounded outward."""
 
 import math
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from optim.models.admission.data import MICRO
 from optim.models.admission.decision import CountCut, Cut, PriceProof, ServerCut, Side
 
 PAYOFF_TOL = 1e-9
-"""A payoff may lack this share of the job's value (at least of 1) or of its own size by rounding; then it is raised."""
+"""Tolerated shortfall of a payoff, relative to its size and to max(1, the job's value); the payoff is then raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundFindings:
-    """What was found in a proof: violated rows, and the bound that holds (None if nothing is proven)."""
+    """Result of the check of a proof: violated rows, and the proven bound (None if there is none)."""
 
     violations: tuple[Violation, ...]
     bound: Fraction | None = None
@@ -45,17 +45,17 @@ def check_prices(
     proof
         The dual point.
     cuts
-        Checks the validity of cuts.
+        Checker of the validity of cuts.
     restrictions
-        What branches leave of the jobs' schedules; jobs that aren't listed are free.
+        Restrictions on schedules by job, from the branches above a leaf; unlisted jobs are unrestricted.
     leaf
-        Words that name the leaf of a tree, appended to the rows' names.
+        Name of a tree's leaf, appended to the names of rows.
 
     Returns
     -------
     BoundFindings
-        The bound is the proof's sum with every payoff raised to what row (21) needs, so that it
-        holds even where a payoff was refused.
+        The bound is the proof's sum with every payoff raised to the value that row (21) requires. It is
+        therefore valid even if a payoff was rejected.
     """
     violations = _malformed(exact, proof, leaf)
     for number, cut in enumerate(() if violations else proof.cuts):
@@ -68,7 +68,7 @@ def check_prices(
     total = ExactSum()
     for job, stated in zip(exact.jobs, proof.payoff.tolist(), strict=True):
         restriction = (restrictions or {}).get(job.index, FREE)
-        # An admitted job's row is an equation, so that its payoff may have either sign.
+        # An admitted job's row is an equation, so its payoff may have either sign.
         floor = -math.inf if restriction.is_admitted else 0.0
         needed = max(floor, min_payoff(exact, job, prices, restriction, enough=stated))
         if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.value):
@@ -80,7 +80,7 @@ def check_prices(
 
 
 def _malformed(exact: ExactInstance, proof: PriceProof, leaf: str) -> list[Violation]:
-    """Return what keeps a dual point from being one: shapes, NaN, negative prices."""
+    """Return malformed fields of a dual point: wrong shapes, NaN, negative prices."""
     size = (exact.horizon, len(exact.resources))
     num_ps_classes = 0 if exact.is_shared else len(exact.ps_servers.count)
     arrays = (
@@ -124,7 +124,7 @@ def _prices(exact: ExactInstance, proof: PriceProof) -> Prices:
 
 
 def _rents(exact: ExactInstance, proof: PriceProof) -> Fraction:
-    """Return the exact sum of price x capacity and of multiplier x right-hand side over all servers."""
+    """Return the exact sum of price x capacity plus multiplier x right-hand side over all servers."""
     capacity = ExactSum()
     sides: tuple[tuple[ServerFacts, FloatArray], ...] = (
         (exact.worker_servers, proof.worker_price),

@@ -1,12 +1,11 @@
-"""The best payoff of one job at given prices, rounded up, and what branches leave of its schedules.
+"""The best payoff of one job at given prices, rounded up, under the restrictions of branches.
 
-Identical servers are one class of full capacity. All numbers are sums of non-negative products, so
-that their rounding errors are relative and small; `Pricing.num_operations` bounds how many there are
-on top of each other.
+Identical servers form one class. All numbers are sums of non-negative products, so that their relative
+rounding errors are small; `Pricing.num_operations` bounds the number of nested operations.
 
-Only schedules without superfluous workers and PSs are looked at. Every plan can be stripped of them
-(PSs beyond row (6), workers of the last slot beyond row (2), slots after the work is done) without
-violating a row or losing value, and a bound on stripped plans bounds them all.
+Only schedules without superfluous workers and PSs are considered. Superfluous are PSs beyond row (6), workers
+of the last slot beyond row (2), and slots after the work is done. Removing them from a plan violates no row
+and loses no value, so a bound on the remaining plans bounds all plans.
 """
 
 import math
@@ -43,11 +42,11 @@ class Restriction:
     Parameters
     ----------
     is_refused, is_admitted
-        The job has no schedule, or certainly has one.
+        Whether the job must be rejected, or must be admitted.
     after, until
         A schedule completes after slot `after` and by slot `until` (None: no limit).
     at_least, at_most
-        Limits on the number of workers or PSs in a class and slot.
+        Limits on the number of workers or PSs by side, class and slot.
     """
 
     is_refused: bool = False
@@ -64,7 +63,7 @@ class Restriction:
 
     @property
     def is_contradictory(self) -> bool:
-        """Whether the conditions exclude each other at sight: no plan at all meets them."""
+        """Whether the conditions visibly contradict each other, so that no plan meets them."""
         return (self.is_refused and self.is_admitted) or any(limit < 0 for limit in self.at_most.values())
 
     def narrowed(self, branch: Branch, *, is_high: bool) -> "Restriction":
@@ -82,7 +81,7 @@ class Restriction:
         if not is_high:
             return replace(self, at_most={**self.at_most, place: min(self.at_most.get(place, limit), limit)})
         if limit < 0:
-            return self  # at least v + 1 <= 0 units: no condition
+            return self  # at least v + 1 <= 0 units is no condition
         at_least = {**self.at_least, place: max(self.at_least.get(place, 0), limit + 1)}
         return replace(self, is_admitted=True, at_least=at_least)
 
@@ -91,14 +90,15 @@ FREE = Restriction()
 """No condition."""
 
 HUGE = 1e290
-"""Costs of one worker or PS are cut down to this, so that no sum of them overflows."""
+"""Largest cost of one worker or PS; larger costs are clipped, so that sums cannot overflow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CutCharge:
-    """What a cut adds to the cost of a job's workers or PSs in a class and slot.
+    """Charge that a cut adds to the cost of a job's workers or PSs in a class and slot.
 
-    A number is for each unit; an array is for 1, 2, ... units together, and for more as for the last.
+    A number is the charge per unit. An array lists the charges of 1, 2, ... units together; its last entry
+    holds for more units.
     """
 
     side: Side
@@ -116,7 +116,7 @@ class Prices:
     worker, ps
         Shape (classes, slots, resources), utility units per unit; the same array on shared servers.
     charges
-        What cuts add, by job.
+        Charges of cuts, by job.
     """
 
     worker: FloatArray
@@ -136,7 +136,7 @@ def no_prices(exact: ExactInstance) -> Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
-    """The question what one job's schedules within a range of slots cost.
+    """The pricing problem of one job: the costs of its schedules within a range of slots.
 
     Parameters
     ----------
@@ -145,9 +145,9 @@ class Pricing:
     slots
         Slots in which the job may run.
     prices
-        What resources cost.
+        Prices of resources.
     restriction
-        What branches leave of the schedules.
+        Conditions on the schedules.
     """
 
     exact: ExactInstance
@@ -158,20 +158,20 @@ class Pricing:
 
     @property
     def num_operations(self) -> int:
-        """Most rounded operations on top of each other in the cost of a schedule."""
+        """Largest number of nested rounded operations in the cost of a schedule."""
         num_classes = len(self.prices.worker) + len(self.prices.ps)
         a_class = 70 if self.exact.is_shared else 2
         num_charges = len(self.prices.charges.get(self.job.index, ()))
         return len(self.slots) + a_class * num_classes + len(self.exact.resources) + 2 * num_charges + 8
 
     def _charges(self, side: Side) -> Iterator[CutCharge]:
-        """Yield what cuts add on a side within the slots."""
+        """Yield the charges of cuts on a side within the slots."""
         for item in self.prices.charges.get(self.job.index, ()):
             if item.side is side and item.slot in self.slots:
                 yield item
 
     def unit_costs(self, demand: Demand, side: Side) -> FloatArray:
-        """Return what one worker or one PS costs in each class and slot, shape (classes, slots)."""
+        """Return the cost of one worker or one PS in each class and slot, shape (classes, slots)."""
         price = self.prices.worker if side is Side.WORKER else self.prices.ps
         quantity = np.array(demand.of(side), dtype=np.float64)
         first = self.slots.start
@@ -183,7 +183,7 @@ class Pricing:
         return np.minimum(cost, HUGE)
 
     def count_charges(self, side: Side) -> dict[int, dict[int, list[FloatArray]]]:
-        """Return what count cuts add on a side, by slot since the first and by class."""
+        """Return the charges of count cuts on a side, by slot (relative to the first) and by class."""
         by_slot: dict[int, dict[int, list[FloatArray]]] = {}
         for item in self._charges(side):
             if not isinstance(item.charge, float):
@@ -212,7 +212,7 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
     Returns
     -------
     FloatArray
-        Shape (slots, Y = 0, ..., most that fit in any of the slots); infinite where Y don't fit.
+        Shape (slots, Y = 0, ..., most that fit in any of the slots); infinite where Y workers do not fit.
     """
     job = pricing.job
     limits = pricing.limits(demand, Side.WORKER)
@@ -227,7 +227,7 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
 
 
 def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Limits", most: int) -> FloatArray:
-    """Return what `_cheapest` does, with what count cuts add; shape (slots, most + 1)."""
+    """Return the costs of `_cheapest` plus the charges of count cuts; shape (slots, most + 1)."""
     unit = pricing.unit_costs(demand, side)
     cost = _cheapest(unit, *limits, most)
     for k, by_class in pricing.count_charges(side).items():
@@ -244,7 +244,7 @@ def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Lim
 
 
 def _charged_units(unit: float, charges: Sequence[FloatArray], most: int) -> FloatArray:
-    """Return what 0, ..., most units of one class cost with what count cuts add, shape (most + 1,)."""
+    """Return the cost of 0, ..., most units of one class with the charges of count cuts, shape (most + 1,)."""
     numbers = np.arange(most + 1)
     cost: FloatArray = unit * numbers.astype(np.float64)
     for charge in charges:
@@ -273,7 +273,7 @@ Limits = tuple[IntArray, IntArray]
 def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits], most: tuple[int, int]) -> FloatArray:
     """Return the least cost of Y workers and Z PSs on shared servers, shape (slots, Y, Z).
 
-    A dynamic programme over the classes; in each class the pairs that its servers hold together.
+    A dynamic programme over the classes; the choices in each class are the pairs that fit its servers.
     """
     exact, slots = pricing.exact, pricing.slots
     servers = exact.worker_servers
@@ -304,7 +304,7 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
 
 
 def _add_charged_class(cost: FloatArray, pairs: "_Pairs", worker: FloatArray, ps: FloatArray) -> FloatArray:
-    """Return one slot's costs with one more class, in which so many workers and PSs cost as listed."""
+    """Return one slot's costs with one more class, given the costs of its numbers of workers and PSs."""
     result = np.full_like(cost, np.inf)
     for y in range(pairs.workers[0], min(pairs.workers[1], len(pairs.beside) - 1, len(worker) - 1) + 1):
         for z in range(pairs.ps[0], min(pairs.ps[1], int(pairs.beside[y]), len(ps) - 1) + 1):
@@ -346,9 +346,9 @@ def _add_class(cost: FloatArray, pairs: _Pairs, unit: FloatArray, ps_unit: Float
 
 
 class _Windows:
-    """Least cost with 0, ..., length - 1 further PSs in one class, by doubling the window.
+    """Least cost over windows of 0, ..., length - 1 further PSs in one class, by doubling the window.
 
-    Costs are only added, never subtracted, so that rounding errors stay relative.
+    Costs are only added, so that relative rounding errors stay small.
     """
 
     def __init__(self, cost: FloatArray, unit: FloatArray) -> None:
@@ -370,7 +370,7 @@ class _Windows:
 
 
 def _shifted(cost: FloatArray, number: int, unit: FloatArray) -> FloatArray:
-    """Return the costs after `number` further PSs, infinite where there would be too few."""
+    """Return the costs after `number` further PSs, infinite for totals below `number`."""
     if number == 0:
         return cost
     result = np.full_like(cost, np.inf)
@@ -380,10 +380,10 @@ def _shifted(cost: FloatArray, number: int, unit: FloatArray) -> FloatArray:
 
 
 BLOCK = 2**17
-"""Elements of one block of the dynamic programme's sums, small enough for a cache."""
+"""Elements of one block of the dynamic programme's sums; small enough for a processor's cache."""
 
 UNDERFLOW = 1e-290
-"""More than all that products of tiny prices can lose below the smallest double."""
+"""Upper bound on the total loss from products that underflow below the smallest double."""
 
 
 def min_payoff(
@@ -398,9 +398,9 @@ def min_payoff(
     prices
         Non-negative prices.
     restriction
-        What branches leave of the schedules.
+        Conditions on the schedules.
     enough
-        Schedules that can't be worth more than this are left out: their costs are at least 0.
+        Schedules whose value is at most this are skipped; costs are at least 0.
 
     Returns
     -------
@@ -426,7 +426,7 @@ def min_payoff(
 
 
 def has_schedule(exact: ExactInstance, job: ExactJob, restriction: Restriction) -> bool:
-    """Tell whether any schedule of the job meets the restriction."""
+    """Return whether any schedule of the job meets the restriction."""
     return min_payoff(exact, job, no_prices(exact), restriction) > -math.inf
 
 
@@ -444,7 +444,7 @@ def completion_costs(pricing: Pricing) -> FloatArray:
         return done
     progress = np.array([min(job.progress(y), job.target) for y in range(most + 1)], dtype=np.int64)
     tables = [_widened(table, most + 1) for table in tables]
-    # Fewer workers with the same progress serve as well: of equal ones only the first count.
+    # Among numbers of workers with equal progress only the smallest counts.
     steps = [y for y in range(most + 1) if y == 0 or progress[y - 1] < progress[y] < job.target]
     reached = min(job.target, (num_slots - 1) * int(progress[steps[-1]]) + 1)
     ends = [*(demand.start for demand in demands[1:]), job.target]
@@ -464,10 +464,10 @@ def completion_costs(pricing: Pricing) -> FloatArray:
 
 
 def _ceiling(job: ExactJob, restriction: Restriction) -> FloatArray:
-    """Return the most that completing in a slot or later earns, rounded up; 0 where it is not allowed.
+    """Return the largest value of completing in a slot or later, rounded up; 0 where completion is forbidden.
 
-    The later slots are there because utilities may rise by a rounding error, and stripping a plan
-    of superfluous workers may bring its completion forward.
+    Later slots count because utilities may rise by a rounding error, and the removal of superfluous workers
+    may advance a completion.
     """
     rounded = np.array(job.value) * (1.0 + 2.0 * job.value_error)
     ceiling = np.maximum.accumulate(rounded[::-1])[::-1].copy()
@@ -478,7 +478,7 @@ def _ceiling(job: ExactJob, restriction: Restriction) -> FloatArray:
 
 
 def _widened(table: FloatArray, width: int) -> FloatArray:
-    """Return a table with infinite costs for counts that it lacks."""
+    """Return a table extended to `width` counts by infinite costs."""
     result = np.full((table.shape[0], width), np.inf)
     result[:, : table.shape[1]] = table
     return result
@@ -502,7 +502,7 @@ def _finished(cost: FloatArray, slot_cost: FloatArray, finish: IntArray) -> floa
 
 
 class _Advance:
-    """One slot's step of the programme, for given progress of each choice; keeps its memory between slots."""
+    """One slot's step of the dynamic programme, for given progress of each choice; reuses its buffers between slots."""
 
     def __init__(self, progress: IntArray, size: int) -> None:
         self._widest = int(progress[-1])
@@ -524,7 +524,7 @@ class _Advance:
 
 
 def max_share(exact: ExactInstance) -> Fraction:
-    """Return eps over all jobs that can complete alone, from their arrival to their deadline."""
+    """Return eps, the largest share of a row that one job can use, over jobs that can complete alone in time."""
     share = Fraction(0)
     for job in exact.jobs:
         if job.deadline >= job.arrival and has_schedule(exact, job, FREE):
@@ -533,7 +533,7 @@ def max_share(exact: ExactInstance) -> Fraction:
 
 
 def _share_of(exact: ExactInstance, job: ExactJob) -> Fraction:
-    """Return the largest share that one job takes."""
+    """Return the largest share of a row that one job can use."""
     share = Fraction(0)
     most = (job.max_workers, job.ps_needed(job.max_workers))
     for side in (Side.WORKER,) if exact.is_shared else (Side.WORKER, Side.PS):

@@ -1,7 +1,7 @@
-"""What a branching tree proves: its leaves cover all plans, and each leaf has a bound or cannot be packed.
+"""Recompute the bound of a branching tree: its leaves cover all plans, and each leaf has a bound or is infeasible.
 
-Branches on counts are about whole classes. Where the fewest units that they leave to several jobs can't be packed on
-the class' servers, no plan meets them all.
+Branches on counts concern classes of servers. They give jobs minimum numbers of units in a class. If these
+units cannot be packed on the servers of the class, the leaf contains no plan.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from optim.models.admission.check.schedules import FREE, Place, Pricing, Restric
 from optim.models.admission.decision import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
 STEP_LIMIT = 1_000_000
-"""Steps of the search in one place; a leaf that needs more is refused as not shown."""
+"""Step limit of the search in one place (side, class, slot); a leaf that needs more is rejected as unproven."""
 
 Pair = tuple[int, int]
 """Workers and PSs of one job."""
@@ -37,19 +37,19 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """A job's fewest units in a place, what they take at least, and the most PSs of its own beside 0, 1, ... workers."""
+    """A job's minimum units in a place, their smallest demand, and the most PSs that fit with 0, 1, ... workers."""
 
     min_units: Pair
     demand: Demand
     max_ps: tuple[int, ...]
 
     def fits(self, pair: Pair) -> bool:
-        """Tell whether an empty server takes these units."""
+        """Return whether these units fit an empty server."""
         return pair[0] < len(self.max_ps) and pair[1] <= self.max_ps[pair[0]]
 
 
 def is_crowded(exact: ExactInstance, restrictions: Mapping[int, Restriction]) -> bool:
-    """Tell whether the servers of some class certainly don't hold the fewest units that restrictions leave."""
+    """Return whether the minimum units of the restrictions provably do not fit the servers of some class."""
     by_place: dict[tuple[Side, int, int], list[int]] = {}
     for job, restriction in restrictions.items():
         hosts = {(Side.WORKER if exact.is_shared else side, c, t) for side, c, t in restriction.at_least}
@@ -96,7 +96,7 @@ def _min_demand(exact: ExactInstance, job: ExactJob, slot: int, restriction: Res
 
 
 def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
-    """Tell whether the servers of a place hold all units, or might."""
+    """Return whether all units fit the servers of a place, or may fit (search limit reached)."""
     side, c, slot = place
     servers = exact.servers(side)
     search = _Packing(jobs, servers.capacity_at(c, slot))
@@ -104,7 +104,7 @@ def _fit(exact: ExactInstance, place: Place, jobs: Sequence[Units]) -> bool:
 
 
 class _Packing:
-    """Fill equal servers one after the other, each as far as it goes; rests that were tried are remembered."""
+    """Fill equal servers one after the other with maximal packings; failed sets of unpacked units are memorised."""
 
     def __init__(self, jobs: Sequence[Units], capacity: tuple[int, ...]) -> None:
         self._jobs, self._capacity = jobs, capacity
@@ -112,9 +112,9 @@ class _Packing:
         self._steps = 0
 
     def fits(self, rest: tuple[Pair, ...], number: int) -> bool:
-        """Tell whether so many empty servers hold the rest; True, too, where the search is given up.
+        """Return whether the rest fits `number` empty servers; also True if the search reaches its limit.
 
-        Depth first, with the open servers on a list of its own: there may be more of them than calls may be nested.
+        The search is depth first with an explicit stack, since servers may outnumber the recursion limit.
         """
         verdict = self._verdict(rest, number)
         if verdict is not None:
@@ -137,7 +137,7 @@ class _Packing:
         return False
 
     def _verdict(self, rest: tuple[Pair, ...], number: int) -> bool | None:
-        """Tell whether servers hold the rest where that is plain, None where it has to be tried."""
+        """Return whether the rest fits if a simple test decides it, None if a search must."""
         if not any(map(any, rest)):
             return True
         is_hopeless = number == 0 or (rest, number) in self._hopeless or not self._has_capacity(rest, number)
@@ -151,9 +151,9 @@ class _Packing:
         )
 
     def _after_one(self, rest: tuple[Pair, ...]) -> Iterator[tuple[Pair, ...]]:
-        """Yield what is left after one server, for every way to fill it to which no unit can be added.
+        """Yield the units left after one server, for every maximal packing of it.
 
-        Some server holds a unit of the first job that is left: this one, as they are equal.
+        Some server holds a unit of the first remaining job; as servers are equal, it may be this one.
         """
         first = next(k for k, pair in enumerate(rest) if any(pair))
         for packed, residual in self._ways(rest, 0, self._capacity):
@@ -198,17 +198,17 @@ def _residual(demand: Demand, pair: Pair, capacity: tuple[int, ...]) -> tuple[in
 
 
 COPIED = 10
-"""Steps that an entry of a copy counts for: it is kept as long as the path."""
+"""Steps charged per copied entry; the copy stays in memory as long as the path."""
 
 SOUGHT = 1_000
-"""Steps that looking for a job's schedule counts for."""
+"""Steps charged for the search for a job's schedule."""
 
 Restrictions = Mapping[int, Restriction]
-"""What is left of the schedules, by job; jobs that aren't listed are free."""
+"""Restrictions by job; unlisted jobs are unrestricted."""
 
 
 def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
-    """Recompute the bound of a branching tree: the largest of its leaves'.
+    """Recompute the bound of a branching tree: the largest bound of its leaves.
 
     Each branch sends every plan to one of its two children, so that every plan belongs to a leaf.
     """
@@ -245,7 +245,7 @@ def check_tree(exact: ExactInstance, proof: TreeProof) -> BoundFindings:
             is_complete = False
     if len(seen) < len(nodes):
         lost = next(number for number in range(len(nodes)) if number not in seen)
-        return _refused(f"node {lost} isn't reached from node 0")
+        return _refused(f"node {lost} is not reachable from node 0")
     if not is_complete or not leaves:
         return BoundFindings(violations=tuple(violations))
     return BoundFindings(
@@ -269,7 +269,7 @@ def _malformed(exact: ExactInstance, node: Any) -> str | None:
             return f"a leaf's proof must be a PriceProof, got {type(node.proof).__name__}"
         return None
     if not isinstance(branch, Branch) or not isinstance(branch.kind, BranchKind):
-        return f"can't read the branch {branch!r}"
+        return f"cannot read the branch {branch!r}"
     numbers = (branch.job, branch.value, branch.server_class, branch.slot)
     if not all(isinstance(number, int | np.integer) for number in numbers):
         return f"a branch holds whole numbers, got {numbers}"
@@ -284,7 +284,7 @@ def _malformed(exact: ExactInstance, node: Any) -> str | None:
 
 
 def _narrowed(effort: Effort, branch: Branch, before: Restriction | None, *, is_high: bool) -> Restriction:
-    """Return a job's restriction below a branch; what it holds by place is copied."""
+    """Return a job's restriction below a branch; its limits by place are copied."""
     restriction = FREE if before is None else before
     effort.spend(COPIED * (len(restriction.at_least) + len(restriction.at_most)))
     return restriction.narrowed(branch, is_high=is_high)
@@ -299,10 +299,7 @@ def _check_leaf(
         return BoundFindings(violations=())
     if is_crowded(exact, restrictions):
         return BoundFindings(violations=())
-    text = (
-        f"leaf {number} has no proof, but neither do a job's restrictions contradict each other "
-        "nor do they crowd any servers as far as could be shown"
-    )
+    text = f"leaf {number} has no proof, and its restrictions could not be shown to be contradictory or to overload any servers"
     return BoundFindings(violations=(violation(placement.TREE, text, where=f"leaf {number}"),))
 
 
@@ -311,14 +308,14 @@ def _by_job(item: tuple[int, Restriction]) -> int:
 
 
 class _Known:
-    """Which restrictions no plan meets: found out once while a job has the same one, as on the way to the next leaf."""
+    """Cache of restrictions that no plan meets: neighbouring leaves share most restrictions."""
 
     def __init__(self, exact: ExactInstance, effort: Effort) -> None:
         self._exact, self._effort = exact, effort
         self._known_empty: dict[int, tuple[Restriction, bool]] = {}
 
     def is_empty(self, job: int, restriction: Restriction) -> bool:
-        """Tell whether no plan meets one job's restriction."""
+        """Return whether no plan meets one job's restriction."""
         known = self._known_empty.get(job)
         if known is None or known[0] is not restriction:
             known = self._known_empty[job] = restriction, self._find(job, restriction)

@@ -129,7 +129,7 @@ def test_bounds_are_those_of_an_enumeration(instance: AdmissionInstance, seed: i
         ("outside", {"slot": 4}),
         ("outside", {"slot": -1}),
         ("side", {"side": "neither"}),
-        ("nowhere else", {"ps_gain": np.array([[0, 1], [0, 1]])}),
+        ("ps_gain is required on shared servers", {"ps_gain": np.array([[0, 1], [0, 1]])}),
     ],
 )
 def test_says_what_is_wrong_with_a_cut(cause: str, fields: dict[str, Any]) -> None:
@@ -151,10 +151,10 @@ def shared_jobs() -> AdmissionInstance:
         (None, {}),
         ("exceeds the right-hand side 1", {"right_hand_side": 1}),
         ("exceeds the right-hand side 2", {"ps_gain": np.array([[1, 1], [0, 1]])}),
-        ("nowhere else", {"ps_gain": None}),
+        ("ps_gain is required on shared servers", {"ps_gain": None}),
         ("must not fall", {"ps_gain": np.array([[1, 0], [0, 1]])}),
         ("must not be negative", {"ps_gain": np.array([[0, 1], [-1, 1]])}),
-        ("one row of gains a job", {"ps_gain": np.array([[0, 1]])}),
+        ("one row of gains per job", {"ps_gain": np.array([[0, 1]])}),
         ("side", {"side": Side.PS}),
     ],
 )
@@ -185,7 +185,7 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
     hard = make_count_cut(gain=np.array([[0, 0, 9, 9], [0, 0, 9, 9]]), right_hand_side=9)
     assert causes(TWO_JOBS, hard) == []
     monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 0)
-    assert "packings don't suffice" in causes(TWO_JOBS, hard)[0]
+    assert "packings do not suffice" in causes(TWO_JOBS, hard)[0]
 
 
 def test_files_hold_count_cuts() -> None:

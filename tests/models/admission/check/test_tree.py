@@ -200,7 +200,7 @@ def test_accepts_an_empty_leaf_where_restrictions_contradict_each_other(branch: 
             [TreeNode(branch=Branch(kind=BranchKind.WORKERS, job=0, server_class=1, slot=0), low=1, high=2)],
         ),
         (
-            "can't read the branch",
+            "cannot read the branch",
             [TreeNode(branch=Branch(kind="workers", job=0, server_class=0, slot=0), low=1, high=2)],  # type: ignore[arg-type]
         ),
         (
@@ -222,7 +222,7 @@ def test_refuses_a_node_that_is_not_reached() -> None:
     instance = tiny_instance()
     nodes, bound = two_leaves(instance, REFUSE_OR_ADMIT)
     found = check_tree(instance, [*nodes, nodes[1]], bound)
-    assert "node 3 isn't reached" in found.violations[0].message
+    assert "node 3 is not reachable" in found.violations[0].message
 
 
 def test_refuses_two_nodes_that_are_each_others_parents() -> None:
