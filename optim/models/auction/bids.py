@@ -1,4 +1,4 @@
-"""Bid tables of apps, one by one and of many at once."""
+"""Bid tables, generated for one app or for many apps together."""
 
 import math
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from optim.models.auction.data import Cluster, Horizon, Locality
 from optim.models.auction.fairness import AppProfile, IdealTime, ideal_minutes, shared_minutes, shared_minutes_each
 
 MIN_GAIN = 1e-12
-"""Rows that are better by no more than this share are left out."""
+"""Rows whose relative improvement is at most this are omitted."""
 
 NamedRow = tuple[tuple[tuple[int, int], ...], float]
 """(machine, GPUs) entries, and rho."""
@@ -21,16 +21,16 @@ NamedRow = tuple[tuple[tuple[int, int], ...], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BidTable:
-    """An app's bids.
+    """The bids of one app.
 
     Parameters
     ----------
     empty_rho, ideal_min
-        rho of the empty row, and the ideal time that all rho are relative to.
+        rho of the empty row, and the ideal time in minutes, the denominator of every rho.
     gpus, locality, rho
-        Shape (rows,): bundles by number and locality.
+        Shape (rows,): number of GPUs, locality and rho of each bundle.
     named
-        Rows that name their machines.
+        Rows whose bundles name their machines.
     """
 
     empty_rho: float
@@ -50,7 +50,7 @@ class BidTable:
 
 
 def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
-    """Return the sums of some of an app's gangs, ascending, up to a limit.
+    """Return all sums of subsets of an app's gangs, ascending, up to a limit.
 
     Examples
     --------
@@ -67,9 +67,9 @@ def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
 
 
 def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
-    """Return the largest bundle that an offer holds in one slot, one machine, one rack, and in all.
+    """Return the largest number of free GPUs in one slot, one machine, one rack, and the cluster.
 
-    Localities that are the same as the next better one (machines of one slot, a cluster of one rack) are left out.
+    Localities equal to the next better one are omitted (machines of one slot, a cluster of one rack).
     """
     limits = {Locality.SLOT: int(cluster.slot_free.max(initial=0))}
     if len(cluster.slot_machine) > cluster.num_machines:
@@ -81,14 +81,16 @@ def max_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
 
 
 def smallest_subtree(cluster: Cluster, slots: Iterable[int]) -> Locality:
-    """Return the locality of the smallest subtree that holds all of some slots."""
+    """Return the locality of the smallest subtree that contains the given slots."""
     slot_set = set(slots)
-    machines = set(cluster.slot_machine[list(slot_set)].tolist())  # sets: a few slots each, very many times
+    machines = set(
+        cluster.slot_machine[list(slot_set)].tolist()
+    )  # sets are fast here: few slots per call, very many calls
     return _smallest(slot_set, machines, set(cluster.machine_rack[list(machines)].tolist()))
 
 
 def _smallest(slots: Collection[int], machines: Collection[int], racks: Collection[int]) -> Locality:
-    """Return the locality of the smallest subtree that holds all of some slots, with their machines and racks."""
+    """Return the locality of the smallest subtree that contains the slots, given their machines and racks."""
     for level, parts in ((Locality.SLOT, slots), (Locality.MACHINE, machines), (Locality.RACK, racks)):
         if len(parts) <= 1:
             return level
@@ -111,28 +113,31 @@ def bid_table(
     sizes: tuple[int, ...] | None = None,
     widest: Locality = Locality.CLUSTER,
 ) -> BidTable:
-    """Return an app's bids on what a cluster offers.
+    """Return an app's bids on the free GPUs of a cluster.
 
-    Rows are valued by number and locality, not by concrete machines: equal machines stay interchangeable.
-    Numbers are the multiples of the gang up to the demand. A row is left out where one with at most as many
-    GPUs that fits wherever this one fits is as good, and where it is no better than the empty row.
+    A row's value depends on its number of GPUs and its locality, so equal machines are interchangeable.
+    Numbers are the multiples of the gang up to the demand. A row is omitted if it is no better than the empty
+    row. It is also omitted if another row is at least as good, needs at most as many GPUs and fits wherever
+    this row fits.
 
-    An app that holds GPUs is slowed down by the smallest subtree that holds these and the bundle. Wherever a
-    bundle may lie, that may be the whole cluster; rows that name machines beside the held GPUs count on less.
+    The slowdown of an app that already holds GPUs is that of the smallest subtree with these and the bundle.
+    A bundle given by number and locality may lie far from the allocated GPUs, so it is valued at the
+    cluster's slowdown. Rows that name machines near the allocated GPUs have a smaller slowdown.
 
     Parameters
     ----------
     profile
         The app.
     cluster
-        What is on offer.
+        The cluster with its free GPUs.
     lease_min, horizon
-        How rows are valued (`shared_minutes`). All are valued over one horizon. Where the app holds nothing and
-        rows are held for ever, the empty row takes a lease longer than the app's slowest other row.
+        Lease in minutes, and the horizon over which all rows are valued (`shared_minutes`). If the app holds
+        no GPUs and the horizon is `hold`, the empty row takes one lease longer than the app's slowest other
+        row.
     sizes
-        If given, numbers of GPUs outside are left out.
+        If given, only these numbers of GPUs are bid for.
     widest
-        Widest locality that is bid for.
+        Widest locality of the bids.
     """
     ideal = ideal_minutes(profile, cluster.num_gpus)
 
@@ -148,7 +153,7 @@ def bid_table(
     levels = np.array([level for level in limits if level <= widest], dtype=np.int64)
     gpus, level = np.meshgrid(numbers, levels, indexing="ij")
     is_offered = gpus <= np.array([limits[Locality(each)] for each in levels.tolist()], dtype=np.int64)
-    # What is held may lie anywhere from a bundle of a class: as far as the whole cluster reaches.
+    # A bundle given by number and locality may lie anywhere in the cluster relative to the allocated GPUs.
     union = np.full_like(level, max(limits)) if profile.held_gpus else level
     shared_rho = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
     value = np.where(is_offered, shared_rho, np.inf)
@@ -172,7 +177,7 @@ def bid_table(
 
 
 class NamedBids:
-    """Bundles of an offer beside GPUs that apps hold.
+    """Bundles on named machines near the GPUs that apps already hold.
 
     Parameters
     ----------
@@ -199,7 +204,7 @@ class NamedBids:
         classes: tuple[tuple[int, int, float], ...],
         empty_rho: float,
     ) -> tuple[NamedRow, ...]:
-        """Return an app's rows that name machines, better than its rows (GPUs, locality, rho) that name none."""
+        """Return an app's rows with named machines that improve on its rows (GPUs, locality, rho) without."""
         ideal = ideal_minutes(profile, self._facts["cluster_gpus"])  # type: ignore[arg-type]
         named = []
         for machines, level in self._bundles(profile, numbers):
@@ -210,9 +215,9 @@ class NamedBids:
     def _bundles(
         self, profile: AppProfile, numbers: Sequence[int]
     ) -> Iterator[tuple[tuple[tuple[int, int], ...], Locality]]:
-        """Yield bundles on one machine where GPUs are held and within a rack, with the union's locality.
+        """Yield bundles on one machine with allocated GPUs and within a rack, with the locality of the union.
 
-        Left out are those that slow the app down as much as GPUs anywhere: classes have these.
+        Bundles with the same slowdown as GPUs anywhere are omitted: rows without named machines cover them.
         """
         held_slots = {slot for slot, _ in profile.held_places}
         machine_free, rack_of, slots_of = self._machine_free, self._rack_of, self._slots_of
@@ -235,7 +240,7 @@ class NamedBids:
             chains.append(sorted(inside, key=lambda m: (m not in homes, -machine_free[m], m)))
         for number, chain in enumerate(chains):
             is_rack = number >= len(chains) - len(racks)
-            used, filled = 0, 0  # machines taken whole, and their GPUs
+            used, filled = 0, 0  # fully used machines, and their GPUs
             level, known = Locality.CLUSTER, -1
             for k in numbers:
                 while used < len(chain) and filled + machine_free[chain[used]] <= k:
@@ -245,11 +250,11 @@ class NamedBids:
                     break
                 count = used + (k > filled)
                 if count == 1 and is_rack and chain[0] in homes:
-                    continue  # the machine's own chain has it
+                    continue  # the chain of this machine contains it
                 if count != known:
                     level, known = level_with(chain[:count]), count
                 if profile.slowdown.within(level) >= worst:
-                    break  # further machines only widen it
+                    break  # further machines only widen the bundle
                 bundle = [(m, machine_free[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
                 yield tuple(sorted(bundle)), level
 
@@ -257,7 +262,7 @@ class NamedBids:
 def _better_named(
     rows: list[tuple[tuple[tuple[int, int], ...], float]], classes: tuple[tuple[int, int, float], ...], empty_rho: float
 ) -> tuple[NamedRow, ...]:
-    """Drop named rows no better than the empty one, or than another that needs no more of any machine."""
+    """Drop named rows no better than the empty row, or than a row that needs no more of any machine."""
     undominated: list[NamedRow] = []
     widest = max((level for _, level, _ in classes), default=0)
     anywhere = sorted((k, rho) for k, level, rho in classes if level == widest)
@@ -274,10 +279,10 @@ def _better_named(
 
 
 def is_undominated(rho: FloatArray, empty_rho: "FloatArray | float") -> BoolArray:
-    """Mark rows, shape (..., sizes, localities), both ascending, better than the empty one and than all that dominate them.
+    """Mark rows that are better than the empty row and undominated, shape (..., sizes, localities), both ascending.
 
-    A row in a wider subtree needs less of the cluster, so only rows of no more GPUs in the same or a wider locality
-    dominate. Leading axes, and those of `empty_rho`, are tables side by side.
+    A bundle in a wider subtree is easier to place. Only rows of no more GPUs in the same or a wider locality
+    can dominate. Leading axes (also of `empty_rho`) enumerate independent tables.
     """
     wide = np.minimum.accumulate(rho[..., ::-1], axis=-1)[..., ::-1]  # best in this locality or a wider one
     rival = np.empty_like(rho)
@@ -289,7 +294,7 @@ def is_undominated(rho: FloatArray, empty_rho: "FloatArray | float") -> BoolArra
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeedsTable(ComparesByValue):
-    """What `AppProfile` with `Needs` holds, one row an app, for apps of one gang each that bid for GPUs of one type.
+    """The fields of `AppProfile` with `Needs`, one row per app, for apps with one gang size and one GPU type.
 
     Parameters
     ----------
@@ -298,9 +303,9 @@ class NeedsTable(ComparesByValue):
     total_work_min, total_longest_min, total_demand
         As in `Needs`, shape (apps,).
     slowdown
-        Worst slowdown within a slot, machine, rack, and the cluster, shape (apps, 4).
+        Worst slowdown within a slot, a machine, a rack and the cluster, shape (apps, 4).
     ideal
-        Reading of the ideal time.
+        Definition of the ideal time.
     """
 
     elapsed_min: FloatArray
@@ -327,7 +332,7 @@ class NeedsTable(ComparesByValue):
         return np.asarray(share * alone if is_timed else alone)
 
     def rho(self, gpus: IntArray, level: IntArray, cluster_gpus: int) -> FloatArray:
-        """Return rho of each app if it holds so many GPUs for ever, at least one, in a locality."""
+        """Return rho of each app if it holds the given number of GPUs (at least 1) in a locality for ever."""
         slow = self.slowdown[np.arange(len(self)), level]
         remaining_min = np.maximum(self.work_min * slow / np.minimum(gpus, self.demand), self.longest_min)
         return np.asarray((self.elapsed_min + remaining_min) / self.ideal_minutes(cluster_gpus))
@@ -342,18 +347,18 @@ class NeedsTable(ComparesByValue):
         held_level: IntArray,
         profile_of: Callable[[int], AppProfile],
     ) -> list[BidTable]:
-        """Return what `bid_table` does for some apps, bids being valued as held for ever.
+        """Return the result of `bid_table` for several apps, with horizon `hold`.
 
         Parameters
         ----------
         who
-            Rows of the apps.
+            Indices of the apps.
         cluster, lease_min
-            The offer.
+            The cluster with its free GPUs, and the lease in minutes.
         held, held_level
             GPUs that each app holds and their locality, shape (apps,).
         profile_of
-            Returns the profile of an app that holds GPUs, with where they are; of others it isn't asked for.
+            Returns the profile of an app with `held_places`; called only for apps that hold GPUs.
         """
         ideal = self.ideal_minutes(cluster.num_gpus)[who]
         limits = max_gpus_by_locality(cluster)

@@ -1,4 +1,4 @@
-"""Auctions from and to documents of format ``optim/auction/1``, and from Python lists."""
+"""Convert auctions from and to documents of format ``optim/auction/1``, and from Python lists."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -40,7 +40,7 @@ LocalityName = Literal["slot", "machine", "rack", "cluster"]
 
 
 class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`count` equal machines of a rack: the GPUs of each slot, and how many of them are on offer (default: all)."""
+    """`count` equal machines of a rack: GPUs of each slot, and free GPUs of each slot (default: all)."""
 
     rack: Count
     slots: list[PositiveInt]
@@ -57,7 +57,7 @@ class BidsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class SlowdownDocument(Struct, forbid_unknown_fields=True):
-    """Slowdown by locality, each at least 1."""
+    """Slowdown by locality, at least 1."""
 
     slot: float = 1.0
     machine: float = 1.0
@@ -66,7 +66,7 @@ class SlowdownDocument(Struct, forbid_unknown_fields=True):
 
 
 class TrialDocument(Struct, forbid_unknown_fields=True):
-    """A training job: serial GPU minutes left and in all, and the most GPUs it can use."""
+    """A training job: remaining and total serial GPU minutes, and its maximum number of GPUs."""
 
     work_min: float
     total_work_min: float
@@ -74,7 +74,7 @@ class TrialDocument(Struct, forbid_unknown_fields=True):
 
 
 class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """GPUs held under leases that go on: where, as [slot, GPUs], or how many, and the smallest subtree that holds them."""
+    """GPUs held under running leases: places as [slot, GPUs], or their number and their smallest subtree."""
 
     gpus: Count | UnsetType = UNSET
     locality: LocalityName = "slot"
@@ -82,7 +82,7 @@ class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What an app knows of itself; bids that aren't given follow from it."""
+    """An app's profile; missing bids are generated from it."""
 
     elapsed_min: float
     active_apps: float
@@ -95,7 +95,7 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class AppDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An app: its bids, or the profile they follow from, or both; the terms of rho where only bids are known."""
+    """An app: its bids, its profile, or both; the terms of rho if only bids are known."""
 
     id: Name
     gang: PositiveInt = 1
@@ -124,7 +124,7 @@ LEVELS = {name: int(level) for level, name in NAMES.items()}
 
 
 def instance_from_document(document: AuctionDocument, instance_type: type[Instance]) -> Instance:
-    """Build a validated instance; bids that aren't given are generated from the app's profile.
+    """Build a validated instance; missing bids are generated from the app's profile.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def _bids_document(instance: AuctionData, app: int) -> BidsDocument:
 
 
 def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
-    """Build a cluster; machines are numbered in order, `count` of them an entry."""
+    """Build a cluster; machines are numbered in order, `count` machines per entry."""
     racks: list[int] = []
     slots: list[tuple[int, int, int]] = []
     check_limit("count", sum(machine.count for machine in machines), "machines")
@@ -203,7 +203,7 @@ def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
         free = machine.slots if isinstance(machine.free, UnsetType) else machine.free
         if len(free) != len(machine.slots) or not machine.slots:
             raise InvalidProblemError(
-                f"machines[{m}].free must list one number a slot, got {free} for slots {machine.slots}"
+                f"machines[{m}].free must list one number per slot, got {free} for slots {machine.slots}"
             )
         for _ in range(machine.count):
             slots += [(len(racks), size, offer) for size, offer in zip(machine.slots, free, strict=True)]
@@ -218,7 +218,7 @@ def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
 
 
 def join_bids(tables: Sequence[BidsDocument]) -> Bids:
-    """Return the rows of all apps as one list, each app's named rows after its others."""
+    """Return the rows of all apps as one list; each app's rows with named machines come last."""
     rows: list[tuple[int, int, int]] = []
     rho: list[float] = []
     named: list[tuple[int, int, int]] = []
@@ -247,12 +247,12 @@ def _bids(
     if not isinstance(app.bids, UnsetType):
         return app.bids
     if profile is None:
-        raise InvalidProblemError(f"apps[{i}] needs bids, or a profile that they follow from")
+        raise InvalidProblemError(f"apps[{i}] needs bids, or a profile to generate bids from")
     return bids_document(bid_table(profile, cluster, lease_min=lease_min, horizon=horizon))
 
 
 def bids_document(table: BidTable) -> BidsDocument:
-    """Return a bid table as a document's."""
+    """Return the document of a bid table."""
     rows = [(k, NAMES[Locality(level)], rho) for k, level, rho in table.rows]
     named = [(list(machines), rho) for machines, rho in table.named]
     return BidsDocument(empty_rho=table.empty_rho, rows=rows, named=named)  # type: ignore[arg-type]
@@ -311,23 +311,24 @@ def _profile(app: AppDocument, i: int, cluster: Cluster) -> AppProfile | None:
 
 
 def _holding(profile: AppProfile, holding: HeldDocument, cluster: Cluster) -> AppProfile:
-    """Return the profile of an app with what its document says that it holds."""
+    """Return the profile of an app with the allocation of its document."""
     stated = None if isinstance(holding.gpus, UnsetType) else holding.gpus
     if not holding.places:
         if stated is None:
-            raise InvalidProblemError("held needs gpus, or the places that they are in")
+            raise InvalidProblemError("held needs gpus or places")
         return replace(profile, held_gpus=stated, held_locality=LEVELS[holding.locality])
     slot_used = cluster.slot_gpus - cluster.slot_free
     for slot, count in holding.places:
         if not (slot < len(slot_used) and count <= slot_used[slot]):
             raise InvalidProblemError(
-                f"held.places: {count} GPUs of slot {slot} can't be held, {slot_used[slot] if slot < len(slot_used) else 0} of "
-                "it are; correct the slot, or free of its machine"
+                f"held.places: {count} GPUs of slot {slot} cannot be held, "
+                f"{slot_used[slot] if slot < len(slot_used) else 0} are not free; "
+                "correct the slot, or `free` of its machine"
             )
     if len({slot for slot, _ in holding.places}) < len(holding.places):
-        raise InvalidProblemError("held.places names a slot twice; add its GPUs up")
+        raise InvalidProblemError("held.places lists a slot twice; give the sum of its GPUs")
     if stated is not None and stated != sum(count for _, count in holding.places):
-        raise InvalidProblemError(f"held.gpus is {stated}, but the places hold others; leave one of them out")
+        raise InvalidProblemError(f"held.gpus is {stated}, but held.places differs; leave one of them out")
     return with_allocation(profile, cluster, holding.places)
 
 
@@ -381,23 +382,23 @@ def auction_document(
     lease_min: float,
     empty_value: str,
 ) -> AuctionDocument:
-    """Return the document that lists stand for; `AuctionInstance.from_bids` tells what they are."""
+    """Return the document of an auction given as lists; `AuctionInstance.from_bids` describes the arguments."""
     tables: Mapping[str, Sequence[PlainBid]] = _of_frame(bids) if is_frame(bids) else bids
     offer = machines if free is None else free
     rack = [0] * len(machines) if racks is None else list(racks)
     for field, values in (("free", offer), ("racks", rack)):
         if len(values) != len(machines):
             raise InvalidProblemError(
-                f"{field} must have one entry a machine, got {len(values)} for {len(machines)} machines"
+                f"{field} must have one entry per machine, got {len(values)} for {len(machines)} machines"
             )
     for field, named in (("gangs", gangs), ("empty_rho", empty_rho)):
         unknown = sorted(set(named) - set(tables)) if isinstance(named, Mapping) else []
         if unknown:
             raise InvalidProblemError(
-                f"{field} names {unknown[0]!r}, which has no bids; give it a list, if an empty one"
+                f"{field} names {unknown[0]!r}, which has no bids; give it a list of bids, which may be empty"
             )
     if isinstance(empty_rho, Mapping) and len(empty_rho) < len(tables):
-        raise InvalidProblemError("empty_rho must have one number an app, or be one for all")
+        raise InvalidProblemError("empty_rho must have one number per app, or be one number for all")
     document = {
         "schema": SCHEMA,
         "name": name,
@@ -429,7 +430,7 @@ def _slots(gpus: MachineSlots) -> list[int]:
 
 
 def bid_columns(instance: AuctionData) -> dict[str, list[Any]]:
-    """Return the bids by column; `machines` is None where a bid names none."""
+    """Return the bids by column; `machines` is None for bids without named machines."""
     bids = instance.bids
     machines: list[dict[int, int] | None] = [
         {} if level == Locality.NAMED else None for level in bids.locality.tolist()

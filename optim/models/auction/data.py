@@ -1,4 +1,4 @@
-"""The data of an auction: a tree of GPUs, some on offer, and a table of bids.
+"""The data of an auction: a tree of GPUs, some of them free, and a table of bids.
 
 Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``. An app's value of a bid is
 ``V = 1 / rho`` with its finish-time fairness ``rho``; the auction maximises the product of values.
@@ -15,13 +15,14 @@ from optim.core.arrays import ComparesByValue, FloatArray, IntArray, derived, fr
 from optim.core.errors import InvalidProblemError
 
 SERVED_STEP = 800.0
-"""Log units by which serving one app more outweighs all values, where empty rows are worth nothing.
+"""Extra weight, in log units, of serving one more app if empty rows have value 0.
 
-exp(-800) is 0 in doubles: an app whose presence keeps another one out gets the share 0 exactly."""
+exp(-800) is 0 in doubles, so an app whose presence excludes another app gets the share 0 exactly.
+"""
 
 
 class Locality(IntEnum):
-    """The smallest subtree that holds an allocation, best first; `NAMED` rows name their machines."""
+    """The smallest subtree that contains an allocation, best first; `NAMED` rows name their machines."""
 
     SLOT = 0
     MACHINE = 1
@@ -31,14 +32,14 @@ class Locality(IntEnum):
 
 
 class Horizon(StrEnum):
-    """For how long a bid's GPUs are assumed to stay: for ever, or for one lease and then a fair share."""
+    """Period for which a bid's GPUs are assumed to be held: for ever, or for one lease, followed by a fair share."""
 
     HOLD = "hold"
     LEASE = "lease"
 
 
 class EmptyValue(StrEnum):
-    """What holding nothing is worth: 1 / rho of the empty row, or 0 with as many apps served as possible."""
+    """Value of an app without GPUs: 1 / rho of the empty row, or 0 with as many apps served as possible."""
 
     POSITIVE = "positive"
     ZERO = "zero"
@@ -55,7 +56,7 @@ class Cluster(ComparesByValue):
     slot_machine
         Shape (slots,): the machine of each slot (an island of fast links), ascending.
     slot_gpus, slot_free
-        Shape (slots,): GPUs of the slot, and how many of them are on offer; the rest is held under leases.
+        Shape (slots,): all GPUs and free GPUs of the slot; the difference is held under leases.
     """
 
     machine_rack: IntArray
@@ -78,7 +79,7 @@ class Cluster(ComparesByValue):
 
     @property
     def num_free(self) -> int:
-        """GPUs on offer."""
+        """Number of free GPUs."""
         return int(self.slot_free.sum())
 
     @property
@@ -88,12 +89,12 @@ class Cluster(ComparesByValue):
 
     @derived
     def machine_free(self) -> IntArray:
-        """GPUs on offer on each machine, shape (machines,)."""
+        """Free GPUs of each machine, shape (machines,)."""
         return np.bincount(self.slot_machine, self.slot_free, self.num_machines).astype(np.int64)
 
     @derived
     def rack_free(self) -> IntArray:
-        """GPUs on offer in each rack, shape (racks,)."""
+        """Free GPUs of each rack, shape (racks,)."""
         return np.bincount(self.machine_rack, self.machine_free, self.num_racks).astype(np.int64)
 
     @derived
@@ -104,7 +105,7 @@ class Cluster(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bids(ComparesByValue):
-    """All apps' bid tables as one list of rows, the apps' rows one after the other.
+    """The bid tables of all apps as one list of rows, ordered by app.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ class Bids(ComparesByValue):
     rho
         Shape (rows,): finish-time fairness with the bundle, positive.
     named_row, named_machine, named_gpus
-        Shape (entries,): the machines of `NAMED` rows and the GPUs on each, by row.
+        Shape (entries,): row, machine and number of GPUs of each entry of the `NAMED` rows, by row.
     """
 
     app: IntArray
@@ -137,20 +138,20 @@ class Bids(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Apps(ComparesByValue):
-    """All apps, one array a field.
+    """All apps, one array per field.
 
     Parameters
     ----------
     ids
         Unique names.
     empty_rho
-        Shape (apps,): finish-time fairness with no GPU of this auction; larger than that of any bid.
+        Shape (apps,): finish-time fairness without a GPU of this auction; larger than rho of every bid.
     gang
-        Shape (apps,): GPUs come in multiples of this number.
+        Shape (apps,): every bundle is a multiple of this number of GPUs.
     elapsed_min, work_min, ideal_min
-        Shape (apps,): minutes since submission, serial GPU minutes left, and the ideal time: the terms of
-        ``rho = (elapsed + work / speed) / ideal`` (0, 1, 1 where only bids are known: then the value is
-        proportional to the speed).
+        Shape (apps,): minutes since submission, remaining serial GPU minutes, and ideal time in minutes. They
+        are the terms of ``rho = (elapsed + work / speed) / ideal``. If only bids are known they are 0, 1, 1,
+        so that the value is proportional to the speed.
     """
 
     ids: tuple[str, ...]
@@ -169,7 +170,7 @@ class Apps(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionData(ComparesByValue):
-    """The fields of an `AuctionInstance`, which describes and checks them, and what follows from them."""
+    """The fields of an `AuctionInstance` (documented and checked there) and the arrays derived from them."""
 
     name: str
     cluster: Cluster
@@ -197,19 +198,19 @@ class AuctionData(ComparesByValue):
 
     @derived
     def weight(self) -> FloatArray:
-        """Log welfare that each row adds to the app's empty row, shape (rows,); positive.
+        """Log welfare of each row relative to the app's empty row, shape (rows,); positive.
 
-        Positive convention: ``log(rho_empty / rho)``. Zero convention: the value is ``V = 1/rho - 1/rho_empty``
-        and the weight ``K + log V``, with K so large that serving one app more outweighs all products of the apps
-        served: the lexicographic rule as one number.
+        If `empty_value` is positive, the weight is ``log(rho_empty / rho)``. If it is zero, the value is ``V
+        = 1/rho - 1/rho_empty`` and the weight ``K + log V``. K is so large that serving one more app
+        outweighs every product of values: the weight expresses the lexicographic rule as one number.
         """
         empty = self.apps.empty_rho[self.bids.app]
         if self.empty_value is EmptyValue.POSITIVE:
             with np.errstate(over="ignore"):
                 ratio = empty / self.bids.rho
-            far = np.log(empty) - np.log(self.bids.rho)  # where the quotient is beyond the largest double
+            far = np.log(empty) - np.log(self.bids.rho)  # the quotient may exceed the largest double
             return np.where(np.isfinite(ratio), np.log(ratio), far)
-        # The difference of the rhos is exact where they are close; their reciprocals might overflow.
+        # The difference of close rhos is exact; reciprocals of rhos might overflow.
         value = np.log(empty - self.bids.rho) - np.log(empty) - np.log(self.bids.rho)
         least, most = np.zeros(self.num_apps), np.zeros(self.num_apps)
         np.minimum.at(least, self.bids.app, value)
@@ -231,17 +232,17 @@ def as_floats(values: object) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slowdown:
-    """S >= 1: time of a step over its time in the best placement.
+    """Slowdown S >= 1: step time divided by the step time in the best placement.
 
     Parameters
     ----------
     slot, machine, rack, cluster
-        S where all GPUs share a slot, a machine, a rack, or only the cluster.
+        S if all GPUs are in one slot, one machine, one rack, or spread over racks.
 
     Raises
     ------
     InvalidProblemError
-        If one is below 1 or not finite.
+        If a slowdown is below 1 or not finite.
     """
 
     slot: float = 1.0
@@ -259,7 +260,7 @@ class Slowdown:
         return (self.slot, self.machine, self.rack, self.cluster)[locality]
 
     def within(self, locality: int) -> float:
-        """Return the worst S of a placement anywhere within a subtree: what a bid for it can count on."""
+        """Return the worst S over all placements within a subtree of the locality."""
         return max((self.slot, self.machine, self.rack, self.cluster)[: locality + 1])
 
     @property
@@ -271,11 +272,11 @@ class Slowdown:
 NETWORK_BOUND = Slowdown(slot=1.0, machine=1.05, rack=1.3, cluster=1.8)
 
 COMPUTE_BOUND = Slowdown(slot=1.0, machine=1.0, rack=1.02, cluster=1.1)
-"""The two kinds of apps that the generator mixes."""
+"""Slowdown of compute-bound apps; the generator mixes them with `NETWORK_BOUND` apps."""
 
 
 def _spread(ratio: float) -> Slowdown:
-    """Return the slowdown of a model measured on one machine and spread over several."""
+    """Return the slowdown from the measured ratio of a spread placement to one machine."""
     return Slowdown(rack=max(1.0, ratio), cluster=max(1.0, ratio))
 
 
@@ -299,8 +300,9 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "googlenet": _spread(1 / 1.07),
         # Jeon et al. (Philly), ATC 2019, table 4: images/s of ResNet-50 on 2 GPUs of one server, of two servers.
         "resnet50-philly": _spread(114.8 / 98.0),
-        # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: the median over batch sizes of the
-        # step time on two nodes of two (rack) and on four nodes of one (cluster) over that on one node.
+        # Qiao et al. (Pollux), OSDI 2021, published placement profiles, 4 GPUs: the median over batch sizes
+        # of the step time on two nodes of two GPUs (rack) and on four nodes of one GPU (cluster) over that on
+        # one node.
         "bert-pollux": Slowdown(rack=2.83, cluster=1.77),
         "yolov3-pollux": Slowdown(rack=2.19, cluster=1.39),
         "ncf-pollux": Slowdown(rack=2.19, cluster=1.64),
@@ -309,7 +311,7 @@ PRESETS: Mapping[str, Slowdown] = MappingProxyType(
         "deepspeech2-pollux": Slowdown(rack=1.23, cluster=1.07),
     }
 )
-"""Measured slowdowns by name. Those of Pollux aren't monotone: fewer GPUs a node share its network card less."""
+"""Measured slowdowns by name. Those of Pollux are not monotone: fewer GPUs per node share a network card."""
 
 SCORES: Mapping[int, float] = MappingProxyType(
     {Locality.SLOT: 1.0, Locality.MACHINE: 0.75, Locality.RACK: 0.5, Locality.CLUSTER: 0.25}

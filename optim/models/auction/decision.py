@@ -16,27 +16,27 @@ APP, SLOT, COUNT = range(3)
 
 
 class PaymentRule(StrEnum):
-    """How the share c of a bundle becomes whole GPUs."""
+    """Rule that rounds the share c of a bundle to whole GPUs."""
 
     FLOOR = "floor"
     NEAREST = "nearest"
     CEIL = "ceil"
     LOTTERY = "lottery"
-    """The whole bundle with probability c, otherwise nothing."""
+    """The complete bundle with probability c, otherwise no GPU."""
     NONE = "none"
-    """No payment: the whole bundle."""
+    """No payment: the complete bundle."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Witness(ComparesByValue):
-    """What the other apps could have without one app: proves how good they could be, at least.
+    """An allocation of the other apps without one app; its welfare is a lower bound on their optimum.
 
     Parameters
     ----------
     row
         Shape (apps,): the row of each app, -1 for none.
     placement
-        Shape (entries, 3): where it fits, as in a plan. None where largest-first best fit finds it.
+        Shape (entries, 3): placement, as in a plan; None if largest-first best fit finds one.
     """
 
     row: IntArray
@@ -53,19 +53,19 @@ class AuctionPlan(ComparesByValue):
     Parameters
     ----------
     row
-        Shape (apps,): the bid that each app is awarded, -1 for the empty one.
+        Shape (apps,): the awarded bid of each app, -1 for the empty row.
     placement
-        Shape (entries, 3): app, slot, count of the whole bundles, sorted.
+        Shape (entries, 3): app, slot, count of the complete bundles, sorted.
     share_low, share_high
-        Shape (apps,): an interval that holds c, the share of its bundle that the app keeps: the others'
-        welfare beside it over their welfare without it.
+        Shape (apps,): an interval that contains c, the share of its bundle that the app keeps. The share c is
+        the product of the other apps' values with the app, divided by their product without it.
     rule
-        How shares became whole GPUs.
+        Rule that rounds shares to whole GPUs.
     grants
-        Shape (entries, 3): app, slot, count of what the apps receive, within the placement. What is left of the
-        placement is the leftover.
+        Shape (entries, 3): app, slot, count of the GPUs that the apps receive, a part of the placement. The
+        rest of the placement is the leftover.
     witnesses
-        By app, an allocation of the others without it; it proves `share_high`.
+        By app, an allocation of the other apps without it; it proves `share_high`.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class AuctionPlan(ComparesByValue):
         return int((self.row >= 0).sum())
 
     def welfare(self, instance: AuctionInstance) -> float:
-        """Return the log welfare above that of granting nothing."""
+        """Return the log welfare relative to the empty allocation."""
         return float(instance.weight[self.row[self.row >= 0]].sum())
 
     def awarded_gpus(self, num_apps: int) -> IntArray:
@@ -107,7 +107,7 @@ class AuctionPlan(ComparesByValue):
         return np.bincount(self.grants[:, APP], self.grants[:, COUNT], num_apps).astype(np.int64)
 
     def columns(self, instance: AuctionInstance | None = None) -> Columns:
-        """Return columns app, slot, awarded and granted; with the instance, apps by their names."""
+        """Return columns app, slot, awarded and granted; given the instance, apps appear by name."""
         granted = {(app, slot): count for app, slot, count in self.grants.tolist()}
         rows = self.placement.tolist()
         return {
@@ -118,7 +118,7 @@ class AuctionPlan(ComparesByValue):
         }
 
     def picture(self) -> str:
-        """Return a chart as an ``<svg>`` element: a row an app, a cell a GPU awarded, faint where the payment takes it."""
+        """Return a chart as an ``<svg>`` element: a row per app, a cell per awarded GPU, faint if forfeited."""
         from optim.core.text import Cell, grid
 
         n = len(self.row)
@@ -144,34 +144,34 @@ def sorted_entries(entries: Iterable[Iterable[int]] | IntArray) -> IntArray:
 
 
 LEVEL, SIZE, MACHINE = range(3)
-"""Columns of a table of kinds."""
+"""Columns of a table of bundle types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountProof:
-    """The relaxation in which only the number of GPUs counts: the checker solves it by dynamic programming."""
+    """The relaxation to the number of GPUs, without placement; the checker solves it by dynamic programming."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
-    """Prices of kinds of bundles; they prove a bound whatever they are.
+    """Prices of bundle types; they prove a bound for all price values.
 
-    A kind is a locality with a size, or for rows that name machines one GPU of one machine. With `n` the number
-    of bundles of each kind that are awarded, the bound is
+    A bundle type is a locality with a size, or one GPU of one machine for rows that name machines. Let `n` be
+    the number of awarded bundles of each type. The bound is
 
     ``sum_i max(0, max_b weight_b - row_price of b) + max of (row_price - supply_price) n over n's bounds
-    + most that the cluster can supply at supply_price``.
+    + largest total supply_price of bundles that the cluster can supply``.
 
     Parameters
     ----------
     kinds
-        Shape (kinds, 3): locality, size (1 for named machines), machine (-1 unless named). Kinds that aren't
-        listed cost nothing.
+        Shape (types, 3): locality, size (1 for named machines), machine (-1 unless named). Unlisted types
+        have price 0.
     row_price, supply_price
-        Shape (kinds,): log units a bundle. They differ only where `n` is bounded by a tree.
+        Shape (types,): log units per bundle. They differ only if a tree bounds `n`.
     is_counted
-        Whether the apps choose their rows within the GPUs on offer, instead of each for itself: the sum over apps
-        becomes a knapsack, and prices only what a bundle costs beyond its GPUs.
+        Whether the apps' rows must together fit the number of free GPUs. The sum over apps is then a
+        knapsack, and prices cover only the cost of a bundle beyond its GPUs.
     """
 
     kinds: IntArray
@@ -182,23 +182,24 @@ class PriceProof(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeNode(ComparesByValue):
-    """A node of a branching tree: split by the number of bundles of one kind, by a row that names machines, or a leaf.
+    """A node of a branching tree: a leaf, or split by the number of bundles of one type or by one row.
 
     Parameters
     ----------
     level, size
-        The kind that splits the node: the low child awards at most `value` bundles of it, the high child more.
+        The bundle type that splits the node: the low child awards at most `value` bundles of it, the high
+        child more.
     value
-        Where it is split.
+        Number of bundles at which the node is split.
     row
-        If not -1 the row that splits the node: the low child doesn't award it, the high child does.
+        If not -1, the row that splits the node: the low child does not award it, the high child does.
     low, high
         Numbers of the children, -1 at a leaf.
     proof
-        At a leaf the prices that bound it.
+        The prices that bound a leaf.
     is_full
-        Whether a leaf without prices claims that the bundles awarded at least, by all splits above, find no room
-        together: the checker goes through all ways to place them.
+        Whether a leaf without prices claims infeasibility: the bundles required by the splits above do not
+        fit together. The checker enumerates all placements.
     """
 
     level: int = -1
@@ -213,7 +214,7 @@ class TreeNode(ComparesByValue):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeProof(ComparesByValue):
-    """A branching tree; node 0 is the root. It proves the largest bound of its leaves."""
+    """A branching tree; node 0 is the root. The proven bound is the largest bound of the leaves."""
 
     nodes: tuple[TreeNode, ...]
 
@@ -223,18 +224,18 @@ BoundProof = CountProof | PriceProof | TreeProof
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionProof(ComparesByValue):
-    """What bounds the welfare, and by app what bounds the others' welfare without it.
+    """Proofs of bounds on the welfare of all apps, and on the welfare of the other apps without each app.
 
     Parameters
     ----------
     welfare
-        Of all apps.
+        Proof for all apps.
     without
-        By app, of the others; it proves the plan's `share_low`.
+        By app, the proof for the other apps; it proves the plan's `share_low`.
     others
-        What bounds the others' welfare without each app not listed: the same prices for all of them.
+        Shared prices that bound the other apps' welfare for every app not listed in `without`.
     counts_others
-        Whether, without such prices, it is bounded by each one's own count relaxation.
+        Whether, without shared prices, the count relaxation of each omitted app is the bound.
     """
 
     welfare: BoundProof

@@ -1,6 +1,6 @@
-"""Finish-time fairness: how long an app takes in the shared cluster over its ideal time.
+"""Finish-time fairness: an app's time in the shared cluster divided by its ideal time.
 
-Both readings of the ideal time stand in docs/mathematics/auction.md, (C.1) and (C.2).
+Equations (C.1) and (C.2) in docs/mathematics/auction.md define both variants of the ideal time.
 
 References
 ----------
@@ -19,21 +19,21 @@ from optim.models.auction.data import Horizon, Slowdown
 
 
 class Combine(StrEnum):
-    """When an app of several trials ends: with its last surviving trial, or with its predicted winner."""
+    """End of an app with several trials: the end of its last surviving trial, or of its predicted winner."""
 
     ALL = "all"
     BEST = "best"
 
 
 class IdealTime(StrEnum):
-    """Reading of the ideal time: the whole cluster for 1/N of the time, or 1/N of the cluster all the time."""
+    """Definition of the ideal time: the entire cluster for 1/N of the time, or 1/N of the cluster all the time."""
 
     TIME_SHARE = "time-share"
     SPACE_SHARE = "space-share"
 
 
 class Estimator(StrEnum):
-    """How an app's time follows from its trials: one aggregate, or the best split of the GPUs over them."""
+    """Estimator of an app's time from its trials: one aggregate, or the best split of the GPUs over the trials."""
 
     AGGREGATE = "aggregate"
     SPLIT = "split"
@@ -46,11 +46,11 @@ class Trial:
     Parameters
     ----------
     work_min
-        Serial GPU minutes left until its predicted stop; 0 once killed.
+        Remaining serial GPU minutes until its predicted stop; 0 for a killed trial.
     total_work_min
-        Serial GPU minutes from its start.
+        Total serial GPU minutes from its start.
     max_gpus
-        Most GPUs it can use.
+        Maximum number of GPUs that it can use.
     """
 
     work_min: float
@@ -68,14 +68,15 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What an app's trials need together, where they aren't listed: enough for the aggregate estimate.
+    """Total needs of an app's trials if the trials are not listed; sufficient for the aggregate estimate.
 
     Parameters
     ----------
     work_min, longest_min, demand
-        Of live trials: serial GPU minutes left, minutes left of the longest one on all its GPUs, most GPUs of all.
+        Over live trials: remaining serial GPU minutes, remaining minutes of the longest trial on all its
+        GPUs, and total number of usable GPUs.
     total_work_min, total_longest_min, total_demand
-        The same of all trials from their start.
+        The same quantities over all trials, from their start.
     """
 
     work_min: float
@@ -88,40 +89,42 @@ class Needs:
     def __post_init__(self) -> None:
         numbers = (self.work_min, self.longest_min, self.total_work_min, self.total_longest_min)
         if not all(0 < value < math.inf for value in numbers) or self.demand < 1 or self.total_demand < self.demand:
-            raise InvalidProblemError(f"needs: work and demand must be positive, the total's no less, got {self}")
+            raise InvalidProblemError(
+                f"needs: work and demand must be positive, and totals at least as large, got {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppProfile:
-    """What an app knows of itself; its bids follow from it.
+    """The data of an app from which its bids are generated.
 
     Parameters
     ----------
     elapsed_min
         Minutes since submission, queueing included.
     active_apps
-        N_avg, the time average of the number of active apps over the app's life so far.
+        N_avg, the time average of the number of active apps since the app's submission.
     trials
-        Its jobs, at least one of them with work left; empty where `needs` are given.
+        The app's jobs, at least one with remaining work; empty if `needs` is given.
     needs
-        What its jobs need together; an app like that ends with its last job, by the aggregate estimate.
+        Total needs of the app's jobs. Such an app ends with its last job and uses the aggregate estimate.
     slowdown
-        S by locality.
+        Slowdown S by locality.
     gang
-        Bids are multiples of it.
+        Gang size: every bid is a multiple of this number of GPUs.
     gangs
-        Where its jobs come in several gangs: one entry a job. Bids are sums of some of them then, and `gang` is their
-        greatest common divisor.
+        Gang size of each job if the sizes differ. Bids are then sums over subsets of the jobs, and `gang` is
+        the greatest common divisor.
     combine, ideal, estimator
-        How trials make up the app's time.
+        Rules that compute the app's time from its trials.
     held_gpus, held_locality
-        GPUs held under leases that go on, and the smallest subtree that holds them.
+        Number of GPUs held under running leases, and the smallest subtree that contains them.
     held_places
-        (slot, GPUs) of those held; empty where unknown. A bundle works with them as one: its slowdown is that of
-        the smallest subtree that holds both (`bid_table`).
+        Held GPUs as (slot, GPUs); empty if unknown. A bundle is used together with them: the slowdown is that
+        of the smallest subtree with both (`bid_table`).
     other_type_gpus, other_type_speed
-        GPUs held of other types than the one that bids are for, and how many GPUs of this type do as much as they. Only by the
-        aggregate estimate of `needs`.
+        Number of held GPUs of other types than the type of the bids, and the number of GPUs of this type with
+        equal speed. Only with the aggregate estimate of `needs`.
     """
 
     elapsed_min: float
@@ -154,7 +157,9 @@ class AppProfile:
         if self.needs is not None and (
             self.trials or self.combine is not Combine.ALL or self.estimator is not Estimator.AGGREGATE
         ):
-            raise InvalidProblemError("needs stand for trials, by the aggregate estimate of all; leave the others out")
+            raise InvalidProblemError(
+                "needs exclude trials and every estimator but the aggregate of all trials; remove one or the other"
+            )
         if self.needs is None and not any(trial.work_min > 0 for trial in self.trials):
             raise InvalidProblemError("trials: at least one must have work left; leave finished apps out")
         if self.held_gpus < 0 or self.held_locality not in range(4):
@@ -164,23 +169,23 @@ class AppProfile:
             or self.other_type_gpus < 0
             or (self.needs is None and self.other_type_gpus)
         ):
-            raise InvalidProblemError("GPUs of other types: speed and number must be at least 0, and needs be given")
+            raise InvalidProblemError("other_type_gpus and other_type_speed must be at least 0, and they require needs")
         if self.held_places and sum(count for _, count in self.held_places) != self.held_gpus:
             raise InvalidProblemError(f"held: the places must add up to the {self.held_gpus} GPUs held")
 
     @property
     def live(self) -> tuple[Trial, ...]:
-        """Trials with work left."""
+        """Trials with remaining work."""
         return tuple(trial for trial in self.trials if trial.work_min > 0)
 
     @property
     def demand(self) -> int:
-        """D: most GPUs that all live trials can use."""
+        """D: number of GPUs that all live trials together can use."""
         return sum(trial.max_gpus for trial in self.live) if self.needs is None else self.needs.demand
 
     @property
     def work_min(self) -> float:
-        """W: serial GPU minutes left in all live trials, or in the winner's where the best one counts."""
+        """W: remaining serial GPU minutes of all live trials, or of the predicted winner (`combine`)."""
         if self.needs is not None:
             return self.needs.work_min
         trial_work = [trial.work_min for trial in self.live]
@@ -192,11 +197,11 @@ class AppProfile:
         Parameters
         ----------
         minutes
-            How much later.
+            Elapsed minutes.
         app_minutes
-            Integral of the number of active apps over them, this one included.
+            Integral of the number of active apps (this app included) over these minutes.
         work_share
-            Share of each trial's work that is left.
+            Remaining share of each trial's work.
         """
         elapsed = self.elapsed_min + minutes
         active = (self.active_apps * self.elapsed_min + app_minutes) / elapsed if elapsed else self.active_apps
@@ -207,8 +212,8 @@ class AppProfile:
 def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
     """Return T_id, the time that the app would take with a fair share of the cluster.
 
-    ``N_avg * T(R_C)`` in the paper's reading, ``T(R_C / N_avg)`` in the other, T being the time of all its work on
-    so many GPUs, never less than the longest trial.
+    The value is ``N_avg * T(R_C)`` by the paper's definition and ``T(R_C / N_avg)`` by the other. T(n) is the
+    time of all the app's work on n GPUs, at least the time of the longest trial.
     """
     trials = profile.trials
     share = profile.active_apps
@@ -224,7 +229,7 @@ def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
 
 
 def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> float:
-    """Return the minutes that the work left takes on so many GPUs beside those of other types, infinity on none."""
+    """Return the minutes of the remaining work on `gpus` GPUs plus those of other types; infinity without GPUs."""
     if profile.needs is not None and profile.other_type_gpus:
         speed = max(0.0, min(gpus, profile.demand - profile.other_type_gpus)) / slowdown + profile.other_type_speed
         return max(profile.work_min / speed, profile.needs.longest_min)
@@ -255,10 +260,10 @@ def remaining_minutes_each(profile: AppProfile, gpus: FloatArray, slowdown: Floa
 
 
 def _best_split(profile: AppProfile, gpus: int, slowdown: float) -> float:
-    """Return the least possible time of the slowest trial, trials without GPUs following the others.
+    """Return the minimum time of the slowest trial; trials without GPUs run after the others.
 
-    While there are fewer GPUs than trials they share them in turn, as the aggregate does; each further GPU
-    goes to the slowest trial that can use it, which minimises the maximum.
+    If there are fewer GPUs than trials, the trials share them as in the aggregate. Each further GPU goes to
+    the slowest trial that can use it; this greedy rule minimises the maximum.
     """
     live = profile.live
     if gpus < len(live):
@@ -276,12 +281,12 @@ def _best_split(profile: AppProfile, gpus: int, slowdown: float) -> float:
 def shared_minutes(
     profile: AppProfile, gpus: float, locality: int, *, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> float:
-    """Return T_sh, the app's whole time if it is granted so many GPUs beside those it holds.
+    """Return T_sh, the app's total time in minutes if it is granted `gpus` GPUs in addition to those it holds.
 
-    `locality` is that of the smallest subtree that holds them all, old and new together.
+    `locality` is that of the smallest subtree that contains all its GPUs, old and new.
 
-    `hold`: it keeps them for ever. `lease`: for this lease, then it goes on at its fair share
-    ``max(1, min(R_C / N_avg, D))`` in the best placement.
+    With horizon `hold` the app keeps the GPUs for ever. With `lease` it keeps them for one lease, then
+    continues with its fair share ``max(1, min(R_C / N_avg, D))`` in the best placement.
     """
     remaining_min = remaining_minutes(profile, gpus + profile.held_gpus, profile.slowdown.within(locality))
     return float(whole_minutes(profile, np.array(remaining_min), horizon, lease_min, cluster_gpus))
@@ -299,11 +304,11 @@ def shared_minutes_each(
 def whole_minutes(
     profile: AppProfile, remaining_min: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> FloatArray:
-    """Return T_sh for minutes that the work left would take by the speed of a bundle, an array of any shape."""
+    """Return T_sh for given remaining minutes at the speed of a bundle, an array of any shape."""
     if horizon is Horizon.HOLD:
         return np.asarray(profile.elapsed_min + remaining_min)
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))
     later = remaining_minutes(profile, share, profile.slowdown.best)
-    # What the lease leaves to do takes a part of the time that all of it would take at the fair share.
+    # The work after the lease takes the corresponding share of its time at the fair share.
     after = lease_min + (1.0 - lease_min / remaining_min) * later
     return np.asarray(profile.elapsed_min + np.where(remaining_min <= lease_min, remaining_min, after))

@@ -1,4 +1,4 @@
-"""An auction instance: its data, what makes them valid, and how it is built from lists of bids."""
+"""An auction instance: its data, their validation, and the construction from lists of bids."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AuctionInstance(AuctionData):
-    """A one-shot auction: which app gets which GPUs so that the product of values is largest.
+    """A one-shot auction: assign GPUs to apps so that the product of values is maximal.
 
     Parameters
     ----------
     name
         Name of the instance, for records.
     cluster, apps, bids
-        What is on offer, who bids, and the bids.
+        The GPUs, the bidders, and their bids.
     lease_min
         Length of a lease in minutes.
     horizon
-        How the bids were valued.
+        Horizon over which the bids were valued.
     empty_value
-        What an app without GPUs is worth.
+        Value of an app without GPUs.
     profiles
-        What the apps made their bids from (`optim.models.auction.fairness.AppProfile`), empty where unknown.
+        Profiles from which the bids were generated (`optim.models.auction.fairness.AppProfile`), empty if
+        unknown.
 
     Raises
     ------
@@ -64,24 +65,25 @@ class AuctionInstance(AuctionData):
         machines
             GPUs of each machine: a number, or one for each of its slots.
         bids
-            By app its rows: (GPUs, ``"slot"``, ``"machine"``, ``"rack"`` or ``"cluster"``, rho), or
-            ({machine: GPUs}, rho) where they name machines, numbered from 0. Or a pandas frame with columns ``app``,
-            ``gpus``, ``locality`` and ``rho``, and where bids name machines ``machines``.
+            Rows by app, as (GPUs, locality, rho) or as ({machine: GPUs}, rho). The locality is ``"slot"``,
+            ``"machine"``, ``"rack"`` or ``"cluster"``; machines are numbered from 0. Alternatively a pandas
+            frame with columns ``app``, ``gpus``, ``locality``, ``rho`` and, for bids that name machines,
+            ``machines``.
         empty_rho
-            rho without a GPU of this auction: one number, or one an app.
+            rho without a GPU of this auction: one number, or one number per app.
         free
-            What is on offer, shaped as `machines`; all unless given.
+            Free GPUs, in the form of `machines` (default: all).
         racks
-            Rack of each machine; one rack unless given.
+            Rack of each machine (default: one rack).
         gangs
-            By app the number that its GPUs come in multiples of; 1 unless given.
+            Gang size by app: bundles are multiples of it (default 1).
         name, lease_min, empty_value
             As in the instance.
 
         Raises
         ------
         InvalidProblemError
-            If the lists contradict one another or the definitions.
+            If the lists contradict each other or the definitions.
 
         Examples
         --------
@@ -110,22 +112,22 @@ class AuctionInstance(AuctionData):
         Raises
         ------
         MissingDependencyError
-            If pandas isn't installed.
+            If pandas is not installed.
         """
         return frame_of(bid_columns(self))
 
 
 MAX_GPUS = 10**6
-"""Largest number of GPUs of a slot: sums stay far below 64 bits, and tables over GPUs below the memory."""
+"""Largest number of GPUs of a slot; sums then fit 64 bits, and tables over GPUs fit in memory."""
 
 
 def validate(instance: AuctionData) -> None:
-    """Raise if the instance contradicts its own definition.
+    """Raise an error if the instance violates the definitions of the problem.
 
     Raises
     ------
     InvalidProblemError
-        With the path of the first bad field, its value, and what to do.
+        If a field is invalid; the text names the path of the first such field, its value and the remedy.
     """
     if not 0 < instance.lease_min < np.inf:
         raise InvalidProblemError(f"lease_min must be positive, got {instance.lease_min}")
@@ -137,7 +139,9 @@ def validate(instance: AuctionData) -> None:
 def _validate_cluster(cluster: Cluster) -> None:
     racks, machines = cluster.machine_rack, cluster.slot_machine
     if len(racks) == 0:
-        raise InvalidProblemError("machines must be at least one, got none; list those that exist, held or not")
+        raise InvalidProblemError(
+            "at least one machine is required, got none; list all machines, with and without free GPUs"
+        )
     if racks.min() < 0 or len(np.unique(racks)) != racks.max() + 1:
         raise InvalidProblemError(
             f"machines: racks must be numbered 0, 1, ... without gaps, got {sorted(set(racks.tolist()))}"
@@ -162,7 +166,7 @@ def _validate_apps(instance: AuctionData) -> None:
     apps = instance.apps
     if len(set(apps.ids)) != len(apps):
         twice = next(name for name in apps.ids if apps.ids.count(name) > 1)
-        raise InvalidProblemError(f"apps: id {twice!r} is used twice; give every app its own id")
+        raise InvalidProblemError(f"apps: id {twice!r} is used twice; give every app a unique id")
     for name, least, is_open in (
         ("empty_rho", 0, True),
         ("gang", 1, False),
@@ -172,19 +176,21 @@ def _validate_apps(instance: AuctionData) -> None:
     ):
         values = getattr(apps, name)
         if values.shape != (len(apps),):
-            raise InvalidProblemError(f"apps.{name} must hold one number an app, got shape {values.shape}")
+            raise InvalidProblemError(f"apps.{name} must hold one number per app, got shape {values.shape}")
         bad = ~np.isfinite(values) | (values < least) | ((values <= least) & is_open)
         for i in np.flatnonzero(bad)[:1]:
             raise InvalidProblemError(
                 f"apps[{i}].{name} must be finite and {'above' if is_open else 'at least'} {least}, got {values[i]}"
             )
     if instance.profiles and len(instance.profiles) != len(apps):
-        raise InvalidProblemError(f"profiles must be one an app or none, got {len(instance.profiles)} for {len(apps)}")
+        raise InvalidProblemError(
+            f"profiles must hold one entry per app or none, got {len(instance.profiles)} for {len(apps)}"
+        )
 
 
 def _validate_bids(instance: AuctionData, bids: Bids) -> None:
     if len({len(bids.app), len(bids.gpus), len(bids.locality), len(bids.rho)}) > 1:
-        raise InvalidProblemError("bids: app, gpus, locality and rho must have one entry a row")
+        raise InvalidProblemError("bids: app, gpus, locality and rho must have one entry per row")
     if len(bids) and ((np.diff(bids.app) < 0).any() or bids.app[0] < 0 or bids.app[-1] >= instance.num_apps):
         raise InvalidProblemError(f"bids.app must rise from 0 to at most {instance.num_apps - 1}")
     for b in np.flatnonzero(bids.gpus < 1)[:1]:
@@ -194,7 +200,7 @@ def _validate_bids(instance: AuctionData, bids: Bids) -> None:
     gang = instance.apps.gang[bids.app]
     for b in np.flatnonzero(bids.gpus % gang)[:1]:
         raise InvalidProblemError(
-            f"apps[{bids.app[b]}].bids must ask for whole gangs of {gang[b]} GPUs, got {bids.gpus[b]}; "
+            f"apps[{bids.app[b]}].bids must be for complete gangs of {gang[b]} GPUs, got {bids.gpus[b]}; "
             "ask for a multiple, or correct gang"
         )
     for b in np.flatnonzero(~((bids.rho > 0) & np.isfinite(bids.rho)))[:1]:
@@ -215,17 +221,17 @@ def _validate_named(instance: AuctionData, bids: Bids) -> None:
         len({len(bids.named_row), len(bids.named_machine), len(bids.named_gpus)}) > 1
         or (np.diff(bids.named_row) < 0).any()
     ):
-        raise InvalidProblemError("bids: named machines must be listed by row, one machine and number an entry")
+        raise InvalidProblemError("bids: named machines must be listed by row, one machine and number per entry")
     outside = (bids.named_machine < 0) | (bids.named_machine >= instance.cluster.num_machines)
     for e in np.flatnonzero(outside)[:1]:
         raise InvalidProblemError(
             f"bids: machine {bids.named_machine[e]} is named, but there are {instance.cluster.num_machines}, numbered from 0"
         )
     if len(set(zip(bids.named_row.tolist(), bids.named_machine.tolist(), strict=True))) < len(bids.named_row):
-        raise InvalidProblemError("bids: a row names a machine twice; add its GPUs up")
+        raise InvalidProblemError("bids: a row names a machine twice; give the sum of its GPUs")
     total = np.bincount(bids.named_row, bids.named_gpus, len(bids)).astype(np.int64)
     is_named = bids.locality == Locality.NAMED
     if (bids.named_gpus < 1).any() or (total[~is_named] > 0).any() or (total[is_named] != bids.gpus[is_named]).any():
         raise InvalidProblemError(
-            "bids: a row that names machines must have at least 1 GPU on each, and as many in all as it asks for"
+            "bids: a row that names machines needs at least 1 GPU on each, and its total number of GPUs on all"
         )

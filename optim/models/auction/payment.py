@@ -1,7 +1,7 @@
-"""Hidden payments: from shares to whole GPUs, which GPUs to keep, and who gets what is left over.
+"""Hidden payments: rounding of shares to GPUs, choice of the GPUs to keep, and distribution of leftover GPUs.
 
-An app that is awarded the bundle G keeps c G, where c is the others' welfare beside it over their welfare
-without it. Whole GPUs need a rule; `PaymentRule` names them.
+An app that is awarded the bundle G keeps c G. The share c is the product of the other apps' values with the
+app, divided by their product without it. A `PaymentRule` rounds c G to whole GPUs.
 
 References
 ----------
@@ -20,20 +20,21 @@ from optim.models.auction.decision import COUNT, PaymentRule, sorted_entries
 from optim.models.auction.instance import AuctionInstance
 
 WHOLE_TOL = 1e-9
-"""A number of gangs counts as the number, whole or a half, that it misses by this part of itself, or of one."""
+"""Tolerance for rounding a number of gangs to an integer or a half, relative to max(1, the number)."""
 
 
 def grant_size(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticket: float = 1.0) -> int:
-    """Return how many of a bundle's GPUs an app keeps: whole gangs, never more than the bundle.
+    """Return the number of a bundle's GPUs that an app keeps: complete gangs, at most the bundle.
 
     Parameters
     ----------
     rule
-        `floor` keeps one GPU where an elastic app would keep none of at least half a GPU.
+        Rounding rule. `floor` keeps one GPU if an elastic app (gang 1) would keep none although c G is at
+        least 1/2.
     share
         c in [0, 1].
     bundle, gang
-        GPUs awarded, and the gang that they come in.
+        Number of awarded GPUs, and the gang size.
     ticket
         A number drawn uniformly from [0, 1): the lottery is won if it is below c.
 
@@ -60,10 +61,11 @@ def grant_size(rule: PaymentRule, share: float, bundle: int, gang: int = 1, tick
 
 
 def keep_best(cluster: Cluster, entries: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]]:
-    """Return the part of a bundle, (slot, count) entries, of a given size with the best locality.
+    """Return the part of a bundle with a given size and the best locality, as (slot, count) entries.
 
-    If one slot holds enough, the one with the fewest GPUs that does is kept; else one machine, else one rack.
-    Within it the machine with most GPUs gives first, its slots with most GPUs first: few machines, few slots.
+    If one slot has enough GPUs, the smallest such slot is chosen; else the smallest machine, else the
+    smallest rack. Within it, machines and then slots with the most GPUs come first, so that few machines and
+    slots are used.
     """
     pool = list(entries)
     for group_of in (np.arange(len(cluster.slot_machine)), cluster.slot_machine, cluster.slot_rack):
@@ -98,22 +100,22 @@ def settle(
     rule: PaymentRule,
     rng: np.random.Generator | None = None,
 ) -> IntArray:
-    """Return what each app is granted of its bundle, as (app, slot, count) entries.
+    """Return the granted part of each app's bundle, as (app, slot, count) entries.
 
     Parameters
     ----------
     instance, placement
-        The auction and the whole bundles.
+        The auction and the complete bundles.
     share
-        c of each app.
+        Share c of each app, shape (apps,).
     rule
-        How shares become whole GPUs.
+        Rule that rounds shares to whole GPUs.
     rng
-        Draws the lottery's tickets, one an app in order.
+        Generator of the lottery's tickets, one per app in order.
 
     Notes
     -----
-    An app never receives a GPU outside its own bundle, so that grants can't overlap.
+    An app receives only GPUs of its bundle, so grants cannot overlap.
     """
     if rule is PaymentRule.NONE or not len(placement):
         return placement
@@ -134,7 +136,7 @@ def settle(
 
 
 def leftover(cluster: Cluster, grants: IntArray) -> IntArray:
-    """Return the GPUs on offer that nobody was granted, by slot, shape (slots,)."""
+    """Return the free GPUs that were granted to no app, shape (slots,)."""
     return cluster.slot_free - np.bincount(grants[:, 1], grants[:, COUNT], len(cluster.slot_free)).astype(np.int64)
 
 
@@ -146,18 +148,18 @@ def share_leftover(
     machines_of: Callable[[int], Collection[int]],
     rng: np.random.Generator,
 ) -> IntArray:
-    """Give leftover GPUs to apps at random, a gang at a time, beside the GPUs they hold where possible.
+    """Give leftover GPUs to apps at random, one gang at a time, near the GPUs they hold if possible.
 
     Parameters
     ----------
     cluster, free
-        The cluster and the GPUs left over by slot.
+        The cluster, and the leftover GPUs by slot.
     wanted, gang
-        How many more GPUs each app can use, and its gang.
+        Number of further GPUs that each app can use, and its gang size.
     machines_of
-        Returns the machines where an app holds GPUs already; called for those that get some.
+        Returns the machines on which an app holds GPUs; called only for apps that receive GPUs.
     rng
-        Picks the next app, uniformly over those that can use another gang.
+        Generator that draws the next app, uniformly over those that can use another gang.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The auction's border: instances, plans and proofs as JSON, and the way to its checker."""
+"""The auction problem as registered: serialization of instances, plans and proofs, and access to its checker."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,7 +31,7 @@ from optim.models.auction.summary import describe, plan_load
 
 
 class WitnessDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """An allocation without one app: [app, row] pairs, and where it fits unless best fit finds it."""
+    """An allocation without one app: [app, row] pairs, and a placement unless best fit finds one."""
 
     rows: list[tuple[str, Count]]
     placement: list[tuple[str, Count, PositiveInt]] | None = None
@@ -49,7 +49,7 @@ class AwardDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tr
 
 
 class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A plan; apps that aren't listed hold the empty row."""
+    """A plan; unlisted apps have the empty row."""
 
     rule: PaymentRule
     awards: list[AwardDocument]
@@ -60,7 +60,7 @@ class CountDocument(msgspec.Struct, tag_field="kind", tag="count", forbid_unknow
 
 
 class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unknown_fields=True):
-    """Prices: [locality, size, machine, price to rows, price to the supply] of each kind."""
+    """Prices: [locality, size, machine, row price, supply price] of each bundle type."""
 
     prices: list[tuple[Whole, Whole, Whole, float, float]]
     is_counted: bool = False
@@ -86,7 +86,7 @@ class TreeDocument(msgspec.Struct, tag_field="kind", tag="tree", forbid_unknown_
 
 
 class ProofDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """The bound of the welfare, and the bounds of the others' welfare without an app."""
+    """The bound on the welfare, and the bounds on the other apps' welfare without each app."""
 
     welfare: CountDocument | PriceDocument | TreeDocument
     without: list[tuple[str, CountDocument | PriceDocument | TreeDocument]] = []
@@ -112,13 +112,13 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
         return document_from_instance(instance)
 
     def programme(self, instance: AuctionInstance) -> Any:
-        """Return the placement of every bid GPU by GPU."""
+        """Return the mixed-integer programme that places every bid GPU by GPU."""
         from optim.models.auction.welfare import explicit_model
 
         return explicit_model(instance)
 
     def decision_to_json(self, instance: AuctionInstance, decision: AuctionPlan) -> Any:
-        """Return a plan as one object an awarded app."""
+        """Return a plan as one object per awarded app."""
         ids = instance.apps.ids
         awards = []
         for i in np.flatnonzero(decision.row >= 0).tolist():
@@ -182,11 +182,11 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
         return check(instance, solution)
 
     def describe(self, instance: AuctionInstance) -> Mapping[str, Any]:
-        """Return figures of an instance: sizes, contention, shape of the bids."""
+        """Return statistics of an instance: sizes, contention, shape of the bids."""
         return describe(instance)
 
     def decision_figures(self, instance: AuctionInstance, decision: AuctionPlan) -> Mapping[str, Any]:
-        """Return what a plan does: winners, leftover, payments with their intervals."""
+        """Return statistics of a plan: winners, leftover GPUs, payments with their intervals."""
         return plan_load(instance, decision)
 
 

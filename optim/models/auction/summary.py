@@ -1,4 +1,4 @@
-"""Figures that tell what an auction is like, and how an allocation uses it."""
+"""Summary statistics of an auction, and of an allocation."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,10 +14,11 @@ from optim.models.auction.instance import AuctionInstance
 
 
 def describe(instance: AuctionInstance) -> Mapping[str, Any]:
-    """Return sizes, contention and shape of the bids, in the order they are shown.
+    """Return sizes, contention and shape of the bids, in display order.
 
-    `contention` is the GPUs that all apps can use over those on offer: by their profiles where these are known
-    (bids for GPUs that add nothing are left out of the tables), otherwise by their largest bids.
+    `contention` is the number of GPUs that all apps can use divided by the number of free GPUs. An app's
+    number comes from its profile if known, otherwise from its largest bid (tables omit bids for GPUs that add
+    no value).
     """
     cluster, bids = instance.cluster, instance.bids
     largest = np.zeros(instance.num_apps, dtype=np.int64)
@@ -49,11 +50,12 @@ def describe(instance: AuctionInstance) -> Mapping[str, Any]:
 
 
 def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]:
-    """Return what a plan does: winners, GPUs awarded, paid and left over, shares, placement scores, payments.
+    """Return statistics of a plan: winners, awarded, forfeited and leftover GPUs, shares, placement scores, payments.
 
-    `welfare` is the sum of log values, losers at their empty rows; with `max_rho`, the worst fairness, it is told for
-    whole bundles, and as the apps' own bids value what payments leave them (`..._paid`). `idle_gpus` are awarded to
-    nobody; `leftover` are those that payments set free; `grants` says who keeps how many GPUs of which machine.
+    `welfare` is the sum of log values, with losers at their empty rows; `max_rho` is the worst fairness. Both
+    are given for complete bundles, and for the GPUs after payments, valued by the apps' bids (`..._paid`).
+    `idle_gpus` are awarded to no app; `leftover` GPUs are freed by payments; `grants` lists the GPUs of each
+    app by machine.
     """
     cluster, n = instance.cluster, instance.num_apps
     awarded, granted = int(plan.placement[:, COUNT].sum()), int(plan.grants[:, COUNT].sum())
@@ -91,7 +93,7 @@ def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]
 
 
 def rho_paid(instance: AuctionInstance, plan: AuctionPlan) -> FloatArray:
-    """Return rho of each app with the GPUs granted: that of its best row that they satisfy, else of its empty row."""
+    """Return rho of each app with its granted GPUs: that of the best row that they satisfy, else of the empty row."""
     cluster, bids, rho = instance.cluster, instance.bids, instance.apps.empty_rho.copy()
     granted = plan.granted_gpus(instance.num_apps)
     levels = placement_levels(cluster, plan.grants, instance.num_apps)
@@ -105,7 +107,7 @@ def rho_paid(instance: AuctionInstance, plan: AuctionPlan) -> FloatArray:
 
 
 def _places(cluster: Cluster, plan: AuctionPlan, app: int) -> list[str]:
-    """Say how many GPUs of which machines an app keeps."""
+    """Return an app's number of GPUs on each machine as texts."""
     mine = plan.grants[plan.grants[:, APP] == app]
     by_machine = np.bincount(cluster.slot_machine[mine[:, SLOT]], mine[:, COUNT], cluster.num_machines).astype(np.int64)
     return [f"machine {m}: {by_machine[m]}" for m in np.flatnonzero(by_machine).tolist()] or ["nothing"]
@@ -130,7 +132,7 @@ def placement_levels(cluster: Cluster, placement: IntArray, num_apps: int) -> In
 
 
 def _spread(values: Any) -> Mapping[str, float] | None:
-    """Return least, mean and largest."""
+    """Return the minimum, the mean and the maximum."""
     if not len(values):
         return None
     return {"min": float(np.min(values)), "mean": float(np.mean(values)), "max": float(np.max(values))}

@@ -1,4 +1,4 @@
-"""Work that hyper-parameter tuning leaves to do: successive halving, early stopping by class."""
+"""Remaining work of hyper-parameter tuning: successive halving, early stopping by class."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from optim.core.errors import InvalidOptionError
 
 
 def rung_sizes(num_trials: int, eta: int) -> tuple[int, ...]:
-    """Return how many trials each rung of successive halving keeps: ceil(n / eta^k) down to one.
+    """Return the number of trials in each rung of successive halving: ceil(n / eta^k) down to one.
 
     Examples
     --------
@@ -27,9 +27,9 @@ def rung_sizes(num_trials: int, eta: int) -> tuple[int, ...]:
 
 
 def expected_trial_work(num_trials: int, eta: int, epochs: float, rung: int) -> float:
-    """Return the epochs a trial in `rung` is expected to train on, if each survivor is as likely as any other.
+    """Return the expected remaining epochs of a trial in `rung` if all sets of survivors are equally likely.
 
-    Work of rung k beyond the present one counts with the share of trials that get there.
+    The work of a later rung is weighted by the share of trials that reach it.
     """
     sizes = rung_sizes(num_trials, eta)
     if not 0 <= rung < len(sizes):
@@ -40,7 +40,7 @@ def expected_trial_work(num_trials: int, eta: int, epochs: float, rung: int) -> 
 
 
 class TrialClass(StrEnum):
-    """What becomes of a trial at the next check: `GOOD` runs in full, `PROMISING` with half its share, `POOR` is killed."""
+    """Class of a trial at a check: `GOOD` ones run in full, `PROMISING` ones with half their share, `POOR` ones end."""
 
     GOOD = "good"
     PROMISING = "promising"
@@ -48,7 +48,7 @@ class TrialClass(StrEnum):
 
     @property
     def share(self) -> float:
-        """Share of its work that the trial is expected to do, of its parallelism that it is given."""
+        """Share of its work that the trial is expected to do, and of its parallelism that it receives."""
         return 1.0 if self is TrialClass.GOOD else 0.5 if self is TrialClass.PROMISING else 0.0
 
 
@@ -91,7 +91,8 @@ def classify_trials(
 ) -> tuple[TrialClass, ...]:
     """Classify trials by their predicted final loss relative to the best one's.
 
-    Within `good` of the best (relatively) a trial is good, beyond `poor` it is poor, between it is promising.
+    A trial is good if its loss exceeds the best by at most the share `good`, poor if by more than the share
+    `poor`, and promising otherwise.
     """
     if not 0 <= good <= poor:
         raise InvalidOptionError(f"good and poor must satisfy 0 <= good <= poor, got {good} and {poor}")

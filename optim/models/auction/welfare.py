@@ -1,6 +1,7 @@
 """Winner determination as a mixed-integer programme in Pyomo.
 
-Log welfare above granting nothing is maximised: ``max sum_b w_b z_b``; every bid is placed GPU by GPU.
+The objective is the log welfare relative to the empty allocation: ``max sum_b w_b z_b``. Every bid is placed
+GPU by GPU.
 
 References
 ----------
@@ -22,8 +23,8 @@ def explicit_model(instance: AuctionInstance) -> Model:
     Returns
     -------
     pyomo.environ.ConcreteModel
-        With binary ``award`` z_b, ``gpus`` x_bs of row b on slot s, and ``place`` u_bp where a row must lie in one
-        slot, machine or rack p.
+        Variables: binary ``award`` z_b, integer ``gpus`` x_bs of row b on slot s, and binary ``place`` u_bp
+        if row b must lie in one slot, machine or rack p.
     """
     model: Model = pyo.ConcreteModel(name=f"auction-{instance.name}")
     cluster, bids = instance.cluster, instance.bids
@@ -54,7 +55,7 @@ def explicit_model(instance: AuctionInstance) -> Model:
 
 
 def add_awards(model: Model, instance: AuctionInstance, *, is_integer: bool) -> None:
-    """Add which rows are awarded, and what they are worth."""
+    """Add the award variables and the objective."""
     model.ROWS = pyo.Set(initialize=range(len(instance.bids)))
     model.APPS = pyo.Set(initialize=range(instance.num_apps))
     domain = pyo.Binary if is_integer else pyo.NonNegativeReals

@@ -41,11 +41,11 @@ def test_an_empty_rho_may_be_given_for_each_app():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"free": [8]}, "free must have one entry a machine, got 1 for 2"),
-        ({"racks": [0]}, "racks must have one entry a machine"),
+        ({"free": [8]}, "free must have one entry per machine, got 1 for 2"),
+        ({"racks": [0]}, "racks must have one entry per machine"),
         ({"gangs": {"x": 2}}, "gangs names 'x', which has no bids"),
-        ({"empty_rho": {"a0": 1.0}}, "empty_rho must have one number an app"),
-        ({"gangs": {"a1": 4}}, "must ask for whole gangs of 4 GPUs, got 2"),
+        ({"empty_rho": {"a0": 1.0}}, "empty_rho must have one number per app"),
+        ({"gangs": {"a1": 4}}, "must be for complete gangs of 4 GPUs, got 2"),
         ({"empty_value": "none"}, "empty_value"),
         ({"bids": {"a": [(1, "room", 0.5)]}}, "room"),
     ],
@@ -117,10 +117,10 @@ def test_counts_what_is_on_offer():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"machines": []}, "machines must be at least one"),
+        ({"machines": []}, "at least one machine is required"),
         ({"machines": [{"rack": 1, "slots": [4]}]}, "racks must be numbered"),
         ({"machines": [{"rack": 0, "slots": [4], "free": [5]}]}, "free must be between 0 and the slot's 4"),
-        ({"machines": [{"rack": 0, "slots": [4], "free": [1, 1]}]}, "free must list one number a slot"),
+        ({"machines": [{"rack": 0, "slots": [4], "free": [1, 1]}]}, "free must list one number per slot"),
         ({"lease_min": 0}, "lease_min must be positive"),
         ({"apps": [{"id": "a"}]}, "needs bids, or a profile"),
         ({"apps": [{"id": "a", "bids": {"empty_rho": 0.5, "rows": [ROW]}}]}, "must be below empty_rho"),
@@ -175,11 +175,11 @@ def test_a_file_says_where_held_gpus_are():
 @pytest.mark.parametrize(
     ("held", "text"),
     [
-        ({}, "held needs gpus, or the places"),
-        ({"places": [[0, 1]]}, "1 GPUs of slot 0 can't be held, 0 of it are"),
-        ({"places": [[9, 1]]}, "1 GPUs of slot 9 can't be held, 0 of it are"),
-        ({"places": [[1, 1], [1, 2]]}, "names a slot twice"),
-        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but the places hold others"),
+        ({}, "held needs gpus or places"),
+        ({"places": [[0, 1]]}, "1 GPUs of slot 0 cannot be held, 0 are not free"),
+        ({"places": [[9, 1]]}, "1 GPUs of slot 9 cannot be held, 0 are not free"),
+        ({"places": [[1, 1], [1, 2]]}, "lists a slot twice"),
+        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but held.places differs"),
     ],
 )
 def test_refuses_held_gpus_that_can_not_be(held, text):
@@ -191,5 +191,5 @@ def test_refuses_held_gpus_that_can_not_be(held, text):
 def test_columns_of_bids_are_equally_long(name):
     instance = optim.reference_instance("auction-tiny-0")
     shorter = replace(instance.bids, **{name: getattr(instance.bids, name)[:-1]})
-    with pytest.raises(InvalidProblemError, match="one entry a row"):
+    with pytest.raises(InvalidProblemError, match="one entry per row"):
         replace(instance, bids=shorter)

@@ -1,4 +1,4 @@
-"""Bundles against the cluster: each placed as it asks, no GPU twice, and whether bundles fit at all."""
+"""Check bundles against the cluster: placements match their rows, no GPU is used twice, and bundles fit together."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,11 +12,12 @@ from optim.models.auction.data import Locality
 
 
 def fits(facts: ExactInstance, row: IntArray) -> bool:
-    """Tell whether best fit finds room for the rows; if not, there may still be some.
+    """Return whether best fit places the rows; False does not prove that they cannot fit.
 
-    Room is counted on slots, machines, racks and in all; a bundle takes room on its own level and above.
-    Bundles that may spread within a rack come first, into the fullest rack that holds them, then those of one
-    slot or one machine, largest first, into the fullest that holds them, then those that may spread anywhere.
+    Free GPUs are counted per slot, machine, rack and in total; a bundle reduces the counts of its level and
+    above. Bundles within a rack are placed first, each in the fullest rack that can host it. Then bundles of
+    one slot or one machine follow, largest first, each in the fullest place that can host it. Bundles without
+    a locality come last.
     """
     if (facts.instance.bids.locality[row[row >= 0]] == Locality.NAMED).any():
         return _named_fits(facts, row)
@@ -55,13 +56,13 @@ def fits(facts: ExactInstance, row: IntArray) -> bool:
 
 
 def _fullest(free: IntArray) -> int:
-    """Return the first place with the least room that isn't marked by -1, -1 if all are."""
+    """Return the first place with the fewest free GPUs among those not marked -1, or -1 if all are marked."""
     possible = np.flatnonzero(free >= 0)
     return int(possible[np.argmin(free[possible])]) if len(possible) else -1
 
 
 def _named_fits(facts: ExactInstance, row: IntArray) -> bool:
-    """Rows that all name their machines fit where no machine is asked for too much; others aren't tried."""
+    """Return whether rows that all name their machines fit; False if a row names none."""
     bids = facts.instance.bids
     rows = row[row >= 0]
     if (bids.locality[rows] != Locality.NAMED).any():
@@ -73,23 +74,23 @@ def _named_fits(facts: ExactInstance, row: IntArray) -> bool:
 
 
 MAX_STATES = 100_000
-"""States kept at once; a claim that needs more is not accepted."""
+"""Maximum number of states in memory; a claim that needs more is rejected."""
 
 Machine = tuple[int, int, tuple[int, ...]]
-"""Number if rows name it (-1 otherwise), GPUs left, GPUs left on each slot."""
+"""Machine number if rows name it (else -1), free GPUs, free GPUs of each slot."""
 
 Rack = tuple[int, tuple[Machine, ...]]
-"""GPUs left, and its machines."""
+"""Free GPUs, and the machines of the rack."""
 
 State = tuple[Rack, ...]
 
 
 def is_unpackable(facts: ExactInstance, items: Sequence[tuple[int, int, int]]) -> bool:
-    """Tell whether it is certain that items (locality, size, machine or -1) don't fit together.
+    """Return whether items (locality, size, machine or -1) provably do not fit together.
 
-    Items are placed one after the other, the largest first, in all ways that differ; equal places, and states
-    that differ by an order only, count once. If at some point no state is left, there is no room. Items that may
-    spread anywhere are left out: they need GPUs alone, which prices count.
+    Items are placed one after the other, the largest first, in all distinct ways. Equal places, and states
+    equal up to order, count once. If no state remains, the items do not fit. Items without a locality are
+    ignored: they constrain only the number of GPUs, which the prices of a proof cover.
     """
     named = {machine for level, _, machine in items if level == Locality.NAMED}
     states = {_start(facts, named)}
@@ -115,7 +116,7 @@ def _start(facts: ExactInstance, named: set[int]) -> State:
 
 
 def _placed(state: State, level: int, size: int, machine: int) -> set[State]:
-    """Return the states after one more item, placed in each way that differs."""
+    """Return the states after one more item, over all distinct placements."""
     states = set()
     for r in range(len(state)):
         if r and state[r] == state[r - 1]:
@@ -153,18 +154,18 @@ ENTRIES = "entries"
 
 
 def check_rows(facts: ExactInstance, row: IntArray) -> list[Violation]:
-    """Check that every app is awarded one of its own bids, or none."""
+    """Check that every app is awarded one of its bids, or none."""
     if row.shape != (facts.num_apps,):
-        return [violation(BID, f"there must be one row an app, got shape {row.shape}")]
+        return [violation(BID, f"there must be one row per app, got shape {row.shape}")]
     violations = []
     for i, b in enumerate(row.tolist()):
         if b != -1 and not facts.first[i] <= b < facts.first[i + 1]:
-            violations.append(violation(BID, f"row {b} is none of the app's bids", where=f"app {facts.app_name(i)}"))
+            violations.append(violation(BID, f"row {b} is not a bid of the app", where=f"app {facts.app_name(i)}"))
     return violations
 
 
 def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Violation]:
-    """Check that (app, slot, count) entries make sense, and that no slot gives more than it offers."""
+    """Check that (app, slot, count) entries are valid, and that no slot grants more GPUs than are free."""
     if entries.ndim != 2 or entries.shape[1] != 3:
         return [violation(ENTRIES, f"{name} must be (app, slot, count) entries, got shape {entries.shape}")]
     if not len(entries):
@@ -177,7 +178,7 @@ def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Vi
         or slot.max() >= len(facts.slot_free)
         or count.min() < 1
     ):
-        return [violation(ENTRIES, f"{name} names an app or a slot that isn't there, or a count below 1")]
+        return [violation(ENTRIES, f"{name} has an app or a slot outside the instance, or a count below 1")]
     if len(np.unique(entries[:, :2], axis=0)) < len(entries):
         return [violation(ENTRIES, f"{name} lists an app twice on one slot")]
     used = np.bincount(slot, count, len(facts.slot_free)).astype(np.int64)
@@ -185,7 +186,7 @@ def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Vi
     return [
         violation(
             CAPACITY,
-            f"{used[s]} GPUs are given, {facts.slot_free[s]} are on offer ({name})",
+            f"{used[s]} GPUs are used, {facts.slot_free[s]} are free ({name})",
             amount=str(used[s] - facts.slot_free[s]),
             where=f"slot {s}, machine {facts.slot_machine[s]}",
         )
@@ -194,7 +195,7 @@ def check_entries(facts: ExactInstance, entries: IntArray, name: str) -> list[Vi
 
 
 def check_bundles(facts: ExactInstance, row: IntArray, placement: IntArray) -> list[Violation]:
-    """Check that each app's placement is what its awarded row asks for."""
+    """Check that each app's placement matches its awarded row."""
     placed: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for app, slot, count in placement.tolist():
         placed[app].append((slot, count))
@@ -207,9 +208,9 @@ def check_bundles(facts: ExactInstance, row: IntArray, placement: IntArray) -> l
 
 
 def _mismatch(facts: ExactInstance, row: int, entries: list[tuple[int, int]]) -> str:
-    """Say how a placement differs from what the row asks for; empty if it doesn't."""
+    """Return how a placement differs from its row; an empty text if it matches."""
     if row < 0:
-        return "it holds the empty row, but GPUs are placed" if entries else ""
+        return "the app has the empty row, but GPUs are placed" if entries else ""
     bids = facts.instance.bids
     total, asked, level = sum(count for _, count in entries), int(bids.gpus[row]), int(bids.locality[row])
     if total != asked:

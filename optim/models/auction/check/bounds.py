@@ -1,10 +1,10 @@
-"""What prices and counts prove about the welfare: bounds from arithmetic alone.
+"""Recompute upper bounds on the welfare from prices and from counts of GPUs.
 
-Every packable set of bundles splits into what each rack supplies, and there into what each machine and each
-slot supplies. Tables by the number of GPUs used are joined from the slots upward. Bundles that may spread
-over racks are priced by the GPU, at the largest price a GPU of any of them.
+Every packable set of bundles splits into the supply of each rack, each machine and each slot. Tables by
+number of used GPUs are combined from the slots upward. Bundles that may spread over racks are priced per GPU,
+at the largest price per GPU among them.
 
-The bound is docs/mathematics/auction.md, (C.8), over a tree of awards (C.9).
+The bound is (C.8) in docs/mathematics/auction.md; over a tree of awards it is (C.9).
 """
 
 import math
@@ -24,7 +24,7 @@ from optim.models.auction.decision import PriceProof, TreeNode, TreeProof
 
 
 class Supply:
-    """A cluster's supply; equal machines and equal racks are computed once a price vector."""
+    """A cluster's supply; equal machines and equal racks are computed once per price vector."""
 
     def __init__(self, facts: ExactInstance) -> None:
         self.num_free = facts.num_free
@@ -34,7 +34,7 @@ class Supply:
         for machine, free in zip(facts.slot_machine.tolist(), facts.slot_free.tolist(), strict=True):
             if free:
                 slots[machine].append(free)
-        # Machines that rows name are told apart, the others by their free slots alone.
+        # Machines that rows name are distinct; all others with equal free slots are equal.
         racks: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
         for machine, rack in enumerate(cluster.machine_rack.tolist()):
             if slots[machine]:
@@ -46,7 +46,7 @@ class Supply:
             self.racks[group] = self.racks.get(group, 0) + 1
 
     def most(self, prices: Mapping[tuple[int, int, int], float]) -> float:
-        """Return an upper bound on the worth of all bundles supplied, each at the price of its kind.
+        """Return an upper bound on the total price of any packable set of bundles.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class Supply:
 
 
 def _machine_table(slots: Sequence[int], by_level: Mapping[int, list[tuple[int, float]]], named: float) -> FloatArray:
-    """Return the most worth that a machine supplies with u = 0, 1, ... GPUs at most."""
+    """Return the largest total price that a machine supplies with at most u = 0, 1, ... GPUs."""
     table = np.zeros(1)
     for free in slots:
         table = _join(table, _knapsack(free, by_level[Locality.SLOT]))
@@ -84,7 +84,7 @@ def _machine_table(slots: Sequence[int], by_level: Mapping[int, list[tuple[int, 
 
 
 def _knapsack(capacity: int, items: Sequence[tuple[int, float]]) -> FloatArray:
-    """Return the most worth of any number of items within 0, ..., room."""
+    """Return the largest value of an unbounded knapsack with capacity 0, ..., `capacity`."""
     table = [0.0] * (capacity + 1)
     for u in range(1, capacity + 1):
         table[u] = max([table[u - 1], *(table[u - size] + price for size, price in items if size <= u)])
@@ -103,7 +103,7 @@ def _join(first: FloatArray, second: FloatArray, length: int | None = None) -> F
 
 
 class CountBound:
-    """Multiple-choice knapsacks over the GPUs on offer: tables from both ends meet at each app."""
+    """Multiple-choice knapsacks over the free GPUs: tables from both ends are combined at each app."""
 
     def __init__(self, facts: ExactInstance, weight: FloatArray | None = None, num_gpus: int | None = None) -> None:
         self._facts = facts
@@ -119,12 +119,12 @@ class CountBound:
 
     @cached_property
     def _heads(self) -> list[FloatArray]:
-        """Table i: the most welfare of apps 0, ..., i-1 with u GPUs."""
+        """Table i: the largest welfare of apps 0, ..., i-1 with u GPUs."""
         return self._tables(self._best)
 
     @cached_property
     def _tails(self) -> list[FloatArray]:
-        """Table i: the most welfare of the last i apps with u GPUs."""
+        """Table i: the largest welfare of the last i apps with u GPUs."""
         return self._tables(self._best[::-1])
 
     def _tables(self, best: list[dict[int, float]]) -> list[FloatArray]:
@@ -137,13 +137,13 @@ class CountBound:
         return tables
 
     def welfare(self, without: int | None = None) -> float:
-        """Return the bound of all apps, or of all but one where no other one is asked for."""
+        """Return the bound of all apps, or of all apps but `without`; for many apps use the method `without`."""
         if without is not None:
             return float(self._tables(self._best[:without] + self._best[without + 1 :])[-1][-1])
         return float(self._heads[-1][-1])
 
     def without(self, app: int) -> float:
-        """Return the bound of the others."""
+        """Return the bound of all apps but one, from tables shared by all apps."""
         tail = self._tails[self._facts.num_apps - 1 - app]
         return float((self._heads[app] + tail[::-1]).max())
 
@@ -153,20 +153,20 @@ TREE = "tree"
 PRICES = "prices"
 
 LARGEST = 1e100
-"""Largest price of a proof: products with numbers of GPUs stay finite."""
+"""Largest price in a proof, so that products with numbers of GPUs stay finite."""
 
 Kind = tuple[int, int, int]
 
 Bounds = Mapping[tuple[int, int], tuple[int, float]]
-"""By (locality, size) the least and the largest number of bundles; by (-1, row) whether a row is awarded, 0 or 1."""
+"""Bounds on the number of bundles by (locality, size); bounds on the award (0 or 1) of a row by (-1, row)."""
 
 ROW = -1
 
 
 class Prepared:
-    """A price proof worked out but for what the apps gain: each by its best row, or together within the GPUs left.
+    """A price proof evaluated except for the apps' gains, which come from each app's best row or from a knapsack.
 
-    Apps whose row is fixed gain elsewhere.
+    Apps with a fixed row are part of the evaluated sum.
     """
 
     def __init__(self, facts: ExactInstance, terms: list[float], gains: CountBound | dict[int, float]) -> None:
@@ -175,7 +175,7 @@ class Prepared:
     def evaluate(self, without: int | None, *, is_repeated: bool = False) -> tuple[float, float]:
         """Return the bound, rounded up, and the sum of its absolute terms.
 
-        `is_repeated` says that it is asked for many apps: the knapsacks of all are then made together.
+        Set `is_repeated` for calls with many apps: the knapsacks of all apps are then computed together.
         """
         gains = self._gains
         if isinstance(gains, CountBound):
@@ -211,7 +211,7 @@ class PriceBound:
         return self.prepare(proof, bounds).evaluate(without)
 
     def prepare(self, proof: PriceProof, bounds: Bounds) -> "Prepared":
-        """Work out what doesn't hang on the app that is left out."""
+        """Compute the terms that do not depend on the omitted app."""
         facts = self._facts
         kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
         gain = self._gain(kinds, proof.row_price)
@@ -232,7 +232,7 @@ class PriceBound:
         return Prepared(facts, terms, dict(zip(self._apps.tolist(), np.maximum(0.0, best).tolist(), strict=True)))
 
     def _restrict(self, gain: FloatArray, bounds: Bounds) -> dict[int, float]:
-        """Take rows that a tree forbids out of the gains; return the gain of the rows that it fixes."""
+        """Remove rows that a tree forbids from the gains; return the gain of the rows that it fixes."""
         bids = self._facts.instance.bids
         fixed_gain: dict[int, float] = {}  # by row
         for (level, row), (low, high) in bounds.items():
@@ -260,14 +260,14 @@ class PriceBound:
 
 
 def check_form(facts: ExactInstance, proof: PriceProof) -> Violation | None:
-    """Say what is wrong with a proof's form."""
+    """Return the violation of a malformed proof, None if it is well formed."""
     kinds, prices = proof.kinds, (proof.row_price, proof.supply_price)
     if kinds.ndim != 2 or kinds.shape[1] != 3 or any(price.shape != (len(kinds),) for price in prices):
-        return violation(PRICES, "there must be one price to rows and one to the supply for each kind")
+        return violation(PRICES, "each bundle type needs one row price and one supply price")
     if not all((np.abs(price) <= LARGEST).all() for price in prices):
         return violation(PRICES, f"prices must be finite, {LARGEST:g} at most")
     if len(np.unique(kinds, axis=0)) < len(kinds):
-        return violation(PRICES, "a kind is listed twice")
+        return violation(PRICES, "a bundle type is listed twice")
     machines = len(facts.instance.cluster.machine_rack)
     for level, size, machine in kinds.tolist():
         is_named = level == Locality.NAMED
@@ -277,14 +277,14 @@ def check_form(facts: ExactInstance, proof: PriceProof) -> Violation | None:
             or (is_named and (size != 1 or not 0 <= machine < machines))
             or (not is_named and machine != -1)
         ):
-            return violation(PRICES, f"({level}, {size}, {machine}) is no kind of bundle")
+            return violation(PRICES, f"({level}, {size}, {machine}) is not a bundle type")
     return None
 
 
 def evaluate_tree(
     bound: PriceBound, facts: ExactInstance, tree: TreeProof, without: int | None
 ) -> tuple[float, float, list[Violation]]:
-    """Return the largest bound of a tree's leaves, the most absolute terms of one, and what is wrong with the tree."""
+    """Return the largest bound of a tree's leaves, their largest sum of absolute terms, and the tree's violations."""
     nodes = tree.nodes
     largest, terms = -math.inf, 0.0
     seen: set[int] = set()
@@ -308,35 +308,35 @@ def evaluate_tree(
             value, spread = bound.evaluate(node.proof, without, bounds)
             largest, terms = max(largest, value), max(terms, spread)
     if len(seen) < len(nodes):
-        return math.inf, 0.0, [violation(TREE, "there are nodes that aren't reached from node 0")]
+        return math.inf, 0.0, [violation(TREE, "there are nodes that are not reachable from node 0")]
     return largest, terms, []
 
 
 def _narrowed(value: int, bounds: tuple[int, float] | None, *, is_high: bool) -> tuple[int, float]:
-    """Return a child's least and largest number of a kind."""
+    """Return a child's bounds on the number of bundles of a type."""
     low, high = bounds or (0, math.inf)
     return (max(low, value + 1), high) if is_high else (low, min(high, value))
 
 
 def _malformed(facts: ExactInstance, number: int, node: TreeNode, bounds: Bounds) -> Violation | None:
-    """Say what is wrong with a node: a split that can't be, or a leaf that proves nothing."""
+    """Return the violation of a node: an invalid split, or a leaf that proves nothing; None if valid."""
     if node.low >= 0 or node.high >= 0:
         if node.row < 0 and node.level not in range(4):
-            return violation(TREE, f"node {number} splits by locality {node.level}, which can't be counted")
+            return violation(TREE, f"node {number} splits by locality {node.level}, which has no counts")
         if node.row >= len(facts.weight) or (node.row >= 0 and node.value != 0):
-            return violation(TREE, f"node {number} splits by row {node.row}, which there isn't")
+            return violation(TREE, f"node {number} splits by row {node.row}, which does not exist")
         return None
     if node.is_full:
         if node.proof is None and is_unpackable(facts, _awarded_at_least(facts, bounds)):
             return None
-        return violation(TREE, f"leaf {number} claims that there is no room, which can't be shown")
+        return violation(TREE, f"leaf {number} claims that its bundles do not fit, which could not be shown")
     return violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)
 
 
 def _exceeds_the_cluster(facts: ExactInstance, bounds: Bounds) -> bool:
-    """Tell whether the rows that a tree awards take more GPUs than there are: its leaf then holds no allocation at all.
+    """Return whether the rows that a tree awards need more GPUs than are free: the leaf then has no allocation.
 
-    What bounds the parent needn't bound such a leaf: more is awarded there than any allocation has.
+    The parent's bound need not hold for such a leaf, since no allocation awards as much.
     """
     gpus = facts.instance.bids.gpus
     return (
@@ -345,11 +345,11 @@ def _exceeds_the_cluster(facts: ExactInstance, bounds: Bounds) -> bool:
 
 
 def _awarded_at_least(facts: ExactInstance, bounds: Bounds) -> list[tuple[int, int, int]]:
-    """Return (locality, size, machine) of the bundles that bounds ask for: by number, or by a row naming machines."""
+    """Return (locality, size, machine) of the required bundles, by number or by a row with named machines."""
     items: list[tuple[int, int, int]] = []
     for (level, size), (low, _) in bounds.items():
         if level != ROW:
-            # One bundle more than GPUs are on offer says the same as any larger number.
+            # One bundle more than there are free GPUs is equivalent to any larger number.
             items += [(level, size, -1)] * min(low, facts.num_free + 1)
         elif low == 1 and facts.instance.bids.locality[size] == Locality.NAMED:
             items += [(int(Locality.NAMED), count, machine) for machine, count in facts.named(size).items()]

@@ -1,4 +1,4 @@
-"""What a solution of an auction claims against what can be shown: the checker's entry."""
+"""Check the claims of a solution of an auction: the checker's entry point."""
 
 import math
 from collections.abc import Mapping
@@ -31,13 +31,13 @@ def check(instance: AuctionInstance, solution: Solution) -> Verification:
     Returns
     -------
     Verification
-        Every claim that doesn't hold, none if all do; the recomputed objective, and the recomputed bound with
-        what rounding may have taken from it added.
+        Every false claim, none if all hold. Also the recomputed objective, and the recomputed bound raised by
+        its possible rounding error.
 
     Notes
     -----
-    Allocations are checked in integers. Bounds come from the checker's own relaxations (`bounds`) or from
-    prices, which prove a bound whatever they are (`price_bound`).
+    Allocations are checked in integers. Bounds come from the checker's relaxations (`CountBound`) or from
+    prices (`PriceBound`), which prove a bound for all price values.
     """
     return AuctionClaims(read_facts(instance), solution).check()
 
@@ -60,7 +60,7 @@ class AuctionClaims(AbstractClaims):
             "no allocation has a larger product of values; {decided} of {winners} grants are certain",
         ),
     }
-    max_gap = OPTIMALITY_TOL  # log units are relative already
+    max_gap = OPTIMALITY_TOL  # differences of log units are relative
     objective_text = "the allocation fits, GPU by GPU, and its log welfare is {}"
     bound_text = "no allocation has a log welfare above {}"
     optimality_text = f"the allocation is optimal to {OPTIMALITY_TOL:g} log units"
@@ -89,26 +89,26 @@ class AuctionClaims(AbstractClaims):
         return violations, Recomputed.total(facts.weight[decision.row[decision.row >= 0]].tolist())
 
     def check_proof(self, proof: AuctionProof) -> Findings:
-        """Check what bounds the welfare of all apps."""
+        """Check the bound on the welfare of all apps."""
         value, terms, wrong = self._evaluate(proof.welfare, None)
         return wrong, Recomputed(value=value, terms=terms) if math.isfinite(value) else None
 
     def max_terms(self) -> float:
-        """Return what all apps' rows of the largest weight have together."""
+        """Return the sum over apps of the largest weight of their rows."""
         largest = np.zeros(self.facts.num_apps)
         np.maximum.at(largest, self.facts.instance.bids.app, self.facts.weight)
         return math.fsum(largest.tolist())
 
     def why_feasible(self) -> str:
-        """Granting nothing is always possible."""
+        """Return the reason why a feasible allocation always exists."""
         return "granting nothing is feasible"
 
     def figures(self) -> Mapping[str, float]:
-        """Return how many grants are certain, of how many."""
+        """Return the number of grants that are certain, and the number of winners."""
         return self._certain
 
     def counts(self) -> Mapping[str, float]:
-        """Return winners, payments that are exact, grants that are certain, the widest interval, and the gap."""
+        """Return the numbers of winners, exact payments and certain grants, the widest interval, and the gap."""
         plan, solution = self.solution.decision, self.solution
         if not isinstance(plan, AuctionPlan):
             return {}
@@ -124,7 +124,7 @@ class AuctionClaims(AbstractClaims):
         return known
 
     def count_ranges(self) -> Mapping[str, CountRange]:
-        """Return what the other counters can be: those of the search."""
+        """Return the valid ranges of the search's counters."""
         return {
             **CountRange.each_whole(("rows", "by_count", "by_tree", "unplaced")),
             **CountRange.each_whole(("winners", "exact_payments", "decided_grants"), 0),
@@ -133,7 +133,7 @@ class AuctionClaims(AbstractClaims):
         }
 
     def further_proven(self) -> list[str]:
-        """Tell of the payments: how many grants are certain whatever the payment within its interval."""
+        """Report the number of grants that are equal for every payment within its interval."""
         decided, winners = (f"{self._certain[name]:g}" for name in ("decided", "winners"))
         return [
             "every payment lies in its interval, and grants follow by the rule from its upper end",
@@ -141,7 +141,7 @@ class AuctionClaims(AbstractClaims):
         ]
 
     def _evaluate(self, proof: Any, without: int | None) -> tuple[float, float, list[Violation]]:
-        """Return what a proof proves for all apps, or for all but one, with its absolute terms; each relaxation is built once."""
+        """Return the bound of a proof for all apps or all but one, with its absolute terms; relaxations are cached."""
         if isinstance(proof, CountProof):
             self._count = self._count or CountBound(self.facts)
             value = self._count.welfare() if without is None else self._count.without(without)
@@ -156,7 +156,7 @@ class AuctionClaims(AbstractClaims):
         return math.inf, 0.0, [violation("certificate", text)]
 
     def _bound_without(self, app: int, violations: list[Violation]) -> float | None:
-        """Bound the others' welfare without an app, None where nothing is proven."""
+        """Bound the welfare of the other apps without one app, None if there is no proof."""
         proof = None if self.solution.certificate is None else self.solution.certificate.proof
         if not isinstance(proof, AuctionProof):
             return None
@@ -170,10 +170,12 @@ class AuctionClaims(AbstractClaims):
         return value
 
     def _bound_by_shared(self, proof: Any, app: int, violations: list[Violation]) -> float | None:
-        """Bound the others' welfare without an app by prices that many apps share; they are worked out once."""
+        """Bound the welfare of the other apps by prices that many apps share; the prices are evaluated once."""
         if self._shared is None:
             if not isinstance(proof, PriceProof):
-                violations.append(violation("certificate", "what several apps' bounds rest on must be prices"))
+                violations.append(
+                    violation("certificate", "a proof shared by the bounds of several apps must consist of prices")
+                )
                 return None
             wrong = check_form(self.facts, proof)
             if wrong:

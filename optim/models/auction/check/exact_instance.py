@@ -1,4 +1,4 @@
-"""What an instance says, derived here from its raw fields."""
+"""The numbers of an instance, derived from its raw fields for the checker."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one rounded operation on doubles."""
 
 WEIGHT_ROUNDINGS = 8
-"""Rounded operations behind one weight: a quotient or two, a logarithm good to one unit, sums."""
+"""Rounded operations in one weight: quotients, a logarithm with an error of one unit, sums."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,10 +23,10 @@ class ExactInstance:
     Parameters
     ----------
     weight
-        Shape (rows,): log welfare above the app's empty row.
+        Shape (rows,): log welfare relative to the app's empty row.
     useful
-        Shape (rows,): whether the row fits on the empty cluster alone, and no row of its app makes it superfluous:
-        one of no more GPUs in a locality at least as wide and no worse rho can always be put in its place.
+        Shape (rows,): whether the row fits the free GPUs alone and is undominated. A row of the same app
+        dominates it if it has no more GPUs, a locality at least as wide and no worse rho.
     first
         Shape (apps + 1,): where each app's rows begin.
     slot_machine, slot_rack, slot_free
@@ -54,12 +54,12 @@ class ExactInstance:
         return self.instance.apps.ids[app]
 
     def rounding(self, total: float) -> float:
-        """Return what rounding may have taken from a sum of weights, exactly summed or over all apps in turn."""
+        """Return a bound on the rounding error of a sum of weights, summed exactly or over all apps in turn."""
         return (WEIGHT_ROUNDINGS + self.num_apps) * UNIT_ROUNDOFF * abs(total)
 
 
 def read_facts(instance: AuctionInstance) -> ExactInstance:
-    """Derive what the checker needs."""
+    """Derive the checker's numbers from an instance."""
     cluster, n = instance.cluster, len(instance.apps.ids)
     first = np.zeros(n + 1, dtype=np.int64)
     np.add.at(first, instance.bids.app + 1, 1)
@@ -78,7 +78,7 @@ def read_facts(instance: AuctionInstance) -> ExactInstance:
 
 
 def _useful(instance: AuctionInstance) -> BoolArray:
-    """Mark rows that bounds have to reckon with."""
+    """Mark the rows that are relevant for bounds."""
     bids = instance.bids
     useful = _possible(instance)
     best: dict[int, dict[int, float]] = {}
@@ -96,7 +96,7 @@ def _useful(instance: AuctionInstance) -> BoolArray:
 
 
 def _possible(instance: AuctionInstance) -> BoolArray:
-    """Mark rows that fit alone: by the largest room in one place of their locality, or on the machines they name."""
+    """Mark rows that fit alone in one place of their locality, or on their named machines."""
     cluster, bids = instance.cluster, instance.bids
     machine = np.zeros(len(cluster.machine_rack), dtype=np.int64)
     np.add.at(machine, cluster.slot_machine, cluster.slot_free)

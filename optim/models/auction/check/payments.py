@@ -1,4 +1,4 @@
-"""Shares and grants: the interval of each payment is proven, and grants follow from it by the rule."""
+"""Check shares and grants: the interval of each share is proven, and the payment rule determines the grants."""
 
 import math
 from collections.abc import Callable
@@ -17,14 +17,14 @@ WITNESS = "witness"
 GRANT = "grant"
 
 SHARE_TOL = 1e-9
-"""Shares are compared up to this part of themselves: sums in another order."""
+"""Relative tolerance of shares, for sums in a different order."""
 
 WHOLE_TOL = 1e-9
-"""c |G| gangs count as the number, whole or a half, that they miss by this part of themselves, or of one."""
+"""Tolerance for rounding c |G| gangs to an integer or a half, relative to max(1, the number)."""
 
 
 class Shares(NamedTuple):
-    """The interval of each app's share as it was worked out here, shape (apps,): grants follow from it, not from a file's."""
+    """The recomputed interval of each app's share, shape (apps,); grants are checked against it."""
 
     low: FloatArray
     high: FloatArray
@@ -35,14 +35,14 @@ def check_shares(
 ) -> tuple[list[Violation], Shares]:
     """Check that each share's interval is proven: from below by a bound, from above by a witness.
 
-    A plan may claim a lower end below what its bound shows: then that is the interval's.
+    A plan may claim a lower end below the proven one; the claimed end is then used.
     """
     violations = []
     won = plan.row >= 0
     shares = Shares(low=np.ones(facts.num_apps), high=np.ones(facts.num_apps))
     for name, share in (("low", plan.share_low), ("high", plan.share_high)):
         if share.shape != plan.row.shape or not ((share >= 0) & (share <= 1)).all() or (share[~won] != 1).any():
-            text = f"shares ({name}) must be one an app, in [0, 1], and 1 for apps without a bid"
+            text = f"shares ({name}) must be one number per app, in [0, 1], and 1 for apps without a bid"
             return [violation(SHARE, text)], shares
     weights = np.where(won, facts.weight[np.where(won, plan.row, 0)] if len(facts.weight) else 0.0, 0.0)
     total = math.fsum(weights.tolist())
@@ -55,7 +55,7 @@ def check_shares(
         proven_low = 0.0 if bound is None else math.exp(min(0.0, others - bound))
         shares.low[i] = min(low, proven_low)
         if low > proven_low * most:
-            text = f"c is said to be at least {low!r}, but only {proven_low!r} is proven"
+            text = f"c is claimed to be at least {low!r}, but only {proven_low!r} is proven"
             violations.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
         witness, reached = plan.witnesses.get(i), others
         if witness is not None:
@@ -66,10 +66,10 @@ def check_shares(
             reached = max(others, math.fsum(facts.weight[witness.row[witness.row >= 0]].tolist()))
         proven_high = shares.high[i] = math.exp(others - reached)
         if not proven_high <= high * most <= proven_high * most**2 or low > high * most:
-            text = f"c is said to be at most {high!r}, but {proven_high!r} is proven"
+            text = f"c is claimed to be at most {high!r}, but {proven_high!r} is proven"
             violations.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
     outside = sorted(plan.witnesses.keys() - set(np.flatnonzero(won).tolist()))
-    violations += [violation(WITNESS, f"app {i} pays nothing that a witness could prove") for i in outside]
+    violations += [violation(WITNESS, f"app {i} has no awarded bid, so it needs no witness") for i in outside]
     return violations, shares
 
 
@@ -80,19 +80,19 @@ def _check_witness(facts: ExactInstance, app: int, witness: Witness) -> list[Vio
     if violations:
         return violations
     if witness.row[app] >= 0:
-        violations.append(violation(WITNESS, "the app itself holds a bid", where=where))
+        violations.append(violation(WITNESS, "the omitted app has a bid", where=where))
     if witness.placement is not None:
         violations += check_entries(facts, witness.placement, "witness")
         violations += [] if violations else check_bundles(facts, witness.row, witness.placement)
     elif not fits(facts, witness.row):
         violations.append(
-            violation(WITNESS, "best fit finds no room for the bundles, and no placement is given", where=where)
+            violation(WITNESS, "best fit cannot place the bundles, and no placement is given", where=where)
         )
     return violations
 
 
 def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> list[Violation]:
-    """Check that grants lie within the bundles and have the sizes that the rule gives for the upper ends proven."""
+    """Check that grants lie within the bundles and have the sizes that the rule gives for the proven upper ends."""
     violations = check_entries(facts, plan.grants, "grants")
     if violations:
         return violations
@@ -113,9 +113,9 @@ def check_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> lis
 
 
 def decided_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> tuple[int, int, float]:
-    """Return how many grants are the same at both ends of their intervals, of how many, and the widest interval.
+    """Return the number of grants that are equal at both ends of their intervals, all grants, and the widest interval.
 
-    A lottery's odds are the share itself: its grant is certain to follow from the share only if the ends meet.
+    In a lottery the share is the probability of the grant, so a grant is certain only if both ends are equal.
     """
     won = np.flatnonzero(plan.row >= 0).tolist()
     awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
@@ -131,7 +131,7 @@ def decided_grants(facts: ExactInstance, plan: AuctionPlan, shares: Shares) -> t
 
 
 def _sizes(rule: PaymentRule, share: float, bundle: int, gang: int) -> set[int]:
-    """Return how many GPUs a rule may grant: one number, or all and nothing for a lottery."""
+    """Return the numbers of GPUs that a rule may grant: one number, or all and none for a lottery."""
     if rule is PaymentRule.NONE:
         return {bundle}
     if rule is PaymentRule.LOTTERY:

@@ -65,7 +65,7 @@ def test_names_what_is_wrong_with_entries(given, row):
 
 def test_says_by_how_much_a_slot_is_exceeded():
     (found,) = check_entries(read_facts(ONE), entries((0, 2, 4), (1, 2, 2)), "grants")
-    assert (found.amount, found.message) == ("2", "6 GPUs are given, 4 are on offer (grants)")
+    assert (found.amount, found.message) == ("2", "6 GPUs are used, 4 are free (grants)")
 
 
 def test_entries_have_three_columns_and_may_be_none():

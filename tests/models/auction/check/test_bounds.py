@@ -202,13 +202,13 @@ def test_prices_are_of_bundles_within_a_locality_or_of_the_gpus_of_one_machine(k
     facts = read_facts(auction([4, 4], [(4, "machine", 4.0)]))
     wrong = check_form(facts, prices([kind], [1.0]))
     assert (wrong is None) == is_one
-    assert is_one or "is no kind of bundle" in wrong.message
+    assert is_one or "is not a bundle type" in wrong.message
 
 
 def test_a_kind_has_one_price():
     facts = read_facts(auction([4, 4], [(4, "machine", 4.0)]))
     wrong = check_form(facts, prices([(1, 4, -1), (1, 4, -1)], [1.0, 2.0]))
-    assert (wrong.row, wrong.message) == ("prices", "a kind is listed twice")
+    assert (wrong.row, wrong.message) == ("prices", "a bundle type is listed twice")
 
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = Locality

@@ -197,7 +197,7 @@ def test_values_from_one_end_of_the_doubles_to_the_other_are_weighed() -> None:
 
 
 def test_bids_are_for_whole_gangs() -> None:
-    with pytest.raises(InvalidProblemError, match=r"apps\[0\].bids must ask for whole gangs of 2 GPUs, got 3"):
+    with pytest.raises(InvalidProblemError, match=r"apps\[0\].bids must be for complete gangs of 2 GPUs, got 3"):
         auction([4], [(2, "machine", 4.0), (3, "machine", 5.0)], gangs=[2])
 
 
